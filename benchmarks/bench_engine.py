@@ -138,15 +138,15 @@ def replays() -> list[dict[str, object]]:
     sizes = log.tokens.sizes
     limit = sum(sizes) // 6
     few = Rules(PiCut(limit // 3), triggers.Above(limit))
-    assert (replay(log, few).total, len(replay(log, few).cuts)) == listed(
+    assert (replay(log, few).total, len(replay(log, few).compactions)) == listed(
         messages, sizes, limit, limit // 3
     )
-    assert len(replay(log, few).cuts) <= 10
+    assert len(replay(log, few).compactions) <= 10
     preset = pi(context_window=limit + 16_384, keep_recent_tokens=limit // 3, summariser="fixed")
-    assert 0 < len(replay(log, preset).cuts) <= 10
+    assert 0 < len(replay(log, preset).compactions) <= 10
     many = Rules(window.Window(keep_tokens=limit * 3 // 10), triggers.Above(limit // 3))
     own = Rules(Window(limit * 3 // 10), triggers.Above(limit // 3))
-    assert len(replay(log, many).cuts) > 100 < len(replay(log, own).cuts)
+    assert len(replay(log, many).compactions) > 100 < len(replay(log, own).compactions)
     plain, shipped = (
         Rules(few.policy, triggers.Above(limit // 2), pruning=p) for p in (Last(9), CLEARED)
     )
@@ -159,7 +159,7 @@ def replays() -> list[dict[str, object]]:
 
     def row(name: str, rules: Rules, times: int, goal: str) -> dict[str, object]:
         ours, theirs = paired(lambda: [billed(log, rules) for _ in range(times)], fold)
-        ours, edits = ours / times, len(replay(log, rules).cuts)
+        ours, edits = ours / times, len(replay(log, rules).compactions)
         name = f"{name} ({edits} edits, {CALLS / ours:,.0f} calls/s), against a fold over lists"
         return {
             "name": name,
@@ -230,7 +230,7 @@ def against_langchain(
 
     gc.freeze()
     assert 0 < peer() <= 20  # it counts by another rule, so it cuts at other calls, about as often
-    assert 0 < len(replay(log, rules).cuts) <= 10
+    assert 0 < len(replay(log, rules).compactions) <= 10
     ours, theirs = paired(lambda: [billed(log, rules) for _ in range(500)], peer)
     ours /= 500
     name = "replay, the preset langchain_summary against LangChain's SummarizationMiddleware"

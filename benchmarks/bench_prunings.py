@@ -74,7 +74,7 @@ def limits(pruning: Any, log: MessageLog) -> int:
     """
     found = 45
     for limit in range(45, 3, -1):
-        edits = len(replay(log, rules(pruning, limit, log.counter)).cuts)
+        edits = len(replay(log, rules(pruning, limit, log.counter)).compactions)
         found = limit if edits <= EDITS else found
         if edits >= EDITS:
             break
@@ -102,7 +102,7 @@ def row(name: str, pruning: Any) -> list[dict[str, object]]:
     ours, log, _ = first(pruning)
     assert ours.prompts.tolist() == theirs.prompts.tolist()
     assert ours.fresh_tokens.tolist() == theirs.fresh_tokens.tolist()
-    edits = len(ours.cuts)
+    edits = len(ours.compactions)
     assert EDITS - 3 < edits <= EDITS, edits
     known = rules(pruning, limit, counter)
     fast, cold = (

@@ -162,7 +162,7 @@ def fold() -> float:
     log, some = told(0), settings(4)
     for rules in some:
         done = engine(log, rules, None)
-        assert folded(log, rules) == (done.total, len(done.cuts))
+        assert folded(log, rules) == (done.total, len(done.compactions))
     return cpu(lambda: [folded(log, rules) for rules in some], 3, warm=True) / len(some)
 
 

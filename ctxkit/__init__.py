@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 register_hooks(
     {
-        "session.behind": "ctxkit.engine.replay:find_recorded_prompts",
+        "session.prompt_source": "ctxkit.engine.replay:find_recorded_prompts",
         "session.sent": "ctxkit.engine.replay:sent_prompt",
         "session.display": "ctxkit.widgets.waiting:render_session_with_notice",
         "sessions.display": "ctxkit.widgets.reports.session_summary:render_sessions",

@@ -66,7 +66,7 @@ def words(trigger: Any, reserve: int = 0) -> str:
     said = inspect.getdoc(trigger if inspect.isfunction(trigger) else type(trigger)) or repr(
         trigger
     )
-    line = said.split("\n")[0].rstrip(".").replace("Say whether ", "where ")
+    line = said.split("\n")[0].rstrip(".").replace("Return whether ", "where ")
     return line[:1].lower() + line[1:]
 
 

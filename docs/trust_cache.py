@@ -156,7 +156,9 @@ def _named(sessions: list[Session]) -> float:
         for m in find_cache_misses(s)
         if m is not None and m.kind != "cold_start"
     ]
-    return sum(m.lost for m in lost if m.kind != "unexplained") / max(sum(m.lost for m in lost), 1)
+    return sum(m.missed_tokens for m in lost if m.kind != "unexplained") / max(
+        sum(m.missed_tokens for m in lost), 1
+    )
 
 
 def _each(priced: Judged) -> str:
@@ -188,7 +190,7 @@ def _causes(sessions: list[Session]) -> str:
     for s in sessions:
         for m in find_cache_misses(s):
             if m is not None and m.kind != "cold_start":
-                found[m.kind].append(m.lost)
+                found[m.kind].append(m.missed_tokens)
     every = sum(map(sum, found.values())) or 1
     words = {r.name: r.words for r in MISS_RULES} | {"unexplained": "no rule holds"}
     rows = [

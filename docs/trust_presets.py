@@ -126,7 +126,7 @@ def _compare_one(
     offset = (
         sum(c.position < start for c in session.calls) - view_calls
     )  # calls before `start` that the new session leaves out
-    first = next((c for c in run.cuts if c.call >= view_calls), None)
+    first = next((c for c in run.compactions if c.call >= view_calls), None)
     comparison = PresetComparison(
         session.id,
         number,

@@ -37,7 +37,7 @@ def views_of(done):
     something before.
     """
     out = {}
-    for stretch in done.stretches():
+    for stretch in done.segments():
         for call in range(stretch.start, stretch.stop):
             out[call] = list(stretch.prompt_at(call))
     return [out[call] for call in sorted(out)]

@@ -71,13 +71,13 @@ def ids_again(messages: list[Message], of: int = 4) -> list[Message]:
 def grown(log: MessageLog, stop: int) -> Any:
     """Yield each call of a log with a log that grows as a live session's: nothing in it comes after the call."""
     live = MessageLog(log.counter, fixed=log.fixed_at[0] if log.fixed_at else 0, agent=log.agent)
-    live.known, live.scale, row = log.known, log.scale, 0
+    live.recorded_size, live.scale, row = log.recorded_size, log.scale, 0
     for call in range(stop):
         for row in range(row, log.upto[call]):  # noqa: B020  it continues where it was
             live.append(log.messages[row], log.tokens.sizes[row], turn=log.turns[row])
         row = log.upto[call]
         if live.calls:
-            live.done[-1] = log.done[call - 1]
+            live.end_times[-1] = log.end_times[call - 1]
         live.open(log.sent[call], log.agents[call], log.fixed_at[call])
         yield call, live
 

@@ -33,7 +33,7 @@ import ctxkit as ck
 from ctxkit.formats import WRITE_FORMATS as WRITERS
 from ctxkit.formats import Source, get_reader, read_source
 from ctxkit.formats.reading import find_logs
-from ctxkit.metrics.frames import FRAME_COLUMNS
+from ctxkit.metrics import FRAME_COLUMNS
 from ctxkit.presets import names, preset
 
 if TYPE_CHECKING:

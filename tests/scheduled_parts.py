@@ -223,16 +223,16 @@ class HideAndGiveBack(ScheduledPruning):
         replies = view.memory.setdefault("replies", {})
         groups = view.memory.setdefault("groups", {})
         hidden = view.memory.setdefault("hidden", set())
-        news = {new.call: new.came for new in view.news("assistant", "tool")}
+        news = {new.call: new.arrived for new in view.news("assistant", "tool")}
         for call in view.calls():
             for p in news.get(call, ()):
                 if view.role(p) == role_code("assistant"):
                     groups[p] = [p]
-                    replies.update(dict.fromkeys((c.id for c in view.said_calls(p)), p))
-                elif (asked := view.asked(p)) is not None and asked.id in replies:
+                    replies.update(dict.fromkeys((c.id for c in view.recorded_calls(p)), p))
+                elif (asked := view.answered_call(p)) is not None and asked.id in replies:
                     groups[replies[asked.id]].append(p)
             for reply, rows in groups.items():
-                hides = reply % 2 == 0 and 3 <= view.shown(call) - reply < 8
+                hides = reply % 2 == 0 and 3 <= view.count_arrived(call) - reply < 8
                 for p in rows:
                     if hides != (p in hidden):
                         view.change(p, None if hides else UNDO_CHANGE, since=call)

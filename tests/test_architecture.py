@@ -208,3 +208,40 @@ def test_no_module_docstring_asks_a_question():
     question = re.compile(r"(What|How|Where|Which|When|Whether|Why|Who)\b")
     asking = [p for p in PACKAGE.rglob("*.py") if question.match(first_line(p))]
     assert [str(p.relative_to(PACKAGE)) for p in asking] == []
+
+
+def parameter_names(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> set[str]:
+    """Return the parameters of a function, or what a class can be created or called with."""
+    if isinstance(node, ast.ClassDef):
+        methods = [n for n in node.body if isinstance(n, ast.FunctionDef)]
+        names = {n.target.id for n in node.body if isinstance(n, ast.AnnAssign)}  # type: ignore[union-attr]
+        return names.union(*(parameter_names(m) for m in methods if m.name.startswith("__")))
+    a = node.args
+    every = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
+    return {argument.arg for argument in every}
+
+
+def unknown_arguments(tree: ast.Module) -> list[str]:
+    """Return the names under `Args:` that are no parameters of their function or class."""
+    out = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            _, _, section = (ast.get_docstring(node) or "").partition("Args:\n")
+            names = re.findall(r"^    \**(\w+):", section.partition("\n\n")[0], re.MULTILINE)
+            inherits = isinstance(node, ast.ClassDef) and not any(
+                isinstance(n, ast.FunctionDef) and n.name == "__init__" for n in node.body
+            )
+            known = set(names) if inherits and node.bases else parameter_names(node)
+            out += [f"{node.name}.{n}" for n in names if n not in known]
+    return out
+
+
+def test_a_docstring_names_the_parameters_as_the_code_does():
+    trees = {p: ast.parse(p.read_text(encoding="utf-8")) for p in sorted(PACKAGE.rglob("*.py"))}
+    wrong = {str(p.relative_to(PACKAGE)): unknown_arguments(tree) for p, tree in trees.items()}
+    assert {file: names for file, names in wrong.items() if names} == {}
+
+
+def test_an_argument_under_an_old_name_is_noticed():
+    code = 'def f(new, *rest):\n    """Do it.\n\n    Args:\n        old: it.\n        *rest: all.\n    """\n'
+    assert unknown_arguments(ast.parse(code)) == ["f.old"]

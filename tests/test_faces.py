@@ -53,7 +53,7 @@ def test_metrics_are_there_in_a_fresh_interpreter_whatever_was_imported_first():
         for name in ck.metrics.__all__:
             getattr(ck.metrics, name)
         assert ck.metrics.thrash(s) == ck.metrics.thrashing.thrash(s)
-        print(len(ck.metrics.thrash(s).cuts), len(ck.metrics.thrashing.get_compaction_outcomes(s)), len(ck.metrics.audits(s)))
+        print(len(ck.metrics.thrash(s).outcomes), len(ck.metrics.thrashing.get_compaction_outcomes(s)), len(ck.metrics.audits(s)))
     """
     for first in (
         "pass",

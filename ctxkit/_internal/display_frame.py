@@ -1,6 +1,4 @@
-"""Data frames with a display of their own: a sentence, at most eight columns, and the rest behind
-`.detail`.
-"""
+"""Data frames with their own display: a sentence and at most eight columns; `.detail` has all."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ _MAX_HEIGHT = 480
 
 
 class FrameDisplay(NamedTuple):
-    """What is shown of a frame: a sentence, a table, and sentences below it."""
+    """The display of a frame: a sentence, a table, and sentences below the table."""
 
     verdict: str
     table: Table
@@ -56,13 +54,13 @@ def _wrap(text: str, columns: int) -> str:
 
 
 class _Displayed:
-    """A display in place of pandas' own, made by `render` when it is shown."""
+    """A display that replaces pandas' own; `render` makes it when it is needed."""
 
     render: Callable[[Any], FrameDisplay]
 
     @property
     def display(self) -> FrameDisplay:
-        """What is shown."""
+        """The display, made by `render`."""
         return self.render(self)
 
     def _repr_html_(self) -> str:
@@ -73,7 +71,7 @@ class _Displayed:
 
 
 class DisplayFrame(_Displayed, pd.DataFrame):
-    """A frame with a display of its own; what a method makes of it is a plain frame.
+    """A frame with its own display; the results of its methods are plain frames.
 
     `render` makes the display from the frame when it is shown. `detail` is the plain frame with all
     rows and columns.
@@ -88,7 +86,7 @@ class DisplayFrame(_Displayed, pd.DataFrame):
 
 
 class DisplaySeries(_Displayed, pd.Series):
-    """A series with a display of its own, like `DisplayFrame`."""
+    """A series with its own display, like `DisplayFrame`."""
 
     _metadata = ["_name", "render"]  # noqa: RUF012  "_name" is pandas' own
 
@@ -101,7 +99,7 @@ class DisplaySeries(_Displayed, pd.Series):
 def with_display(
     frame: pd.DataFrame, render: Callable[[pd.DataFrame], FrameDisplay] | Table
 ) -> DisplayFrame:
-    """Return a frame with a display, which is a table or what makes one of the frame."""
+    """Return a frame with a display: a table, or a function that makes one from the frame."""
     displayed = DisplayFrame(frame)
     displayed.attrs = frame.attrs
     displayed.render = FixedDisplay(render) if isinstance(render, Table) else render
@@ -110,7 +108,7 @@ def with_display(
 
 @dataclass(frozen=True)
 class FixedDisplay:
-    """Shows one table, whatever the frame holds."""
+    """A `render` that shows the same table for any frame."""
 
     table: Table
 
@@ -120,7 +118,7 @@ class FixedDisplay:
 
 
 class DisplayColumn(NamedTuple):
-    """A column of a frame as a display has it."""
+    """A column of a frame as it is displayed."""
 
     key: str
     """Its name in the frame, or that of the index."""
@@ -128,12 +126,12 @@ class DisplayColumn(NamedTuple):
     kind: Literal["text", "count", "usd", "share", "when", "yes"] = "text"
     hover: str = ""
     spare: bool = False
-    """True where it is left out if the table is too wide."""
+    """True if it may be left out of a table that is too wide."""
 
 
 @dataclass(frozen=True)
 class ColumnDisplay:
-    """Shows some columns of a frame, the first rows of it, below a sentence."""
+    """A `render` that shows a sentence and the first rows of some columns."""
 
     columns: tuple[DisplayColumn, ...]
     verdict: str | Callable[[pd.DataFrame], str]
@@ -152,9 +150,10 @@ def tabulate_columns(frame: pd.DataFrame, columns: tuple[DisplayColumn, ...]) ->
         Column(c.title, c.hover, number=c.kind not in ("text", "when", "yes"), spare=c.spare)
         for c in columns
     )
-    shown = frame.head(MAX_ROWS).reset_index()
+    first_rows = frame.head(MAX_ROWS).reset_index()
     rows = (
-        tuple(_make_cell(row[c.key], c.kind) for c in columns) for row in shown.to_dict("records")
+        tuple(_make_cell(row[c.key], c.kind) for c in columns)
+        for row in first_rows.to_dict("records")
     )
     return Table(heads, tuple(rows))
 

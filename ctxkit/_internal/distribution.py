@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, distribution, distributions, version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution
+    from collections.abc import Iterator
 
 DISTRIBUTION = "jupyter-ctxkit"
-"""The name on the package index; `ctxkit` there is a program of somebody else."""
+"""The name on the package index, where `ctxkit` is another program."""
 MODULE = "ctxkit"
 
 
 def get_version() -> str:
     """Return the version of the installed distribution."""
+    from importlib.metadata import version
+
     return version(DISTRIBUTION)
 
 
 def other_owners() -> list[str]:
     """Return name and version of each other installed distribution that owns a module `ctxkit`.
 
-    The lists of files are searched as text: some 15 ms for 250 distributions, where
-    `importlib.metadata.packages_distributions` takes 350.
+    Each command asks this. `importlib.metadata` takes 40 ms of CPU to import and to read 250
+    distributions; files that are searched as bytes take 10.
     """
-    owners = [d for d in distributions() if _owns_module(d)]
-    with suppress(PackageNotFoundError):
-        owners.append(distribution(MODULE))  # an editable install lists no file of the module
+    folders = [folder for folder in _metadata_folders() if _owns_module(folder)]
+    if not folders:
+        return []
+    from importlib.metadata import Distribution
+
+    owners = [Distribution.at(folder) for folder in folders]
     return sorted({f"{d.name} {d.version}" for d in owners if d.name != DISTRIBUTION})
 
 
 def describe_conflict() -> str:
-    """Return in one sentence which other distributions own the module, or nothing."""
+    """Name in one sentence the other distributions that own the module; empty if there are none."""
     owners = other_owners()
     if not owners:
         return ""
@@ -50,8 +56,30 @@ def warn_of_conflict() -> None:
         warnings.warn(sentence, stacklevel=2)
 
 
-def _owns_module(installed: Distribution) -> bool:
-    files = "\n" + (installed.read_text("RECORD") or "")
-    if f"\n{MODULE}/" in files or f"\n{MODULE}.py," in files:
+def _metadata_folders() -> Iterator[str]:
+    """Yield the folders of metadata of the distributions on the path of modules."""
+    for place in dict.fromkeys(sys.path):
+        with suppress(OSError):
+            for name in os.listdir(place or "."):  # noqa: PTH208  as fast as can be
+                if name.endswith((".dist-info", ".egg-info")):
+                    yield f"{place or '.'}/{name}"
+
+
+def _owns_module(folder: str) -> bool:
+    name = os.path.basename(folder).partition("-")[0]  # noqa: PTH119
+    if name == MODULE:  # an editable install lists no file of the module
         return True
-    return MODULE in (installed.read_text("top_level.txt") or "").split()
+    module = MODULE.encode()
+    files = b"\n" + _read_bytes(f"{folder}/RECORD")
+    if b"\n%b/" % module in files or b"\n%b.py," % module in files:
+        return True
+    return module in _read_bytes(f"{folder}/top_level.txt").split()
+
+
+def _read_bytes(path: str) -> bytes:
+    """Return what a file holds; nothing where it cannot be read."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return file.read()
+    except OSError:
+        return b""

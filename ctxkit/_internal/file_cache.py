@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MAX_ENTRIES = 100_000
-"""Entries that are written, the newest ones."""
+"""Largest number of entries that are written; the newest ones are."""
 _MAX_CACHE_BYTES = 256 << 20
-"""Bytes of the largest cache file that is read."""
+"""Largest size, in bytes, of a cache file that is read."""
 
 
 class FileStamp(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -30,7 +30,7 @@ class FileStamp(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @classmethod
     def of(cls, path: Path) -> FileStamp | None:
-        """Return the stamp of a file; None where it is not there."""
+        """Return the stamp of a file; None if it does not exist."""
         try:
             status = path.stat()
         except (OSError, ValueError):
@@ -93,7 +93,7 @@ class FileCache(Generic[StampT]):
         if not self._is_changed:
             return
         rows: list[Any] = [self._header, *self.all()[-_MAX_ENTRIES:]]
-        with suppress(OSError), SafeFolder.own(self.path.parent) as folder:
+        with suppress(OSError), SafeFolder.open_or_create(self.path.parent) as folder:
             folder.write(self.path.name, map(_encode_line, rows))
         self._is_changed = False
 

@@ -70,8 +70,8 @@ def format_change(value: Any) -> str:
     """Format a relative change: `+12 %`, `-3 %`, `±0 %`."""
     if not has_value(value):
         return MISSING
-    whole = round(100 * float(value))
-    return f"{whole:+,d} %" if whole else "±0 %"
+    percent = round(100 * float(value))
+    return f"{percent:+,d} %" if percent else "±0 %"
 
 
 def format_share(part: Any, whole: Any) -> str:
@@ -110,19 +110,19 @@ _CONTROLS = re.compile(
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-# All text of logs, models and tools is displayed through the functions below. A secret is masked
-# before anything else is taken out or cut off: what is left of it would no longer be recognised.
+# All text of logs, models and tools is displayed through the functions below. Secrets are
+# masked before anything is removed or truncated, since a part of a secret is not recognised.
 
 
 def sanitize_text(text: str, limit: int | None = None) -> str:
-    """Return text without secrets, terminal escapes, control and bidi characters, cut to `limit`
-    characters with an ellipsis.
+    """Return text without secrets, terminal escapes, control and bidi characters,
+    truncated to `limit` characters with an ellipsis.
     """
     return strip_controls(_mask_secrets(_bound(text, limit)), limit)
 
 
 def strip_controls(text: str, limit: int | None = None) -> str:
-    """Return what `sanitize_text` does, of a text that is redacted already."""
+    """Sanitize a text that is already redacted, as `sanitize_text` does."""
     text = _bound(text, limit)
     text = _SURROGATES.sub("\ufffd", _CONTROLS.sub("", _ANSI.sub("", text)))
     if limit is not None and len(text) > limit:
@@ -185,7 +185,7 @@ def render_notes(notes: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class TextAndHtml:
-    """A text for terminals and its HTML for notebooks, which is escaped already."""
+    """A text for terminals, and its HTML for notebooks, already escaped."""
 
     text: str = ""
     html: str = "<span></span>"

@@ -49,7 +49,7 @@ PLOTLY_LAYOUT = {
 """Plotly layout of every chart; the background is transparent."""
 WARN_COLOUR, STOP_COLOUR = "#b8860b", "#d55e00"
 ALERT_TEXT_CSS = f"color:color-mix(in srgb,{STOP_COLOUR} 50%,currentColor)"
-"""Of words that warn: the stop colour, mixed with the page's text until it can be read on both."""
+"""Style of warnings: the stop colour, mixed with the page's text until it can be read on both."""
 SVG_DASHES = {
     "solid": "",
     "dash": "6 4",

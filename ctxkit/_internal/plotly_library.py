@@ -1,4 +1,4 @@
-"""plotly.js as the wheel of plotly carries it, read without importing plotly."""
+"""Reading of plotly.js from plotly's wheel, without importing plotly."""
 
 from __future__ import annotations
 

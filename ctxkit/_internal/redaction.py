@@ -53,9 +53,9 @@ def redact_json(value: Any, secrets: Sequence[str] | None = None) -> Any:
     return _redact_value(value, environment_secrets() if secrets is None else secrets, {})
 
 
-_MAX_CACHED_CHARS = 100
+_MAX_CACHED_CHARS = 400
 _MAX_CACHED_TEXTS = 10_000
-"""Short texts, such as keys and names of models, recur in the rows of a table."""
+"""Short texts, such as keys, names of models and notes, recur in the rows of a table."""
 
 
 def _redact_value(value: Any, secrets: Sequence[str], cache: dict[str, str]) -> Any:
@@ -63,7 +63,9 @@ def _redact_value(value: Any, secrets: Sequence[str], cache: dict[str, str]) -> 
         redacted = cache.get(value)
         if redacted is None:
             redacted = mask_spans(value, find_spans(value, secrets))
-            if len(value) <= _MAX_CACHED_CHARS and len(cache) < _MAX_CACHED_TEXTS:
+            if len(value) <= _MAX_CACHED_CHARS:
+                if len(cache) >= _MAX_CACHED_TEXTS:
+                    cache.clear()  # of ids that do not recur; what recurs is soon there again
                 cache[value] = redacted
         return redacted
     if isinstance(value, dict):
@@ -82,7 +84,7 @@ def _redact_value(value: Any, secrets: Sequence[str], cache: dict[str, str]) -> 
 #
 # State: the text that may still matter, how much of its beginning was emitted, and whether a secret
 # was cut by a forced emission. A piece is appended, and text is emitted up to the first position
-# at which a coming character can still change a secret: the last word, an open quotation behind a
+# at which a coming character can still change a secret: the last word, an open quotation after a
 # secret's name, a seed phrase, a block of a private key, or the start of an environment secret with
 # spaces. Emitted text stays as context for a while, as the name of a secret may be there.
 # Invariant: the emitted pieces join to what `redact` returns for the whole text, except within
@@ -114,7 +116,7 @@ class StreamRedactor:
     output is one word late.
 
     Args:
-        known: result of `environment_secrets`; None: it is computed.
+        secrets: result of `environment_secrets`; None: it is computed.
     """
 
     def __init__(self, secrets: Sequence[str] | None = None) -> None:
@@ -214,7 +216,7 @@ _MIXED_CHARS = re.compile(r"(?=.*[A-Za-z])(?=.*[^A-Za-z\s_./:-])")
 """A short value must contain letters and digits or signs."""
 _SETTING_LINE = re.compile(r"[\"']?(?P<name>[\w.-]+)[\"']?\s*[:=]\s*[\"']?(?P<value>.*)")
 _NO_SECRET_LINE = re.compile(r"-----|[#\[{]|//|(?=.{0,11}$)[A-Za-z ]*$")
-"""Lines of a secret that are none themselves: block edges, comments, sections, short words."""
+"""Lines of a secret that are not secret: block edges, comments, sections, short words."""
 
 _SECRET_WORD = re.compile("(?i)KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|AUTH")
 """Parts of a name that mark a secret anywhere in it; `_SECRET_NAME` has those at its end."""
@@ -239,7 +241,7 @@ def environment_secrets() -> list[str]:
 
 
 class _LatestEnvironment:
-    """The variables that were last looked at, and their secrets: each displayed text needs them."""
+    """The environment at the last check, with its secrets, which each displayed text needs."""
 
     variables: ClassVar[dict[Any, Any]] = {}
     secrets: ClassVar[list[str]] = []
@@ -283,7 +285,7 @@ def _secret_forms(name: str, value: str) -> frozenset[str]:
 
 
 def _is_worth_hiding(value: str) -> bool:
-    """Return whether a value under a secret's name is one: no word, number, path or address."""
+    """Return whether a value under a secret's name is no mere word, number, path or address."""
     if len(value) < MIN_CHARS:
         return False
     if value.startswith(("/", "~", "./")) and Path(value).expanduser().exists():
@@ -420,7 +422,7 @@ class _RulesByHint:
                 yield from find(view)
 
 
-# Hints stand in the visible text, or in its lower case where case does not matter.
+# Hints are searched in the visible text, or in its lower case where case does not matter.
 _CASED = _RulesByHint(r for r in RULES if not r.is_caseless)
 _CASELESS = _RulesByHint(r for r in RULES if r.is_caseless)
 

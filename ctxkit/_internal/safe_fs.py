@@ -67,18 +67,18 @@ class SafeFolder:
         self._handle = handle
 
     @classmethod
-    def own(cls, path: Path) -> Self:
+    def open_or_create(cls, path: Path) -> Self:
         """Open a folder of ctxkit and create it if missing; links on its path are followed."""
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         return cls(path.resolve())
 
     def at(self, name: str) -> tuple[Any, dict[str, int]]:
-        """Return a name in this folder as path and keywords of the functions of `os`."""
+        """Return path and keyword arguments by which functions of `os` reach a file here."""
         if self._handle >= 0:
             return name, {"dir_fd": self._handle}
         return self.path / name, {}
 
-    def enter(self, name: str, *, make: int | None = None) -> SafeFolder:
+    def open_folder(self, name: str, *, make: int | None = None) -> SafeFolder:
         """Open a folder in this one; `make` is the mode with which a missing one is created."""
         path, where = self.at(name)
         if make is not None:
@@ -90,12 +90,12 @@ class SafeFolder:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         return SafeFolder(path, -1)
 
-    def below(self, parts: Sequence[str], *, make: int | None = None) -> SafeFolder:
+    def open_subfolder(self, parts: Sequence[str], *, make: int | None = None) -> SafeFolder:
         """Open the folder at the end of a path, and close this one."""
         folder = self
         for part in parts:
             with folder:
-                child = folder.enter(part, make=make)
+                child = folder.open_folder(part, make=make)
             folder = child
         return folder
 
@@ -112,10 +112,10 @@ class SafeFolder:
             raise _irregular_file_error(status, name)
         return handle
 
-    def open_own(self, name: str, flags: int, mode: int = 0o600) -> int:
-        """Open a file for appending and return its handle; a file with other names is refused.
+    def open_for_append(self, name: str, flags: int, mode: int = 0o600) -> int:
+        """Open a file for appending and return its handle; a file with several names is refused.
 
-        A hard link looks like any file, and data appended to it would be appended elsewhere.
+        Data appended to a hard link would also appear under the file's other names.
         """
         handle = self.open(name, flags | os.O_APPEND, mode)
         if os.fstat(handle).st_nlink == 1:
@@ -125,25 +125,25 @@ class SafeFolder:
 
     def append(self, name: str, data: bytes, mode: int = 0o600) -> None:
         """Append to a file, all or nothing."""
-        handle = self.open_own(name, os.O_WRONLY | os.O_CREAT, mode)
+        handle = self.open_for_append(name, os.O_WRONLY | os.O_CREAT, mode)
         with os.fdopen(handle, "wb", buffering=0) as file:
-            size, left = os.fstat(handle).st_size, memoryview(data)
+            size, rest = os.fstat(handle).st_size, memoryview(data)
             try:
-                while left:
-                    left = left[file.write(left) :]
+                while rest:
+                    rest = rest[file.write(rest) :]
             except OSError:
                 os.ftruncate(handle, size)
                 raise
 
     @contextmanager
-    def locked(self, seconds: float = 10.0) -> Iterator[None]:
+    def lock(self, seconds: float = 10.0) -> Iterator[None]:
         """Lock this folder against other processes that lock it; its file `.lock` stays.
 
         Args:
             seconds: how long to wait for another process.
 
         Raises:
-            OSError: another process has the lock all the time, or the folder cannot be locked.
+            OSError: another process holds the lock all that time, or the folder cannot be locked.
         """
         from filelock import lock_descriptor
 
@@ -156,7 +156,7 @@ class SafeFolder:
                 time.sleep(0.01)
             yield  # closing the file releases the lock
 
-    def itself(self) -> os.stat_result:
+    def get_status(self) -> os.stat_result:
         """Return the status of this folder."""
         return os.fstat(self._handle) if self._handle >= 0 else os.stat(self.path)
 
@@ -216,9 +216,9 @@ class SafeFolder:
         source_fd, target_fd = source_dir.get("dir_fd"), target_dir.get("dir_fd")
         os.replace(source, target, src_dir_fd=source_fd, dst_dir_fd=target_fd)
 
-    def link(self, name: str, there: SafeFolder, new: str) -> None:
+    def link(self, name: str, target_folder: SafeFolder, new: str) -> None:
         """Link a file of this folder into another one; a symbolic link is linked itself."""
-        (source, source_dir), (target, target_dir) = self.at(name), there.at(new)
+        (source, source_dir), (target, target_dir) = self.at(name), target_folder.at(new)
         handles = {"src_dir_fd": source_dir.get("dir_fd"), "dst_dir_fd": target_dir.get("dir_fd")}
         os.link(source, target, **handles, follow_symlinks=False)
 
@@ -237,7 +237,7 @@ class SafeFolder:
     # -- temporary files ---------------------------------------------------------------------------
 
     def _replaced_status(self, name: str) -> os.stat_result | None:
-        """Return the status of the writable regular file that is replaced; None where none is."""
+        """Return the status of the writable regular file to be replaced; None if there is none."""
         try:
             handle = self.open(name, os.O_WRONLY)
         except FileNotFoundError:

@@ -318,7 +318,7 @@ def _find_beside_word(word: str, view: VisibleText) -> Iterator[Span]:
     """Yield the values beside a word that names a secret."""
     text, low, at = view.text, view.low, view.low.find(word)
     while at >= 0:
-        hit = _VALUE.match(text, at + len(word)) if _word_counts_here(view, at, word) else None
+        hit = _VALUE.match(text, at + len(word)) if _names_secret(view, at, word) else None
         span = _secret_span_of_match(view, at, word, hit) if hit else None
         if span:
             yield span
@@ -356,29 +356,29 @@ def _find_cookies(view: VisibleText) -> Iterator[Span]:
 
 
 @lru_cache(maxsize=1_024)
-def _has_secret_word(name: str) -> bool:
+def _secret_words_in(name: str) -> tuple[str, ...]:
     low = VisibleText(name).low
-    return any(word in low for word in _PASSWORD_WORDS + _TOKEN_WORDS)
+    return tuple(word for word in _PASSWORD_WORDS + _TOKEN_WORDS if word in low)
 
 
 def is_secret_field(name: object, value: str) -> bool:
     """Return whether a text under a key that names a secret looks like one."""
     if not isinstance(name, str) or not 2 <= len(name) <= 100 or not 6 <= len(value) <= 4096:
         return False
-    if not _has_secret_word(name):
+    # a word that is in the value alone has its secret behind the value's first character
+    words = _secret_words_in(name)
+    if not words:
         return False
     name, value = VisibleText(name).text, VisibleText(value).text
     if "\n" in value or "\n" in name:
         return False
     view = VisibleText(f"{name}='{_QUOTES.sub('~', value)}'")
-    spans = (
-        span for word in _PASSWORD_WORDS + _TOKEN_WORDS for span in _find_beside_word(word, view)
-    )
+    spans = (span for word in words for span in _find_beside_word(word, view))
     return any(start == len(name) + 2 for start, _ in spans)
 
 
 def _secret_span_of_match(view: VisibleText, at: int, word: str, hit: re.Match[str]) -> Span | None:
-    """Return the span of the secret beside a word that names one; None where it is none."""
+    """Return the span of the value beside a secret's name; None if it is no secret."""
     text = view.text
     group = "bare" if hit["inside"] is None else "inside"
     start, end = hit.span(group)
@@ -395,12 +395,12 @@ def _secret_span_of_match(view: VisibleText, at: int, word: str, hit: re.Match[s
         return None  # a pipe to the next command
     if hit["sep"].strip() == "," and not (hit["close"] and re.search(r"\d", hit[group])):
         return None  # the next item of a list
-    secret = _is_drawn_secret if word in _TOKEN_WORDS else _is_chosen_secret
+    secret = _is_generated_secret if word in _TOKEN_WORDS else _is_chosen_secret
     return (start, _end_of_secret(text, hit, at, end)) if secret(text, hit, word, end) else None
 
 
 def _is_variable_assignment(text: str, at: int, word: str, hit: re.Match[str]) -> bool:
-    """Return whether it is `ENV API_TOKEN x1...` or `config set token x1...`."""
+    """Return whether the match is `ENV API_TOKEN x1...` or `config set token x1...`."""
     begin = max(at - 60, 0)
     before = _VARIABLE_PREFIX.search(text, begin, at)
     name = (before[2] if before else "") + text[at : at + len(word)]
@@ -411,16 +411,16 @@ def _is_variable_assignment(text: str, at: int, word: str, hit: re.Match[str]) -
 
 
 def _is_sql_password(hit: re.Match[str], word: str) -> bool:
-    """Return whether it is `PASSWORD 'x1'` of SQL."""
+    """Return whether the match is `PASSWORD 'x1'` of SQL."""
     return (
         word in _SQL_WORDS and hit["inside"] is not None and bool(re.search(r"\d", hit["inside"]))
     )
 
 
-def _word_counts_here(view: VisibleText, at: int, word: str) -> bool:
+def _names_secret(view: VisibleText, at: int, word: str) -> bool:
     text, before = view.text, view.low[max(at - 24, 0) : at]
     if word in _WHOLE_WORDS:
-        return not before[-1:].isalpha() or word == "private" or view.is_cut(at)
+        return not before[-1:].isalpha() or word == "private" or view.is_boundary(at)
     if word in _QUERY_WORDS:
         return before[-1:] in ("?", "&")
     if word == "key":
@@ -446,7 +446,7 @@ def _is_chosen_secret(text: str, hit: re.Match[str], word: str, end: int) -> boo
     return looks_like_password(value, quoted=quoted, after=text[end : end + 1])
 
 
-def _is_drawn_secret(text: str, hit: re.Match[str], word: str, end: int) -> bool:
+def _is_generated_secret(text: str, hit: re.Match[str], word: str, end: int) -> bool:
     quoted = hit["inside"] is not None
     value = hit["inside"] if quoted else hit["bare"]
     if "sess" in word and is_uuid(value):
@@ -467,7 +467,7 @@ def _end_of_secret(text: str, hit: re.Match[str], at: int, end: int) -> int:
 
 
 def _is_credential(value: str) -> bool:
-    """Return whether the value of a header for credentials is one."""
+    """Return whether the value of an authorization header is a credential."""
     if is_placeholder(value) or looks_like_code(value):
         return False
     has_digits = (len(value) >= 20 and re.search(r"\d", value)) or re.search(r"\d{6}", value)
@@ -579,10 +579,10 @@ def _find_url_passwords(view: VisibleText) -> Iterator[Span]:
         password = hit["password"] if hit else None
         if hit is None or password is None:
             continue
-        is_named = (
+        is_example = (
             password.lower() in _EXAMPLE_PASSWORDS or "[" in password or password == hit["user"]
         )
-        if not is_named and not looks_like_code(password) and not is_placeholder(password):
+        if not is_example and not looks_like_code(password) and not is_placeholder(password):
             yield hit.span("password")
 
 

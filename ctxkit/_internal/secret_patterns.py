@@ -30,20 +30,26 @@ class VendorKey(NamedTuple):
     hint: str
     pattern: str
     example: str
-    judged: bool = False
+    must_look_random: bool = False
     """True where the rest must look random, as words may follow (`sk-learn-compatible-api`)."""
 
 
-def _keys_with_prefixes(body: str, *prefixes: str, drawn: str = "{a36}") -> tuple[VendorKey, ...]:
+def _keys_with_prefixes(
+    body: str, *prefixes: str, example_body: str = "{a36}"
+) -> tuple[VendorKey, ...]:
     return tuple(
-        VendorKey(p, rf"{re.escape(p)}(?P<body>{body})", f"{p}{drawn}", judged=True)
+        VendorKey(
+            p, rf"{re.escape(p)}(?P<body>{body})", f"{p}{example_body}", must_look_random=True
+        )
         for p in prefixes
     )
 
 
-def _fixed_length_key(prefix: str, body: str, drawn: str, *, word: str = r"\w-") -> VendorKey:
+def _fixed_length_key(
+    prefix: str, body: str, example_body: str, *, word: str = r"\w-"
+) -> VendorKey:
     """Return the form of keys of a fixed length, with no word character after them."""
-    return VendorKey(prefix, rf"{re.escape(prefix)}{body}(?![{word}])", f"{prefix}{drawn}")
+    return VendorKey(prefix, rf"{re.escape(prefix)}{body}(?![{word}])", f"{prefix}{example_body}")
 
 
 _DASHED = r"[A-Za-z0-9_-]{10,}+"
@@ -199,7 +205,7 @@ VENDOR_KEYS: tuple[VendorKey, ...] = (
         "v1.0-",
     ),
     *_keys_with_prefixes(
-        r"[A-Z0-9]{16}(?![A-Za-z0-9_])", "AKIA", "ASIA", "ABIA", "ACCA", drawn="{t15}7"
+        r"[A-Z0-9]{16}(?![A-Za-z0-9_])", "AKIA", "ASIA", "ABIA", "ACCA", example_body="{t15}7"
     ),
     *(
         VendorKey(
@@ -308,7 +314,7 @@ def _is_key(key: VendorKey, hit: re.Match[str]) -> bool:
     exact = hit.groupdict().get("exact")
     if exact is not None:
         return secret_heuristics.mixes_character_kinds(exact)
-    return not key.judged or _is_random_body(key.hint, hit["body"])
+    return not key.must_look_random or _is_random_body(key.hint, hit["body"])
 
 
 def _find_infix_key(key: InfixKey, view: VisibleText) -> Iterator[Span]:
@@ -337,11 +343,11 @@ def _find_aws_pair(view: VisibleText) -> Iterator[Span]:
 
 
 def _is_start(view: VisibleText, at: int, hint: str) -> bool:
-    """Return True where a key may begin: not within a word, but behind a number, the escape of a
+    """Return True where a key may begin: not within a word, but after a number, the escape of a
     character, or an escape sequence.
     """
     before = view.text[at - 1 : at]
-    if not (before.isascii() and before.isalnum()) or view.is_cut(at):
+    if not (before.isascii() and before.isalnum()) or view.is_boundary(at):
         return True
     form = _NUMBER_BEFORE_KEY if hint.isalnum() else _SHORT_WORD
     return before.isdigit() and bool(form.search(view.text, max(at - 16, 0), at))
@@ -416,13 +422,15 @@ _OTHER_DATA = re.compile(
 
 
 def _find_blocks(view: VisibleText) -> Iterator[Span]:
-    """Yield the blocks of private keys; a BEGIN line alone is none."""
+    """Yield the blocks of private keys; a BEGIN line alone does not count."""
     text, at = view.text, view.text.find("-----BEGIN ")
     while at >= 0:
         begin = _BEGIN.match(text, at)
         next_start = at + 11
         if begin:
-            end = _end_of_whole_block(text, begin.end()) or _end_of_cut_block(text, begin.end())
+            end = _end_of_whole_block(text, begin.end()) or _end_of_truncated_block(
+                text, begin.end()
+            )
             if end:
                 yield at, end
                 next_start = end
@@ -458,7 +466,7 @@ def _is_key_line(line: str) -> bool:
     )
 
 
-def _end_of_cut_block(text: str, start: int) -> int | None:
+def _end_of_truncated_block(text: str, start: int) -> int | None:
     """Return the end of the lines of a key without an END line; None where there is no line."""
     end, at = None, start
     while gap := _LINE_BREAKS.match(text, at):

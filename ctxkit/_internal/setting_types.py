@@ -1,4 +1,4 @@
-"""Kinds of values that settings and config files take, and the check of a value against them."""
+"""Kinds of values of settings and config files, and the check of a value against them."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ MAX_NUMBER = 10**12
 
 @dataclass(frozen=True)
 class ValueKind:
-    """What a setting may be: a phrase for people, and the conversion of a value."""
+    """A kind of value: its description for people, and the conversion to it."""
 
     words: str
     """What a value must be, as it ends the sentence "... must be"."""
     convert: Callable[[Any], Any]
-    """The value in the type that is meant; None: it is of another kind."""
+    """Converts a value; returns None for a value of another kind."""
     write: Callable[[Any], Any] = lambda value: value
-    """The setting as a config file writes it; None: it is left out."""
+    """Returns the setting as written to a config file; None: it is left out."""
 
     def check(self, value: Any, need: str) -> Any:
-        """Return a value in the type that is meant.
+        """Return the value converted to this kind.
 
         Args:
             value: the value to check.
-            need: the sentence of a refusal, with `{words}` for what is needed.
+            need: the error sentence, with `{words}` in place of the description.
 
         Raises:
-            BadArguments: it is of another kind.
+            BadArguments: the value is of another kind.
         """
         return _convert(value, (self,), need)
 
@@ -52,7 +52,7 @@ def _convert(value: Any, kinds: tuple[ValueKind, ...], need: str) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Say whether a value is a number of any type; a boolean is none."""
+    """Return whether a value is a number of any type; a boolean is not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -138,7 +138,7 @@ DURATION = ValueKind(
 
 
 def choice(*words: str) -> ValueKind:
-    """Return the kind that takes one of these words, in any case."""
+    """Return the kind whose values are these words, in upper or lower case."""
 
     def convert(value: Any) -> str | None:
         word = value.strip().lower() if isinstance(value, str) else None
@@ -163,15 +163,15 @@ _KINDS_BY_TYPE = {
 
 
 def coerce_setting(value: Any, annotation: str, need: str) -> Any:
-    """Return a setting's value in the type that its annotation says.
+    """Return a setting's value converted to its annotated type.
 
     Args:
         value: the value to check.
-        annotation: the type as it is written; of one that is not known here any value will do.
-        need: the sentence of a refusal, with `{words}` for what is needed.
+        annotation: the type as text; for an unknown type any value is accepted.
+        need: the error sentence, with `{words}` in place of the description.
 
     Raises:
-        BadArguments: it is none of that type.
+        BadArguments: the value is of another type.
     """
     kinds = _kinds_of(annotation)
     if not kinds or (value is None and annotation.endswith(" | None")):
@@ -181,7 +181,7 @@ def coerce_setting(value: Any, annotation: str, need: str) -> Any:
 
 @cache
 def _kinds_of(annotation: str) -> tuple[ValueKind, ...]:
-    """Return the kinds of value that an annotation names; none where one of them is not known."""
+    """Return the kinds of value that an annotation names; empty if one of them is unknown."""
     kinds = []
     for name in annotation.removesuffix(" | None").split(" | "):
         if name.startswith("Literal["):

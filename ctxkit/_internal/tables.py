@@ -34,7 +34,7 @@ _NUMBER_CSS = (
 )
 _TEXT_CSS = "text-align:left;padding:2px 8px;white-space:nowrap"
 _LAST_COLUMN_CSS = _TEXT_CSS.replace("nowrap", "normal")
-"""Of the last column, whose text wraps on a narrow page."""
+"""Style of the last column, whose text wraps on a narrow page."""
 _NARROW_PAGE_STYLE = (
     "<style>@media(max-width:800px){.ctxkit-spare{display:none}}@media(max-width:1000px){"
     ".ctxkit-table :is(td,th){padding:2px 4px!important;max-width:15em!important}}</style>"
@@ -68,9 +68,9 @@ class Column(NamedTuple):
     group: str = ""
     """Name above adjacent columns of the same group."""
     spare: bool = False
-    """True where the column is left out if the table is too wide."""
+    """True if the column may be left out of a table that is too wide."""
     firm: bool = False
-    """True for a text that is not shortened before others are."""
+    """True for a text that is shortened only after the others."""
 
 
 class Cell(NamedTuple):

@@ -1,6 +1,6 @@
 """Texts without escape sequences and invisible characters, with a map back to the original.
 
-A program that colours its output puts escape sequences before, behind and into keys. Redaction
+A program that colours its output puts escape sequences before, after and into keys. Redaction
 rules match the visible text; `VisibleText.origin` gives the position in the original text.
 """
 
@@ -37,7 +37,7 @@ _FIRST_ASCII_ESCAPE = re.compile(r"\\(?:u(?:00|20|[fF][eE])|x1|0?33|e\[)")
 """The first characters of `_ASCII_ESCAPES`, a pattern that is fast to search."""
 _STRING_SEQUENCE = re.compile(r"\x1b[\]PX^_]([^\x07\x1b]*+)")
 _ESCAPED_CHAR = re.compile(r"\\[nrt]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}")
-"""The escape of a character in JSON and URLs; the text behind it begins a new word."""
+"""The escape of a character in JSON and URLs; the text after it begins a new word."""
 _MAX_BREAKS = 4
 """Breaks that are tried as ends of a match."""
 
@@ -95,7 +95,7 @@ class VisibleText:
         i = bisect_left(self._breaks, at)
         return i < len(self._breaks) and self._breaks[i] == at
 
-    def is_cut(self, at: int) -> bool:
+    def is_boundary(self, at: int) -> bool:
         """Return whether a position is a break or the end of an escaped character."""
         return self.is_break(at) or any(
             escape.end() == at for escape in _ESCAPED_CHAR.finditer(self.text, max(at - 6, 0), at)
@@ -103,7 +103,7 @@ class VisibleText:
 
     def is_edge(self, at: int) -> bool:
         """Return whether no word continues across a position."""
-        return self.is_cut(at) or not (
+        return self.is_boundary(at) or not (
             _is_word(self.text[at - 1 : at]) and _is_word(self.text[at : at + 1])
         )
 
@@ -126,19 +126,19 @@ class VisibleText:
                 match = match or pattern.match(self.text, at, end)
         return match
 
-    def match_before(self, pattern: re.Pattern[str], at: int, room: int) -> int | None:
+    def match_before(self, pattern: re.Pattern[str], at: int, max_chars: int) -> int | None:
         """Return the start of a match that ends at a position; None where there is none.
 
         Args:
             pattern: a pattern that ends with `$`.
             at: the end of the match.
-            room: how many characters the match may have at most.
+            max_chars: largest length of the match, in characters.
         """
-        begin = max(at - room, 0)
+        begin = max(at - max_chars, 0)
         match = pattern.search(self.text, begin, at)
         if match:
             return match.start()
-        # a word may begin at a break or behind an escaped character
+        # a word may begin at a break or after an escaped character
         starts = self._breaks[bisect_left(self._breaks, begin) : bisect_left(self._breaks, at)]
         starts += [escape.end() for escape in _ESCAPED_CHAR.finditer(self.text, begin, at)]
         for start in starts:
@@ -155,7 +155,7 @@ def _is_word(char: str) -> bool:
 def _has_hidden(text: str) -> bool:
     """Return whether a text may have hidden characters; each test is one fast pass."""
     if text.isascii():
-        if any(c in text for c in _ASCII_CONTROLS):
+        if not text.isprintable() and any(c in text for c in _ASCII_CONTROLS):
             return True
     elif _FIRST_HIDDEN.search(text):
         return True

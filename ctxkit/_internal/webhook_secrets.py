@@ -32,7 +32,7 @@ class WebhookForm(NamedTuple):
     """Pattern of the secret."""
     example: str
     """See `RedactionRule`."""
-    judged: bool = False
+    must_look_random: bool = False
     """True where the secret must also look random, as a word can be in its place."""
 
 
@@ -58,11 +58,11 @@ WEBHOOKS = (
     ),
     WebhookForm(
         "Mattermost", "hooks", "/", r"[a-z0-9]{26}(?![\w-])",
-        "https://chat.example.com/hooks/«{s26}»", judged=True,
+        "https://chat.example.com/hooks/«{s26}»", must_look_random=True,
     ),
     WebhookForm(
         "Rocket.Chat", "hooks", "/", r"[a-z0-9]{17,24}/[a-z0-9]{40,64}(?![\w-])",
-        "https://chat.example.com/hooks/«{a24}/{a48}»", judged=True,
+        "https://chat.example.com/hooks/«{a24}/{a48}»", must_look_random=True,
     ),
     WebhookForm(
         "Zapier", "hooks.zapier.com", r"/hooks/\w{1,20}/", r"(?:v\d/)?\d{3,}+/\w{4,}+",
@@ -122,7 +122,7 @@ def _find_webhooks(hooks: Sequence[WebhookForm], view: VisibleText) -> Iterator[
 
 def _is_secret(hook: WebhookForm, part: str) -> bool:
     return not secret_heuristics.is_placeholder(part) and (
-        not hook.judged or secret_heuristics.looks_random(part)
+        not hook.must_look_random or secret_heuristics.looks_random(part)
     )
 
 

@@ -7,6 +7,7 @@ from .live_context import LiveContext as LiveContext
 from .live_session import LiveSession as LiveSession
 from .mcp import McpServer as McpServer
 from .memory import MemoryBudgets as MemoryBudgets
+from .memory import MemoryEntry as MemoryEntry
 from .memory import MemoryStore as MemoryStore
 from .memory import Webhook as Webhook
 from .memory.session_memory import LocalMemory as LocalMemory
@@ -25,6 +26,7 @@ from .models.scripted import GIVE_UP_TEXT as GIVE_UP_TEXT
 from .models.scripted import SCRIPT_OVER as SCRIPT_OVER
 from .models.scripted import ScriptedModel as ScriptedModel
 from .models.scripted import get_script as get_script
+from .recorders.recording import Recording as Recording
 from .recorders.recording import recorder as recorder
 from .store.artifacts import ArtifactStore as ArtifactStore
 from .store.session_log import SessionLog as SessionLog

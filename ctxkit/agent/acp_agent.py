@@ -95,7 +95,7 @@ class ExternalAgent(Agent):
         """The session so far. What the agent's prompts held is known to the agent alone."""
         return self.transcript.session
 
-    def with_sent_prompts(self, session: Session) -> Session:
+    def attach_prompt_source(self, session: Session) -> Session:
         """Return the session as it is, as no prompt of the agent is known here."""
         return session
 
@@ -104,7 +104,11 @@ class ExternalAgent(Agent):
         session = self.session
         last = session.calls[-1].message if session.calls else None
         window = (last.context_window if last else None) or session.context_window
-        used = self.used or (last.prompt_tokens if last else None) or measure_sizes(session).shown()
+        used = (
+            self.used
+            or (last.prompt_tokens if last else None)
+            or measure_sizes(session).modelled_tokens()
+        )
         return used, self.size or window or self.compactor.context.run.room.limit
 
     def move(self, session: Any, append: Any = None) -> None:

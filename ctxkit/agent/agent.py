@@ -166,9 +166,9 @@ class Agent:
         """The session so far, with the prompts that its calls were sent."""
         return self.compactor.session
 
-    def with_sent_prompts(self, session: Session) -> Session:
+    def attach_prompt_source(self, session: Session) -> Session:
         """Return a session of this agent with the prompts that its calls were sent."""
-        return session.backed(self.prompts.of(session))
+        return session.set_prompt_source(self.prompts.of(session))
 
     async def turn(
         self,

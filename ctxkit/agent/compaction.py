@@ -196,7 +196,7 @@ class Compactor:
         """Prepare the next call: flush memory and compact if the rules say so, then prune."""
         await self._summarise_results(spent, limits)
         before, run = get_current_size(self.session), self.context.run
-        window, self._start_emitted, run.due = run.room.limit, False, ""
+        window, self._start_emitted, run.trigger_reason = run.room.limit, False, ""
         context_tokens, edits = self.context.tokens, len(self.transcript.session.edits)
         if self._memory_flusher and self._memory_flusher.is_due(context_tokens, window, edits):
             await self._flush_memory(self.context.preview()[0], spent, limits, self._tools)
@@ -205,20 +205,23 @@ class Compactor:
             lambda: context.prepare(self.transcript.clock()),
             spent,
             limits,
-            lambda: self._emit_start(run.due, before, message_count),
+            lambda: self._emit_start(run.trigger_reason, before, message_count),
             auto=not self._backoff.skip_call(),
         )
         for name in prepared.warned:
             self.budget.emit_warning(name, prepared.tokens, message_count)
         if prepared.edits:
             self.budget.emit_cutover(prepared.edits[0].trigger, before.tokens, window)
-            self._emit_start(run.due, before, message_count)
+            self._emit_start(run.trigger_reason, before, message_count)
             self._store_edits(prepared.edits, before, message_count, spent)
             await self._flush_dropped(prepared.edits, spent, limits)
         elif prepared.blocked:
-            last, reason = prepared.blocked[-1], prepared.blocked[-1].said.removeprefix("failed: ")
+            last, reason = (
+                prepared.blocked[-1],
+                prepared.blocked[-1].reason_text.removeprefix("failed: "),
+            )
             attempt = IneffectiveCompaction(
-                last.outcome, reason, run.due or None, before.tokens, message_count
+                last.outcome, reason, run.trigger_reason or None, before.tokens, message_count
             )
             self._store_attempt(attempt, spent)
         self._bill_usage(spent, self._take_unbilled())
@@ -354,7 +357,7 @@ class Compactor:
     def session(self) -> Session:
         """The session so far, with the prompts that its calls were sent."""
         session = self.transcript.session
-        return session.backed(self.prompts.of(session))
+        return session.set_prompt_source(self.prompts.of(session))
 
     def _emit_start(
         self, trigger: str, size: PromptSize, messages: int, *, focus: str = ""

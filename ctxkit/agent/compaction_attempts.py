@@ -45,7 +45,7 @@ class SummaryBackoff:
     Args:
         session: the session so far.
         settings: what an attempt depends on (`label` of the rules, name of the summary model).
-        triggers: triggers that it counts; None: all but those of a user or the model.
+        trigger: the trigger whose attempts count; None: all attempts that record one.
     """
 
     def __init__(

@@ -233,12 +233,12 @@ class ContextStore:
         new_folder = f".new-{secrets.token_hex(4)}"
         # Raises for a damaged index before anything is written.
         self._encode_update(home, name, item)
-        with self._open_store(home, make=0o700) as store, store.locked():
+        with self._open_store(home, make=0o700) as store, store.lock():
             index = self._encode_update(home, name, item)
             try:
                 for path, (data, _) in files.items():
                     *folders, last = (new_folder, *path.split("/"))
-                    with store.enter(".").below(folders, make=0o700) as folder:
+                    with store.open_folder(".").open_subfolder(folders, make=0o700) as folder:
                         folder.write(last, (data,))
                 _swap_folder(store, new_folder, name)
             except OSError as e:
@@ -260,7 +260,7 @@ class ContextStore:
         if home is None:
             self.of(name)
             raise StoreError(f"{name!r} cannot be removed.")
-        with self._open_store(home) as store, suppress(FileNotFoundError), store.locked():
+        with self._open_store(home) as store, suppress(FileNotFoundError), store.lock():
             store.write(INDEX_FILE, (self._encode_update(home, name, None),))
             _remove_tree(store, name)
         return indexed[home][name]

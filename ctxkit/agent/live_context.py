@@ -73,9 +73,9 @@ class LiveContext:
     Args:
         session: the session so far; its edits are in force.
         rules: the rules from now on.
-        fixed: tokens of each prompt outside the messages (tool schemas).
+        schema_tokens: tokens of each prompt outside the messages (tool schemas).
         limit: the model's window in tokens, used if the rules name none.
-        save: stores the results that stubs name; None: results stay whole.
+        save_artifact: stores the results that stubs name; None: results stay whole.
         shorten_unsaved: cuts a result that could not be stored.
         prompts: records the prompts that are sent.
     """
@@ -102,7 +102,7 @@ class LiveContext:
         self.log.fixed = schema_tokens
         self.run = Run(self.log, rules, limit)
         self._replay_record()
-        self._prepared_view = self._sent_view = self.run.shown()
+        self._prepared_view = self._sent_view = self.run.last_prompt()
         self.prompts = prompts or SentPrompts()
         self.prompts.begin(self.run, schema_tokens)
         self._pruning_recorder = PruningRecorder(session.prunings.at(None))
@@ -152,21 +152,25 @@ class LiveContext:
     def prepare(self, time: float, agent: str | None = None) -> PreparedCall:
         """Open the next call: compact if the rules say so, prune, and return the prompt."""
         run = self.run
-        compactions, warnings, blocked_so_far = len(run.cuts), len(run.warned), len(run.held)
+        compactions, warnings, blocked_so_far = (
+            len(run.compactions),
+            len(run.warned),
+            len(run.blocked),
+        )
         self.log.open(time, agent)
         advance(run, self.rules, self.log.calls)
-        if len(run.cuts) > compactions:
+        if len(run.compactions) > compactions:
             self.log.fixed = self.schemas  # the last usage was measured on another prompt
-        view = run.shown()
+        view = run.last_prompt()
         self._prepared_view = self._sent_view = self._offloader.store_artifacts(run, view)
         if self._prepared_view is not view:
             self.prompts.changed(self._prepared_view.messages, "not offloaded")
         return PreparedCall(
             self._prepared_view.messages,
             self._prepared_view.tokens,
-            self._number_edits(run.cuts[compactions:]),
+            self._number_edits(run.compactions[compactions:]),
             tuple(name for _, name in run.warned[warnings:]),
-            tuple(run.held[blocked_so_far:]),
+            tuple(run.blocked[blocked_so_far:]),
         )
 
     def record_pruning(self) -> dict[str, Any]:
@@ -307,7 +311,7 @@ class ArtifactOffloader:
         for p, name in artifact_ids.items():
             if name in results and name not in self._saved_ids:
                 place = places[p]
-                origin = None if place is None else rows.asked(place)
+                origin = None if place is None else rows.answered_call(place)
                 if self._save_result(name, results[name], origin):
                     self._saved_ids.add(name)
         # Undo the stubs of all others: with the offloaded text, else with the history's message.

@@ -259,7 +259,7 @@ class LiveSession:
     @property
     def session(self) -> Session:
         """The session so far, with the prompts that its calls were sent."""
-        return self.agent.with_sent_prompts(self.log.session)
+        return self.agent.attach_prompt_source(self.log.session)
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
         """Return the prompt of a call, as `session.sent` does; None: of the next call."""

@@ -115,7 +115,7 @@ class ModelSummariser:
         model: the model that writes the summary.
         loop: the event loop on which the model runs.
         seconds: seconds that a summary may take.
-        allowed: returns the limit that a call of so many prompt tokens would exceed, or None.
+        exceeded_limit: returns the limit that so many prompt tokens would exceed, or None.
         on_first_call: called on the loop at the first call.
         cached_prefix: returns the next prompt if the model's cache holds its beginning, else None.
     """

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 LAST_WORD = "last"
 """The session that was written to last."""
+NO_SESSION = (
+    "No session of a known tool is on this machine: give the path of a log, or see a bundled one"
+    " with `ctxkit demo`."
+)
 _MIN_PREFIX = 4
 """Characters of an id or a title that are enough to mean it."""
 _MAX_LISTED = 5
@@ -142,10 +146,7 @@ def find_indexed_session(
     if len(matches) == 1:
         return matches[0]
     if not matches and word == LAST_WORD:
-        raise BadArguments(
-            "No session of a known tool is on this machine: give the path of a log, or see a"
-            " bundled one with `ctxkit demo`."
-        )
+        raise BadArguments(NO_SESSION)
     if not matches:
         ids = [s.id for log in index.list_files() for s in log.sessions or ()]
         raise BadArguments(
@@ -247,6 +248,10 @@ tool_option = click.option(
     "--tool", callback=_check_tool, help="Only of this tool: claude-code, codex, pi, ..."
 )
 session_argument = click.argument("session", type=SESSION_WORD)
+newest_session_argument = click.argument("session", type=SESSION_WORD, default=LAST_WORD)
+newest_sessions_argument = click.argument(
+    "sessions", type=SESSION_WORD, nargs=-1, callback=lambda _ctx, _param, words: words or ("last",)
+)
 sessions_argument = click.argument("sessions", type=SESSION_WORD, nargs=-1, required=True)
 rules_option = click.option(
     "--rules",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@arguments.session_argument
+@arguments.newest_session_argument
 @arguments.rules_option
 @arguments.max_loss_option
 @arguments.why_option
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 def compare_(
     out: CommandOutput, *, session: str, rules: tuple[str, ...], max_loss: float | None, why: bool
 ) -> None:
-    """Show what SESSION would have cost and lost under each of some RULES (all presets)."""
+    """Show what SESSION would have cost and lost under each of some RULES (all presets).
+
+    Without SESSION: for the newest one.
+    """
     from ctxkit.experiments.comparison import compare
 
     table = compare(

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import msgspec
+
 from ctxkit._internal.formatting import sanitize_line, sanitize_text, strip_controls
 from ctxkit._internal.redaction import redact_json
 
@@ -104,8 +106,9 @@ def print_message(sentence: str) -> None:
 def print_json(value: Any) -> None:
     """Print a value as JSON without secrets: what is missing is null, times are ISO 8601."""
     redacted = redact_json(_to_plain(value))
-    text = json.dumps(redacted, indent=1, ensure_ascii=True, allow_nan=False, default=str)
-    sys.stdout.write(text + "\n")
+    # without `indent` the encoder in C runs, which takes a fifth of the time
+    text = json.dumps(redacted, ensure_ascii=True, allow_nan=False, default=str)
+    sys.stdout.write(msgspec.json.format(text, indent=1) + "\n")
 
 
 def list_records(frame: pd.DataFrame) -> list[TableRow]:

@@ -214,8 +214,9 @@ def _spend_by_day(session: Session, row: dict[str, Any], bill: SessionBill) -> I
 
     for charge in bill.charges:
         add(of(charge.call), charge.usd, 1, charge.prompt, charge.output)
-    if not sums and (bill.logged_usd is not None or row["prompt_tokens"]):  # the log's own totals
-        totals = row["calls_n"], row["prompt_tokens"] or 0, row["output_tokens"] or 0
+    logged = row["logged_prompt_tokens"] or 0, row["logged_output_tokens"] or 0
+    if not sums and (bill.logged_usd is not None or logged[0]):  # the log's own totals
+        totals = row["calls_n"], *logged
         add((_format_day(row["ts"]), row["model"] or ""), bill.logged_usd, *totals)
     if sums:
         last = next(reversed(sums))

@@ -106,7 +106,7 @@ def list_(
         if out.json
         else [
             *_describe_list_total(shown_rows),
-            *describe_omissions(logs, omitted, is_filtered=is_filtered),
+            *describe_omissions(logs, omitted, place=place, is_filtered=is_filtered),
         ],
     )
     index.save()
@@ -176,15 +176,18 @@ def make_list_row(log: LogFile, indexed: IndexedSession) -> dict[str, Any]:
 
 
 def describe_omissions(
-    logs: list[LogFile], omitted: int = 0, *, is_filtered: bool = False
+    logs: list[LogFile], omitted: int = 0, *, place: str | None, is_filtered: bool = False
 ) -> list[str]:
     """Say what is not in the list: older sessions, and logs that could not be read."""
-    unreadable = [
-        log for log in logs if log.error and Path(log.path).suffix.lower() in LOG_SUFFIXES
-    ]
+    unreadable = [log for log in logs if log.error]
+    has_sessions = len(unreadable) < len(logs)
+    if has_sessions:  # beside sessions, only files that look like logs were expected to be some
+        unreadable = [log for log in unreadable if Path(log.path).suffix.lower() in LOG_SUFFIXES]
     sentences = (
         [f"{omitted:,} older: --all shows them, --since and --tool choose."] if omitted > 0 else []
     )
+    if unreadable and not has_sessions:
+        sentences.append("No session that a reader knows is here.")
     if unreadable:
         reason = sanitize_line(unreadable[0].error or "", 120)
         sentences.append(
@@ -193,18 +196,23 @@ def describe_omissions(
     if not logs and is_filtered:
         sentences.append("Nothing fits --since, --project and --tool together.")
     elif not logs:
-        sentences.append("No sessions of known tools are here: give a file or a folder.")
+        sentences.append(
+            arguments.NO_SESSION
+            if place is None
+            else f"No file that may be a log is at {sanitize_line(place, 200)!r}."
+        )
     return sentences
 
 
 @click.command()
-@arguments.session_argument
+@arguments.newest_session_argument
 @click.option("--call", default=-1, show_default=True, help="Number of the call; -1 is the last.")
 @arguments.add_output_options
 def report_(out: CommandOutput, *, session: str, call: int) -> None:
     """Say what fills the window of SESSION at a call: parts, largest messages, and their sources.
 
-    With --html the page has the whole report: charts, compactions, what was lost.
+    Without SESSION: of the newest one. With --html the page has the whole report: charts,
+    compactions, what was lost.
     """
     from ctxkit.cli.arguments import locate_session, open_session
 
@@ -297,7 +305,10 @@ def spend_(
     by = by or "day"
     rows = sum_spend(logs, by, since)
     is_filtered = (since, project, tool) != (None, None, None)
-    notes = [*_describe_total(rows), *describe_omissions(logs, is_filtered=is_filtered)]
+    notes = [
+        *_describe_total(rows),
+        *describe_omissions(logs, place=place, is_filtered=is_filtered),
+    ]
     out.table(f"Spent by {by}", _spend_columns(by), rows, [] if out.json else notes)
 
 

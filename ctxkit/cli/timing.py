@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@arguments.sessions_argument
+@arguments.newest_sessions_argument
 @click.option(
     "--window", type=click.IntRange(min=1), help="Tokens of the window; default: the sessions'."
 )
@@ -45,7 +45,8 @@ def when_(
 ) -> None:
     """Say at which size to compact, what that saves and loses, and the setting for it.
 
-    For several SESSIONS or a folder: one setting, also tried on the later half of them.
+    For several SESSIONS or a folder: one setting, also tried on the later half of them. Without
+    SESSIONS: for the newest one.
     """
     from ctxkit.metrics.shared_threshold import when
 

@@ -2,6 +2,7 @@
 from .contests import Contest as Contest
 from .contests import contest as contest
 from .exercises import check as check
+from .exercises import load_exercises as load_exercises
 from .exercises import numbers as numbers
 from .exercises import report as report
 from .exercises import tasks as tasks

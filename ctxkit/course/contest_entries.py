@@ -266,7 +266,7 @@ def _read_file(path: Path) -> tuple[StoredEntry, ...]:
 
 
 def _store_in_file(path: Path, entry: StoredEntry) -> None:
-    with SafeFolder.own(path.parent) as folder, folder.locked():
+    with SafeFolder.open_or_create(path.parent) as folder, folder.lock():
         try:
             entries = list(_read_file(path))
         except FileNotFoundError:

@@ -143,7 +143,12 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
 
 
 def load_exercises() -> dict[str, Exercise]:
-    """Return all exercises by key."""
+    """Return all exercises by key.
+
+    Example:
+        >>> list(load_exercises())[:2]
+        ['01-guess', '01-a']
+    """
     # a lesson registers its exercises when it is imported; Python imports each once
     for lesson in _LESSONS:
         import_module(f"ctxkit.course.lessons.{lesson}")
@@ -271,7 +276,7 @@ def _write_report(path: Path, table: pd.DataFrame) -> None:
     # a spreadsheet would take some names for formulas
     safe = table.assign(student=["'" + n if n[:1] in "=+-@" else n for n in table["student"]])
     try:
-        with SafeFolder.own(path.resolve().parent) as folder:
+        with SafeFolder.open_or_create(path.resolve().parent) as folder:
             folder.write(path.name, (safe.to_csv(index=False).encode(),))
     except OSError as error:
         sentence = f"The report cannot be written to {str(path)!r} ({error.strerror})."

@@ -81,7 +81,7 @@ class Student:
         if self.path is None:
             return
         try:
-            with SafeFolder.own(self.path.parent) as folder:
+            with SafeFolder.open_or_create(self.path.parent) as folder:
                 folder.append(self.path.name, msgspec.json.encode(new_try) + b"\n")
         except OSError as error:
             if not self.warned:
@@ -127,7 +127,7 @@ def begin(name: str) -> str:
     path = folder / f"{sha256(line.casefold().encode()).hexdigest()[:12]}.jsonl"
     student = Student(line, path)
     if not path.exists():
-        with suppress(OSError), SafeFolder.own(folder) as place:
+        with suppress(OSError), SafeFolder.open_or_create(folder) as place:
             place.append(path.name, msgspec.json.encode(_Head(line)) + b"\n")
     _current[str(working_folder())] = student
     return f"{line}: tries are kept in {path.relative_to(working_folder())}."

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 ChatMessage = dict[str, Any]
 _MAX_LISTS = 16
-"""Lists of messages that are remembered at a time."""
+"""Maximum number of message lists that are remembered."""
 _WARN_AFTER = 3
 """Compactions at consecutive calls after which a warning is given."""
 
@@ -57,10 +57,10 @@ def fit(
 ) -> list[ChatMessage]:
     """Compact a list of chat messages for one call, if the rules say so.
 
-    Nothing is remembered of earlier calls. So guards have no effect, and a list that grows is
-    compacted again at each call: its prompts begin differently each time, and no cache can serve
-    them. In a loop use `Context`, which remembers, or replace your list by the result. The second
-    compaction of one list warns.
+    Earlier calls are not remembered. So guards have no effect, and a growing list is compacted
+    again at each call: its prompts begin differently each time, and no cache can serve them. In a
+    loop use `Context`, which remembers, or replace your list by the result. The second compaction
+    of one list warns.
 
     After the rules a guard takes out what the provider is documented to refuse
     (`engine.provider_guard`), such as signed thinking behind a change, and warns.
@@ -116,7 +116,7 @@ class _CompactedLists:
         self._lock = Lock()
 
     def is_repeated(self, messages: Sequence[ChatMessage]) -> bool:
-        """Note a list that is compacted; return whether it was before, and only grew since."""
+        """Record a compacted list; return whether it was before, and has only grown since."""
         with self._lock:
             before = self._message_ids.pop(id(messages), None)
             now = tuple(map(id, messages))
@@ -132,7 +132,7 @@ REPEATED_FIT_WARNING = (
     "differently, and no cache can serve it. Write `context = ck.Context(rules)` once before the "
     "loop, and `context.fit(messages)` in the place of `ck.fit(messages, rules)`."
 )
-"""The warning where one list is compacted a second time."""
+"""The warning when one list is compacted a second time."""
 
 
 class Context:
@@ -189,7 +189,7 @@ class Context:
         self._is_open = False
         """Whether the next call is opened."""
         self._usage_of_call: dict[int, Usage] = {}
-        self._given_warnings: set[str] = set()
+        self._issued_warnings: set[str] = set()
 
     def add(self, *messages: ChatMessage) -> Context:
         """Add messages in order; return the context."""
@@ -225,17 +225,19 @@ class Context:
             log = self._conversation.log
             if log.replies and log.replies[-1] is None:
                 self._pruning_recorder.forget_last()  # no reply came that could record it
-            n_cuts = len(self.run.cuts)
+            n_compactions = len(self.run.compactions)
             log.open()
             self._is_open = True
             advance(self.run, self.rules, log.calls)
-            if len(self.run.cuts) > n_cuts:
+            if len(self.run.compactions) > n_compactions:
                 log.fixed = 0  # the last usage was measured on another prompt
             self._pruning_of_call[log.calls - 1] = self._pruning_recorder.record(self._prompts)
-            self._warn(n_cuts)
+            self._warn(n_compactions)
             if self._guard.is_new:  # what was said before came after its own prompts
                 self._guard.apply(list(self._added))
-            self._last_prompt = self._guard.apply(self._conversation.to_dicts(self.run.shown()))
+            self._last_prompt = self._guard.apply(
+                self._conversation.to_dicts(self.run.last_prompt())
+            )
         return list(self._last_prompt)
 
     @property
@@ -259,11 +261,11 @@ class Context:
         log.owe(billed.prompt_tokens - size)
         log.fixed = billed.prompt_tokens - (size - log.fixed_at[call])
 
-    def _warn(self, n_cuts_before: int) -> None:
+    def _warn(self, n_compactions_before: int) -> None:
         """Warn of a prompt over the limit, of an extract as summary, and of rules that compact at
         each call; of each once.
         """
-        last_calls = [cut.call for cut in self.run.cuts[-_WARN_AFTER:]]
+        last_calls = [compaction.call for compaction in self.run.compactions[-_WARN_AFTER:]]
         size = self.run.sizes(self.run.call - 1, self.run.call)[0]
         if size > self.limit:
             self._warn_once(
@@ -272,7 +274,11 @@ class Context:
                 f" ({self.rules.label}) a lower trigger or a pruning of tool results, or pass"
                 " `usage=` to `fit` so that sizes go by the provider's own counts."
             )
-        written = [e for cut in self.run.cuts[n_cuts_before:] for e in cut.edits]
+        written = [
+            e
+            for compaction in self.run.compactions[n_compactions_before:]
+            for e in compaction.edits
+        ]
         writers = [] if self.rules.policy is None else list(writers_of(self.rules.policy))
         has_summary = any(m.role == "summary" for e in written for m in e.inserted)
         if has_summary and writers and not any(map(may_ask, writers)):
@@ -291,8 +297,8 @@ class Context:
 
     def _warn_once(self, text: str) -> None:
         kind = text.split(maxsplit=2)[0]
-        if kind not in self._given_warnings:
-            self._given_warnings.add(kind)
+        if kind not in self._issued_warnings:
+            self._issued_warnings.add(kind)
             warnings.warn(text, stacklevel=4)
 
     def _new_messages(self, messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
@@ -333,7 +339,7 @@ class Context:
             context_window=self.limit,
             tools=self._conversation.chat.tools,
         )
-        return session.backed(self._prompts.of(session))
+        return session.set_prompt_source(self._prompts.of(session))
 
     def _with_pruning(self, entry: Message | Edit) -> Message | Edit:
         """Return an entry of the session; a reply with the pruning and the usage of its prompt."""
@@ -347,11 +353,11 @@ class Context:
         return msgspec.structs.replace(entry, details=details, usage=usage)
 
     def __repr__(self) -> str:
-        n_cuts = len(self.run.cuts)
+        n_compactions = len(self.run.compactions)
         return (
             f"<Context {self.rules.label}: {len(self._added)} messages, {self.tokens:,} of"
-            f" {self.limit:,} tokens, {self.run.call} calls, {n_cuts}"
-            f" compaction{'' if n_cuts == 1 else 's'}>"
+            f" {self.limit:,} tokens, {self.run.call} calls, {n_compactions}"
+            f" compaction{'' if n_compactions == 1 else 's'}>"
         )
 
 
@@ -388,7 +394,7 @@ class _Conversation:
     def add(self, raws: Sequence[ChatMessage]) -> None:
         """Add dicts; BadArguments for one that is no message."""
         for raw in raws:
-            messages = self.chat.make(raw, **_author(raw))
+            messages = self.chat.parse_message(raw, **_author(raw))
             n = len(self._dicts)
             if not messages:
                 raise BadArguments(
@@ -440,7 +446,7 @@ class _Conversation:
 
 
 def _author(raw: object) -> ChatMessage:
-    """Return the agent of a reply that has a name, as a keyword: rules tell agents apart by it."""
+    """Return the agent of a reply that has a name, as a keyword: rules distinguish agents by it."""
     if not isinstance(raw, dict) or raw.get("role") != "assistant":
         return {}
     name = raw.get("name")

@@ -1,4 +1,4 @@
-"""The prompts that the calls of a live session were sent, and of one that is read from its log."""
+"""The prompts that the calls of a session sent, live or read from its log."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class SentPrompts:
         self._runs.append(_PromptRun(run, {}, schemas, {}))
 
     def changed(self, messages: tuple[Message, ...], by: str) -> None:
-        """Note that the last call is sent these messages, and what changed them."""
+        """Record the messages that the last call sends, and what changed them."""
         latest = self._runs[-1]
         steps = latest.changed.setdefault(latest.run.call - 1, [])
         steps[:] = [step for step in steps if step[1] != by]  # a later attempt replaces its own
@@ -136,21 +136,21 @@ class PruningRecorder:
     def record(self, prompts: SentPrompts) -> dict[str, Any]:
         """Return the record of the last call as details of its reply; empty: nothing changed."""
         self._before_last = self._before
-        made = prompts.latest
-        call, log = made.run.call - 1, made.run.log
-        items, left_out = made.sent(call), made.left_out(call)
+        prompt_run = prompts.latest
+        call, log = prompt_run.run.call - 1, prompt_run.run.log
+        items, left_out = prompt_run.sent(call), prompt_run.left_out(call)
         is_pruned = left_out or any(item.pruned for item in items)
         was_pruned = self._before.changes or self._before.added
         if not (is_pruned or was_pruned) and self._before.counter == log.counter.name:
             return {}
-        history = made.run.history.at(call)
+        history = prompt_run.run.history.at(call)
         ids = [original_id(history.item(p).message(log).id) for p in range(len(history))]
         after = _find_pruning(items, ids, left_out, log.index)._replace(counter=log.counter.name)
-        is_trimmed = call in made.changed
+        is_trimmed = call in prompt_run.changed
         details = encode_pruning(self._before, after, ids, trimmed=is_trimmed)
-        known = set(ids)
-        gone = {k: v for k, v in self._before.changes.items() if k not in known}
-        self._before = after._replace(changes={**gone, **after.changes})
+        present = set(ids)
+        removed = {k: v for k, v in self._before.changes.items() if k not in present}
+        self._before = after._replace(changes={**removed, **after.changes})
         return details
 
 
@@ -160,12 +160,12 @@ def _find_pruning(
     """Return the pruning of a prompt, given the ids of the conversation's messages."""
     changes: dict[str, PrunedMessage] = {}
     added: list[AddedMessage] = []
-    there, known, last = set[str](), set(ids), ""
+    there, present, last = set[str](), set(ids), ""
     for item in items:
         name = original_id(item.message.id)
         if item.message.kind == FIXED_KIND:
             continue
-        if item.pruned and name not in known:
+        if item.pruned and name not in present:
             added.append(AddedMessage(item.message, item.changed_by or "", last))
             continue
         last = name
@@ -217,17 +217,17 @@ class SessionPrompts:
 
     def prompt_size(self, call: int) -> int:
         """Return the prompt tokens of a call, as the triggers saw it."""
-        found = self._find(call)
-        if found is not None and found[1] not in found[0].changed:
-            return found[0].run.sizes(found[1], found[1] + 1)[0]
+        located = self._find(call)
+        if located is not None and located[1] not in located[0].changed:
+            return located[0].run.sizes(located[1], located[1] + 1)[0]
         return sum(item.tokens for item in self.sent(call))
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
         """Return the prompt of a call; None: of the next one."""
-        found = None if call is None else self._find(call)
-        if found is not None:
-            made, number = found
-            return made.sent(number)
+        located = None if call is None else self._find(call)
+        if located is not None:
+            prompt_run, number = located
+            return prompt_run.sent(number)
         run = self._latest_run
         if call is None and run.rules.pruning is not None:
             return run.sent(None)
@@ -236,10 +236,10 @@ class SessionPrompts:
 
     def left_out(self, call: int | None) -> dict[int, str]:
         """Return the rows of the context that a call's prompt left out, with what left them out."""
-        found = None if call is None else self._find(call)
-        if found is not None:
-            made, number = found
-            return made.left_out(number)
+        located = None if call is None else self._find(call)
+        if located is not None:
+            prompt_run, number = located
+            return prompt_run.left_out(number)
         run = self._latest_run
         if call is None and run.rules.pruning is not None:
             return run.left_out(None)
@@ -250,18 +250,18 @@ class SessionPrompts:
             if (change := changes.get(original_id(item.message.id))) and change.parts is None
         }
 
-    def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[PromptChange]:
+    def prompt_changes(self, start: int = 0, stop: int | None = None) -> Iterator[PromptChange]:
         """Yield the messages that entered and left the prompt at each call."""
         stop = len(self._session.calls) if stop is None else stop
         for is_whole, calls in groupby(range(start, stop), key=self._group_key):
             span = list(calls)
-            found = self._find(span[0])
-            if found is None or not is_whole[1]:
+            located = self._find(span[0])
+            if located is None or not is_whole[1]:
                 for call in span:
                     yield build_full_prompt_change(call, self.sent(call))
             else:
-                made, number = found
-                for change in made.run.turnovers(number, number + len(span)):
+                prompt_run, number = located
+                for change in prompt_run.run.prompt_changes(number, number + len(span)):
                     yield change._replace(call=change.call - number + span[0])
 
     def _find(self, call: int) -> tuple[_PromptRun, int] | None:
@@ -269,11 +269,11 @@ class SessionPrompts:
 
     def _group_key(self, call: int) -> tuple[tuple[int, int], bool]:
         """Return a key that is equal for calls that one run made in a row, unchanged."""
-        found = self._find(call)
-        if found is None:
+        located = self._find(call)
+        if located is None:
             return (0, 0), False
-        made, number = found
-        return (id(made.run), number - call), number not in made.changed
+        prompt_run, number = located
+        return (id(prompt_run.run), number - call), number not in prompt_run.changed
 
 
 def _changed_items(

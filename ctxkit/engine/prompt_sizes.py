@@ -34,8 +34,8 @@ class PromptSizeMark(NamedTuple):
     size: Any
     """An offset to add to the log's own prompt sizes (int), or an array of prompt sizes."""
     cache: Any
-    """Beside an offset: tokens at the front of the first call that are equal in the call before it
-    (None: all of that call; the later calls follow from the log). Beside an array: the tokens of
+    """With an offset: tokens at the front of the first call that are equal in the call before it
+    (None: all of that call; the later calls follow from the log). With an array: the tokens of
     each call that were no cached prefix.
     """
 
@@ -80,7 +80,7 @@ class PromptSizes:
         other.marks, other.upto = list(self.marks), self.upto
         return other
 
-    def stretches(self) -> Iterator[tuple[int, int, Any, Any]]:
+    def spans(self) -> Iterator[tuple[int, int, Any, Any]]:
         """Yield first call, one past the last call, size and cache of each mark that has calls."""
         ends = [mark.start for mark in self.marks[1:]]
         ends.append(self.upto)
@@ -91,7 +91,7 @@ class PromptSizes:
     def prompts(self) -> NDArray[Any]:
         """Return the prompt tokens of each call."""
         prompts = self.log.tokens.calls(0, self.upto).copy()
-        for start, stop, size, _ in self.stretches():
+        for start, stop, size, _ in self.spans():
             if type(size) is int:
                 prompts[start:stop] += size
             else:
@@ -103,7 +103,7 @@ class PromptSizes:
         """Return the tokens of each call that were no cached prefix."""
         clock, prompts = self.clock.sync(), self.prompts()
         fresh = clock.fresh(self.upto).copy()
-        for start, stop, size, cache in self.stretches():
+        for start, stop, size, cache in self.spans():
             if type(size) is not int:
                 fresh[start:stop] = cache
             elif cache is not None:

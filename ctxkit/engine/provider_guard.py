@@ -1,4 +1,4 @@
-"""Would the provider take a prompt? Checks by its rules, and the guard that mends what is sent."""
+"""Checks of prompts by the provider's rules, and the guard that repairs what is sent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_BREAKPOINTS = 4
 _UNKNOWN_MODEL_RULES = frozenset(
     {"changed_thinking", "orphan_tool_call", "orphan_tool_result", "too_many_breakpoints"}
 )
-"""Refusals that are avoided where no rule is known for the model: mending them harms nowhere."""
+"""Refusals that are avoided where no rule is known for the model: avoiding them does no harm."""
 
 
 class Refusal(NamedTuple):
@@ -62,15 +62,15 @@ def find_refusals(
             (`PromptRepairer.stale`).
     """
     rules = {r.value: r for r in find_rules("refuses", model)}
-    found = [*_find_orphans(messages), *_find_first_role(messages)]
-    found += [
+    problems = [*_find_orphans(messages), *_find_first_role(messages)]
+    problems += [
         ("changed_thinking", i, "signed thinking whose conversation has changed")
         for i, m in enumerate(messages)
         if m.id in stale and has_signed_thinking(m)
     ]
     return [
         Refusal(name, i, f"Message {i}: {words}.", rules[name].source)
-        for name, i, words in sorted(found, key=lambda item: item[1])
+        for name, i, words in sorted(problems, key=lambda item: item[1])
         if name in rules
     ]
 
@@ -97,7 +97,7 @@ def _find_first_role(messages: Sequence[Message]) -> Iterable[tuple[str, int, st
 
 
 def describe_guard(model: str | None) -> str:
-    """Return in a sentence what a prompt for a model is held against."""
+    """Return a sentence on the rules by which a prompt for a model is checked."""
     rules = find_rules("refuses", model)
     if not rules:
         return describe_rules(model)
@@ -110,7 +110,7 @@ def has_signed_thinking(message: Message) -> bool:
 
 
 class PromptRepairer:
-    """Follows the prompts of one conversation, and mends what the provider would refuse.
+    """Follows the prompts of one conversation, and repairs what the provider would refuse.
 
     Args:
         model: the model's name; None: unknown.
@@ -128,7 +128,7 @@ class PromptRepairer:
         """Replies whose thinking was left out of the last prompt."""
 
     def follow(self, prompt: Sequence[Message]) -> None:
-        """Note the next prompt of the rules, before anything is mended."""
+        """Record the next prompt of the rules, before any repair."""
         shared = count_shared(self._last, prompt)
         if shared < len(self._last) and not self._keeps_thinking:
             self.stale.update(m.id for m in prompt[shared:] if has_signed_thinking(m))
@@ -161,7 +161,7 @@ def find_stale_thinking(session: Session) -> set[str]:
     return {e.id for e in before if isinstance(e, Message) and has_signed_thinking(e)}
 
 
-def count_refused_calls(session: Session, done: RunLike) -> int | None:
+def count_refused_calls(session: Session, run: RunLike) -> int | None:
     """Return at how many calls of a replay the provider would refuse the prompt.
 
     A replay sends what the real program sends; this counts what the guard would mend. Prompts are
@@ -170,7 +170,7 @@ def count_refused_calls(session: Session, done: RunLike) -> int | None:
 
     Args:
         session: the recorded session.
-        done: the run of the rules.
+        run: the run of the rules.
 
     Returns:
         The number; None where no rule is known for the session's model.
@@ -180,14 +180,14 @@ def count_refused_calls(session: Session, done: RunLike) -> int | None:
     if not refused:
         return None
     binds = "changed_thinking" in refused and any(map(has_signed_thinking, session.messages))
-    cuts = {c.call for c in done.cuts}
-    each = binds and done.rules.pruning is not None
-    guard = PromptRepairer(model, keeps_thinking=writes_by_api(done.rules.policy))
+    compacted_calls = {c.call for c in run.compactions}
+    each = binds and run.rules.pruning is not None
+    guard = PromptRepairer(model, keeps_thinking=writes_by_api(run.rules.policy))
     n, is_refused = 0, False
-    for call in range(done.begin, done.call):
-        is_checked = each or call in cuts or call == done.begin
-        if is_checked or (binds and call + 1 in cuts):
-            prompt = [i.message for i in build_sent_items(done, call)]
+    for call in range(run.begin, run.call):
+        is_checked = each or call in compacted_calls or call == run.begin
+        if is_checked or (binds and call + 1 in compacted_calls):
+            prompt = [i.message for i in build_sent_items(run, call)]
             guard.follow(prompt)
             is_refused = bool(find_refusals(prompt, model, stale=guard.stale))
         n += is_refused
@@ -202,7 +202,7 @@ def count_shared(before: Sequence[Any], after: Sequence[Any]) -> int:
 
 
 class ChatGuard:
-    """The same for prompts of Chat Completions dicts, with cache marks and missing results.
+    """A `PromptRepairer` for Chat Completions dicts, with cache marks and missing results.
 
     Args:
         model: the model's name; None: unknown.
@@ -217,7 +217,7 @@ class ChatGuard:
         self._stale = set[str]()
         """Signatures of thinking that is bound to another conversation."""
         self.notes: tuple[str, ...] = ()
-        """What was mended in the last prompt, in sentences."""
+        """Repairs of the last prompt, in sentences."""
 
     @property
     def is_new(self) -> bool:
@@ -277,12 +277,12 @@ def _find_signatures(raw: dict[str, Any]) -> set[str]:
     if raw.get("role") != "assistant":
         return set()
     blocks = [*_blocks(raw), *(raw.get("thinking_blocks") or ())]
-    found = (
+    signatures = (
         b.get("signature") or b.get("data")
         for b in blocks
         if isinstance(b, dict) and b.get("type") in _THINKING_TYPES
     )
-    return {s for s in found if isinstance(s, str)}
+    return {s for s in signatures if isinstance(s, str)}
 
 
 def _without_thinking(raw: dict[str, Any]) -> dict[str, Any]:

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 # the change) over all calls. `PromptPrefixes` finds longer prefixes of prompts further back.
 #
 # A content is a number that is equal for equal text at the same row; 0 means hidden.
-# Invariant: a schedule is worked out for rising calls only, each call once.
+# Invariant: a schedule is computed for rising calls only, each call once.
 
 _FIRST_CALLS = 16
-"""Calls that are worked out ahead at first; later half as many as there are already."""
+"""Calls that are computed ahead at first; later half as many as are computed already."""
 _MAX_FORECASTS = 16
 """Prunings whose forecasts a log caches."""
 _PLAIN_TYPES = (str, int, float, bool, type(None))
@@ -69,7 +69,7 @@ class PrunedForecast(UnprunedForecast):
         past: the prompts before the first one; None: there are none, or they are unknown.
     """
 
-    __slots__ = ("_bill", "_prompts", "_shared", "_sound", "called", "pruned", "start")
+    __slots__ = ("_bill", "_prompts", "_shared", "_sound", "pruned", "runs_each_call", "start")
 
     def __init__(
         self,
@@ -84,9 +84,9 @@ class PrunedForecast(UnprunedForecast):
     ) -> None:
         super().__init__(history, room, sent)
         self.pruned = PrunedHistory(history.at(start), pruning, room)
-        self.called = bool(self.pruned.rest)
+        self.runs_each_call = bool(self.pruned.rest)
         """True where a part is run at each call by itself."""
-        bill = _CalledBill if self.called else ScheduledBill
+        bill = _CalledBill if self.runs_each_call else ScheduledBill
         self._bill: _CalledBill | ScheduledBill = bill(self.pruned, start, clock, past)
         self.start, self._sound = start, True
         self._prompts: list[int] = []
@@ -94,11 +94,11 @@ class PrunedForecast(UnprunedForecast):
 
     @property
     def end(self) -> int:
-        """One past the last call that is worked out."""
+        """One past the last computed call."""
         return self.start + len(self._prompts)
 
     def _extend_to(self, call: int, stop: int) -> None:
-        """Work out the calls before `call`; with schedules some more, but none from `stop` on."""
+        """Compute the calls before `call`; with schedules some more, but none from `stop` on."""
         while self.end < call:
             ahead = min(self.end + max(len(self._prompts) // 2, _FIRST_CALLS), stop)
             self._sound = False
@@ -162,7 +162,7 @@ class PrunedForecast(UnprunedForecast):
         """Return the prompts before a call, for the forecast that follows an edit there."""
         return PastPrompts(self._bill.prefixes.before(call), self._bill.contents_at(call - 1))
 
-    def looks_at(self, history: History) -> bool:
+    def is_forecast_of(self, history: History) -> bool:
         """Return whether it forecasts the coming calls of a history, nothing edited since."""
         mine = self.history
         is_same = mine.log is history.log and mine.head is history.head and mine.lo == history.lo
@@ -257,19 +257,19 @@ class LayerTrack:
     def step(self, call: int) -> list[tuple[int, int]]:
         """Continue to a call; return the positions that changed, with the contents they had."""
         n_before, events, i = self.n, self._layer.events, self._next_event
-        self.n = self._rows.shown(call)
+        self.n = self._rows.count_arrived(call)
         if self.n > self._filled:
-            self._fill(self._filled, self._rows.shown(self._layer.stop - 1))
-        gone: list[tuple[int, int]] = []
+            self._fill(self._filled, self._rows.count_arrived(self._layer.stop - 1))
+        previous: list[tuple[int, int]] = []
         while i < len(events) and events[i].call <= call:
             _, p, old, new = events[i]
             i += 1
             if p < n_before:
-                gone.append((p, old.content))
+                previous.append((p, old.content))
             self._contents[p], self._sizes[p] = new.content, new.tokens
             self.hides = self.hides or new.content == 0
         self._next_event = i
-        return gone
+        return previous
 
     def _fill(self, start: int, n: int) -> None:
         """Add the positions start..n with their unpruned contents and sizes."""
@@ -300,10 +300,10 @@ class LayerTrack:
         """Return the tokens of all positions from `p` on."""
         return sum(self._sizes[p : self.n])
 
-    def past_contents(self, p: int, n: int, gone: Sequence[tuple[int, int]]) -> NDArray[Any]:
+    def past_contents(self, p: int, n: int, previous: Sequence[tuple[int, int]]) -> NDArray[Any]:
         """Return the visible contents of the positions p..n before the changes that `step` gave."""
         contents: NDArray[Any] = self._contents[p:n].copy()
-        for q, content in gone:
+        for q, content in previous:
             contents[q - p] = content
         return contents[contents != 0] if self.hides else contents
 
@@ -348,7 +348,7 @@ class ScheduledBill:
 
     def contents_at(self, call: int) -> NDArray[Any]:
         """Return the contents of what a call was sent, in order."""
-        top, n = self._schedule.top, self._schedule.rows.shown(call)
+        top, n = self._schedule.top, self._schedule.rows.count_arrived(call)
         contents = self._schedule.rows.contents(0, n)
         for p in top.touched():
             if p < n:
@@ -357,7 +357,7 @@ class ScheduledBill:
 
     def _first_tokens(self, call: int, size: int) -> int:
         """Return the tokens of the first prompt behind what it shares with the past prompts."""
-        self._last = track = self._tracks[self._schedule.top.taken(call)]
+        self._last = track = self._tracks[self._schedule.top.stage_at(call)]
         track.step(call)
         if self._past is None:
             return size
@@ -368,13 +368,13 @@ class ScheduledBill:
     def _new_tokens(self, call: int) -> int:
         """Return the tokens of a prompt behind what it shares with the prompts before."""
         top, last = self._schedule.top, self._last
-        self._last = track = self._tracks[top.taken(call)]
-        n, gone = last.n, track.step(call)
+        self._last = track = self._tracks[top.stage_at(call)]
+        n, previous = last.n, track.step(call)
         if last is track:
-            place = gone[0][0] if gone else n
+            place = previous[0][0] if previous else n
         else:  # another layer: what it left before is unchanged by the step
-            place, gone = common_prefix_length(last.contents, track.contents), []
-        past = last.past_contents(place, n, gone)
+            place, previous = common_prefix_length(last.contents, track.contents), []
+        past = last.past_contents(place, n, previous)
         if self._adds:
             past = self._with_added(call - 1, past)
         return (

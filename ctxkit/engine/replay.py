@@ -14,7 +14,7 @@ import numpy as np
 from ctxkit.engine import Run, log_from_session, run_rules, weave_edits, with_message_ids
 from ctxkit.engine.live_prompts import SentPrompts
 from ctxkit.engine.provider_guard import count_refused_calls
-from ctxkit.engine.rule_runs import find_first_due
+from ctxkit.engine.rule_runs import find_first_compaction_call
 from ctxkit.errors import BadArguments
 from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.policies.context_rules import (
@@ -94,9 +94,9 @@ def replay(
     """
     rules = resolve_rules(rules)
     session = with_message_ids(session)
-    done = run_replay(session, rules, tokens=tokens, fixed=fixed, last_usage=last_usage)
+    run = run_replay(session, rules, tokens=tokens, fixed=fixed, last_usage=last_usage)
     children = tuple(replay(child, rules, last_usage=last_usage) for child in session.children)
-    return session_from_run(session, done, children)
+    return session_from_run(session, run, children)
 
 
 def run_replay(
@@ -107,7 +107,24 @@ def run_replay(
     fixed: int | Sequence[int] | None = None,
     last_usage: bool = False,
 ) -> Run:
-    """Run a session's log under rules; return the run behind a replay."""
+    """Run a session's log under rules; return the run behind a replay.
+
+    Args:
+        session: a recorded session.
+        rules: rules, a preset or its name.
+        tokens: as `log_from_session` takes it.
+        fixed: the same.
+        last_usage: the same.
+
+    Raises:
+        BadArguments: the rules are none, or have a setting that they cannot have.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> run = run_replay(ck.read(ck.samples.path("billing")), "pi")
+        >>> run.prompts.tolist()[:3]
+        [1625, 2200, 2487]
+    """
     rules, limit = resolve_rules(rules), find_context_window(session)
     is_measured = tokens is None and fixed is None and not last_usage
     sizes = measure_sizes(session, rules.counter) if is_measured else None
@@ -153,7 +170,7 @@ def choose_log(
     if is_regular or session.edits or rules.pruning is not None:
         return build_log(0)
     log = build_log(calls)
-    first = find_first_due(log, rules, limit)
+    first = find_first_compaction_call(log, rules, limit)
     return log if first >= calls else build_log(first)
 
 
@@ -170,20 +187,20 @@ def find_context_window(session: Session) -> int | None:
     return get_full_context_window(session, model, reply)
 
 
-def session_from_run(session: Session, done: Run, children: tuple[Session, ...] = ()) -> Session:
+def session_from_run(session: Session, run: Run, children: tuple[Session, ...] = ()) -> Session:
     """Return the replay of a session: its messages with the edits and prompt sizes of a run."""
     prompts, fresh, shared = (
-        done.prompts.tolist(),
-        done.fresh_tokens.tolist(),
-        compute_shared_tokens(done).tolist(),
+        run.prompts.tolist(),
+        run.fresh_tokens.tolist(),
+        compute_shared_tokens(run).tolist(),
     )
     cached, billed, call = session.has_cache, session.has_usage, 0
     log: list[Message | Edit] = []
-    for entry in weave_edits(session.messages, done):
+    for entry in weave_edits(session.messages, run):
         if isinstance(entry, Message) and entry.role == "assistant":
             new = fresh[call] if cached else None
             # a recorded bill that equals the modelled prompt stays as it is
-            if not (done.owing and get_billed_prompt(entry) == prompts[call]):
+            if not (run.owing and get_billed_prompt(entry) == prompts[call]):
                 entry = _modelled_reply(entry, prompts[call], new, shared[call], billed=billed)  # noqa: PLW2901
             call += 1
         log.append(entry)
@@ -196,12 +213,12 @@ def session_from_run(session: Session, done: Run, children: tuple[Session, ...] 
         children=children,
         details={
             **session.details,
-            **budget_thresholds(done.rules),
-            "replay": summarize_run(done) | {"refused_calls": count_refused_calls(session, done)},
+            **budget_thresholds(run.rules),
+            "replay": summarize_run(run) | {"refused_calls": count_refused_calls(session, run)},
         },
         origin=session.origin or session,
     )
-    return replayed.backed(done)
+    return replayed.set_prompt_source(run)
 
 
 def sent_prompt(session: Session, call: int | None) -> tuple[SentItem, ...]:
@@ -220,7 +237,7 @@ def sent_prompt(session: Session, call: int | None) -> tuple[SentItem, ...]:
         BadArguments: the session has no such call.
     """
     index = None if call is None else session.call(call).index
-    return tuple((session.behind or run_record(session)).sent(index))
+    return tuple((session.prompt_source or run_record(session)).sent(index))
 
 
 def run_record(session: Session) -> Run:
@@ -228,14 +245,14 @@ def run_record(session: Session) -> Run:
 
     It is made once. Its prompts are counted as those of a replay are.
     """
-    done: Run | None = session.__dict__.get("run of the record")
-    if done is None:
+    run: Run | None = session.__dict__.get("run of the record")
+    if run is None:
         rules = recorded_rules()
         if masks_results(session):
             n_results = session.details["history_processor"].get("n", 0)
             rules = rules.but(pruning=swe_agent_mask(n=n_results).pruning)
-        done = session.__dict__["run of the record"] = run_replay(session, rules)
-    return done
+        run = session.__dict__["run of the record"] = run_replay(session, rules)
+    return run
 
 
 def find_recorded_prompts(session: Session) -> SessionPrompts:
@@ -259,39 +276,39 @@ def _find_recorded_counter(session: Session) -> TokenCounter:
     return default_counter()
 
 
-def summarize_run(done: Run) -> dict[str, Any]:
+def summarize_run(run: Run) -> dict[str, Any]:
     """Return the outcome of a run apart from its edits, as plain values for `details`."""
-    rules: Rules = done.rules
+    rules: Rules = run.rules
     return {
         "rules": rules.label,
         "parameters": {
             k: v if isinstance(v, (int, float, str, bool, type(None))) else str(v)
             for k, v in rules.parameters.items()
         },
-        "limit": done.room.limit,
-        "counter": done.log.counter.name,
-        "held": [h._asdict() for h in done.held],
-        "warned": [{"call": call, "trigger": name} for call, name in done.warned],
-        "events": [e._asdict() for e in done.events],
-        "total_tokens": done.total,
-        "fresh_tokens": done.fresh,
-        "peak_tokens": done.peak,
-        "hidden": list(count_hidden(done)),
+        "limit": run.room.limit,
+        "counter": run.log.counter.name,
+        "held": [h._asdict() for h in run.blocked],
+        "warned": [{"call": call, "trigger": name} for call, name in run.warned],
+        "events": [e._asdict() for e in run.events],
+        "total_tokens": run.total,
+        "fresh_tokens": run.fresh,
+        "peak_tokens": run.peak,
+        "hidden": list(count_hidden(run)),
         "pruning": None if rules.pruning is None else name_of(rules.pruning),
-        "note": describe_run_oddities(done),
+        "note": describe_run_oddities(run),
     }
 
 
-def describe_run_oddities(done: Run) -> str | None:
+def describe_run_oddities(run: Run) -> str | None:
     """Return what is odd about a run's rules: settings without effect, a window that is full."""
-    window = describe_crowded_window(done)
-    sentences = [*([window] if window else []), *describe_inert_settings(done.rules)]
+    window = describe_crowded_window(run)
+    sentences = [*([window] if window else []), *describe_inert_settings(run.rules)]
     return " ".join(sentences) or None
 
 
-def describe_crowded_window(done: Run) -> str | None:
+def describe_crowded_window(run: Run) -> str | None:
     """Return a note where the fixed part of the prompt alone fills the rules' window, else None."""
-    fixed, room = done.log.fixed, done.room
+    fixed, room = run.log.fixed, run.room
     if fixed < room.budget:
         return None
     reserve = f", {room.reserve:,} of them held free" if room.reserve else ""
@@ -301,25 +318,25 @@ def describe_crowded_window(done: Run) -> str | None:
     )
 
 
-def compute_shared_tokens(done: Run) -> NDArray[Any]:
+def compute_shared_tokens(run: Run) -> NDArray[Any]:
     """Return for each call the tokens shared with the prompt before, even where not cached."""
-    prompts, fresh = done.prompts, done.fresh_tokens
-    shared, fixed = np.asarray(prompts - fresh), done.log.fixed_at
-    for call in done.clock.calls:
-        if done.begin < call < done.call:
+    prompts, fresh = run.prompts, run.fresh_tokens
+    shared, fixed = np.asarray(prompts - fresh), run.log.fixed_at
+    for call in run.clock.calls:
+        if run.begin < call < run.call:
             # what no message holds may shrink between two calls
             before = int(prompts[call - 1]) - max(fixed[call - 1] - fixed[call], 0)
-            in_common = done.in_common.get(call, max(before, 0))
+            in_common = run.shared_when_cold.get(call, max(before, 0))
             shared[call] = min(in_common, int(prompts[call]))
     return shared
 
 
-def count_hidden(done: Run) -> tuple[int, int]:
+def count_hidden(run: Run) -> tuple[int, int]:
     """Return how many messages the next call would not see unchanged, and how many of these are
     tool results.
     """
-    view, log = done.coming(), done.log
-    unchanged = view.head.said()
+    view, log = run.coming(), run.log
+    unchanged = view.head.unchanged_rows()
     results = sum([log.roles[row] == TOOL for row in unchanged])
     return view.lo - len(unchanged), log.counts[TOOL][view.lo] - results
 

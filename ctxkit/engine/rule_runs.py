@@ -55,8 +55,9 @@ if TYPE_CHECKING:
 #
 # State: the history in force, and the next call. Instead of running rules at each call, `advance`
 # asks a forecast of the unedited calls for the first call at which the trigger is due, the policy
-# can do something and no guard is closed (`_first_due`). All calls before it are billed at once,
-# the policy is run at that call, its edit becomes the history in force, and the search continues.
+# can do something and no guard is closed (`_build_due_search`). All calls before it are billed
+# together, the policy is run at that call, its edit becomes the history in force, and the search
+# continues.
 #
 # Invariants: `call` only rises, and every call before it is billed exactly once; a policy sees the
 # history at the call for which it runs and nothing later; where the policy fails or a guard refuses
@@ -84,22 +85,22 @@ class Run:
         self._sent_before_edit: History | None = None
         """The history of the last call, where it was edited by hand since; None: it was not."""
         self._forecast: UnprunedForecast | None = None
-        self.in_common: dict[int, int] = {}
+        self.shared_when_cold: dict[int, int] = {}
         """By call that found a cold cache: the tokens shared with the prompt before it, where that
         is not all of it.
         """
         self._pruned_histories: dict[tuple[int, int], PrunedHistory] = {}
-        self.called = 0
+        self.unscheduled_calls = 0
         """Calls at which a pruning without a schedule was run by itself."""
         self.history = History.start(self.log)
-        self.cuts: list[Compaction] = []
-        self.due = ""
+        self.compactions: list[Compaction] = []
+        self.trigger_reason = ""
         """Why the latest compaction was due, also where it was blocked."""
-        self.held: list[BlockedCompaction] = []
+        self.blocked: list[BlockedCompaction] = []
         self.warned: list[tuple[int, str]] = []
-        self._given_warnings: set[int] = set()
+        self._recent_warnings: set[int] = set()
         """Indices of the warnings given since the last compaction."""
-        self.asked: list[tuple[History, str, str | None]] = []
+        self.runs_without_effect: list[tuple[History, str, str | None]] = []
         """Runs of the policy without a compaction: the history, the outcome, and the error."""
 
     # -- what was sent -----------------------------------------------------------------------------
@@ -150,11 +151,11 @@ class Run:
         """Return the rows that a pruning left out of a call's prompt, with its name."""
         return find_left_out_rows(self, call)
 
-    def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[PromptChange]:
+    def prompt_changes(self, start: int = 0, stop: int | None = None) -> Iterator[PromptChange]:
         """Yield the changes of the prompt at each call; see `sent.iter_prompt_changes`."""
         return iter_prompt_changes(self, start, stop)
 
-    def stretches(self) -> list[Segment]:
+    def segments(self) -> list[Segment]:
         """Return the segments between compactions."""
         return list(iter_segments(self))
 
@@ -183,7 +184,7 @@ class Run:
         """True where a pruning changes what single calls are sent."""
         return self.rules.pruning is not None
 
-    def shown(self) -> History:
+    def last_prompt(self) -> History:
         """Return the pruned history that the last call was sent."""
         call = max(self.call - 1, 0)
         return self.pruned(call).prompt_at(call)
@@ -209,22 +210,24 @@ class Run:
         """
         if call == self.call and not self.over:
             return PrunedHistory(self.history.at(call), self.rules.pruning, self.room)
-        cuts = bisect_right(self.cuts, call, key=lambda cut: cut.call)
-        history = self.cuts[cuts - 1].new if cuts else History.start(self.log)
+        compactions_n = bisect_right(self.compactions, call, key=lambda compaction: compaction.call)
+        history = (
+            self.compactions[compactions_n - 1].new if compactions_n else History.start(self.log)
+        )
         start, pruning = max(history.call, self.begin), self.rules.pruning
         if call < self.begin:
             start, pruning = history.call, None
         forecast = self._forecast
         if (
             isinstance(forecast, PrunedForecast)
-            and forecast.looks_at(history)
+            and forecast.is_forecast_of(history)
             and forecast.start == start
         ):
             return forecast.pruned
-        pruned = self._pruned_histories.get((cuts, start))
+        pruned = self._pruned_histories.get((compactions_n, start))
         if pruned is None or not pruned.schedule.sound:
             pruned = PrunedHistory(history.at(start), pruning, self.room)
-            self._pruned_histories[cuts, start] = pruned
+            self._pruned_histories[compactions_n, start] = pruned
         return pruned
 
     # -- what happened -----------------------------------------------------------------------------
@@ -232,14 +235,18 @@ class Run:
     @property
     def edits(self) -> tuple[Edit, ...]:
         """All edits of the compactions, in order; built at each access."""
-        return tuple(e for cut in self.cuts for e in cut.edits)
+        return tuple(e for compaction in self.compactions for e in compaction.edits)
 
     @property
     def events(self) -> tuple[PolicyRunEvent, ...]:
         """The start and the end of each run of the policy."""
         name, events = name_of(self.rules.policy), list[PolicyRunEvent]()
-        policy_runs = [(was, was, outcome, error) for was, outcome, error in self.asked]
-        policy_runs += [(cut.was, cut.new, "compacted", None) for cut in self.cuts]
+        policy_runs = [
+            (was, was, outcome, error) for was, outcome, error in self.runs_without_effect
+        ]
+        policy_runs += [
+            (compaction.was, compaction.new, "compacted", None) for compaction in self.compactions
+        ]
         for was, new, outcome, error in sorted(policy_runs, key=lambda run: run[0].call):
             events.append(PolicyRunEvent("start", was.call, name, len(was), was.tokens))
             events.append(
@@ -250,18 +257,18 @@ class Run:
     @property
     def errors(self) -> tuple[BlockedCompaction, ...]:
         """The failures of the policy."""
-        return tuple(h for h in self.held if h.why.startswith("failed: "))
+        return tuple(h for h in self.blocked if h.why.startswith("failed: "))
 
     # -- billing ----------------------------------------------------------------------------------
 
-    def look_from(self, call: int) -> UnprunedForecast:
+    def forecast_from(self, call: int) -> UnprunedForecast:
         """Return the forecast of the coming calls without an edit, reused where it still holds."""
         forecast, history, pruning = self._forecast, self.history, self.rules.pruning
         if pruning is None:
             forecast = UnprunedForecast(history, self.room, self.billed.sizes)
         elif not (
             isinstance(forecast, PrunedForecast)
-            and forecast.looks_at(history)
+            and forecast.is_forecast_of(history)
             and forecast.start <= call
         ):
             forecast = self._pruned_forecast(pruning, call)
@@ -287,9 +294,9 @@ class Run:
             fresh = prompts - shared
             for at in np.flatnonzero(self.clock.cold[start:stop]).tolist():
                 fresh[at] = prompts[at]
-                self.in_common[start + at] = int(shared[at])
+                self.shared_when_cold[start + at] = int(shared[at])
             self.billed.marks.append(PromptSizeMark(start, prompts, fresh))
-            self.called += (stop - start) * forecast.called
+            self.unscheduled_calls += (stop - start) * forecast.runs_each_call
             return
         marks = self.billed.marks
         if self._sent_before_edit is not None:  # edited by hand: compare the first call's prefix
@@ -306,41 +313,45 @@ class Run:
         """Bill a call whose prompt does not extend the one before; both numbers are tokens."""
         self.billed.marks.append(PromptSizeMark(call, prompt - self.log.tokens.C[call], shared))
         if self.clock.cold[call]:
-            self.in_common[call] = shared
+            self.shared_when_cold[call] = shared
 
-    def take(self, cut: Compaction, forecast: UnprunedForecast) -> UnprunedForecast:
+    def record_compaction(
+        self, compaction: Compaction, forecast: UnprunedForecast
+    ) -> UnprunedForecast:
         """Record a compaction and bill the call that follows it; return the forecast after it."""
-        call, new = cut.call, cut.new
+        call, new = compaction.call, compaction.new
         if isinstance(forecast, PrunedForecast):
             size_before = forecast.size(call)
             self.history = new
-            forecast = self.look_from(call)
+            forecast = self.forecast_from(call)
             self.bill(forecast, call, call + 1)
-            cut = structs.replace(cut, pruned_sizes=(size_before, self.sizes(call, call + 1)[0]))
+            compaction = structs.replace(
+                compaction, pruned_sizes=(size_before, self.sizes(call, call + 1)[0])
+            )
         else:
             is_single_edit = self._sent_before_edit is None and len(new.steps) == 1
             shared = new.stable if is_single_edit else self._shared_prefix(call, new)
             forecast.history = self.history = new
             forecast.off = new.head.tokens - self.log.tokens.P[new.lo]
             self._bill_one(call, new.tokens, shared)
-        self.cuts.append(cut)
+        self.compactions.append(compaction)
         self._sent_before_edit = None
-        self.tell(new)
+        self.report_compaction(new)
         return forecast
 
-    def tell(self, new: History) -> None:
+    def report_compaction(self, new: History) -> None:
         """Reset the warnings after a compaction, and call the hook of the rules."""
-        self._given_warnings.clear()
+        self._recent_warnings.clear()
         if self.rules.on_compacted is not None:
             self.rules.on_compacted(new.messages)
 
-    def note(self, forecast: UnprunedForecast, start: int, stop: int) -> None:
+    def record_warnings(self, forecast: UnprunedForecast, start: int, stop: int) -> None:
         """Record each warning that is due in the calls start..stop, once between compactions."""
         due = []
         for i, trigger in enumerate(self.rules.warnings):
-            call = stop if i in self._given_warnings else trigger.first(forecast, start, stop)
+            call = stop if i in self._recent_warnings else trigger.first(forecast, start, stop)
             if call < stop:
-                self._given_warnings.add(i)
+                self._recent_warnings.add(i)
                 due.append((call, i, trigger.why(forecast, call)))
         self.warned += [(call, name) for call, _, name in sorted(due)]
 
@@ -350,7 +361,7 @@ class Run:
         """
         if call <= self.begin:
             return 0
-        recent = [c for c in self.cuts[-_RECENT_COMPACTIONS:] if self.begin < c.call < call]
+        recent = [c for c in self.compactions[-_RECENT_COMPACTIONS:] if self.begin < c.call < call]
         alive = [c.was.at(c.call - 1) for c in recent if self.clock.alive(c.call - 1, call)]
         last = (self._sent_before_edit or self.history).at(call - 1)
         return shared_prefix_tokens(view, (last, *alive))
@@ -358,8 +369,8 @@ class Run:
     def resume(self, past: Run) -> None:
         """Continue where another run of the log ended, with its bill, compactions and warnings."""
         self.history, self.begin = past.history.at(past.call), past.call
-        self.cuts, self.billed = list(past.cuts), past.billed.copy()
-        self._given_warnings = set(past._given_warnings)
+        self.compactions, self.billed = list(past.compactions), past.billed.copy()
+        self._recent_warnings = set(past._recent_warnings)
 
     def by_hand(self, new: History, trigger: str = "manual", by: str = "") -> Compaction:
         """Record a compaction made outside of `advance`, before the next call.
@@ -372,12 +383,12 @@ class Run:
         was, sizes = self.history.at(self.call), None
         if self.prunes and new.call == self.call:
             sizes = self.coming().tokens, self.coming(new).tokens
-        cut = Compaction(self.call, was, new, trigger, by, sizes)
+        compaction = Compaction(self.call, was, new, trigger, by, sizes)
         self._sent_before_edit = self._sent_before_edit or self.history
-        self.cuts.append(cut)
+        self.compactions.append(compaction)
         self.history = new.at(self.call)
-        self.tell(new)
-        return cut
+        self.report_compaction(new)
+        return compaction
 
 
 def run_rules(log: MessageLog, rules: Rules, limit: int | None = None) -> Run:
@@ -387,13 +398,13 @@ def run_rules(log: MessageLog, rules: Rules, limit: int | None = None) -> Run:
     return run
 
 
-def find_first_due(log: MessageLog, rules: Rules, limit: int | None = None) -> int:
+def find_first_compaction_call(log: MessageLog, rules: Rules, limit: int | None = None) -> int:
     """Return the first call of a log at which rules may compact; the number of calls: none."""
     run = Run(log, rules, limit)
     run.clock.sync()
     if rules.policy is None:
         return log.calls
-    return _first_due(run, rules)(run.look_from(0), 0, log.calls)
+    return _build_due_search(run, rules)(run.forecast_from(0), 0, log.calls)
 
 
 def advance(run: Run, rules: Rules, stop: int) -> Run:
@@ -401,23 +412,25 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
     call, policy = run.call, rules.policy
     if stop > call:
         run.clock.sync()
-    first_due = _first_due(run, rules)
+    find_due_call = _build_due_search(run, rules)
     # without a pruning, the mark of a compaction also holds for the calls after it
     is_unpruned, is_billed = rules.pruning is None, False
-    forecast = run.look_from(call)
+    forecast = run.forecast_from(call)
     while call < stop:
-        due = first_due(forecast, call, stop)
+        due = find_due_call(forecast, call, stop)
         if rules.warnings:
-            run.note(forecast, call, min(due + 1, stop))
+            run.record_warnings(forecast, call, min(due + 1, stop))
         if due > call and not is_billed:
             run.bill(forecast, call, due)
         if due == stop or policy is None:
             break
         was = run.history.at(due)
-        run.due = "" if rules.trigger is None else rules.trigger.why(forecast, due)
+        run.trigger_reason = "" if rules.trigger is None else rules.trigger.why(forecast, due)
         new = _compact(run, policy, rules.guards, was)
         if new is not was:
-            forecast = run.take(Compaction(due, was, new, run.due), forecast)
+            forecast = run.record_compaction(
+                Compaction(due, was, new, run.trigger_reason), forecast
+            )
             is_billed = is_unpruned
         elif not is_billed:
             run.bill(forecast, due, due + 1)
@@ -426,7 +439,7 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
     return run
 
 
-def _first_due(run: Run, rules: Rules) -> First:
+def _build_due_search(run: Run, rules: Rules) -> First:
     """Return the function that finds the call at which a compaction is due and not suppressed."""
     policy, trigger, guards = rules.policy, rules.trigger, rules.guards
     if policy is None or trigger is None or not rules.auto:
@@ -457,7 +470,7 @@ def _first_unguarded(  # noqa: PLR0917  a `First` behind what it is bound to
         while call < opens:
             guard = next(g for g in guards if g.first(run, forecast, call, call + 1) > call)
             why = f"suppressed: {blocking_reason(guard, run)}"
-            run.held.append(BlockedCompaction(call, guard_label(guard), why))
+            run.blocked.append(BlockedCompaction(call, guard_label(guard), why))
             call = first(forecast, call + 1, opens)
         call = first(forecast, opens, stop)
     return call
@@ -487,20 +500,20 @@ def _compact(run: Run, policy: BasePolicy, guards: tuple[Guard, ...], was: Histo
         if type(new) is not History or new.log is not was.log or new.call != was.call:
             new = coerce_to_history(new, was, policy)
     except ModelError as error:
-        run.held.append(BlockedCompaction(was.call, name_of(policy), f"failed: {error}"))
-        run.asked.append((was, "failed", str(error)))
+        run.blocked.append(BlockedCompaction(was.call, name_of(policy), f"failed: {error}"))
+        run.runs_without_effect.append((was, "failed", str(error)))
         return was
     if new is was and refusals:
-        run.held.append(BlockedCompaction(was.call, Smaller.word, refusals[-1]))
-        run.asked.append((was, "refused", refusals[-1]))
+        run.blocked.append(BlockedCompaction(was.call, Smaller.word, refusals[-1]))
+        run.runs_without_effect.append((was, "refused", refusals[-1]))
         return was
     if new is was:
-        run.asked.append((was, "nothing", None))
+        run.runs_without_effect.append((was, "nothing", None))
         return was
     for guard in guards:
         why = guard.refuses(run, was, new)
         if why:
-            run.held.append(BlockedCompaction(was.call, guard_label(guard), why))
-            run.asked.append((was, "refused", why))
+            run.blocked.append(BlockedCompaction(was.call, guard_label(guard), why))
+            run.runs_without_effect.append((was, "refused", why))
             return was
     return new

@@ -78,7 +78,7 @@ def log_from_session(
         tokens = anchored.tokens
         inserted = [m for e in session.edits for m in e.inserted]
         size_of = {id(m): size for m, size in zip(inserted, anchored.inserted, strict=True)}
-        log.known = lambda message: size_of.get(id(message))
+        log.recorded_size = lambda message: size_of.get(id(message))
         log.scale = 1.0 if anchored.error is None else 1 / (1 + anchored.error)
         # sizes are looked up by identity, so the messages must live as long as the log
         log.memo["session"] = session
@@ -105,7 +105,7 @@ def log_from_session(
 
 def run_of_replay(session: Session) -> Run | None:
     """Return the run behind a replay; None for other sessions and replays of other processes."""
-    return session.behind if isinstance(session.behind, Run) else None
+    return session.prompt_source if isinstance(session.prompt_source, Run) else None
 
 
 class FixedPromptTokens(NamedTuple):
@@ -212,26 +212,26 @@ def _fixed_parts(
         return list(fixed)
     if fixed is not None or anchored is None or not anchored.fixed_at:
         return [fixed or 0] * len(session.calls)
-    return [*anchored.unseen_at[:recorded_calls], *anchored.begun[recorded_calls:]]
+    return [*anchored.unseen_at[:recorded_calls], *anchored.first_fixed_at[recorded_calls:]]
 
 
-def weave_edits(messages: Iterable[Message], done: Run) -> Iterator[Message | Edit]:
+def weave_edits(messages: Iterable[Message], run: Run) -> Iterator[Message | Edit]:
     """Yield the messages with a run's edits, each before the reply of its call."""
-    log, name = done.log, done.rules.label
+    log, name = run.log, run.rules.label
     before: dict[int, list[tuple[int, Compaction]]] = {}
-    for n, cut in enumerate(done.cuts):
-        reply = log.replies[cut.call] if cut.call < log.calls else None
-        if reply is None and cut.call < log.calls and log.upto[cut.call] < len(log):
-            reply = log.messages[log.upto[cut.call]]  # no reply came: the next message
-        before.setdefault(0 if reply is None else id(reply), []).append((n, cut))
+    for n, compaction in enumerate(run.compactions):
+        reply = log.replies[compaction.call] if compaction.call < log.calls else None
+        if reply is None and compaction.call < log.calls and log.upto[compaction.call] < len(log):
+            reply = log.messages[log.upto[compaction.call]]  # no reply came: the next message
+        before.setdefault(0 if reply is None else id(reply), []).append((n, compaction))
     for message in messages:
-        for n, cut in before.get(id(message), ()):
-            yield from _numbered_edits(name, n, cut)
+        for n, compaction in before.get(id(message), ()):
+            yield from _numbered_edits(name, n, compaction)
         yield message
-    for n, cut in before.get(0, ()):
-        yield from _numbered_edits(name, n, cut)
+    for n, compaction in before.get(0, ()):
+        yield from _numbered_edits(name, n, compaction)
 
 
-def _numbered_edits(name: str, n: int, cut: Compaction) -> Iterator[Edit]:
-    for i, edit in enumerate(cut.edits):
+def _numbered_edits(name: str, n: int, compaction: Compaction) -> Iterator[Edit]:
+    for i, edit in enumerate(compaction.edits):
         yield _replace(edit, id=f"{name}-{n}.{i}")

@@ -54,7 +54,7 @@ class RunLike(Protocol):
     log: MessageLog
     rules: Rules
     room: ContextBudget
-    cuts: list[Compaction]
+    compactions: list[Compaction]
     begin: int
     call: int
 
@@ -72,7 +72,7 @@ class Segment(NamedTuple):
     """One past its last call."""
     history: History
     """The history in force, before any pruning."""
-    cut: Compaction | None
+    compaction: Compaction | None
     """The compaction that it begins with; None at the run's beginning."""
 
     @property
@@ -101,10 +101,10 @@ def iter_segments(run: RunLike) -> Iterator[Segment]:
     """Yield the segments of a run; of several compactions before one call, the last has calls."""
     first = History.start(run.log, run.begin)
     starts: list[tuple[int, History, Compaction | None]] = [(run.begin, first, None)]
-    starts += [(cut.call, cut.new, cut) for cut in run.cuts]
+    starts += [(c.call, c.new, c) for c in run.compactions]
     stops = [*(call for call, _, _ in starts[1:]), run.call]
-    for (start, history, cut), stop in zip(starts, stops, strict=True):
-        yield Segment(run, start, max(stop, start), history, cut)
+    for (start, history, compaction), stop in zip(starts, stops, strict=True):
+        yield Segment(run, start, max(stop, start), history, compaction)
 
 
 _replace = msgspec.structs.replace
@@ -176,7 +176,7 @@ class BlockedCompaction(NamedTuple):
         return "failed" if self.why.startswith("failed: ") else "refused"
 
     @property
-    def said(self) -> str:
+    def reason_text(self) -> str:
         """The reason as a phrase for a person to read; of a refusal with the guard."""
         return f"{self.guard}: {self.why}" if self.outcome == "refused" else self.why
 

@@ -44,10 +44,10 @@ class PromptChange(NamedTuple):
 
     call: int
     anew: bool
-    """True where the prompt before does not count, and all messages of this one are in `came`."""
-    came: list[MessageState]
+    """True where the prompt before does not count, and all messages of this one are in `added`."""
+    added: list[MessageState]
     """Messages that this prompt has and the one before has not."""
-    gone: list[MessageState]
+    removed: list[MessageState]
     """Messages that the one before has and this one has not."""
     fixed: int
     """Tokens that no message holds."""
@@ -83,7 +83,7 @@ def iter_prompt_changes(
     over the prompt at each call.
     """
     stop = run.call if stop is None else min(stop, run.call)
-    segment_starts = {start, run.begin, *(c.call for c in run.cuts)}
+    segment_starts = {start, run.begin, *(c.call for c in run.compactions)}
     bounds = [*sorted(c for c in segment_starts if start <= c < stop), stop]
     for begin, end in pairwise(bounds):
         pruned = run.pruned(begin)
@@ -98,7 +98,7 @@ def iter_prompt_changes(
 
 def build_full_prompt_change(call: int, items: Sequence[SentItem]) -> PromptChange:
     """Return all items of a call as one change, as if there were no prompt before."""
-    fixed, came = 0, list[MessageState]()
+    fixed, added = 0, list[MessageState]()
     for item in items:
         if item.message.kind == FIXED_KIND:
             fixed = item.tokens
@@ -107,8 +107,8 @@ def build_full_prompt_change(call: int, items: Sequence[SentItem]) -> PromptChan
             # the row is part of the hash, so that equal texts at two rows differ
             changed_content = row_content_hash(item.row, content_hash(item.message))
             content = -item.row - 1 if is_unchanged else changed_content
-            came.append(MessageState(call, item.message, item.tokens, content))
-    return PromptChange(call, anew=True, came=came, gone=[], fixed=fixed)
+            added.append(MessageState(call, item.message, item.tokens, content))
+    return PromptChange(call, anew=True, added=added, removed=[], fixed=fixed)
 
 
 def _items_and_left_out(run: RunLike, call: int | None) -> tuple[list[SentItem], dict[int, str]]:
@@ -117,7 +117,7 @@ def _items_and_left_out(run: RunLike, call: int | None) -> tuple[list[SentItem],
     pruned = run.pruned(call)
     schedule = pruned.schedule.extend(call + 1)
     left_out: dict[int, str] = {}
-    names = (c.by for c in reversed(run.cuts) if c.call <= call)
+    names = (c.by for c in reversed(run.compactions) if c.call <= call)
     policy = name_of(run.rules.policy) if run.rules.policy else next(filter(None, names), "")
     items = list(_scheduled_items(schedule, call, policy or "a compaction", left_out))
     if pruned.rest:
@@ -127,25 +127,26 @@ def _items_and_left_out(run: RunLike, call: int | None) -> tuple[list[SentItem],
 
 def _schedule_changes(schedule: Schedule, start: int, stop: int) -> Iterator[PromptChange]:
     """Yield the changes at the calls start..stop of a schedule that reaches there."""
-    rows, top, n = schedule.rows, schedule.top, schedule.rows.shown(start)
-    came, gone = [top.state(p, start) for p in range(n)], list[MessageState]()
+    rows, top, n = schedule.rows, schedule.top, schedule.rows.count_arrived(start)
+    added, removed = [top.state(p, start) for p in range(n)], list[MessageState]()
     events, i, last_added = changes_between(top.events, start + 1, stop), 0, None
     for call in range(start, stop):
         if call > start:
-            came, gone = [rows.said(p) for p in range(n, rows.shown(call))], []
-            n = rows.shown(call)
+            arrived_n = rows.count_arrived(call)
+            added, removed = [rows.recorded_state(p) for p in range(n, arrived_n)], []
+            n = arrived_n
         while i < len(events) and events[i].call <= call:
-            gone.append(events[i].was)
-            came.append(events[i].now)
+            removed.append(events[i].was)
+            added.append(events[i].now)
             i += 1
         if last_added is not None:
-            gone.append(last_added)
+            removed.append(last_added)
         last_added = None
-        added = top.added(call)
-        if added is not None:
-            last_added = MessageState(call, added.message, added.tokens, added.content)
-            came.append(last_added)
-        yield PromptChange(call, call == start, came, gone, rows.log.fixed_in(call))
+        appended = top.added(call)
+        if appended is not None:
+            last_added = MessageState(call, appended.message, appended.tokens, appended.content)
+            added.append(last_added)
+        yield PromptChange(call, call == start, added, removed, rows.log.fixed_in(call))
 
 
 def _scheduled_items(
@@ -154,8 +155,8 @@ def _scheduled_items(
     """Yield a call's messages under a schedule; add the rows that it leaves out to `left_out`."""
     rows, log = schedule.rows, schedule.rows.log
     changed = dict(schedule.changed(call))
-    for p in range(rows.shown(call)):
-        unpruned = rows.said(p)
+    for p in range(rows.count_arrived(call)):
+        unpruned = rows.recorded_state(p)
         state = changed.get(p, unpruned)
         row = rows.row(p)
         part = schedule.top.origin(p, call) if p in changed else None

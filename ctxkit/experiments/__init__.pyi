@@ -9,7 +9,10 @@ from .forecast_records import write_forecast as write_forecast
 from .grids import grid as grid
 from .memory_ablation import index_or_paste as index_or_paste
 from .memory_ablation import with_memory as with_memory
+from .score_columns import SCORE_COLUMN_NAMES as SCORE_COLUMN_NAMES
+from .score_columns import SCORE_COLUMNS as SCORE_COLUMNS
 from .scores import score as score
+from .section_costs import SECTION_COLUMNS as SECTION_COLUMNS
 from .section_costs import sections as sections
 from .section_costs import without as without
 from .sweep_runs import compare_settings as compare_settings

@@ -109,8 +109,16 @@ class Comparison(pd.DataFrame):
 
     @property
     def verdict(self) -> str:
-        """The choice in one sentence, with dollars and losses."""
-        return self.choice.sentence
+        """The choice in one sentence, with dollars and losses, and why no dollars are known."""
+        return f"{self.choice.sentence}{self._explain_missing_costs()}"
+
+    def _explain_missing_costs(self) -> str:
+        record = self.replays.get(RECORDED_LABEL) if hasattr(self, "replays") else None
+        if record is None or self.loc[self["rules"] != RECORDED_LABEL, "cost_usd"].notna().any():
+            return ""
+        model = sanitize_line(record.model or "without a name", 80)
+        cause = f"model {model!r} has no price" if record.has_usage else "the log has no usage"
+        return f" As {cause}, settings are compared by size and loss alone."
 
     @property
     def caption(self) -> str:

@@ -1,12 +1,12 @@
-"""Exact questions from one's own log, answerable only from what a compaction took away."""
+"""Exact questions from a log, which only messages that a compaction removed can answer."""
 
-# Making a paper
+# Making an exam paper
 #
-# A compaction divides a session: `before` is the prompt that it compacts, `kept` what it leaves of
-# it as written, and all else is taken away. A question is a line of a taken message with one exact
-# value (path, URL, id, number) left out. It is asked where the value is in taken messages only,
-# where no other line fits the same gap, and where enough words are left to recognise the line.
-# Values that a later reply used are asked for first: those were needed.
+# A compaction divides a session: `before` is the prompt that it compacts, `retained` are the
+# messages that it leaves unchanged, and all others are removed. A question is a line of a removed
+# message with a gap in place of one exact value (path, URL, id, number). It is asked if the value
+# is only in removed messages, no other line fits the same gap, and enough words remain to recognise
+# the line. Values that a later reply used come first: those were needed.
 
 from __future__ import annotations
 
@@ -31,49 +31,49 @@ if TYPE_CHECKING:
 
 
 QUESTIONS = 10
-"""Questions of a paper, by default."""
+"""Default number of questions of a paper."""
 GAP = "____"
 AnswerSource = Literal["shown", "fetchable", "gone"]
-"""Where an answer is: in the prompt, in a file that the prompt names, or nowhere."""
+"""Location of an answer: in the prompt, in a file that the prompt names, or nowhere."""
 _ASKED_FAMILIES = frozenset(("path", "url", "id", "number"))
 _MIN_WORDS = 4
-"""Words beside the gap that a line needs."""
+"""Fewest words that a line needs in addition to the gap."""
 _MAX_LINE_CHARS, _MAX_LINES = 300, 20_000
-"""Longest line that is asked about, and the number of lines that are looked at."""
+"""Longest line that can be a question, and maximum number of lines that are searched."""
 _TAIL_SHARE = 0.2
-"""Share of the messages that stay where a session without a compaction is divided."""
+"""Share of the messages that remain if a session without a compaction is divided."""
 
 
 class Question(NamedTuple):
-    """A line of a message that was taken away, with one value left out."""
+    """A line of a removed message with a gap in place of one value."""
 
     line: str
     expected: str
     family: str
     source: str
-    """Who stated it: a role, or a tool."""
+    """The role or tool that stated it."""
     path: str | None
-    """The file whose content held it; None: no file."""
+    """The file whose content it is; None: no file."""
     needed: bool
     """True where a reply after the compaction used the value."""
 
     @property
     def text(self) -> str:
-        """The question as it is put to a model."""
+        """The question as text for a model."""
         return f"Which exact value stands in the gap of this line of {self.source}: {self.line}"
 
 
 class ExamPaper(NamedTuple):
-    """Questions about what one compaction took away."""
+    """Questions about the messages that one compaction removed."""
 
     session: str
     model: str | None
     compaction: int | None
-    """The number of the recorded compaction; None: the session has none, and was divided."""
+    """The number of the recorded compaction; None: a session without one was divided."""
     before: tuple[Message, ...]
     """The prompt before the compaction."""
-    kept: tuple[Message, ...]
-    """Those messages of it that the compaction left as they were."""
+    retained: tuple[Message, ...]
+    """The messages of that prompt that the compaction left unchanged."""
     recorded: tuple[Message, ...] | None
     """The prompt after the recorded compaction."""
     questions: tuple[Question, ...]
@@ -82,14 +82,14 @@ class ExamPaper(NamedTuple):
 def make_exam(
     session: Session, compaction: int | None = None, *, questions: int = QUESTIONS, seed: int = 0
 ) -> ExamPaper:
-    """Make questions about what a compaction took away.
+    """Make questions about the messages that a compaction removed.
 
     Args:
         session: a session with text.
-        compaction: number of the recorded compaction; None: the last one that leaves enough to ask,
-            and where there is none, the session's first four fifths are taken as compacted.
-        questions: the most questions.
-        seed: of the choice among equally good questions.
+        compaction: number of the recorded compaction; None: the last one with enough to ask, and in
+            a session without compactions the first four fifths count as removed.
+        questions: maximum number of questions.
+        seed: seed of the choice among equally good questions.
 
     Raises:
         BadArguments: the log has no text, no such compaction, or nothing exact to ask for.
@@ -126,7 +126,7 @@ class _Division(NamedTuple):
 
 
 def _iter_divisions(session: Session, compaction: int | None) -> Iterator[_Division]:
-    """Yield the recorded compactions, the last one first, else one division of the whole."""
+    """Yield the recorded compactions, the last one first, else one division of the session."""
     divisions: list[_Division] = []
     visible: list[Message] = []
     position, path = 0, session.path
@@ -148,7 +148,7 @@ def _iter_divisions(session: Session, compaction: int | None) -> Iterator[_Divis
 
 
 def _find_turn_start(messages: Sequence[Message], position: int) -> int:
-    """Return the first position from one on before which no call waits for its result."""
+    """Return the first position at or after a given one at which no call waits for its result."""
     while position < len(messages) and messages[position].role == "tool":
         position += 1
     return position
@@ -171,14 +171,14 @@ def _make_paper(session: Session, division: _Division, n: int, seed: int) -> Exa
         model=session.model,
         compaction=division.compaction,
         before=tuple(division.before),
-        kept=remaining,
+        retained=remaining,
         recorded=None if division.compaction is None else tuple(division.after),
         questions=tuple(_choose_questions(candidates, n)),
     )
 
 
 def _choose_questions(candidates: Sequence[Question], n: int) -> list[Question]:
-    """Return the first `n` questions, of which no two ask for one value."""
+    """Return the first `n` questions that ask for different values."""
     chosen: dict[str, Question] = {}
     for question in candidates:
         if len(chosen) < n:
@@ -191,7 +191,7 @@ def _fold(messages: Iterable[Message]) -> str:
 
 
 def _iter_questions(removed: Sequence[Message], remaining: str, later: str) -> Iterator[Question]:
-    """Yield all questions that have one answer, which is in taken messages only."""
+    """Yield all questions with a single answer that only removed messages contain."""
     answers: dict[str, dict[str, Question]] = {}
     paths = {c.id: path for m in removed for c in m.tool_calls if (path := get_call_path(c))}
     lines = 0
@@ -234,7 +234,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 def find_answers(
     questions: Sequence[Question], prompt: Sequence[Message]
 ) -> tuple[AnswerSource, ...]:
-    """Return for each question whether a prompt shows its answer, or names the file that holds it.
+    """Return for each question whether a prompt shows its answer or names a file that contains it.
 
     Args:
         questions: the questions.

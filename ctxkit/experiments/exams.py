@@ -1,4 +1,4 @@
-"""Exams: which way to compact leaves the answers to exact questions from one's own log."""
+"""Exams: which way to compact leaves the answers to exact questions from a log."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = ["CompactorCandidate", "ExamReport", "SummaryPrompt", "exam", "make_ex
 __dir__ = public_dir(__all__)
 
 AnswerFunction = Callable[[Sequence[Message]], str]
-"""A stand-in for a model: the messages of a prompt to the text of its reply."""
+"""A model as a function: from the messages of a prompt to the text of its reply."""
 Candidate = Any
 """Rules or their text, a summariser, a `SummaryPrompt`, or the messages that a program left."""
 MAX_REPEATS = 20
@@ -57,7 +57,7 @@ class SummaryPrompt(NamedTuple):
 
 
 class CompactorCandidate(NamedTuple):
-    """A candidate of an exam: a function from Chat Completions messages to what is left of them."""
+    """A candidate of an exam: a function from Chat Completions messages to the compacted ones."""
 
     compact: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
@@ -74,24 +74,24 @@ def exam(
     compaction: int | None = None,
     confirm: Callable[[str], object] | None = None,
 ) -> ExamReport:
-    """Put exact questions about what a compaction took away to several ways to compact.
+    """Compare ways to compact by exact questions about the messages that a compaction removed.
 
-    Each way gets the same prompt, the one before the compaction. Without a model the report says
-    for each question whether the answer is shown, can be fetched from a file that the prompt
-    names, or is gone. With a model its answers are counted too; it does not learn which way made
-    its prompt, and the ways take turns in random order.
+    Each way gets the prompt before the compaction. Without a model the report says for each
+    question whether the answer is shown, can be fetched from a file that the prompt names, or is
+    gone. With a model its answers are counted too; it does not learn which way made its prompt, and
+    the ways are tested in random order.
 
     Args:
         session: a session with text; the log of a tool, or a replay.
         candidates: ways to compact by name: rules, a preset's name, a summariser
             ``(passage) -> text``, a `SummaryPrompt` (which needs a model), or the messages that
-            another program left. None: what was recorded. What was recorded comes first, where
-            there is a recorded compaction.
+            another program left. A recorded compaction is always the first candidate; None: the
+            only one.
         model: a model's name, as in ``%%agent --model``, or a function from messages to its reply;
             None: no model is called.
-        questions: the most questions.
-        repeats: how often the model answers, to see the noise.
-        seed: of the choice of questions and the order of prompts.
+        questions: maximum number of questions.
+        repeats: how often the model answers each question, to measure the noise.
+        seed: seed of the choice of questions and the order of prompts.
         compaction: number of the recorded compaction; None: the last.
         confirm: called with a sentence on the calls and their cost before the model is called; it
             may raise.
@@ -100,7 +100,7 @@ def exam(
         The report: a table by way, `frame()` with a row for each way and question.
 
     Raises:
-        BadArguments: nothing can be asked, or a way cannot compact the prompt.
+        BadArguments: no question can be asked, or a way cannot compact the prompt.
         ModelError: the model failed.
 
     Example:
@@ -147,17 +147,17 @@ def _make_result(
 
 
 class CandidateResult(NamedTuple):
-    """What one way to compact left of the answers."""
+    """The answers that one way to compact leaves."""
 
     name: str
     tokens: int
-    """Of the prompt, by the kit's counter."""
+    """Tokens of the prompt, by the kit's counter."""
     changed: bool
-    """False where it left the prompt as it was."""
+    """False where it left the prompt unchanged."""
     sources: tuple[str, ...]
-    """For each question `shown`, `fetchable` or `gone`."""
+    """`shown`, `fetchable` or `gone` for each question."""
     grades: tuple[tuple[bool, ...], ...]
-    """For each repeat, for each question, whether the model's answer was right."""
+    """Whether the model's answer was right, by repeat and question."""
 
     @property
     def shown(self) -> int:
@@ -171,7 +171,7 @@ class CandidateResult(NamedTuple):
 
     @property
     def gone(self) -> int:
-        """Number of the others."""
+        """Number of questions whose answer is in neither."""
         return self.sources.count("gone")
 
     @property
@@ -198,7 +198,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, repr=False)
 class ExamReport:
-    """Questions, and what each way to compact left of their answers."""
+    """Questions, and the answers that each way to compact leaves."""
 
     paper: ExamPaper
     results: tuple[CandidateResult, ...]
@@ -261,7 +261,7 @@ class ExamReport:
         first = self.results[0]
         if result is first or not result.grades or not first.grades:
             return ""
-        # the majority of the repeats decides, so that repeats are not counted as new questions
+        # a question counts once, by the majority of its repeats
         votes = [
             [2 * sum(g[i] for g in r.grades) > len(r.grades) for i in range(len(r.sources))]
             for r in (first, result)
@@ -269,7 +269,7 @@ class ExamReport:
         return f"{mcnemar(*votes).p:.2g}"
 
     def to_text(self, *, why: bool = False) -> str:
-        """Return the answer and the table, with `why` also the questions."""
+        """Return the answer and the table; with `why`, also the questions."""
         lines = [self.answer, "", self.table.to_text()]
         if why:
             lines += ["", *map(self._describe_question, range(len(self.paper.questions)))]
@@ -283,7 +283,7 @@ class ExamReport:
 
     @property
     def note(self) -> str:
-        """What the questions are about, and what the table cannot say."""
+        """The subject of the questions and the limits of the table."""
         number, needed = self.paper.compaction, sum(q.needed for q in self.paper.questions)
         what = "the first four fifths of the session" if number is None else f"compaction {number}"
         who = f" Asked: {self.model}." if self.model else ""
@@ -338,7 +338,7 @@ def _compact(
 
 
 def _compact_by_program(paper: ExamPaper, way: CompactorCandidate) -> tuple[Message, ...]:
-    """Return what a program leaves; where it changes nothing, the very messages."""
+    """Return the messages that a program leaves; the same objects if it changes nothing."""
     from ctxkit.formats.conversion_losses import visible_messages
     from ctxkit.formats.openai import encode_chat_message
     from ctxkit.formats.reading import read
@@ -356,7 +356,7 @@ def _is_preset(way: object) -> bool:
 
 
 def _compact_by_rules(paper: ExamPaper, way: Any) -> tuple[Message, ...]:
-    """Compact the prompt by rules, once, whatever their trigger says."""
+    """Compact the prompt once by rules, regardless of their trigger."""
     from ctxkit.engine.replay import replay
     from ctxkit.presets.registry import resolve_rules
     from ctxkit.session.session import Session
@@ -371,7 +371,7 @@ def _compact_by_rules(paper: ExamPaper, way: Any) -> tuple[Message, ...]:
     if rules.policy is not None:
         rules = rules.but(trigger=lambda history, _room: history.call == last, guards=())
     sent = [item.message for item in replay(talk, rules).sent(last)]
-    # without the closing question, and what is sent beside messages (tool schemas)
+    # without the closing question and without what is outside messages (tool schemas)
     return tuple(m for m in sent if m.id != "exam" and m.kind != FIXED_KIND)
 
 
@@ -380,15 +380,15 @@ def _summarise(paper: ExamPaper, summariser: Callable[[Any], Any]) -> str:
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.policies.offline_summarisers import Passage, summary_text, validate_summary
 
-    removed = [m for m in paper.before if m not in paper.kept]
+    removed = [m for m in paper.before if m not in paper.retained]
     log = MessageLog.of(removed, default_counter())
     history = History.start(log, call=len(log.upto))
     return summary_text(validate_summary(summariser(Passage(history, len(removed)))))
 
 
 def _with_summary(paper: ExamPaper, summary: str) -> tuple[Message, ...]:
-    system = tuple(m for m in paper.kept if m.role == "system")
-    rest = tuple(m for m in paper.kept if m.role != "system")
+    system = tuple(m for m in paper.retained if m.role == "system")
+    rest = tuple(m for m in paper.retained if m.role != "system")
     return (*system, Message(role="summary", id="exam-summary", parts=(Text(summary),)), *rest)
 
 
@@ -398,14 +398,14 @@ def _compact_by_prompt(
     if answer is None:
         raise BadArguments("A SummaryPrompt is answered by a model: name one with model=.")
     prompt = Message(role="user", id="exam-prompt", parts=(Text(way.text),))
-    removed = [m for m in paper.before if m not in paper.kept]
+    removed = [m for m in paper.before if m not in paper.retained]
     return _with_summary(paper, answer([*removed, prompt]))
 
 
 def measure_answerable(session: Session, way: Candidate) -> float | None:
     """Return the share of questions whose answer a way leaves shown or fetchable.
 
-    None where nothing exact can be asked for, or the way leaves the prompt as it was.
+    None where no exact question can be asked, or the way leaves the prompt unchanged.
     """
     try:
         report = exam(session, {"": way})
@@ -477,7 +477,7 @@ def _as_answer_function(model: str | AnswerFunction) -> AnswerFunction:
 def _describe_cost(
     paper: ExamPaper, ways: Mapping[str, Candidate], model: str | AnswerFunction, repeats: int
 ) -> str:
-    """Say how many calls an exam makes, and what they cost at most, before they are made."""
+    """Return a sentence on the number of calls of an exam and their maximum cost."""
     from ctxkit.tokens.prices import price
 
     count = default_counter()

@@ -1,4 +1,4 @@
-"""Forecasts that are kept beside an archive of sessions, and what came of them."""
+"""Forecasts in an archive of sessions, and their comparison with later sessions."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ __all__ = ["Forecast", "ForecastReport", "forecasts", "write_forecast"]
 __dir__ = public_dir(__all__)
 
 FILE_NAME = "forecasts.ctxkit"
-"""Name of the file in the archive: one forecast a line."""
+"""Name of the file in the archive, with one forecast per line."""
 MAX_FORECASTS, MAX_FILE_BYTES = 10_000, 16 << 20
 RECORDED = "recorded"
-"""The setting of a forecast that nothing is changed."""
+"""The setting of a forecast without a change of rules."""
 FIGURES = ("calls", "usd", "loss")
 """What is predicted of a session: calls, dollars, the share of reused items that it loses."""
 _LOSS = "needed_later_loss"
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """What the next session of a tool is expected to be, under a setting."""
+    """The expected figures of the next session of a tool, under a setting."""
 
     created_at: float
-    """Seconds since 1970; only sessions that begin later are held against it."""
+    """Seconds since 1970; only sessions that begin later are compared with it."""
     source: str
-    """What promised it: `advise`, `when` or a person."""
+    """Origin of the forecast: `advise`, `when` or a person."""
     tool: str
     """The format of the logs."""
     setting: str
     """Rules as text; `recorded`: nothing is changed."""
     sessions_n: int
-    """The sessions that it rests on."""
+    """Number of sessions that it is based on."""
     calls: PredictionInterval | None = None
     usd: PredictionInterval | None = None
     loss: PredictionInterval | None = None
@@ -72,17 +72,17 @@ def write_forecast(
     source: str = "",
     now: float | None = None,
 ) -> tuple[Forecast, ...]:
-    """Write what an archive's sessions let expect of the next ones, under a setting.
+    """Forecast the next sessions of an archive under a setting, and write the forecast into it.
 
     Args:
         archive: a folder of sessions, as `ck.keep` fills it; the forecast is written into it.
         rules: a preset, or a chain with a trigger of its own, as text; ``"recorded"``: the tools
             as they are set.
-        source: what promised it, for the table.
-        now: seconds since 1970; only sessions that began before are used. None: the clock's.
+        source: origin of the forecast, for the table.
+        now: seconds since 1970; only sessions that began before are used. None: the current time.
 
     Returns:
-        One forecast per tool of which there are sessions.
+        One forecast per tool with sessions.
 
     Raises:
         BadArguments: the folder has no session before that time, or the rules are unknown.
@@ -125,7 +125,7 @@ def write_forecast(
 
 
 def write_trigger_setting(timing: CompactionTiming | Threshold) -> str:
-    """Return rules as text that compact where `ck.when` says: Pi's, with its trigger and floor."""
+    """Return rules that follow `ck.when` as text: Pi's rules with its trigger and floor."""
     reserve = max(timing.window - timing.best, 1)
     keep = min(max(timing.keep, 1), max(timing.best - 1, 1))
     return f"pi:context_window={timing.window},reserve_tokens={reserve},keep_recent_tokens={keep}"
@@ -147,14 +147,14 @@ def _read_archive(folder: Path) -> list[Session]:
 
 
 def get_start(session: Session) -> float | None:
-    """Return when the first message with a time was written, in seconds since 1970."""
+    """Return the time of the first message that has one, in seconds since 1970."""
     return next((m.time for m in session.messages if m.time is not None), None)
 
 
 def measure_session(session: Session, setting: Rules | None) -> dict[str, float | None]:
     """Return the figures of a session, as recorded or replayed under rules.
 
-    A figure that the log does not allow is None.
+    Figures that the log does not contain are None.
     """
     from ctxkit.engine.replay import replay
     from ctxkit.experiments.scores import score
@@ -177,9 +177,7 @@ def _drop_missing(rows: Iterable[dict[str, float | None]], name: str) -> list[fl
 
 
 def load_forecasts(archive: str | os.PathLike[str]) -> list[Forecast]:
-    """Return the forecasts of an archive, in the order in which they were made.
-
-    Lines that are damaged are left out.
+    """Return the forecasts of an archive in the order of their creation, without damaged lines.
 
     Raises:
         BadArguments: the file is larger than 16 MB.
@@ -203,27 +201,27 @@ class ForecastOutcome(NamedTuple):
 
     forecast: Forecast
     values: dict[str, tuple[float, ...]]
-    """For each figure the later sessions' values, under the forecast's setting."""
+    """The later sessions' values of each figure, under the forecast's setting."""
     recorded_usd: tuple[float, ...]
-    """What the later sessions cost as they were run."""
+    """Recorded dollars of the later sessions."""
 
     def hits(self, name: str) -> tuple[int, int]:
-        """Return how many later sessions are in the interval of a figure, and of how many."""
+        """Return how many later sessions are in the interval of a figure, and their number."""
         interval: PredictionInterval | None = getattr(self.forecast, name)
-        hits = [interval.holds(v) for v in self.values[name]] if interval is not None else []
+        hits = [interval.contains(v) for v in self.values[name]] if interval is not None else []
         judged = [h for h in hits if h is not None]
         return sum(judged), len(judged)
 
 
 def forecasts(archive: str | os.PathLike[str]) -> ForecastReport:
-    """Hold the forecasts of an archive against the sessions that came after them.
+    """Compare the forecasts of an archive with the sessions that came after them.
 
     Args:
         archive: a folder of sessions with forecasts that `write_forecast` wrote.
 
     Returns:
         A report with one row for each forecast and figure. Sessions are replayed under the
-        forecast's setting; where it is `recorded` they count as they were run.
+        forecast's setting, unless it is `recorded`.
 
     Raises:
         BadArguments: the folder holds no forecast.
@@ -274,7 +272,7 @@ _COLUMNS = (
 
 
 class ForecastReport(NamedTuple):
-    """The forecasts of an archive and what came of them."""
+    """The forecasts of an archive and their outcomes."""
 
     outcomes: tuple[ForecastOutcome, ...]
 
@@ -296,7 +294,7 @@ class ForecastReport(NamedTuple):
 
     @property
     def table(self) -> Table:
-        """One row for each forecast and figure that came."""
+        """One row for each forecast and figure that has later sessions."""
         rows = []
         for outcome in self.outcomes:
             forecast = outcome.forecast
@@ -318,7 +316,7 @@ class ForecastReport(NamedTuple):
 
     @property
     def savings(self) -> tuple[str, ...]:
-        """For each changed setting what later sessions cost, and what they would have cost."""
+        """The recorded and the replayed cost of later sessions, for each changed setting."""
         out = []
         for outcome in self.outcomes:
             recorded, replayed = outcome.recorded_usd, outcome.values["usd"]

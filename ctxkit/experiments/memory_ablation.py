@@ -309,11 +309,11 @@ def with_memory(
 # and the difference of two rows comes from the digest alone.
 def _memory_row(session: Session, way: str, run: Run, measured: dict[str, Any]) -> dict[str, Any]:
     recalls = way == WITH_MEMORY
-    lessons = promote_lessons(run.coming()) if recalls and run.cuts else []
+    lessons = promote_lessons(run.coming()) if recalls and run.compactions else []
     return {
         "session": session.id,
         "variant": way,
-        "compactions_n": len(run.cuts),
+        "compactions_n": len(run.compactions),
         "promoted_n": len(lessons) if recalls else None,
         "recalled_tokens": _count_recalled_tokens(run) if recalls else 0,
         "prompt_tokens": run.total,
@@ -327,7 +327,7 @@ def _memory_row(session: Session, way: str, run: Run, measured: dict[str, Any]) 
 
 def _count_recalled_tokens(run: Run) -> int:
     """Return the tokens of the digests, summed over the calls whose prompts hold them."""
-    total, size, cuts = 0, 0, {cut.call: cut.new for cut in run.cuts}
+    total, size, cuts = 0, 0, {cut.call: cut.new for cut in run.compactions}
     # the digest of the last compaction is in each prompt until the next compaction
     for call in range(run.log.calls):
         if call in cuts:

@@ -53,14 +53,14 @@ class BatchResult(NamedTuple):
     """Seconds until the first row, including the reading of a session that was not cached."""
     rest: float
     """Seconds of the other rows."""
-    knew: bool
+    was_cached: bool
 
 
 class WorkShare:
     """A session with the settings that remain to be run on it."""
 
     def __init__(self, place: int, session: Session, settings: Sequence[NamedRules]) -> None:
-        self.place, self.session, self.left = place, session, list(settings)
+        self.place, self.session, self.remaining = place, session, list(settings)
         self.calls = max(len(session.calls), 1)
         self.name = make_session_key(session)
         self.owner: Any = None
@@ -73,7 +73,7 @@ class WorkShare:
 
     def take(self, n: int) -> tuple[NamedRules, ...]:
         """Remove and return the next `n` settings."""
-        batch, self.left = tuple(self.left[:n]), self.left[n:]
+        batch, self.remaining = tuple(self.remaining[:n]), self.remaining[n:]
         return batch
 
 
@@ -81,23 +81,23 @@ class WorkPlan:
     """Assignment of batches to workers, from the durations measured so far."""
 
     def __init__(self, shares: Sequence[WorkShare], workers: int) -> None:
-        self.shares = sorted(shares, key=lambda s: -s.calls * len(s.left))
+        self.shares = sorted(shares, key=lambda s: -s.calls * len(s.remaining))
         self.workers = workers
         self.run: float | None = None
         """Estimated seconds per run and call of the session; None before the first result."""
         self.read = 0.0
         """Estimated seconds to read a session, per call."""
 
-    def learn(self, share: WorkShare, done: BatchResult) -> None:
+    def learn(self, share: WorkShare, result: BatchResult) -> None:
         """Update the estimates; runs after the first give the duration without the reading."""
         # The first run of a batch may include the reading of the session; the others do not.
-        n = len(done.rows)
-        run_seconds = done.rest / (n - 1) if n > 1 else done.first
+        n = len(result.rows)
+        run_seconds = result.rest / (n - 1) if n > 1 else result.first
         run_seconds /= share.calls
         # exponential moving average with weight 1/2
         self.run = run_seconds if self.run is None else (self.run + run_seconds) / 2
-        if not done.knew and n > 1:
-            self.read = max(done.first / share.calls - run_seconds, 0.0)
+        if not result.was_cached and n > 1:
+            self.read = max(result.first / share.calls - run_seconds, 0.0)
 
     def next(self, worker: Any) -> tuple[WorkShare, tuple[NamedRules, ...]] | None:
         """Return the next batch of a worker: of its session, a free one, or a stolen half.
@@ -105,7 +105,7 @@ class WorkPlan:
         None where no work is left, or where stealing would take longer than it saves.
         """
         # First choice: the session that the worker has read. Second: one that nobody has read.
-        unfinished = [s for s in self.shares if s.left]
+        unfinished = [s for s in self.shares if s.remaining]
         owned = [s for s in unfinished if s.owner == worker]
         free = [s for s in unfinished if s.owner is None]
         if owned or free:
@@ -115,39 +115,39 @@ class WorkPlan:
         if not unfinished:
             return None
         # Third: steal half of the session with the most remaining work.
-        share = max(unfinished, key=lambda s: s.calls * len(s.left))
-        if self.small(share, len(share.left)):
+        share = max(unfinished, key=lambda s: s.calls * len(s.remaining))
+        if self.is_small(share, len(share.remaining)):
             return None
-        return share, share.take(min(self.size(share), ceil(len(share.left) / 2)))
+        return share, share.take(min(self.size(share), ceil(len(share.remaining) / 2)))
 
     def spare(self) -> tuple[WorkShare, tuple[NamedRules, ...]] | None:
         """Return a whole session to queue ahead of need; None while workers have work of their own.
 
         Also None where sessions are large or few: splitting them balances better.
         """
-        unfinished = [s for s in self.shares if s.left]
+        unfinished = [s for s in self.shares if s.remaining]
         if self.run is None or not unfinished or any(s.owner is not None for s in unfinished):
             return None
         # shares are ordered by work, so the first is the largest
-        seconds = self.run * unfinished[0].calls * len(unfinished[0].left)
+        seconds = self.run * unfinished[0].calls * len(unfinished[0].remaining)
         if seconds > LONGEST_SECONDS or seconds * 2 * self.workers > self.seconds:
             return None
         unfinished[0].owner = object()
-        return unfinished[0], unfinished[0].take(len(unfinished[0].left))
+        return unfinished[0], unfinished[0].take(len(unfinished[0].remaining))
 
     @property
     def seconds(self) -> float:
         """Estimated seconds of unassigned work."""
-        return (self.run or 0.0) * sum(s.calls * len(s.left) for s in self.shares)
+        return (self.run or 0.0) * sum(s.calls * len(s.remaining) for s in self.shares)
 
-    def small(self, share: WorkShare, n: int) -> bool:
+    def is_small(self, share: WorkShare, n: int) -> bool:
         """Return whether `n` runs end sooner than another worker could read the session."""
         return (
             self.run is not None
             and self.run * n * share.calls < BATCH_SECONDS + self.read * share.calls
         )
 
-    def given(
+    def assign_batches(
         self, idle: list[Any], running: Sized
     ) -> Iterator[tuple[Any, WorkShare, tuple[NamedRules, ...]]]:
         """Yield the batches to start now.
@@ -167,7 +167,7 @@ class WorkPlan:
 
         It is called when no batch is running, so every former owner is idle or gone.
         """
-        unfinished = [s for s in self.shares if s.left]
+        unfinished = [s for s in self.shares if s.remaining]
         for share in unfinished:
             share.owner = None
         return [object() for _ in unfinished[:1]]
@@ -179,11 +179,11 @@ class WorkPlan:
         limits of duration. A remainder that is too small to steal is added to the batch.
         """
         if self.run is None:
-            return min(FIRST_BATCH_RUNS, ceil(len(share.left) / self.workers))
+            return min(FIRST_BATCH_RUNS, ceil(len(share.remaining) / self.workers))
         seconds = min(max(self.seconds / (2 * self.workers), BATCH_SECONDS), LONGEST_SECONDS)
         n = max(1, ceil(seconds / max(self.run * share.calls, 1e-7)))
-        rest = len(share.left) - n
-        return len(share.left) if rest > 0 and self.small(share, rest) else n
+        rest = len(share.remaining) - n
+        return len(share.remaining) if rest > 0 and self.is_small(share, rest) else n
 
 
 def run_in_executor(
@@ -200,7 +200,7 @@ def run_in_executor(
     idle: list[Any] = [object() for _ in range(plan.workers)]
     try:
         while idle or running:
-            for worker, share, settings in plan.given(idle, running):
+            for worker, share, settings in plan.assign_batches(idle, running):
                 try:
                     future = executor.submit(run_batch, share.name, share.bytes, settings, options)
                 except Exception as error:  # noqa: BLE001  a pool that broke, or is shut down: see below
@@ -306,17 +306,17 @@ class WorkEstimate:
     """
 
     def __init__(self, total: int) -> None:
-        self._begin, self._total, self._done = process_time(), total, 0
+        self._begin, self._total, self._finished = process_time(), total, 0
         self._start: float | None = None
         self._next = 0.0
 
-    def took(self, weight: int) -> None:
+    def record_run(self, weight: int) -> None:
         """Record a finished run of so many calls."""
         self._total -= weight
         if self._start is None:
             self._start = process_time()
         else:
-            self._done += weight
+            self._finished += weight
 
     @property
     def is_slow(self) -> bool:
@@ -324,9 +324,9 @@ class WorkEstimate:
         if monotonic() < self._next:
             return False
         self._next, now = monotonic() + CHECK_INTERVAL_SECONDS, process_time()
-        if self._start is None or not self._done or now - self._begin < FIRST_CHECK_SECONDS:
+        if self._start is None or not self._finished or now - self._begin < FIRST_CHECK_SECONDS:
             return False
-        return (now - self._start) / self._done * self._total > MIN_REMAINING_SECONDS
+        return (now - self._start) / self._finished * self._total > MIN_REMAINING_SECONDS
 
 
 def make_process_pool(payload: Sequence[Any]) -> ProcessPoolExecutor | None:

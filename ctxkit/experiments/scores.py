@@ -161,7 +161,10 @@ def score_loss(
         run = run_of_replay(session)
         is_hidden_unknown = run is None and bool(session.details.get("replay", {}).get("pruning"))
     if run is not None:
-        visibility, calls = get_run_visibility(base.memory, run), [cut.call for cut in run.cuts]
+        visibility, calls = (
+            get_run_visibility(base.memory, run),
+            [cut.call for cut in run.compactions],
+        )
     else:
         assert session is not None  # noqa: S101  the caller passes a run or a session
         visibility = get_session_visibility(base.memory, session)
@@ -194,7 +197,7 @@ def score_run(
         prompts,
         get_run_compactions(run, prompts),
         _run_outcome(
-            label, count_hidden(run), [h.why for h in run.held], describe_run_oddities(run)
+            label, count_hidden(run), [h.why for h in run.blocked], describe_run_oddities(run)
         )
         | {"refused_calls_n": count_refused_calls(base.session, run)},
         window=rules.parameters.get("context_window"),
@@ -299,7 +302,7 @@ def _bill_prompts(
     reuse: bool = False,
 ) -> tuple[ReplayBill, list[float | None]]:
     """Return the bill of a replay, and the dollars of the summaries of each compaction."""
-    costs = [base.sheet.summaries_usd(c.written, reuse=reuse) for c in compactions]
+    costs = [base.sheet.summaries_usd(c.summaries, reuse=reuse) for c in compactions]
     return bill_replay(base.sheet, prompts, sum_if_complete(costs)), costs
 
 
@@ -324,7 +327,7 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
     prompt_tokens = [n for n in sizes if n]
     bill = base.forecast.bill(reuse=reuse)
     compactions, prompts = get_compactions(session, base.anchored)
-    summary_costs = [cost_model.summaries_usd(c.written, reuse=reuse) for c in compactions]
+    summary_costs = [cost_model.summaries_usd(c.summaries, reuse=reuse) for c in compactions]
     row = base.head("recorded", source) | base.over(sizes, max(prompt_tokens, default=None))
     row |= {
         "prompt_tokens": sum(prompt_tokens) if prompt_tokens else None,
@@ -503,7 +506,7 @@ class SessionScoreCache:
 
     @cached_property
     def _nothing_lost(self) -> dict[str, Any]:
-        return self._analyse_loss(VisibilityRecorder(self.memory).told())
+        return self._analyse_loss(VisibilityRecorder(self.memory).build())
 
     def _analyse_loss(self, visibility: Visibility) -> dict[str, Any]:
         analysis = LossAnalysis(self.memory, visibility)

@@ -272,7 +272,9 @@ class PromptBilling:
         # recorded compactions keep the recorded overhead of each call; rules start from the first
         as_recorded = isinstance(self.rules.policy, RecordedCompactions)
         pairs = zip(self.sizes.fixed_at, self.sizes.unsent_at, strict=True)
-        self.fixed = [n - gone for n, gone in pairs] if as_recorded else list(self.sizes.begun)
+        self.fixed = (
+            [n - gone for n, gone in pairs] if as_recorded else list(self.sizes.first_fixed_at)
+        )
         """Prompt tokens of each call that belong to no message, such as tool schemas."""
 
     def run(
@@ -308,5 +310,7 @@ class PromptBilling:
         return bill_replay(
             cost_model,
             sent,
-            sum_if_complete(cost_model.summaries_usd(s.written) for s in get_run_compactions(run)),
+            sum_if_complete(
+                cost_model.summaries_usd(s.summaries) for s in get_run_compactions(run)
+            ),
         )

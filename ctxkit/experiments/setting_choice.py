@@ -1,8 +1,8 @@
 """The choice between several settings: the cheapest within a bound on loss, in one sentence."""
 
-# A choice between settings has two ends, the cheapest and the one that loses least. Advised is the
-# cheapest among those that lose no more than a bound: the user's, else the loss of the record. A
-# cheaper setting beyond the bound is named with its loss, so that no winner forgets unsaid.
+# A choice between settings has two ends, the cheapest and the one that loses least. The advice is
+# the cheapest setting whose loss is within a bound: the user's, else the loss of the record. A
+# cheaper setting beyond the bound is mentioned with its loss.
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class SettingOutcome(NamedTuple):
     name: str
     usd: float
     loss: float | None = None
-    """Share of what was used again that was out of sight by then; None: unknown."""
+    """Share of the reused items that were out of sight when used; None: unknown."""
     flaw: str = ""
-    """Why it is never the best, as the end of a sentence ("it thrashes")."""
+    """Reason why it cannot be the best, as the end of a sentence ("it thrashes")."""
 
 
 class SettingChoice(NamedTuple):
-    """The settings that a choice is about; None where there is none of the kind."""
+    """The ends of a choice between settings; None: no setting qualifies."""
 
     best: SettingOutcome | None
     """The cheapest within the bound."""
@@ -40,12 +40,19 @@ class SettingChoice(NamedTuple):
     """True where the bound is the loss of the record."""
     record: SettingOutcome | None = None
     """The record, where it is among the settings."""
+    outcomes_n: int = 0
+    """Settings with a known cost that fit the window, the record among them."""
 
     @property
     def sentence(self) -> str:
         """The choice in words, with dollars and losses."""
         if self.cheapest is None:
             return "Nothing can be chosen: no setting that fits the window has a known cost."
+        if self.outcomes_n == 1 and self.cheapest == self.record:
+            return (
+                "Nothing can be chosen: no setting that fits the window has a known cost, the"
+                f" record {_describe(self.record, with_name=False)}."
+            )
         if self.max_loss is None:
             start = f"Cheapest: {_describe(self.best or self.cheapest)}"
         else:
@@ -77,15 +84,15 @@ def choose_setting(
     *,
     record: SettingOutcome | None = None,
 ) -> SettingChoice:
-    """Return the settings that a choice is about.
+    """Return the ends of the choice between some settings.
 
     Args:
-        outcomes: the settings that can be chosen, the record among them where it can be kept.
-        max_loss: share of what was used again that may be lost; None: what the record lost.
+        outcomes: the settings that can be chosen, including the record if it can be chosen.
+        max_loss: share of the reused items that may be lost; None: the loss of the record.
         record: the record, whose loss is the default bound.
 
     Raises:
-        BadArguments: `max_loss` is no share.
+        BadArguments: `max_loss` is not a share.
     """
     check_max_loss(max_loss)
     is_record_bound = max_loss is None and record is not None
@@ -102,14 +109,15 @@ def choose_setting(
         max_loss=max_loss,
         is_record_bound=is_record_bound,
         record=record,
+        outcomes_n=len(by_cost),
     )
 
 
 def check_max_loss(max_loss: float | None) -> None:
-    """Refuse a bound that is no share.
+    """Refuse a bound that is not a share.
 
     Raises:
-        BadArguments: it is not between 0 and 1.
+        BadArguments: the bound is not between 0 and 1.
     """
     if max_loss is not None and (isinstance(max_loss, bool) or not 0 <= max_loss <= 1):
         raise BadArguments(f"max_loss is a share from 0 to 1, as 0.2, not {max_loss!r}.")

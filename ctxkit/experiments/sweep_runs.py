@@ -183,7 +183,7 @@ def run_settings(
         tasks: list[SweepTask] = []
         for i, session in enumerate(sessions):
             name = make_session_key(session)
-            finished = {(i, s.key): row for s in settings if (row := journal.done(name, s.key))}
+            finished = {(i, s.key): row for s in settings if (row := journal.get_row(name, s.key))}
             unfinished = tuple(s for s in settings if (i, s.key) not in finished)
             rows |= finished
             bar.update((len(settings) - len(unfinished)) * _count_calls(session))
@@ -284,7 +284,7 @@ def _iter_rows(
     for n, (i, session, settings) in enumerate(tasks):
         for finished_n, row in enumerate(make_runner(session).rows(settings, options), 1):
             yield i, [row]
-            estimate.took(_count_calls(session))
+            estimate.record_run(_count_calls(session))
             # the pool is tried once; where it is not available the loop continues here
             if tried_pool or not estimate.is_slow:
                 continue
@@ -318,7 +318,7 @@ class RunJournal:
     def __init__(self, path: str | Path | None, options: str) -> None:
         self.path = None if path is None else Path(path).expanduser()
         self.options = options
-        self.known: dict[RunKey, dict[str, Any]] = {}
+        self.finished: dict[RunKey, dict[str, Any]] = {}
         self._file: Any = None
 
     def __enter__(self) -> Self:
@@ -349,12 +349,12 @@ class RunJournal:
             except msgspec.DecodeError:
                 continue  # an incomplete line: its run is repeated
             if row.get("version") == ROW_VERSION and {"of", "key", "options"} <= row.keys():
-                self.known[(row["of"], row["key"], row["options"])] = row
+                self.finished[(row["of"], row["key"], row["options"])] = row
         return not data or data.endswith(b"\n")
 
-    def done(self, session: str, rules: str) -> dict[str, Any] | None:
+    def get_row(self, session: str, rules: str) -> dict[str, Any] | None:
         """Return the stored row of a run; None where there is none."""
-        return self.known.get((session, rules, self.options))
+        return self.finished.get((session, rules, self.options))
 
     def keep(self, rows: Iterable[dict[str, Any]]) -> None:
         """Append finished runs; failed runs are not written, so a later sweep repeats them."""

@@ -19,16 +19,18 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 NAME = "aider"
-CAN = (
-    "requests, answers, what the program said; tokens and money per request where the line stands"
-    " (rounded)"
-)
+CAN = "requests, answers, output of the program; tokens and cost per request if reported (rounded)"
 CANNOT = (
-    "system prompt, repository map, file contents, the summaries of old history, which answer a"
-    " failed edit caused"
+    "system prompt, repository map, file contents, summaries of old history, the answer behind "
+    "a failed edit"
 )
 BLIND = ("compactions", "tool errors")
-TRAITS = (("all", "tokens and money are rounded by aider; $0.00 is missing"),)
+TRAITS = (
+    (
+        "all",
+        ("aider rounds tokens and cost; $0.00 is missing"),
+    ),
+)
 
 # A file has a section per start of aider. Within it, lines form blocks: `#### ` is a request, `>`
 # is output of the program (among it lines of usage), all else is an answer; a code fence keeps

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 NAME = "anthropic"
 ALIASES = ("anthropic-messages", "messages")
 CAN = (
-    "text, thinking, system prompt, tools, calls and results; usage where responses are there"
-    " (cache by life)"
+    "text, thinking, system prompt, tools, calls and results; usage if responses are included "
+    "(cache by lifetime)"
 )
-CANNOT = "times, money, compactions by the client (by the API: with their own usage)"
+CANNOT = "times, cost, compactions by the client (those by the API have their own usage)"
 BLIND = ("compactions",)
 
 _ANTHROPIC_BLOCKS = {
@@ -148,7 +148,7 @@ def read_folder(folder: Path) -> list[Session]:
 
 
 def _read_transcript(path: Path) -> list[Session]:
-    """Read a transcript of Claude Code that is beside the bodies."""
+    """Read a transcript of Claude Code in the folder of the bodies."""
     reader, source = get_reader("claude-code"), Source(path)
     if not reader.sniff(source):
         raise ReadError("no transcript, and no body of a request or response.", path)
@@ -161,14 +161,14 @@ def _open_conversation() -> AnthropicConversation:
 
 def _read_call(conversation: AnthropicConversation, record: dict[str, Any]) -> None:
     request, response = _split_record(record)
-    conversation.settings(request)
+    conversation.read_settings(request)
     system = request.get("system")
     raw_messages = [r for r in as_list(request.get("messages")) if type(r) is dict]
     if system and type(system) in (str, list):
         raw_messages = [{"role": "system", "content": system}, *raw_messages]
     is_on_demand = type(request.get("compaction")) is dict
     if raw_messages and not is_on_demand:  # on demand: of older turns alone, for their summary
-        conversation.request(raw_messages)
+        conversation.read_request(raw_messages)
     if response.get("role") != "assistant" or "content" not in response:
         if not raw_messages:
             conversation.skipped["line without messages"] += 1
@@ -184,7 +184,7 @@ def _read_call(conversation: AnthropicConversation, record: dict[str, Any]) -> N
         content = conversation.read_compaction_reply(response, time)
         if response["content"] and not content:
             return
-    conversation.reply(
+    conversation.add_reply(
         {"role": "assistant", "content": content, "id": response.get("id")},
         usage=parse_anthropic_usage(response.get("usage")),
         model=str_or_none(response.get("model")) or conversation.model,

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 #   threshold   the block heads the reply of the call that crossed the threshold; the client sends
 #               the whole history again, and the API ignores what comes before the block
 #   on demand   a request with `compaction` is answered by the block alone; the client puts it in
-#               the place of the messages that it sent, and the turns that it kept behind it
-# Both are read alike: the raw messages of a request are cut at their last block, and the block is a
-# raw message of its own (role `summary`), which the conversation finds again in the next request.
+#               the place of the messages that it sent, and the turns that it kept after it
+# Both are read in the same way: the raw messages of a request are cut at their last block, and the
+# block is a raw message of its own (role `summary`), which the next request repeats.
 # The summary's own call is in `usage.iterations` and not in the top-level usage.
 
 BLOCK = "compaction"
@@ -37,15 +37,15 @@ class AnthropicConversation(ChatConversation):
         super().__init__(format_)
         self._parse_usage = parse_usage
         self._on_demand: dict[str, Edit] = {}
-        """Edits of summaries that were asked for and are in no request yet, by their text."""
+        """Edits of summaries on demand that are in no request yet, by their text."""
         self._cleared_ids = set[str]()
         """Results that the API leaves out of its prompts."""
 
-    def make(self, raw: Any, **fields: Any) -> list[Message]:
+    def parse_message(self, raw: Any, **fields: Any) -> list[Message]:
         """Parse a raw message; a compaction block becomes a summary, the rest as usual."""
         if type(raw) is dict and raw.get("role") == _SUMMARY_ROLE:
             return [self._make_summary(raw)]
-        return super().make(raw, **fields)
+        return super().parse_message(raw, **fields)
 
     def count_replacement(self, messages: list[Message], start: int) -> int:
         """Return the end of what replaced the old messages: a client's summary is alone."""
@@ -58,20 +58,20 @@ class AnthropicConversation(ChatConversation):
         part = Text(text) if text else SizeOnly(BLOCK)  # sealed: nobody knows its size
         return Message(role="summary", id=self.log.new_id(), parts=(part,))
 
-    def request(self, raw_messages: list[Any]) -> None:
+    def read_request(self, raw_messages: list[Any]) -> None:
         """Read the messages of a request without those that the API ignores before a block."""
         visible = _cut_at_block(raw_messages)
         if visible is None:
-            super().request(raw_messages)
+            super().read_request(raw_messages)
             return
         head, block, tail = visible
         if not any(raw == block for raw in self._last_request):
             edit = self._on_demand.pop(_text_of(block), Edit(kind="summarised", method=BLOCK))
             self._compact(block, tail, edit)
-        super().request([*head, block, *tail])
+        super().read_request([*head, block, *tail])
 
     def read_compaction_reply(self, response: dict[str, Any], time: float | None) -> list[Any]:
-        """Read the compactions of a response; return its blocks behind the last one.
+        """Read the compactions of a response; return its blocks after the last one.
 
         Args:
             response: the response.
@@ -104,7 +104,7 @@ class AnthropicConversation(ChatConversation):
         return rest
 
     def close(self) -> None:
-        """Add the summaries that no later request used; they were paid for and changed nothing."""
+        """Add the summaries that no later request used, which were billed and changed nothing."""
         for edit in self._on_demand.values():
             self.log.add(
                 msgspec.structs.replace(
@@ -113,11 +113,11 @@ class AnthropicConversation(ChatConversation):
             )
 
     def _compact(self, block: Any, tail: Sequence[Any], edit: Edit) -> None:
-        """Put a block in the place of what was shown, without the turns that follow it unchanged.
+        """Replace the visible messages by a block, except the turns that follow it unchanged.
 
         Args:
             block: the raw summary.
-            tail: raw messages of the request behind it.
+            tail: raw messages of the request after it.
             edit: the edit without id, targets and inserted messages.
         """
         by_raw = dict(zip(map(id, self._last_request), self._ids_by_raw_message, strict=True))
@@ -126,7 +126,7 @@ class AnthropicConversation(ChatConversation):
         repeated = self._last_request[len(self._last_request) - n_repeated :] if n_repeated else []
         remaining_raws = [*systems, *repeated]
         remaining_ids = [i for raw in remaining_raws for i in by_raw[id(raw)]]
-        summary = self.make(block)[0]
+        summary = self.parse_message(block)[0]
         self._key_by_id[summary.id] = make_message_key(summary)
         self.log.compact(
             msgspec.structs.replace(edit, id=self.log.new_id(), inserted=(summary,)), remaining_ids
@@ -145,7 +145,7 @@ class AnthropicConversation(ChatConversation):
             return
         settings = as_list(as_dict(request.get("context_management")).get("edits"))
         excluded = {t for e in settings for t in as_list(as_dict(e).get("exclude_tools"))}
-        entries = (self.log.entries[self.log.where[i]] for i in self.log.shown)
+        entries = (self.log.entries[self.log.index_by_id[i]] for i in self.log.visible_ids)
         results = [
             m for m in entries if type(m) is Message and m.call_id and m.tool not in excluded
         ]

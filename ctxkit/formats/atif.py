@@ -53,12 +53,17 @@ if TYPE_CHECKING:
 NAME = "atif"
 ALIASES = ("harbor",)
 CAN = (
-    "text, reasoning, calls and results, usage per call (cache reads), money, times, tools,"
-    " subagents inside the file"
+    "text, reasoning, calls and results, usage per call (cache reads), cost, times, tools, "
+    "subagents in the same file"
 )
-CANNOT = "cache writes; sizes of a compaction (its mark is there, of terminus-2)"
+CANNOT = "cache writes; sizes of a compaction (terminus-2 marks only its place)"
 BLIND = ("tool errors",)
-TRAITS = (("all", "money is the log's own; summaries are not priced: estimated"),)
+TRAITS = (
+    (
+        "all",
+        ("cost is as logged; summaries are not priced: estimated"),
+    ),
+)
 # A step of an agent has its text, its calls and, as observation, their results; it becomes a reply
 # and tool messages. terminus-2 compacts by a system step that refers to a summarizing subagent; the
 # next user step is the hand-off that replaces everything but the first prompt. Writing is the
@@ -88,7 +93,7 @@ def _read_trajectory(document: dict[str, Any], name: str, depth: int) -> Session
     for index, raw_step in enumerate(as_list(document.get("steps"))):
         with catch_damage(faults, 0, f"step {index + 1}: "):
             reader.read_step(as_dict(raw_step))
-    reader.add_due_compaction(None)
+    reader.add_pending_compaction(None)
     subagents = [
         subagent
         for subagent in as_list(document.get("subagent_trajectories"))
@@ -130,13 +135,13 @@ class _StepReader:
         self._model = model
         self._first_prompt: str | None = None
         """Id of the first user message, which compactions keep."""
-        self._due_compaction: Edit | None = None
-        """A compaction whose hand-off has not come yet."""
+        self._pending_compaction: Edit | None = None
+        """A compaction whose hand-off has not been read yet."""
 
     def read_step(self, raw_step: dict[str, Any]) -> None:
         role = _ROLES.get(as_str(raw_step.get("source")))
-        if self._due_compaction is not None:
-            self.add_due_compaction(raw_step if role == "user" else None)
+        if self._pending_compaction is not None:
+            self.add_pending_compaction(raw_step if role == "user" else None)
             if role == "user":
                 return
         results = as_list(as_dict(raw_step.get("observation")).get("results"))
@@ -208,7 +213,7 @@ class _StepReader:
         )
         refs = [as_dict(r).get("session_id") for r in as_list(raw.get("subagent_trajectory_ref"))]
         sessions = [r for r in refs if type(r) is str]
-        self.builder.say(
+        self.builder.add_message(
             "tool" if calls else "user",
             _parse_content(raw.get("content"), self.builder.skipped),
             time=time,
@@ -227,7 +232,7 @@ class _StepReader:
             for res in results
             for r in as_list(as_dict(res).get("subagent_trajectory_ref"))
         ]
-        self._due_compaction = Edit(
+        self._pending_compaction = Edit(
             kind="summarised",
             id=self._new_id(raw_step),
             reason=to_text(raw_step.get("message"))[:200],
@@ -236,11 +241,11 @@ class _StepReader:
             details={"sessions": [s for r in refs if (s := str_or_none(r.get("session_id")))]},
         )
 
-    def add_due_compaction(self, handoff: dict[str, Any] | None) -> None:
-        """Add the due compaction, with its hand-off if there is one."""
-        if self._due_compaction is None:
+    def add_pending_compaction(self, handoff: dict[str, Any] | None) -> None:
+        """Add the pending compaction, with its hand-off if there is one."""
+        if self._pending_compaction is None:
             return
-        edit, self._due_compaction = self._due_compaction, None
+        edit, self._pending_compaction = self._pending_compaction, None
         if handoff is not None:
             parts = tuple(_parse_content(handoff.get("message"), self.builder.skipped))
             summary = Message(
@@ -436,7 +441,7 @@ def _encode_totals(session: Session, n_steps: int) -> dict[str, Any]:
         ("total_cached_tokens", [u.cache_read_tokens for u in usages]),
         ("total_cost_usd", [u.cost_usd for u in usages]),
     ):
-        known_values = [v for v in values if v is not None]
-        if known_values:
-            totals[name] = sum(known_values)
+        present_values = [v for v in values if v is not None]
+        if present_values:
+            totals[name] = sum(present_values)
     return totals

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from ctxkit.formats.anthropic_compaction import AnthropicConversation
 
 # A request continues the thread whose last request, with its reply, it repeats longest; both
-# begin with the same head: what the program laid into the prompt, and the first message behind it.
-# Where no thread begins alike:
+# begin with the same head: what the program added to the prompt, and the first message after it.
+# If no thread has that head:
 #   - a subagent's request begins a thread, as several may run side by side with the same tools
 #   - a request that begins with a summary, or shares a message, continues the thread before it:
 #     it was compacted or trimmed
 #   - where the index names no part of the program, anything else is a thread of its own
-# A thread remembers digests of its messages alone, so that comparing costs O(messages).
+# A thread stores only digests of its messages, so that a comparison costs O(messages).
 MAX_THREADS = 1_000
-"""Conversations of a folder that are told apart; what would begin another one is left out."""
+"""Largest number of conversations of a folder; requests that would begin more are left out."""
 MAX_NEW_BYTES = 1_000_000_000
 """Bytes of messages, each counted once, that the requests of a folder may hold."""
 _AGENT_SOURCE = "agent:"
@@ -96,13 +96,13 @@ def _find_thread(
         return threads[-1]
     if is_agent:
         return None
-    seen = set(digests)
-    sharing = [t for t in threads if not seen.isdisjoint(t.digests)]
+    request_digests = set(digests)
+    sharing = [t for t in threads if not request_digests.isdisjoint(t.digests)]
     return sharing[-1] if sharing else threads[0] if source else None
 
 
 def _count_head(messages: list[Any]) -> int:
-    """Return the number of messages up to the first that the program did not lay there."""
+    """Return the number of messages up to the first that the program did not add."""
     return 1 + next((i for i, m in enumerate(messages) if not _is_reminder(m)), 0)
 
 
@@ -123,7 +123,7 @@ def _count_common(old: list[bytes], new: list[bytes]) -> int:
 
 
 def _digest(key: Any) -> tuple[bytes, int]:
-    """Return a digest of a message's key, and the bytes of it."""
+    """Return a digest of a message's key, and the size of the key in bytes."""
     data = msgspec.json.encode(key)
     return blake2b(data, digest_size=16).digest(), len(data)
 
@@ -133,7 +133,7 @@ def _begins_with_summary(messages: list[Any]) -> bool:
 
 
 def split_request_messages(messages: list[Any]) -> list[Any]:
-    """Return the messages of a request with what the program laid into a user message apart.
+    """Return the messages of a request, with the program's additions to user messages separate.
 
     Each block of text that begins like a reminder or a command's output is a message of its own.
     """

@@ -34,7 +34,7 @@ def to_chat_messages(
         signed_by: the model whose signed thinking must be sent back to it (Anthropic's); None:
             thinking is left out.
         in_results: True if tool results may contain images (Anthropic). OpenAI refuses that; the
-            images then go into a user message behind the results of the reply.
+            images then go into a user message after the results of the reply.
     """
     paired = _pair_results(list(messages))
     return [
@@ -44,7 +44,7 @@ def to_chat_messages(
 
 
 def _images_after_results(messages: Iterable[Message]) -> Iterator[Message]:
-    """Yield messages with the images of results moved behind the last result of each reply."""
+    """Yield messages with the images of results moved after the last result of each reply."""
     images_of_results: list[Part] = []
     for message in messages:
         if message.role != "tool" and images_of_results:
@@ -145,8 +145,8 @@ def _encode_part(part: Part) -> dict[str, Any]:
 
 def describe_missing_content(part: Part) -> str:
     """Return the text sent in place of content that the log does not have."""
-    what = part.kind if isinstance(part, (Image, SizeOnly)) else "content"
-    return f"[{what} not kept in the log]"
+    name = part.kind if isinstance(part, (Image, SizeOnly)) else "content"
+    return f"[{name} not kept in the log]"
 
 
 def _encode_call(call: ToolCall) -> dict[str, Any]:
@@ -251,7 +251,7 @@ def parse_chat_usage(usage: Mapping[str, Any] | None) -> Usage | None:
     """Return a Chat Completions usage as disjoint classes; `prompt_tokens` there includes what was
     cached.
 
-    Counts that cannot be, below zero or above a thousand million, tell nothing.
+    The result is None if a count is impossible: below zero or above a thousand million.
     """
     if not usage or usage.get("prompt_tokens") is None:
         return None

@@ -335,7 +335,7 @@ def _parse_text(raw: dict[str, Any]) -> Part:
 
 
 def parse_reasoning(raw: dict[str, Any]) -> Thinking:
-    """Return reasoning; of an encrypted one only the size is known."""
+    """Return reasoning; if it is encrypted, only its size is known."""
     text = next(
         (raw[k] for k in ("thinking", "reasoning", "text", "content", "summary") if raw.get(k)), ""
     )
@@ -364,7 +364,7 @@ def _parse_image(raw: dict[str, Any]) -> Image:
 
 
 def _parse_compaction(raw: dict[str, Any]) -> Part:
-    """Parse what a provider put in place of older messages; of an encrypted one the size."""
+    """Parse a provider's replacement of older messages; if it is encrypted, only its size."""
     text = raw.get("content", raw.get("text"))
     hidden_chars = len(as_str(raw.get("encrypted_content")))
     return Text(to_text(text)) if text else SizeOnly("compaction", chars=hidden_chars or None)

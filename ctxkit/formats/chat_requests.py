@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #   3. where they differ, two greedy common subsequences are computed, from the start and from the
 #      end, and the longer one is taken. Visible messages without a match were removed: they become
 #      the targets of a derived edit, and unmatched new messages before the last match become its
-#      inserted messages (a summary). Everything behind the last match is new.
+#      inserted messages (a summary). Everything after the last match is new.
 # Step 1 is O(n) per request; step 3 is O(m log m) in the remaining messages and runs only if some
 # are missing.
 
@@ -45,7 +45,7 @@ class ChatConversation:
         self.log = SessionBuilder()
         self.skipped: Counter[str] = Counter()
         self.faults: list[Fault] = []
-        self.asked: dict[str, str] = {}
+        self.tool_by_call: dict[str, str] = {}
         self.tools: tuple[ToolSchema, ...] = ()
         self.model: str | None = None
         self.inputs = 0
@@ -56,11 +56,11 @@ class ChatConversation:
         """The ids of the messages parsed from each of them."""
         self._key_by_id: dict[str, Any] = {}
 
-    def make(self, raw: Any, **fields: Any) -> list[Message]:
+    def parse_message(self, raw: Any, **fields: Any) -> list[Message]:
         """Parse a raw message, with the tools of its results; a damaged one becomes a fault."""
         try:
             return fill_tool_names(
-                parse_chat_message(raw, self.log, self.skipped, **fields), self.asked
+                parse_chat_message(raw, self.log, self.skipped, **fields), self.tool_by_call
             )
         except DAMAGE_ERRORS as e:
             self.faults.append(Fault(fields.get("line", 0), describe_damage(e)))
@@ -75,13 +75,13 @@ class ChatConversation:
             ids.append(message.id)
         return ids
 
-    def settings(self, request: dict[str, Any]) -> None:
+    def read_settings(self, request: dict[str, Any]) -> None:
         """Read the tools and the model of a request."""
         if request.get("tools"):
             self.tools = parse_tool_schemas(request["tools"])
         self.model = str_or_none(request.get("model")) or self.model
 
-    def request(self, raw_messages: list[Any]) -> None:
+    def read_request(self, raw_messages: list[Any]) -> None:
         """Read the messages of a request: append new ones, add an edit for missing ones."""
         n_same = 0
         for old, new in zip(self._last_request, raw_messages, strict=False):
@@ -89,8 +89,8 @@ class ChatConversation:
                 break
             n_same += 1
         same_ids = self._ids_by_raw_message[:n_same]
-        missing_ids = self.log.shown[sum(map(len, same_ids)) :]
-        parsed = [self.make(raw) for raw in raw_messages[n_same:]]
+        missing_ids = self.log.visible_ids[sum(map(len, same_ids)) :]
+        parsed = [self.parse_message(raw) for raw in raw_messages[n_same:]]
         new_messages = [m for messages in parsed for m in messages]
         id_by_new_id = self._add_or_match(new_messages, missing_ids)
         self._last_request = raw_messages
@@ -152,9 +152,9 @@ class ChatConversation:
         """Return the end of what replaced the old messages where none of them is left: all."""
         return len(messages)
 
-    def reply(self, raw: Any, **fields: Any) -> None:
+    def add_reply(self, raw: Any, **fields: Any) -> None:
         """Add the reply of a call, which the next request will repeat."""
-        messages = self.make(raw, **fields)
+        messages = self.parse_message(raw, **fields)
         self._last_request = [*self._last_request, raw]
         self._ids_by_raw_message = [*self._ids_by_raw_message, self.add(messages)]
 
@@ -195,7 +195,7 @@ def _align_keys(new_keys: list[Any], old_keys: list[Any]) -> list[tuple[int, int
 
 
 def _align_greedily(new_keys: list[Any], old_keys: list[Any]) -> list[tuple[int, int]]:
-    """Match each new key with the first equal old key behind the last match."""
+    """Match each new key with the first equal old key after the last match."""
     positions: dict[Any, list[int]] = {}
     for i, key in enumerate(old_keys):
         positions.setdefault(key, []).append(i)

@@ -39,41 +39,41 @@ if TYPE_CHECKING:
 NAME = FORMAT_NAME
 ALIASES = ("claude",)
 CAN = (
-    "text, thinking, calls and results, usage per call (cache reads and writes by life), times,"
-    " compactions, subagents"
+    "text, thinking, calls and results, usage per call (cache reads and writes by lifetime), "
+    "times, compactions, subagents"
 )
-CANNOT = "money; system prompt and tool schemas in older versions (seen: 2.0.5 to 2.1.29)"
+CANNOT = "cost; system prompt and tool schemas in older versions (seen: 2.0.5 to 2.1.29)"
 TRAITS = (
     (
         "2.0 on (seen: 2.0.5 to 2.1.29)",
         (
-            "output tokens are often the first piece of a stream: estimated from the next prompt's "
-            "growth and the text"
+            "output tokens are often the first piece of a stream: estimated from the next "
+            "prompt's growth and the text"
         ),
     ),
     (
         "seen: 2.1.332",
-        "system prompt, tool schemas and attachments stand in the transcript as they were sent",
+        ("system prompt, tool schemas and attachments are in the transcript as they were sent"),
     ),
     (
         "all",
         (
-            "a transcript that begins in the middle: what the first prompt held beyond the smallest"
-            " later one is lost conversation"
+            "a transcript that begins in the middle: the part of the first prompt beyond the "
+            "smallest later one is missing conversation"
         ),
     ),
     (
         "all",
         (
-            "the window is not in the log: by the table of prices, unless a prompt or an automatic "
-            "compaction refutes it"
+            "the window is not in the log: that of the price table is used, unless a prompt or an "
+            "automatic compaction refutes it"
         ),
     ),
     (
         "2.0 on",
         (
-            "old results are dropped, or a resume leaves a branch out, without a mark: an unmarked "
-            "fall"
+            "old results are dropped, or a resume leaves a branch out, without a mark: an "
+            "unmarked drop"
         ),
     ),
     (
@@ -83,7 +83,10 @@ TRAITS = (
             "message and request id"
         ),
     ),
-    ("all", "summaries are not priced: estimated"),
+    (
+        "all",
+        ("summaries are not priced: estimated"),
+    ),
 )
 
 # A transcript is a file of JSON lines, each with a uuid and the uuid of its parent. One reader

@@ -1,10 +1,10 @@
 """Texts of the attachments of Claude Code's transcripts, and the system prompt beside them.
 
-An attachment is what the program lays into a prompt: memory files, files and folders named in a
-prompt, changed files, lists of skills, agents and tools, and what hooks add. Newer versions (seen:
-2.1.332) write its text as it was sent (`rendered`), and system prompt and tool schemas
+An attachment is content that the program adds to a prompt: memory files, files and folders named in
+a prompt, changed files, lists of skills, agents and tools, and what hooks add. Newer versions
+(tested: 2.1.332) write its text as it was sent (`rendered`), and system prompt and tool schemas
 (`api-request-shape`). An attachment that is only a note of the program (a hook that ran, a mode)
-sends no text and has none here.
+adds no text to the prompt.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 SHAPE_TYPE = "api-request-shape"
-"""Type of the line with what all requests from there on begin with."""
+"""Type of the line with the common beginning of all later requests."""
 
 
 def parse_attachment(record: dict[str, Any]) -> str:
-    """Return the text that an attachment's line adds to the prompt; empty where none is known."""
+    """Return the text that an attachment's line adds to the prompt; empty if it is unknown."""
     rendered = [as_dict(piece).get("content") for piece in as_list(record.get("rendered"))]
     texts = [text for text in rendered if type(text) is str and text]
     if texts:

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 # State machine over the lines of one conversation.
 #
-# Tree: a line is added behind the entry of its parent line. A parent that is an earlier entry
+# Tree: a line is added after the entry of its parent line. A parent that is an earlier entry
 # begins a branch, except that tool results and failed calls hang beside each other without being
 # branches; up to _MAX_STEPS_BACK of those are stepped over. A line that is no entry maps to the
 # entry before it, because later lines may name it as their parent.
-# A prompt of the user whose parent is before the last reply leaves that reply: it stays on the
+# A prompt of the user whose parent is before the last reply abandons that reply: it stays on the
 # path as a billed call without a place in later prompts (stop reason `abandoned`).
 # Replies: one API call is written as several lines with the same message id and request id. The
 # first line makes the reply; the others, even if results are between, extend it. Usage is taken
@@ -68,7 +68,7 @@ class TranscriptState:
         self.has_ambiguous_uuids = ambiguous
         """True if a uuid names two lines; the order of lines then replaces their parents."""
         self.has_repeated_uuids = repeated
-        """True if a uuid is at two lines, be they equal or not."""
+        """True if two lines, equal or not, have the same uuid."""
         self.uuids = uuids
         """The uuids of all lines of the file."""
 
@@ -85,7 +85,7 @@ class TranscriptConversation:
         self.reply_index_by_call: dict[str, int] = {}
         """Index of a reply by its message and request ids, to which further lines are added."""
         self.pending_boundary: dict[str, Any] | None = None
-        """The boundary of a compaction whose summary has not come yet."""
+        """The boundary of a compaction whose summary has not been read yet."""
         self.model: str | None = None
         self._last_usage: tuple[Any, Usage | None] = (None, None)
         """The usage of the last line of a reply, as written and as parsed."""
@@ -94,7 +94,7 @@ class TranscriptConversation:
         self.is_headless: bool | None = None
         """True if the parent of the first line is not in the file; None before the first line."""
         self.root = -1
-        """Index of the entry on which every beginning stands: the system prompt; -1 without."""
+        """Index of the system prompt, the parent of every new beginning; -1 without one."""
 
     def note_first_parent(self, record: dict[str, Any]) -> None:
         """Determine from the first line with a uuid whether the file begins in the middle."""
@@ -104,7 +104,7 @@ class TranscriptConversation:
 
     def add_system_prompt(self, parts: tuple[Part, ...]) -> None:
         """Begin the conversation with its system prompt, before the first line is read."""
-        self.root = self.builder.say("system", parts)
+        self.root = self.builder.add_message("system", parts)
 
     # -- position in the tree ---------------------------------------------------------------------
 
@@ -130,11 +130,11 @@ class TranscriptConversation:
     def _move_to_parent(self, record: dict[str, Any], *, is_prompt: bool = False) -> None:
         """Move to a line's parent, unless only tool results and failed calls are between.
 
-        Before a prompt of the user a reply may be between, too: it was interrupted and left, and
-        it stays on the path, as it was billed.
+        Before a prompt of the user an interrupted reply may be between, too: it is abandoned and
+        stays on the path, as it was billed.
         """
         builder, target = self.builder, self._find_parent_index(record)
-        if is_prompt and target > self.root and (abandoned := self._find_left_reply(target)):
+        if is_prompt and target > self.root and (abandoned := self._find_interrupted_reply(target)):
             builder.abandon(abandoned)
             return
         position = builder.at
@@ -147,10 +147,10 @@ class TranscriptConversation:
             ):
                 break
             position = builder.parents[position]
-        builder.stand(target)
+        builder.move_to(target)
 
-    def _find_left_reply(self, target: int) -> list[int]:
-        """Return the entries behind another where they are replies with usage and their results."""
+    def _find_interrupted_reply(self, target: int) -> list[int]:
+        """Return the entries after another if they are replies with usage and their results."""
         builder, position = self.builder, self.builder.at
         between: list[int] = []
         while position > target and len(between) < _MAX_STEPS_BACK:
@@ -262,7 +262,7 @@ class TranscriptConversation:
         agent = get_started_subagent(record)
         if agent and call_id:
             self.state.call_by_agent.setdefault(agent, call_id)
-        self.builder.say(
+        self.builder.add_message(
             "tool",
             parts,
             None if kind else record.get("uuid"),
@@ -275,9 +275,9 @@ class TranscriptConversation:
         )
 
     def read_attachment(self, record: dict[str, Any]) -> bool:
-        """Read what the program laid into the prompt; return False where no text of it is known.
+        """Read content that the program added to the prompt; return False if its text is unknown.
 
-        A prompt typed while the agent worked is one, too, in newer versions.
+        In newer versions a prompt typed while the agent worked is an attachment, too.
         """
         attachment = as_dict(record.get("attachment"))
         if attachment.get("type") == "queued_command":
@@ -356,9 +356,9 @@ class TranscriptConversation:
         metadata = as_dict(record.get("microcompactMetadata"))
         call_ids = {c for c in as_list(metadata.get("compactedToolIds")) if type(c) is str}
         visible_ids = (
-            set(self.builder.shown) if call_ids and self.builder.may_edit() else set[str]()
+            set(self.builder.visible_ids) if call_ids and self.builder.may_edit() else set[str]()
         )
-        indices = sorted(i for id_ in visible_ids if (i := self.builder.where[id_]) >= 0)
+        indices = sorted(i for id_ in visible_ids if (i := self.builder.index_by_id[id_]) >= 0)
         results = (self.builder.entries[i] for i in indices)
         cleared = [
             entry for entry in results if type(entry) is Message and entry.call_id in call_ids

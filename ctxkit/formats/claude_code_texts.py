@@ -1,4 +1,4 @@
-"""Beginnings of the texts by which Claude Code's own messages are told from a person's."""
+"""Text prefixes that distinguish Claude Code's own messages from a person's."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ WRAPPER_PREFIXES = (
     "<task-notification>",
     "<user-memory-input>",
 )
-"""Commands of the program and their output, a pasted `/context` among them."""
+"""Prefixes of the program's commands and their output, including a pasted `/context`."""
 REMINDER_PREFIX = "<system-reminder>"
-"""What the program laid into a prompt: memory files, files, lists of skills."""
+"""Prefix of the program's additions to a prompt: memory files, files, lists of skills."""
 SUMMARY_PREFIX = "This session is being continued from a previous conversation"
 """The first words of a compaction's summary."""

@@ -45,23 +45,26 @@ if TYPE_CHECKING:
 NAME = "cline"
 ALIASES = ("roo", "roo-code", "cline-roo")
 CAN = (
-    "text, thinking, calls and results (also those written as XML), times; usage per call (cache) "
-    "and money where ui_messages.json lies beside, or in each reply (Cline from 4.0); summaries"
-    " (Roo; Cline from 4.0: the latest), cut ranges (Cline before), subagents"
+    "text, thinking, calls and results (also as XML), times; usage per call (cache) and cost if "
+    "ui_messages.json is in the folder, or in each reply (Cline from 4.0); summaries (Roo; "
+    "Cline from 4.0: the latest), truncated ranges (older Cline), subagents"
 )
 CANNOT = (
-    "system prompt (but Cline's from 4.0), tool schemas; file contents that Cline shortened in"
-    " requests (context_history.json); Cline's compactions before the latest"
+    "system prompt (except Cline from 4.0), tool schemas; file contents that Cline shortened in "
+    "requests (context_history.json); Cline's compactions before the latest"
 )
 TRAITS = (
     (
         "Cline",
         (
-            "a cut is told by the range that the next request left out; tokensIn is what was not"
-            " cached"
+            "a truncation is recognised by the range that the next request leaves out; tokensIn "
+            "excludes cached tokens"
         ),
     ),
-    ("Roo", "tokensIn holds the cached tokens where it is at least as large as they are"),
+    (
+        "Roo",
+        ("tokensIn includes the cached tokens if it is at least as large"),
+    ),
 )
 # A task folder has two files: the API history (Anthropic's messages), and the messages of the
 # window, among them one per request with its usage. The two are joined in
@@ -214,7 +217,7 @@ class _TaskReader:
         self, compaction_id: str, messages: list[Message], *, is_summary: bool
     ) -> None:
         """Add Roo's compaction: a summary replaces what it hides, a marker what it truncates."""
-        visible_ids = set(self.builder.shown) if self.builder.may_edit() else set[str]()
+        visible_ids = set(self.builder.visible_ids) if self.builder.may_edit() else set[str]()
         removed_ids = tuple(
             i for i in self._ids_hidden_by.get(compaction_id, ()) if i in visible_ids
         )
@@ -239,7 +242,7 @@ class _TaskReader:
         last = min(last, len(self._ids_by_message) - 1)
         if last <= self._last_truncated or first < 0 or not self.builder.may_edit():
             return
-        visible_ids = set(self.builder.shown)
+        visible_ids = set(self.builder.visible_ids)
         range_ids = (
             i
             for ids in self._ids_by_message[max(first, self._last_truncated + 1) : last + 1]
@@ -390,7 +393,7 @@ class _SessionReader:
             ),
             self.tool_by_call,
         )
-        # The messages behind such a summary are in no file.
+        # The messages after such a summary are in no file.
         if metadata.get("kind") in _COMPACTION_KINDS and messages:
             summary = replace(messages[0], role="summary", kind="")
             edit_id = self.builder.new_id()
@@ -423,7 +426,7 @@ class _SessionReader:
         if not history or not self.builder.may_edit():
             return
         time = parse_timestamp(self._compaction.get("updated_at"))
-        kept_ids, inserted = match_rewritten_history(self.builder, history, time)
+        retained_ids, inserted = match_rewritten_history(self.builder, history, time)
         metadata = next(
             (
                 candidate
@@ -441,7 +444,7 @@ class _SessionReader:
             time=time,
             tokens_before=count_or_none(metadata.get("tokensBefore")),
         )
-        self.builder.compact(edit, kept_ids | self.system_ids)
+        self.builder.compact(edit, retained_ids | self.system_ids)
 
 
 def _plain_session_message(raw: dict[str, Any]) -> dict[str, Any]:

@@ -58,20 +58,20 @@ CAN = (
     "text, system prompt, calls and results, usage per call (cache reads), window, times,"
     " compactions"
 )
-CANNOT = "encrypted reasoning (its size only), money"
+CANNOT = "encrypted reasoning (only its size), cost"
 TRAITS = (
     (
         "all",
         (
-            "a failed command is told by its exit code; the window is recorded; summaries are not "
-            "priced: estimated"
+            "a failed command is recognised by its exit code; the window is recorded; summaries "
+            "are not priced: estimated"
         ),
     ),
     (
         "all",
         (
-            "reasoning of earlier turns leaves the prompt without a mark: an unmarked fall, where "
-            "it is large"
+            "reasoning of earlier turns leaves the prompt without a mark: an unmarked drop if it "
+            "is large"
         ),
     ),
 )
@@ -222,7 +222,7 @@ class RolloutReader:
             system_prompt[:2000] in to_text(e) or system_prompt in _join_content_text(e)
             for e in self._early_items
         ):
-            self.builder.say("system", (Text(system_prompt),))
+            self.builder.add_message("system", (Text(system_prompt),))
 
     # -- items ------------------------------------------------------------------------------------
 
@@ -329,7 +329,7 @@ class RolloutReader:
         entries = [self.builder.entries[i] for i in path or ()]
         input_indices = [i for i, e in zip(path or (), entries, strict=True) if _is_input(e)]
         if input_indices:
-            self.builder.stand(
+            self.builder.move_to(
                 self.builder.parents[
                     input_indices[-n_turns] if n_turns <= len(input_indices) else input_indices[0]
                 ]
@@ -354,13 +354,13 @@ class RolloutReader:
             )
             return
         replacement, visible = payload.get("replacement_history"), self._visible_messages()
-        kept_ids = {m.id for m in visible if m.role == "system" and not m.kind}
+        retained_ids = {m.id for m in visible if m.role == "system" and not m.kind}
         if type(replacement) is list:
             new_messages = self._parse_replacement(replacement, summary)
         else:
             new_messages = [Message(role="summary", parts=(Text(summary),))]
-            kept_ids |= get_initial_context_ids(visible)
-        inserted = self._select_inserted(new_messages, visible, kept_ids, time)
+            retained_ids |= get_initial_context_ids(visible)
+        inserted = self._select_inserted(new_messages, visible, retained_ids, time)
         is_sealed = not any(m.role == "summary" and m.text for m in new_messages)
         edit = Edit(
             kind="summarised",
@@ -370,7 +370,7 @@ class RolloutReader:
             time=time,
             details={SEALED_SUMMARY: True} if is_sealed else {},
         )
-        self.builder.compact(edit, kept_ids)
+        self.builder.compact(edit, retained_ids)
 
     def _select_inserted(
         self,
@@ -399,8 +399,8 @@ class RolloutReader:
 
     def _visible_messages(self) -> list[Message]:
         messages = []
-        for id_ in self.builder.shown:
-            index = self.builder.where[id_]
+        for id_ in self.builder.visible_ids:
+            index = self.builder.index_by_id[id_]
             entry = self.builder.entries[index] if index >= 0 else self._inserted_by_id.get(id_)
             if isinstance(entry, Message):
                 messages.append(entry)

@@ -32,7 +32,7 @@ CAN = (
     "text, thinking, commands with output and exit code, tool calls and results; usage per turn"
     " (cache reads)"
 )
-CANNOT = "the request, system prompt, model, times, usage per call, money, compactions"
+CANNOT = "the request, system prompt, model, times, usage per call, cost, compactions"
 BLIND = ("compactions",)
 TRAITS = (("all", "usage is of a whole turn: the reply that ends it is of kind `turn`"),)
 # Events are JSON lines: `item.started` and `item.completed` carry an item (text, reasoning, a call
@@ -89,9 +89,9 @@ def _get_item_id(record: dict[str, Any]) -> str:
 class _ThreadReader:
     """Reader of one thread, event by event."""
 
-    def __init__(self, done: set[str]) -> None:
+    def __init__(self, completed_ids: set[str]) -> None:
         self.builder = SessionBuilder()
-        self._completed_ids = done
+        self._completed_ids = completed_ids
         """Ids of the items that have a completion event."""
         self.thread_id: str | None = None
         self._thoughts: list[Part] = []
@@ -161,7 +161,7 @@ class _ThreadReader:
         is_failed = is_failed or is_failed_exit(item.get("exit_code"))
         details = {"exit_code": item["exit_code"]} if type(item.get("exit_code")) is int else {}
         parts = (Text(output),) if output else ()
-        self.builder.say(
+        self.builder.add_message(
             "tool", parts, tool=name, call_id=call_id, is_error=is_failed, details=details
         )
 

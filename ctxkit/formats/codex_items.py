@@ -52,7 +52,7 @@ class ReplyAssembler:
         """True if token counts come before their items; None until that is known."""
         self._last_total: Any = None
         self._pending_usage: tuple[Usage, float | None, int | None] | None = None
-        """Usage, time and context window of a token count whose items have not come yet."""
+        """Usage, time and context window of a token count that came before its items."""
         self._open_reply: int | None = None
         """Index of the reply that further items are added to."""
         self._reply_without_usage: int | None = None
@@ -85,7 +85,7 @@ class ReplyAssembler:
                 return
         usage, counted_at, window = self._pending_usage or (None, time, self.context_window)
         self._pending_usage, self._has_result = None, False
-        self._open_reply = self.builder.say(
+        self._open_reply = self.builder.add_message(
             "assistant",
             parts,
             item.get("id"),
@@ -113,7 +113,7 @@ class ReplyAssembler:
     ) -> None:
         """Add the result of a call; except for server tools (`kind`), a new reply follows it."""
         self._has_result = self._has_result or not kind
-        self.builder.say(
+        self.builder.add_message(
             "tool",
             parts,
             kind=kind,
@@ -165,7 +165,7 @@ class ReplyAssembler:
             return
         usage, time, window = self._pending_usage
         self._pending_usage = None
-        self.builder.say(
+        self.builder.add_message(
             "assistant",
             time=time,
             usage=usage,
@@ -177,7 +177,7 @@ class ReplyAssembler:
     def add_failed_call(self, stop_reason: str, message: str | None, time: float | None) -> None:
         """Add an invisible reply for a call that failed or was aborted."""
         self.flush_pending_usage()
-        self.builder.say(
+        self.builder.add_message(
             "assistant",
             time=time,
             model=self.model,
@@ -229,7 +229,7 @@ def is_context_wrapper(parts: tuple[Part, ...]) -> bool:
 
 
 def parse_sealed_summary(item: dict[str, Any], kind: str) -> tuple[Part, ...]:
-    """Return the parts of a summary; of an encrypted one only the size is known."""
+    """Return the parts of a summary; if it is encrypted, only its size is known."""
     text, encrypted = (
         str_or_none(item.get("summary")) or str_or_none(item.get("text")),
         as_str(item.get("encrypted_content")),

@@ -30,17 +30,18 @@ if TYPE_CHECKING:
 NAME = "copilot-cli"
 ALIASES = ("copilot", "github-copilot")
 CAN = (
-    "text, thinking, calls and results, output tokens, window, times, compactions with their usage,"
-    " subagents; a session's totals; usage per call where events were streamed (assistant.usage)"
+    "text, thinking, calls and results, output tokens, window, times, compactions with their "
+    "usage, subagents; totals of a session; usage per call if events were streamed "
+    "(assistant.usage)"
 )
 CANNOT = (
-    "the prompt of a call (kept files leave assistant.usage out); what a truncation took; money"
-    " (credits only)"
+    "the prompt of a call (stored files omit assistant.usage); messages removed by a "
+    "truncation; cost (only credits)"
 )
 TRAITS = (
     (
         "all",
-        "inputTokens holds the cached tokens; a truncation is a mark without the messages it took",
+        ("inputTokens includes cached tokens; a truncation is a mark without the removed messages"),
     ),
 )
 # Events are JSON lines {type, data, id, parentId, timestamp}. An event with an agent id, or with
@@ -187,11 +188,11 @@ class AgentThread:
 
     Args:
         name: the agent's name.
-        begun: its start in Unix seconds.
+        start: when it began, in Unix seconds.
     """
 
-    def __init__(self, name: str, begun: float | None) -> None:
-        self.builder, self.name, self.started = SessionBuilder(), name, begun
+    def __init__(self, name: str, start: float | None) -> None:
+        self.builder, self.name, self.started = SessionBuilder(), name, start
         self.tool_by_call: dict[str, str] = {}
         self.system_ids: set[str] = set()
         self.last_reply: int | None = None
@@ -278,7 +279,7 @@ class AgentThread:
             as_str(error.get("message")) if is_failed else ""
         )
         call_id = str_or_none(data.get("toolCallId"))
-        self.builder.say(
+        self.builder.add_message(
             "tool",
             (Text(output),) if output else (),
             record.get("id"),

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 NAME = "crush"
 CAN = (
-    "text, thinking, calls and results, times, summaries, subagents; a session's totals of tokens"
-    " and money"
+    "text, thinking, calls and results, times, summaries, subagents; total tokens and cost of a "
+    "session"
 )
 CANNOT = "usage per call, system prompt, tool schemas"
 TABLES = ("sessions", "messages")
@@ -198,7 +198,7 @@ class _MessageReader:
         parts: list[Part] = [Text(text)] if text else []
         if mime.startswith("image/"):
             parts.append(Image(mime, as_str(data.get("data"))))
-        self.builder.say(
+        self.builder.add_message(
             "tool",
             parts,
             time=time,

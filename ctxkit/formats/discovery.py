@@ -9,8 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import json5
-
 from ctxkit._internal.formatting import pluralize, sanitize_text
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
@@ -125,7 +123,7 @@ _SHOWN_COLUMNS = (
     ("path", "file"),
 )
 _SOON_DAYS = 7
-"""Days before a deletion at which it is named."""
+"""Number of days before a deletion from which it is announced."""
 
 
 def describe_discovery(frame: pd.DataFrame) -> str:
@@ -192,7 +190,7 @@ def get_location_project(location: LogLocation, folders: tuple[str, ...]) -> str
 def _location_folders(location: LogLocation, home: str | os.PathLike[str] | None) -> list[Path]:
     base_folder = os.environ.get(location.variable) if location.variable and home is None else None
     if base_folder:
-        return [Path(base_folder).expanduser() / location.moved]
+        return [Path(base_folder).expanduser() / location.below_variable]
     home_folder = Path(home) if home is not None else Path.home()
     if location.tool in ("aider", "crush", "ctxkit") and home is None:
         return list(dict.fromkeys([home_folder / location.below, Path.cwd() / location.below]))
@@ -208,10 +206,10 @@ def _iter_files(
         folder, subfolders = pending.pop()
         try:
             with os.scandir(folder) as entries:
-                found_entries = list(entries)
+                folder_entries = list(entries)
         except OSError:
             continue  # missing or not readable: nothing to list
-        for entry in found_entries:
+        for entry in folder_entries:
             try:
                 if entry.is_dir(follow_symlinks=False):
                     if location.below and len(subfolders) < location.max_depth:
@@ -278,7 +276,7 @@ class LogLocation:
     """Suffixes of session files."""
     variable: str = ""
     """The environment variable that replaces the home directory."""
-    moved: str = ""
+    below_variable: str = ""
     """The folder, relative to the variable's value."""
     compaction_markers: tuple[bytes, ...] = ()
     """Byte strings that occur once per compaction; empty if compactions cannot be counted so."""
@@ -297,7 +295,7 @@ LOG_LOCATIONS = (
         tool="claude-code",
         below=".claude/projects",
         variable="CLAUDE_CONFIG_DIR",
-        moved="projects",
+        below_variable="projects",
         compaction_markers=(b'"subtype":"compact_boundary"',),
     ),
     *(
@@ -305,7 +303,7 @@ LOG_LOCATIONS = (
             tool="codex",
             below=f".codex/{folder}",
             variable="CODEX_HOME",
-            moved=folder,
+            below_variable=folder,
             compaction_markers=(b'"type":"compacted"',),
             prefixes=("rollout-",),
             suffixes=(".jsonl", ".jsonl.zst"),
@@ -324,7 +322,7 @@ LOG_LOCATIONS = (
         below=".local/share/opencode/storage/session",
         suffixes=(".json",),
         variable="XDG_DATA_HOME",
-        moved="opencode/storage/session",
+        below_variable="opencode/storage/session",
         prefixes=("ses_",),
         archived_folder="storage",
     ),
@@ -333,7 +331,7 @@ LOG_LOCATIONS = (
         below=".local/share/opencode",
         suffixes=(".db",),
         variable="XDG_DATA_HOME",
-        moved="opencode",
+        below_variable="opencode",
         prefixes=("opencode",),
         project_level=-1,
         max_depth=0,
@@ -398,7 +396,7 @@ LOG_LOCATIONS = (
         below=".cline/data/sessions",
         suffixes=(".messages.json",),
         variable="CLINE_DATA_DIR",
-        moved="sessions",
+        below_variable="sessions",
         project_level=-1,
     ),
     LogLocation(
@@ -426,7 +424,7 @@ LOG_LOCATIONS = (
         below=".local/share/goose/sessions",
         suffixes=(".db", ".jsonl"),
         variable="XDG_DATA_HOME",
-        moved="goose/sessions",
+        below_variable="goose/sessions",
         project_level=-1,
     ),
     LogLocation(tool="ctxkit", below=".ctxkit/sessions", project_level=-1),
@@ -483,6 +481,8 @@ def _parse_gemini_retention(retention: dict[str, Any]) -> float | None:
 
 def _read_settings(file: Path) -> dict[str, Any]:
     """Read a settings file (JSON with comments); an unreadable one is empty."""
+    import json5
+
     try:
         if file.stat().st_size > _MAX_SETTINGS_BYTES:
             return {}

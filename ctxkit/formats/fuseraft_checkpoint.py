@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 NAME = "fuseraft-checkpoint"
 CAN = (
-    "text, calls (REPL: with results), summaries; usage per turn, agents and times (run only);"
-    " files beside it"
+    "text, calls (REPL: with results), summaries; usage per turn, agents and times (only of a "
+    "run); companion files"
 )
 CANNOT = (
-    "single calls of a run, what its tools answered, cache; usage of a REPL session; what stood"
-    " before a summary"
+    "single calls of a run and their results, cache; usage of a REPL session; messages before a "
+    "summary"
 )
 
 
@@ -138,6 +138,6 @@ def _add_repl_message(raw: dict[str, Any], builder: SessionBuilder, names: dict[
         output = to_text(content.get("ResultJson"))
         tool = str_or_none(content.get("FunctionName")) or names.get(call_id)
         result_parts = (Text(output),) if output else ()
-        builder.say("tool", result_parts, tool=tool, call_id=call_id or None)
+        builder.add_message("tool", result_parts, tool=tool, call_id=call_id or None)
     if parts or not results:
-        builder.say("user" if role == "tool" else role, parts)
+        builder.add_message("user" if role == "tool" else role, parts)

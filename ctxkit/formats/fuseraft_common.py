@@ -78,7 +78,7 @@ def add_turn(builder: SessionBuilder, turn: dict[str, Any]) -> None:
     )
     builder.add(reply)
     for raw, call in zip(calls, raw_calls, strict=True):
-        builder.say(
+        builder.add_message(
             "tool",
             (SizeOnly("tool_result"),),  # the record has no output
             tool=call.name,

@@ -35,7 +35,7 @@ CAN = (
     "usage and occupancy per call, sizes by kind, requests, answers, tools with sizes, compactions,"
     " agents, subagents"
 )
-CANNOT = "what tools answered (sizes only), cache per call (per turn only), system prompt, money"
+CANNOT = "tool results (only sizes), cache per call (only per turn), system prompt, cost"
 
 
 # Events are JSON lines {ts, session, agent, turn, event_type, payload}. State per agent: the
@@ -176,7 +176,7 @@ class EventReader:
 
     def _user_input(self, event: FuseraftEvent) -> None:
         text = to_text(event.payload.get("content"))
-        self._builder.say("user", (Text(text),), time=event.time, turn=event.turn)
+        self._builder.add_message("user", (Text(text),), time=event.time, turn=event.turn)
 
     def _inner_call_context(self, event: FuseraftEvent) -> None:
         chars = as_dict(event.payload.get("content_chars"))
@@ -213,7 +213,7 @@ class EventReader:
             if event.time and agent_calls.requested_at and event.time >= agent_calls.requested_at
             else None
         )
-        agent_calls.reply_index = agent_calls.builder.say(
+        agent_calls.reply_index = agent_calls.builder.add_message(
             "assistant",
             agent=event.agent or None,
             turn=event.turn,
@@ -239,7 +239,7 @@ class EventReader:
             None if arguments or raw_arguments is None else to_text(raw_arguments),
         )
         if agent_calls.reply_index is None:  # a log without call events: one reply for the turn
-            agent_calls.reply_index = agent_calls.builder.say(
+            agent_calls.reply_index = agent_calls.builder.add_message(
                 "assistant", agent=event.agent or None, turn=event.turn, kind="turn"
             )
         agent_calls.open_calls = [*agent_calls.open_calls[-_MAX_OPEN_CALLS:], call]
@@ -251,7 +251,7 @@ class EventReader:
         call = next((call_ for call_ in agent_calls.open_calls if call_.name == name), None)
         if call is not None:
             agent_calls.open_calls.remove(call)
-        agent_calls.builder.say(
+        agent_calls.builder.add_message(
             "tool",
             (SizeOnly("tool_result", chars=count_or_none(event.payload.get("result_chars"))),),
             agent=event.agent or None,
@@ -314,7 +314,7 @@ class EventReader:
         ):
             agent_calls.complete_reply(usage=usage, time=event.time)
         else:
-            agent_calls.builder.say(
+            agent_calls.builder.add_message(
                 "assistant",
                 agent=event.agent or None,
                 turn=event.turn,
@@ -346,7 +346,7 @@ class EventReader:
         if event.agent in self._open_subagents:  # the end of the last one is missing
             self._close_subagent(event.agent)
         builder = SessionBuilder()
-        builder.say(
+        builder.add_message(
             "user", (Text(to_text(event.payload.get("query"))),), time=event.time, turn=event.turn
         )
         child = Session(
@@ -434,15 +434,17 @@ class CompactionRecorder:
     def __init__(self, builder: SessionBuilder) -> None:
         self._builder = builder
         self._message_by_id: dict[str, Message] = {}
-        self._n_seen = 0
+        self._n_indexed = 0
 
     def add_by_turns(self, event: FuseraftEvent) -> None:
         """Add a compaction whose event has the number of retained turns, or none."""
         retained = count_or_none(event.payload.get("turns_retained"))
         is_window = event.payload.get("mode") == "window"
-        kept_ids, details = set[str](), dict[str, Any]()
+        retained_ids, details = set[str](), dict[str, Any]()
         if retained is not None:
-            kept_ids = self._ids_of_last_turns(retained) if self._builder.may_edit() else kept_ids
+            retained_ids = (
+                self._ids_of_last_turns(retained) if self._builder.may_edit() else retained_ids
+            )
             details = {"targets": "derived from the number of turns retained"}
         tokens_after = count_or_none(event.payload.get("after_tokens"))
         summary = self._make_summary(tokens_after if retained is None else None, event)
@@ -460,7 +462,7 @@ class CompactionRecorder:
             tokens_after=tokens_after,
             details=details,
         )
-        self._builder.compact(edit, kept_ids)
+        self._builder.compact(edit, retained_ids)
 
     def add_by_size(self, event: FuseraftEvent) -> None:
         """Add a compaction of a live ctxkit session, whose event has only sizes."""
@@ -491,13 +493,13 @@ class CompactionRecorder:
 
     def _ids_of_last_turns(self, n_turns: int) -> set[str]:
         """Return the ids of the visible messages of the last turns, and of system messages."""
-        for entry in self._builder.entries[self._n_seen :]:
+        for entry in self._builder.entries[self._n_indexed :]:
             if isinstance(entry, Message):
                 self._message_by_id[entry.id] = entry
-        self._n_seen = len(self._builder.entries)
+        self._n_indexed = len(self._builder.entries)
         visible = [
             message
-            for i in self._builder.shown
+            for i in self._builder.visible_ids
             if (message := self._message_by_id.get(i)) is not None
         ]
         turns = list(dict.fromkeys(message.turn for message in visible if message.turn is not None))

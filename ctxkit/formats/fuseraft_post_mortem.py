@@ -26,13 +26,8 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 NAME = "fuseraft-turns"
-CAN = (
-    "text, calls (arguments in short, whether they succeeded), usage per turn, agents, times,"
-    " summaries"
-)
-CANNOT = (
-    "single calls, what tools answered, cache, model, system prompt; what stood before a summary"
-)
+CAN = "text, calls (shortened arguments, success), usage per turn, agents, times, summaries"
+CANNOT = "single calls, tool results, cache, model, system prompt; messages before a summary"
 
 
 def sniff(source: Source) -> bool:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 NAME = "fuseraft-snapshots"
 ALIASES = ("fuseraft", "snapshots", "ctx-snapshots")
-CAN = "usage per turn and agent, budgets, compactions as marks, times"
-CANNOT = "text, single calls, cache, model; the size of a context (the sums are bills)"
+CAN = "usage per turn and agent, budgets, marks of compactions, times"
+CANNOT = "text, single calls, cache, model; the size of a context (the sums are billed tokens)"
 
 _REQUIRED_FIELDS = ("ts", "agent", "turn", "turn_input_tokens")
 _DETAIL_FIELDS = ("cumulative_input_tokens", "warn_at", "cutover_at")
@@ -125,7 +125,7 @@ class _SessionRows:
             if cumulative < self.cumulative_by_agent.get(name, 0):
                 details["resumed"] = True
             self.cumulative_by_agent[name] = cumulative
-        self.builder.say(
+        self.builder.add_message(
             "assistant",
             kind="turn",
             agent=agent,

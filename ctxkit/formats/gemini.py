@@ -38,11 +38,16 @@ CAN = (
     " saved contents"
 )
 CANNOT = (
-    "system prompt, tool schemas; compressions of recorded chats (only saved contents show their"
-    " snapshot)"
+    "system prompt, tool schemas; compressions of recorded chats (only saved contents have "
+    "their snapshot)"
 )
 BLIND = ("compactions",)
-TRAITS = (("all", "compressions of recorded chats show as unmarked falls alone"),)
+TRAITS = (
+    (
+        "all",
+        ("compressions of recorded chats appear only as unmarked drops"),
+    ),
+)
 _MESSAGE_TYPES = {"user", "gemini"}
 _NOTICE_TYPES = {"info", "warning", "error"}
 
@@ -85,10 +90,10 @@ def read(source: Source) -> list[Session]:
     index_by_node: dict[int, int] = {-1: -1}
     for i, (raw, parent) in enumerate(reader.nodes):
         with catch_damage(builder.faults, 0, f"message {i}: "):
-            builder.stand(index_by_node.get(parent, -1))
+            builder.move_to(index_by_node.get(parent, -1))
             _add_message(raw, builder)
         index_by_node[i] = builder.at
-    builder.stand(index_by_node.get(reader.position, -1))
+    builder.move_to(index_by_node.get(reader.position, -1))
     return [_build_session(source, reader.fields, builder)]
 
 
@@ -189,13 +194,13 @@ def _add_message(raw: dict[str, Any], builder: SessionBuilder) -> None:
     elif message_type not in _MESSAGE_TYPES:
         count_skipped(builder.skipped, "message: " + (message_type or "no type"))
     elif message_type == "user":
-        builder.say("user", parts, raw.get("id"), time=time)
+        builder.add_message("user", parts, raw.get("id"), time=time)
     else:
         calls = [call for call in as_list(raw.get("toolCalls")) if type(call) is dict]
         thoughts: list[Part] = [
             _parse_thought(t) for t in as_list(raw.get("thoughts")) if type(t) is dict
         ]
-        builder.say(
+        builder.add_message(
             "assistant",
             (*thoughts, *parts, *map(_parse_call, calls)),
             raw.get("id"),
@@ -288,7 +293,7 @@ def _read_contents(source: Source, contents: list[Any]) -> Session:
         parse_parts(as_dict(instructions).get("parts", instructions), builder.skipped)[0]
     )
     if instruction_parts:
-        builder.say("system", instruction_parts)
+        builder.add_message("system", instruction_parts)
     for i, raw in enumerate(contents):
         messages = list[Message]()
         with catch_damage(builder.faults, 0, f"content {i}: "):

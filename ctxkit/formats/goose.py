@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 NAME = "goose"
 CAN = (
-    "text, thinking, calls and results, times, compactions; a session's totals of tokens; several"
-    " sessions a database"
+    "text, thinking, calls and results, times, compactions; total tokens of a session; several "
+    "sessions per database"
 )
-CANNOT = "usage per call, system prompt, tool schemas, money"
-TRAITS = (("all", "a compaction is told by who still sees a message: the agent, the user"),)
+CANNOT = "usage per call, system prompt, tool schemas, cost"
+TRAITS = (("all", "a compaction is derived from the visibility of messages to agent and user"),)
 TABLES = ("sessions", "messages")
 # Compactions are not recorded as such. Each message has two flags, whether the agent and whether
 # the user sees it: a compaction hides the old messages from the agent and adds messages that only
@@ -180,7 +180,7 @@ class _ConversationReader:
             self._hidden_ids += [m.id for m in messages]
 
     def _add_compaction(self, messages: list[Message]) -> None:
-        visible_ids = set(self.builder.shown) if self.builder.may_edit() else set[str]()
+        visible_ids = set(self.builder.visible_ids) if self.builder.may_edit() else set[str]()
         parts = tuple(p for m in messages for p in m.parts)
         summary_id = messages[0].id if messages else self.builder.new_id()
         time = messages[0].time if messages else None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NAME = "hermes"
 CAN = "text, thinking, system prompt, tools, calls and results, stop reasons"
-CANNOT = "usage, times of messages, money, compactions, failed tools"
+CANNOT = "usage, times of messages, cost, compactions, failed tools"
 BLIND = ("compactions", "tool errors")
 _CHAT_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "reasoning", "reasoning_content")
 

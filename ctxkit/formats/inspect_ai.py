@@ -49,7 +49,7 @@ CAN = (
     "text, calls and results, tools, usage per call (cache reads and writes), times, compactions,"
     " subagents; samples"
 )
-CANNOT = "usage where the log has no model events"
+CANNOT = "usage if the log has no model events"
 # A sample's model events carry their whole prompts, inline or as ranges of a pool of messages. They
 # are assigned to threads (`PromptThreads`); the main thread is the one that shares most with the
 # sample's final messages. A compaction event applies to the edit that the next prompt shows; if
@@ -174,7 +174,7 @@ class _SampleReader:
             as_dict(sample.get("events_data")).get("messages")
         )
         self._parsed_pool: dict[int, list[KeyedMessage]] = {}
-        self._references_left, self._max_changed = (
+        self._remaining_references, self._max_changed = (
             _MAX_REFS + size // 2,
             _MAX_CHANGED_MESSAGES + size // 10,
         )
@@ -240,7 +240,7 @@ class _SampleReader:
         if self._threads.work > self._max_changed:
             raise ValueError("too many messages change between the prompts of the sample")
         compacted, self._compaction_event = self._compaction_event, None
-        thread = self._threads.call(prompt, reply, agent, compacted=compacted is not None)
+        thread = self._threads.add_call(prompt, reply, agent, compacted=compacted is not None)
         if compacted is not None:
             _apply_compaction_event(thread.log, thread.first_new_index, compacted)
 
@@ -252,8 +252,8 @@ class _SampleReader:
                 count_skipped(self.skipped, "reference: not a range")
                 continue
             stop = min(stop, len(self._pool))
-            self._references_left -= max(stop - start, 0)
-            if self._references_left < 0 or len(messages) > 2 * len(self._pool):
+            self._remaining_references -= max(stop - start, 0)
+            if self._remaining_references < 0 or len(messages) > 2 * len(self._pool):
                 raise ValueError("too many references to pooled messages")
             for i in range(start, stop):
                 if i not in self._parsed_pool:

@@ -46,13 +46,13 @@ CAN = (
     " latency; compactions"
 )
 CANNOT = (
-    "tool schemas (names only), money, the parent of a subagent's log; what an older wire's"
-    " compaction kept"
+    "tool schemas (only names), cost, the parent of a subagent's log; messages that a "
+    "compaction in an older wire retained"
 )
 TRAITS = (
     (
         "all",
-        "unanswered requests are no calls; the compaction's call is priced by the table of prices",
+        ("unanswered requests are no calls; the compaction's call is priced by the price table"),
     ),
 )
 
@@ -326,14 +326,14 @@ class WireReader:
         self.end_step({}, None)
         summary_text = as_str(record.get("contextSummary")) or as_str(record.get("summary"))
         user_ids = (
-            [i for i in self.builder.shown if i in self._user_ids]
+            [i for i in self.builder.visible_ids if i in self._user_ids]
             if self.builder.may_edit()
             else []
         )
-        n_users_kept = count_or_none(record.get("keptUserMessageCount")) or 0
-        kept_ids = set(user_ids[len(user_ids) - n_users_kept :] if n_users_kept else ())
+        n_retained_users = count_or_none(record.get("keptUserMessageCount")) or 0
+        retained_ids = set(user_ids[len(user_ids) - n_retained_users :] if n_retained_users else ())
         if self._system_message is not None:
-            kept_ids.add(self._system_message.id)
+            retained_ids.add(self._system_message.id)
         summary = Message(
             role="summary", id=self.builder.new_id(), parts=(Text(summary_text),), time=time
         )
@@ -349,7 +349,7 @@ class WireReader:
             usage=self._compaction_usage,
             model=self._model if self._compaction_usage else None,
         )
-        self.builder.compact(edit, kept_ids)
+        self.builder.compact(edit, retained_ids)
         self._compaction_usage = self._compaction_trigger = None
 
 
@@ -420,7 +420,7 @@ class LegacyWire:
         if event_type in _INPUT_KINDS:
             self.finish_reply()
             parts, _ = parse_parts(payload.get("user_input"), self.builder.skipped)
-            self.builder.say("user", parts, time=time, kind=_INPUT_KINDS[event_type])
+            self.builder.add_message("user", parts, time=time, kind=_INPUT_KINDS[event_type])
         elif event_type in _PART_TYPES:
             self._add_parts(
                 [{**payload, "type": _PART_TYPES[event_type] or payload.get("type")}], time
@@ -446,7 +446,7 @@ class LegacyWire:
 
     def _begin_reply(self, time: float | None) -> None:
         if self._reply_index is None:
-            self._reply_index = self.builder.say("assistant", time=time)
+            self._reply_index = self.builder.add_message("assistant", time=time)
 
     def _add_parts(self, raw_parts: list[Any], time: float | None) -> None:
         self._begin_reply(time)

@@ -24,7 +24,7 @@ CAN = (
     "text, thinking, system prompt, calls and results, usage per call (cache reads and writes),"
     " model"
 )
-CANNOT = "times, money, tool schemas; removed messages of earlier checkpoints"
+CANNOT = "times, cost, tool schemas; removed messages of earlier checkpoints"
 BLIND = ("compactions",)
 _MESSAGE_TYPES = {
     "human",

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 NAME = "langfuse"
 CAN = (
-    "text, calls and results, usage per call (cache reads), money, latency, agents; what left a"
-    " prompt (derived)"
+    "text, calls and results, usage per call (cache reads), cost, latency, agents; removed "
+    "messages (derived)"
 )
 CANNOT = "replies that a framework did not log (taken from the next prompt); marks of compactions"
 TRAITS = (
     (
         "all",
-        "money is the log's own; generations without usage and output are events of a framework",
+        ("cost is as logged; generations without usage and output are events of a framework"),
     ),
 )
 
@@ -178,7 +178,7 @@ class _TraceReader:
             as_dict(output).get("tools") or as_dict(prompt_value).get("tools")
         )
         prompt_messages = self._parse_messages(prompt)
-        self.threads.call(
+        self.threads.add_call(
             prompt_messages,
             self._parse_reply(observation, reply, usage),
             self._find_agent(observation),
@@ -252,8 +252,8 @@ def _parse_usage(observation: dict[str, Any]) -> Usage | None:
 
     def sum_matching(*words: str) -> int | None:
         keys = [k for k in details if all(w in k for w in words)]
-        known = [n for k in keys if (n := count_or_none(details[k])) is not None]
-        return sum(known) if known else None
+        counts = [n for k in keys if (n := count_or_none(details[k])) is not None]
+        return sum(counts) if counts else None
 
     cache_read, cache_write = sum_matching("cache", "read"), sum_matching("cache", "creation")
     if cache_read is None:

@@ -1,4 +1,4 @@
-"""The first records of a file of lines, decoded as far as they are looked at."""
+"""The first records of a file of lines, decoded on access."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class LazyRecords(Sequence[dict[str, Any]]):
-    """A sequence over an iterator of records, which runs no further than it must.
+    """A sequence over an iterator of records, which decodes no more records than are accessed.
 
-    Up to 34 readers look at the first records of a file, and most at fewer than five.
+    Up to 34 readers check the first records of a file, and most access fewer than five.
 
     Args:
         records: the records.

@@ -295,7 +295,7 @@ class Source:
                 )
 
     @property
-    def looks(self) -> str:
+    def description(self) -> str:
         """A short description of the content, for error messages."""
         if self.is_database:
             return "an SQLite database of another program"

@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 NAME = "mini-swe-agent"
 CAN = (
-    "text, system prompt, calls and results, usage per call (cache reads), money, times, return"
-    " codes"
+    "text, system prompt, calls and results, usage per call (cache reads), cost, times, return "
+    "codes"
 )
-CANNOT = "tool schemas; older files (a bare list) have no usage and no times"
+CANNOT = "tool schemas; in older files (a bare list) usage and times"
 TRAITS = (
     (
         "all",
         (
-            "a failed command is told by its return code, in older files at the head of an "
-            "observation; money is the log's own"
+            "a failed command is recognised by its return code, in older files at the head of an "
+            "observation; cost is as logged"
         ),
     ),
 )

@@ -15,12 +15,17 @@ if TYPE_CHECKING:
 
 NAME = "mlflow"
 CAN = (
-    "text, calls and results, usage per call (cache reads where given), model, money where MLflow"
-    " worked it out, times, agents, tools"
+    "text, calls and results, usage per call (cache reads if given), model, cost if MLflow "
+    "computed it, times, agents, tools"
 )
-CANNOT = "marks of compactions (what left a prompt is derived); failed tools; system prompts apart"
+CANNOT = "marks of compactions (removals are derived); failed tools; separate system prompts"
 BLIND = ("tool errors",)
-TRAITS = (("all", "an input of at least the cached tokens is taken to hold them"),)
+TRAITS = (
+    (
+        "all",
+        ("an input is taken to include the cached tokens if it is at least as large"),
+    ),
+)
 _CALL_TYPES = {"CHAT_MODEL", "LLM"}
 _USAGE_KEYS = {
     "gen_ai.usage.input_tokens": "input_tokens",

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, TypeVa
 
 import msgspec
 
-from ctxkit.formats.bounded_numbers import drop_invalid_numbers, drop_invalid_numbers_each
 from ctxkit.formats.pi import EntryReader
 from ctxkit.formats.pi_messages import (
     EntryTree,
@@ -22,6 +21,7 @@ from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     count_or_none,
+    float_or_none,
     format_timestamp,
     parse_unix_seconds,
     require_field,
@@ -37,20 +37,21 @@ from ctxkit.session.messages import (
     Thinking,
     ToolCall,
     ToolSchema,
+    Usage,
 )
 from ctxkit.session.pruning_records import PRUNED_KEY, PromptPruning
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ctxkit.formats import log_source as sources
 
 
 NAME = "native"
 ALIASES = ("ctxkit",)
-CAN = "all that a session holds"
-CANNOT = "nothing is left out"
+CAN = "everything that a session contains"
+CANNOT = "(nothing)"
 VERSION = 1
 # A native file is a valid Pi session (version 3), which any Pi reader can open. What Pi cannot hold
 # is in `custom` entries, the marks:
@@ -87,6 +88,7 @@ _SESSION_FIELDS = {
 }
 _MAX_DEPTH = 16
 _Entry = TypeVar("_Entry", Message, Edit)
+_Item = TypeVar("_Item")
 
 
 class _NotRun(TypedDict):
@@ -248,7 +250,7 @@ def _drop_invalid_details(entry: _Entry) -> _Entry:
             name: value for name, value in entry.details.items() if name not in invalid_names
         }
         entry = msgspec.structs.replace(entry, details=details)
-    return drop_invalid_numbers(entry)
+    return _drop_invalid_numbers(entry)
 
 
 def _find_invalid_details(details: dict[str, Any]) -> list[str]:
@@ -268,6 +270,60 @@ def _is_of_type(value: Any, kind: Any) -> bool:
     return True
 
 
+_NESTED_FIELDS = ("parts", "inserted")
+"""Fields that hold tuples of structs, some with numbers."""
+
+
+def _number_bounds(kind: type[msgspec.Struct]) -> dict[str, tuple[Callable[[Any], Any], Any]]:
+    """Return for each numeric field of a struct its check and its default."""
+    checks = dict[str, tuple[Any, Any]]()
+    for field in msgspec.structs.fields(kind):
+        default = None if field.default is msgspec.NODEFAULT else field.default
+        if field.type in (int, int | None):
+            checks[field.name] = (count_or_none, default)
+        elif field.type in (float, float | None):
+            checks[field.name] = (
+                parse_unix_seconds if field.name == "time" else float_or_none,
+                default,
+            )
+    return checks
+
+
+_BOUNDS: dict[Any, dict[str, tuple[Callable[[Any], Any], Any]]] = {
+    kind: _number_bounds(kind) for kind in (Edit, Message, SizeOnly, Thinking, ToolSchema, Usage)
+}
+
+
+def _drop_invalid_numbers(entry: _Item) -> _Item:
+    """Return an entry with its invalid numbers, also nested ones, replaced by the defaults."""
+    checks = _BOUNDS.get(type(entry))
+    if checks is None:
+        return entry
+    changes: dict[str, Any] = {}
+    for name, (check, default) in checks.items():
+        value = getattr(entry, name)
+        if value is not None and check(value) is None:
+            changes[name] = default
+    for name in _NESTED_FIELDS:
+        items = getattr(entry, name, None)
+        if items and (bounded_items := _drop_invalid_numbers_each(items)) is not items:
+            changes[name] = bounded_items
+    usage = getattr(entry, "usage", None)
+    if usage is not None and (bounded_usage := _drop_invalid_numbers(usage)) is not usage:
+        changes["usage"] = None if bounded_usage == Usage() else bounded_usage
+    return msgspec.structs.replace(entry, **changes) if changes else entry  # type: ignore[type-var]
+
+
+def _drop_invalid_numbers_each(entries: tuple[_Item, ...]) -> tuple[_Item, ...]:
+    """Apply `_drop_invalid_numbers` to each entry; an unchanged tuple is returned itself."""
+    bounded_entries = tuple(map(_drop_invalid_numbers, entries))
+    return (
+        entries
+        if all(a is b for a, b in zip(bounded_entries, entries, strict=True))
+        else bounded_entries
+    )
+
+
 def _parse_session_fields(data: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
     """Return the valid fields of a session, and faults for those of a wrong type."""
     fields, faults = dict[str, Any](), list[Fault]()
@@ -279,7 +335,7 @@ def _parse_session_fields(data: dict[str, Any]) -> tuple[dict[str, Any], list[Fa
     for name in _find_invalid_details(fields.get("details", {})):
         del fields["details"][name]
         faults.append(Fault(0, f"its {name} is of another kind"))
-    fields["tools"] = drop_invalid_numbers_each(fields.get("tools", ()))
+    fields["tools"] = _drop_invalid_numbers_each(fields.get("tools", ()))
     fields["started"] = parse_unix_seconds(fields.get("started"))
     return fields, faults
 
@@ -415,14 +471,14 @@ def _encode_part_extras(part: Any) -> Any:
         if part.signature == "":
             return msgspec.to_builtins(part)
         return part.hidden or None
-    needs_whole = isinstance(part, SizeOnly) or (
+    needs_all_fields = isinstance(part, SizeOnly) or (
         isinstance(part, ToolCall) and part.raw is not None
     )
-    needs_whole = needs_whole or (
+    needs_all_fields = needs_all_fields or (
         isinstance(part, Image)
         and (part.kind != "image" or not part.data or not part.media_type or part.url is not None)
     )
-    return msgspec.to_builtins(part) if needs_whole else None
+    return msgspec.to_builtins(part) if needs_all_fields else None
 
 
 def _encode_custom_entry(

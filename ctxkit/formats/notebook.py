@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 NAME = "notebook"
 ALIASES = ("ipynb", "jupyter")
 CAN = (
-    "requests, answers, calls of tools (arguments in short) and the sizes of their results; usage"
-    " per turn (cache reads), window, compactions with their sizes; several sessions a notebook"
+    "requests, answers, tool calls (shortened arguments) and the sizes of their results; usage "
+    "per turn (cache reads), window, compactions with their sizes; several sessions per "
+    "notebook"
 )
 CANNOT = (
-    "what tools answered, thinking, single calls, times, model, system prompt; a long turn's"
-    " middle (the session's own log in .ctxkit has all of it)"
+    "tool results, thinking, single calls, times, model, system prompt; the middle of a long "
+    "turn (all of it is in the session's own log in .ctxkit)"
 )
 TRAITS = (("all", "usage is of a whole turn: the reply that ends it is of kind `turn`"),)
 # The display of a turn is text with a fixed form per line: calls, sizes of results and of thinking,
@@ -126,7 +127,7 @@ class _AgentSessionReader:
     def read_turn(self, prompt: str, cell: Any) -> None:
         """Read a turn: the request, and the display of the turn."""
         request = Text(prompt.strip("\n"))
-        self.builder.say("user", (request,))
+        self.builder.add_message("user", (request,))
         texts = list(_iter_output_texts(cell))
         bill_match = next(
             (match for text_of_output in texts if (match := _BILL_PATTERN.match(text_of_output))),
@@ -157,7 +158,7 @@ class _AgentSessionReader:
             self._add_reply(call=self._open_calls[-1])
         elif result_match := _RESULT_PATTERN.fullmatch(line):
             answered_call = self._open_calls.pop(0) if self._open_calls else None
-            self.builder.say(
+            self.builder.add_message(
                 "tool",
                 (SizeOnly("result", chars=_parse_count(result_match[1])),),
                 call_id=answered_call.id if answered_call else None,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 NAME = "openai"
 ALIASES = ("openai-messages", "openai-chat", "chat-completions", "litellm")
 CAN = (
-    "text, system prompt, tools, calls and results; usage where completions are there (cache reads)"
+    "text, system prompt, tools, calls and results; usage if completions are included (cache reads)"
 )
 CANNOT = "times of messages, compactions"
 BLIND = ("compactions", "tool errors")
@@ -118,7 +118,7 @@ def _read_message_lines(source: Source, name: str) -> Session:
     conversation = ChatConversation(NAME)
     conversation.faults += source.faults
     for line, record in source.records:
-        parsed = conversation.make(
+        parsed = conversation.parse_message(
             record, time=parse_timestamp(record.get("timestamp") or record.get("created_at"))
         )
         if not parsed and not is_chat_message(record):
@@ -151,9 +151,9 @@ def _read_conversations(
                 conversations.append(ChatConversation(NAME))
                 opening_so_far = []
             opening_so_far = max(opening_so_far, opening, key=len)
-            conversations[-1].settings(request)
+            conversations[-1].read_settings(request)
             if raw_messages:
-                conversations[-1].request(raw_messages)
+                conversations[-1].read_request(raw_messages)
             _read_completion(conversations[-1], fields, response)
     if conversations:
         conversations[0].faults += faults
@@ -173,7 +173,7 @@ def _read_completion(
     usage = parse_usage(
         response.get("usage"), float_or_none(record.get("response_cost", record.get("cost")))
     )
-    conversation.reply(
+    conversation.add_reply(
         choice.get("message"),
         usage=usage,
         model=str_or_none(response.get("model")) or conversation.model,

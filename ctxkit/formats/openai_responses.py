@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 NAME = "openai-responses"
 ALIASES = ("responses",)
-CAN = "text, calls and results, tools and usage where the response is there"
-CANNOT = "times of calls, encrypted reasoning (its size only), money"
+CAN = "text, calls and results; tools and usage if the response is included"
+CANNOT = "times of calls, encrypted reasoning (only its size), cost"
 BLIND = ("tool errors",)
 
 _ITEM_TYPES = {
@@ -102,7 +102,7 @@ class ResponsesConversation(ChatConversation):
 
     def retained_ids(self) -> set[str]:
         """Return the ids of visible system messages, which a compaction leaves in the prompt."""
-        entries = ((i, self.log.entries[self.log.where[i]]) for i in self.log.shown)
+        entries = ((i, self.log.entries[self.log.index_by_id[i]]) for i in self.log.visible_ids)
         return {i for i, m in entries if isinstance(m, Message) and m.role == "system"}
 
 
@@ -136,7 +136,7 @@ def _read_record(conversation: ResponsesConversation, record: dict[str, Any]) ->
         as_dict(record.get("request")) or record,
         as_dict(record.get("response")) or record,
     )
-    conversation.settings(request)
+    conversation.read_settings(request)
     instructions = str_or_none(request.get("instructions")) or str_or_none(
         response.get("instructions")
     )
@@ -199,14 +199,14 @@ def _read_standalone_compaction(
 def _read_new_input(conversation: ResponsesConversation, raw_items: list[Any]) -> None:
     """Read the items of a request's input that no earlier request had.
 
-    What comes before a compaction item that is known is no longer in the prompt.
+    Items before a known compaction item are no longer in the prompt.
     """
     at = _last_compaction(raw_items)
     if at is not None and raw_items[at] == conversation.compaction_item:
         raw_items = raw_items[at:]
-    n_seen = conversation.inputs
-    if len(raw_items) < n_seen:  # no continuation: the caller replaced the prompt
-        visible_ids = tuple(conversation.log.shown)
+    n_earlier = conversation.inputs
+    if len(raw_items) < n_earlier:  # no continuation: the caller replaced the prompt
+        visible_ids = tuple(conversation.log.visible_ids)
         conversation.log.add(
             Edit(
                 kind="dropped",
@@ -216,8 +216,8 @@ def _read_new_input(conversation: ResponsesConversation, raw_items: list[Any]) -
                 source="derived",
             )
         )
-        n_seen = 0
-    _read_items(conversation, raw_items[n_seen:])
+        n_earlier = 0
+    _read_items(conversation, raw_items[n_earlier:])
     at = _last_compaction(raw_items)
     conversation.inputs = len(raw_items) - (at or 0)
 
@@ -252,7 +252,11 @@ def _parse_item(
             Message(role="assistant", id=conversation.log.new_id(item.get("id")), parts=(part,))
         ]
     time = parse_timestamp(item.get("created_at"))
-    return conversation.make(raw_item) if time is None else conversation.make(raw_item, time=time)
+    return (
+        conversation.parse_message(raw_item)
+        if time is None
+        else conversation.parse_message(raw_item, time=time)
+    )
 
 
 def _add_messages(

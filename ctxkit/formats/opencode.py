@@ -35,12 +35,17 @@ if TYPE_CHECKING:
 
 NAME = "opencode"
 CAN = (
-    "text, thinking, calls with results, usage per call (cache reads and writes), money, times;"
-    " compactions, prunings"
+    "text, thinking, calls with results, usage per call (cache reads and writes), cost, times; "
+    "compactions, prunings"
 )
 CANNOT = "system prompt, tool schemas"
 TABLES = ("session", "message", "part", "session_v2", "session_message")
-TRAITS = (("all", "an aborted call's zeros are missing; money is the log's own, $0 is missing"),)
+TRAITS = (
+    (
+        "all",
+        ("an aborted call's zeros are missing; cost is as logged, $0 is missing"),
+    ),
+)
 
 
 # OpenCode stores a session in four layouts, all of which are converted to one form, {info, parts}

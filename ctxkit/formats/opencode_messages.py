@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 # OpenCode edits the context in three ways, none of which is an entry at the right position:
 #   pruning     a tool result has the time at which it was cleared. Results wait in a heap ordered
-#               by that time; before each message, those that are due become one edit
+#               by that time; before each message, those with an earlier time become one edit
 #   compaction  an assistant message with `summary: true`; the context starts at it
 #   compress    a call of the compress plug-in: ranges of message numbers (m0001 is the first
 #               message) become summaries written by the model
@@ -100,7 +100,7 @@ class _MessageReader:
             for step_info, step_parts in split_steps(info, parts):
                 self._read_reply(step_info, step_parts)
         elif info.get("role") == "system":
-            self.builder.say("system", parse_opencode_parts(parts, {}), info.get("id"))
+            self.builder.add_message("system", parse_opencode_parts(parts, {}), info.get("id"))
         else:
             count_skipped(
                 self.builder.skipped, "message: " + (as_str(info.get("role")) or "no role")
@@ -118,16 +118,16 @@ class _MessageReader:
 
     def _add_prunings(self, until: float | None) -> None:
         """Add an edit for the results that were cleared up to a time (None: all)."""
-        due_results = list[tuple[float, str]]()
+        pruned_results = list[tuple[float, str]]()
         while self._pending_prunings and (until is None or self._pending_prunings[0][0] <= until):
-            due_results.append(heappop(self._pending_prunings))
-        if not due_results:
+            pruned_results.append(heappop(self._pending_prunings))
+        if not pruned_results:
             return
-        due_results.sort(key=lambda item: self.builder.where[item[1]])
-        visible_ids = set(self.builder.shown) if self.builder.may_edit() else set[str]()
+        pruned_results.sort(key=lambda item: self.builder.index_by_id[item[1]])
+        visible_ids = set(self.builder.visible_ids) if self.builder.may_edit() else set[str]()
         results = (
-            self.builder.entries[self.builder.where[result_id]]
-            for _, result_id in due_results
+            self.builder.entries[self.builder.index_by_id[result_id]]
+            for _, result_id in pruned_results
             if result_id in visible_ids
         )
         cleared = [m for m in results if isinstance(m, Message)]
@@ -140,25 +140,25 @@ class _MessageReader:
                 targets=tuple(m.id for m in cleared),
                 inserted=tuple(replace(m, parts=(Text(_CLEARED_RESULT),)) for m in cleared),
                 method="prune",
-                time=max(t for t, _ in due_results),
+                time=max(t for t, _ in pruned_results),
             )
         )
 
     def finish(self, info: dict[str, Any]) -> None:
         """Add the last prunings, and move to the message that the user reverted to."""
         self._add_prunings(None)
-        reverted_index = self.builder.where.get(
+        reverted_index = self.builder.index_by_id.get(
             as_str(as_dict(info.get("revert")).get("messageID")), -1
         )
         if reverted_index >= 0:
-            self.builder.stand(self.builder.parents[reverted_index])
+            self.builder.move_to(self.builder.parents[reverted_index])
 
     def _read_user_message(self, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:
         sent_parts = [p for p in parts if p.get("ignored") is not True]
         is_synthetic = bool(sent_parts) and all(
             p.get("synthetic") is True for p in sent_parts if p.get("type") == "text"
         )
-        self.builder.say(
+        self.builder.add_message(
             "user",
             parse_opencode_parts(sent_parts or parts, self.builder.skipped),
             info.get("id"),
@@ -262,7 +262,7 @@ class _MessageReader:
         arguments = as_dict(state.get("input"))
         for part in as_list(arguments.get("content")):
             has_budget = self.builder.may_edit()
-            visible_ids = set(self.builder.shown) if has_budget else set[str]()
+            visible_ids = set(self.builder.visible_ids) if has_budget else set[str]()
             numbered = self._ids_by_message if has_budget else []
             first_number, last_number = (
                 parse_message_number(as_dict(part).get(k)) for k in ("startId", "endId")

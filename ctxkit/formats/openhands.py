@@ -59,15 +59,14 @@ CAN = (
     " completion logs), latency"
 )
 CANNOT = (
-    "usage of a V1 conversation without its base_state; time zone of V0 without a completion"
-    " beside it"
+    "usage of a V1 conversation without its base_state; time zone of V0 events without a completion"
 )
 TRAITS = (
     (
         "all",
         (
-            "a failed command is told by its exit code, beside errors; money of completion logs is"
-            " their own"
+            "a failed command is recognised by its exit code or an error; the cost of completion "
+            "logs is as logged"
         ),
     ),
 )
@@ -223,7 +222,7 @@ def _read_completions(
                     parse_chat_message(raw, SessionBuilder(), skipped), tool_by_call
                 )
             ]
-            threads.call(
+            threads.add_call(
                 [key_message(m) for m in prompt],
                 fill_tool_names([_parse_completion_reply(log, skipped)], tool_by_call)[0],
             )
@@ -402,10 +401,10 @@ class _EventReader:
         response_id = as_str(event.get("llm_response_id"))
         reply_index = self._reply_by_response.get(response_id) if response_id else None
         if reply_index is not None:
-            known_reply = self.builder.entries[reply_index]
-            if isinstance(known_reply, Message):
+            earlier_reply = self.builder.entries[reply_index]
+            if isinstance(earlier_reply, Message):
                 self._further_calls.setdefault(reply_index, []).append(call)
-                self._message_by_event[as_str(event.get("id"))] = known_reply.id
+                self._message_by_event[as_str(event.get("id"))] = earlier_reply.id
             return
         reply = Message(
             role="assistant",
@@ -462,7 +461,7 @@ class _EventReader:
 
     def _read_condensation(self, event: dict[str, Any], time: float | None) -> None:
         has_budget, summary_text = self.builder.may_edit(), as_str(event.get("summary"))
-        visible_ids = set(self.builder.shown) if has_budget else set[str]()
+        visible_ids = set(self.builder.visible_ids) if has_budget else set[str]()
         forgotten_ids = (
             self._message_by_event.get(i)
             for i in as_list(event.get("forgotten_event_ids"))

@@ -354,7 +354,7 @@ class _V0EventReader:
             else []
         )
         summary_text, time = as_str(args.get("summary")), parse_timestamp(event.get("timestamp"))
-        visible_ids = set(self.builder.shown) if has_budget else set[str]()
+        visible_ids = set(self.builder.visible_ids) if has_budget else set[str]()
         summary = Message(
             role="summary",
             id=self.builder.new_id(),

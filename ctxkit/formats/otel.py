@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 NAME = "otel"
 ALIASES = ("opentelemetry", "otlp", "openinference")
 CAN = (
-    "usage per call (cache reads where given), model, times, agents, tools; text where the exporter"
-    " may log it; compactions where it marks them (gen_ai.conversation.compacted, parts of type"
-    " compaction)"
+    "usage per call (cache reads if given), model, times, agents, tools; text if the exporter "
+    "may log it; compactions if it marks them (gen_ai.conversation.compacted, parts of type "
+    "compaction)"
 )
-CANNOT = "text by default; failed tools; money, but where an exporter adds it"
+CANNOT = "text by default; failed tools; cost, unless an exporter adds it"
 BLIND = ("tool errors",)
 TRAITS = (
     (
         "all",
         (
-            "an exporter that marks no compaction leaves only what is gone from the next prompt:"
-            " derived"
+            "without the exporter's marks, compactions are derived from messages missing in the "
+            "next prompt"
         ),
     ),
 )

@@ -49,20 +49,26 @@ if TYPE_CHECKING:
 NAME = "pi"
 ALIASES = ("openclaw", "fased", "ai")
 CAN = (
-    "text, thinking, calls and results, usage per call (cache reads and writes), money, times,"
-    " branches, compactions"
+    "text, thinking, calls and results, usage per call (cache reads and writes), cost, times, "
+    "branches, compactions"
 )
 CANNOT = "system prompt, tool schemas"
 TRAITS = (
     (
         "all",
         (
-            "calls of broken-off replies were not run and count all the same; a failed call's zeros"
-            " are missing"
+            "tool calls of interrupted replies were not run, but count; a failed call's zeros are "
+            "missing"
         ),
     ),
-    ("1 to 3", "summaries are mostly not priced: estimated"),
-    ("all", "money is the log's own; $0 (a free model, or one without a price) is missing"),
+    (
+        "1 to 3",
+        ("summaries are mostly not priced: estimated"),
+    ),
+    (
+        "all",
+        ("cost is as logged; $0 (a free model, or one without a price) is missing"),
+    ),
 )
 
 
@@ -173,7 +179,7 @@ class EntryReader:
             self.has_parents = True
             self._move_to_parent(line, record["parentId"])
         elif self.has_parents and self.builder.at != len(self.builder.entries) - 1:
-            self.builder.stand(len(self.builder.entries) - 1)
+            self.builder.move_to(len(self.builder.entries) - 1)
         try:
             self.read_record(line, entry_type, record)
         finally:  # a damaged entry is a position in the tree, too
@@ -195,7 +201,7 @@ class EntryReader:
                     line, "expected 'parentId' to name an entry before this one; taken as the last"
                 )
             )
-        elif position != self.builder.at and not self.builder.stand(position):
+        elif position != self.builder.at and not self.builder.move_to(position):
             self.faults.append(
                 Fault(line, "branches too often; taken as following the entry before")
             )
@@ -349,16 +355,16 @@ class EntryReader:
             self.faults.append(Fault(line, TOO_MANY_COMPACTIONS))
             return (), ()
         if first_retained is None:
-            return tuple(builder.shown), ()
+            return tuple(builder.visible_ids), ()
         return tuple(
-            i for i in builder.shown if builder.where[i] < first_retained
+            i for i in builder.visible_ids if builder.index_by_id[i] < first_retained
         ), self._select_restored(first_retained)
 
     def _select_restored(self, first_retained: int) -> tuple[Message, ...]:
         """Return the messages that an earlier compaction removed and this one keeps."""
         if first_retained >= self.compacted_before:
             return ()
-        builder, visible_ids = self.builder, set(self.builder.shown)
+        builder, visible_ids = self.builder, set(self.builder.visible_ids)
         path = (builder.entries[i] for i in builder.path(builder.at) or () if i >= first_retained)
         return tuple(
             e for e in path if type(e) is Message and e.visible and e.id not in visible_ids

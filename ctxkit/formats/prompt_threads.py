@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # otherwise it begins a new thread. At most _MAX_THREADS_COMPARED are compared, the latest first.
 # Within a thread the prompt is compared with the visible messages by key: the longest common prefix
 # first, then a greedy common subsequence. Visible messages without a match were removed; prompt
-# messages between the matches were inserted in their place (a summary), those behind are new.
+# messages between the matches were inserted in their place (a summary), those after are new.
 # Messages are compared by a hash of speaker, text and calls. Thinking and ids differ between the
 # reply and its repetition in the next prompt and are ignored.
 # Cost: the usual call, which only grows, is O(prompt); `work` counts changed messages, so that
@@ -179,7 +179,7 @@ class PromptThread:
         self._append(key, replace(message, id=self.log.new_id(message.id), kind=kind))
 
     def add_final(self, final: Sequence[KeyedMessage]) -> None:
-        """Add the end of the final messages, behind the last that is visible."""
+        """Add the end of the final messages, after the last that is visible."""
         visible_keys = set(self._visible_keys)
         n_new = len(final)
         while n_new and final[n_new - 1][0] not in visible_keys:
@@ -234,7 +234,7 @@ class PromptThreads:
         self.work = 0
         """Number of messages added or removed over all calls, which readers bound."""
 
-    def call(
+    def add_call(
         self,
         prompt: Sequence[KeyedMessage],
         reply: Message,

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 NAME = "qwen-code"
 ALIASES = ("qwen",)
 CAN = (
-    "text, thinking, calls and results, usage per call (cache reads), times, compressions, branches"
-    " left"
+    "text, thinking, calls and results, usage per call (cache reads), times, compressions, "
+    "abandoned branches"
 )
-CANNOT = "system prompt, tool schemas, money"
+CANNOT = "system prompt, tool schemas, cost"
 TRAITS = (("all", "a compression without its history is an edit that names only its size"),)
 _RECORD_TYPES = {"user", "assistant", "tool_result", "system"}
 
@@ -87,7 +87,7 @@ class _ChatReader:
         """Read one record, after moving to its parent."""
         parent = self._index_by_uuid.get(as_str(record.get("parentUuid")))
         if parent is not None:
-            self.builder.stand(parent)
+            self.builder.move_to(parent)
         record_type = as_str(record.get("type"))
         if record_type == "system":
             self._read_system_record(record)
@@ -162,8 +162,8 @@ class _ChatReader:
         if not history or not self.builder.may_edit():
             self.builder.add(edit)
             return
-        kept_ids, inserted = match_rewritten_history(self.builder, history, time)
-        self.builder.compact(replace(edit, inserted=tuple(inserted)), kept_ids)
+        retained_ids, inserted = match_rewritten_history(self.builder, history, time)
+        self.builder.compact(replace(edit, inserted=tuple(inserted)), retained_ids)
 
 
 def _parse_usage(raw: dict[str, Any]) -> Usage | None:

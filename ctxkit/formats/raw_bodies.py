@@ -35,22 +35,22 @@ if TYPE_CHECKING:
     from ctxkit.formats.body_threads import BodyThread
     from ctxkit.session.session import Session
 
-# One file is open at a time: a conversation holds its messages and the last request alone, so that
+# One file is open at a time: a conversation holds only its messages and the last request, so that
 # memory does not grow with the number of files, each of which repeats the prompt before.
-#   1. requests go in the order of their responses to the threads of their session
+#   1. requests are assigned, in the order of their responses, to the threads of their session
 #      (`body_threads.py`): the main agent, its subagents, and side calls such as a title
 #   2. the call that wrote a summary is no thread: it is the usage of the compaction that follows
-#   3. what the program laid into a prompt becomes messages of kind `injected`
+#   3. what the program added to a prompt becomes messages of kind `injected`
 #   4. a transcript of the same session gives times, kinds, compactions and titles
 MAX_TRANSCRIPTS = 100
-"""Transcripts in the folder that are joined; further ones are named in a fault."""
+"""Largest number of transcripts that are joined; a fault says that there are more."""
 _COMPACT_SOURCE = "compact"
 _SESSION_ID = re.compile(r"session_([0-9A-Za-z-]{8,64})")
 _BILLING_HEADER = "x-anthropic-billing-header"
-"""Beginning of a system block that names the request and differs in each."""
+"""Prefix of a system block that differs in each request."""
 _VERSION = re.compile(r"\bcc_version=(\d+\.\d+\.\d+)")
 _REMINDER = "reminder"
-"""Name of an attachment whose kind nothing tells."""
+"""Name of an attachment of unknown kind."""
 
 
 def read_raw_bodies(
@@ -99,7 +99,7 @@ class _BodyReading:
         self._summaries: dict[str, list[Message]] = {}
         """Replies of the calls that wrote summaries, by session id."""
         self._versions: dict[str, str] = {}
-        self._seen = set[tuple[bytes, str | None]]()
+        self._digests = set[tuple[bytes, str | None]]()
         """Digests of the requests with the ids of their responses; None: of any or none."""
         self._open_conversation = open_conversation
 
@@ -130,9 +130,9 @@ class _BodyReading:
         thread.note_reply(response)
 
     def _is_copy(self, digest: bytes, response_id: str | None) -> bool:
-        """Return whether a request was read with this response, or needs none and was read."""
-        is_copy = (digest, response_id) in self._seen
-        self._seen |= {(digest, response_id), (digest, None)}
+        """Return whether a request was already read with this response (None: with any or none)."""
+        is_copy = (digest, response_id) in self._digests
+        self._digests |= {(digest, response_id), (digest, None)}
         return is_copy
 
     def _add_summary(self, session_id: str, record: dict[str, Any]) -> None:
@@ -189,7 +189,7 @@ def _rank_as_main(thread: BodyThread) -> tuple[bool, int]:
 def _read_transcripts(
     folder: Path, read_transcript: Callable[[Path], list[Session]], faults: list[Fault]
 ) -> Iterator[Session]:
-    """Yield the transcripts that are in the folder; what is none is named in a fault."""
+    """Yield the transcripts in the folder; a file that cannot be read as one becomes a fault."""
     paths = sorted(p for p in folder.glob("*.jsonl") if p.name != INDEX and not p.is_symlink())
     for path in paths[:MAX_TRANSCRIPTS]:
         try:
@@ -221,7 +221,7 @@ def _without_billing_header(system: Any) -> Any:
 
 
 def _mark_injected(log: Iterable[Message | Edit]) -> Iterator[Message | Edit]:
-    """Yield a log whose messages of the program's own making have kinds that say so."""
+    """Yield the entries of a log, with kinds for the messages that the program wrote."""
     is_first = True
     for entry in log:
         if isinstance(entry, Edit):

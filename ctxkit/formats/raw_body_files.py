@@ -1,4 +1,4 @@
-"""Files of a folder of raw request and response bodies: which response answers which request.
+"""Pairing of the request and response files in a folder of raw bodies.
 
 Claude Code writes such a folder with `OTEL_LOG_RAW_API_BODIES=file:DIR`: `UUID.request.json`,
 `REQUEST_ID.response.json`, and from 2.1.274 on a line for each response in `index.jsonl`.
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 # 2. a request without a line in the index is answered by the response that was written next, before
 #    the following request
 MAX_FILES = 20_000
-"""Files of a folder that are read; further ones are named in a fault."""
+"""Largest number of files that are read; a fault counts further ones."""
 MAX_BODY_BYTES = 64_000_000
-"""Bytes of the largest body that is read."""
+"""Largest size of a body, in bytes, that is read."""
 INDEX = "index.jsonl"
 _MAX_INDEX_BYTES = 64_000_000
 _REQUEST, _RESPONSE = ".request.json", ".response.json"
@@ -35,14 +35,14 @@ _SNIFFED_FILES = 256
 
 
 class RawBody(NamedTuple):
-    """A request file with what is known of its response."""
+    """A request file and its response."""
 
     request: str
     response: str | None
     time: float | None
     session_id: str | None
     source: str
-    """The part of the program that asked, as the index names it."""
+    """The part of the program that sent the request, as the index names it."""
 
 
 def has_raw_bodies(folder: Path) -> bool:
@@ -123,7 +123,7 @@ def _read_index(path: Path, faults: list[Fault]) -> Iterator[dict[str, Any]]:
 
 
 class RawBodyText(NamedTuple):
-    """The content of a file, and what tells it from others."""
+    """The content of a file, and its digest."""
 
     fields: dict[str, Any]
     digest: bytes

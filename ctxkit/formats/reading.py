@@ -94,7 +94,8 @@ def read(
         )
     if not sessions:
         raise ReadError(
-            "the folder holds no session that a reader knows; ctxkit.read_all says why, by file.",
+            "the folder holds no session that a reader knows: `ctxkit list` or ctxkit.read_all of"
+            " it says why.",
             location,
         )
     if len(sessions) > 1:
@@ -265,7 +266,8 @@ def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
     sessions = _run_reader(reader, source.path, partial(reader.read, source))
     if not sessions or not (is_recognized or any(s.log or s.children for s in sessions)):
         raise ReadError(
-            f"expected {_with_article(reader.NAME)} session, found {source.looks}.", source.path
+            f"expected {_with_article(reader.NAME)} session, found {source.description}.",
+            source.path,
         )
     if reader.NAME != "native" or not is_detected or not source.on_disk:
         return sessions
@@ -307,14 +309,14 @@ def _with_path(session: Session, path: Path) -> Session:
 
 
 def _read_folder(folder: Path, reader: Reader | None) -> list[Session]:
-    read_whole = _find_folder_reader(folder, _readers_of_folders(reader))
-    if read_whole is not None:
-        return read_whole(folder)
+    read_session_folder = _find_folder_reader(folder, _readers_of_folders(reader))
+    if read_session_folder is not None:
+        return read_session_folder(folder)
     return list(read_all(folder, None if reader is None else reader.NAME, progress=False))
 
 
 def _readers_of_folders(reader: Reader | None) -> tuple[Any, ...]:
-    """Return the readers, or the one given, that can read a folder as one session."""
+    """Return the readers that can read a folder as one session, of all or of the one given."""
     return tuple(r for r in ((reader,) if reader else all_readers()) if hasattr(r, "sniff_folder"))
 
 

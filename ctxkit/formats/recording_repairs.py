@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 _STREAMED_FORMATS = frozenset({"claude-code", "pi"})
-"""Formats that record the usage of a streamed reply before its end, or of one that was cut."""
+"""Formats that record the usage of a streamed reply before its end, or of an interrupted one."""
 _CUT_STOPS = frozenset({"aborted", "error", ABANDONED})
-"""Stop reasons of replies that were cut: programs leave them out of the next prompt."""
+"""Stop reasons of interrupted replies, which programs leave out of the next prompt."""
 
 
 def repair_session(session: Session, blind: Sequence[str] = ()) -> Session:
@@ -178,7 +178,7 @@ fragment: whole outputs have shares of 0.95 to 3.3 in real logs (median 1.2), fr
 below 0.4. The smaller share applies if the log has a stop reason, as the final count was then
 available."""
 _MIN_ROOM = 0.5
-"""Share of the reply's count that the growth, less what else it holds, must have room for."""
+"""Share of the reply's count that the growth, less the other messages, must reach."""
 _MAX_SCALE = 2.0
 """Upper bound of an estimate in scaled counts, since a prompt may also grow by content that is not
 in the log (reminders, for one)."""
@@ -347,7 +347,7 @@ def _estimate_lost_tokens(session: Session, sized: MessageSizes) -> int:
         for _, c in (first_call, smallest_call)
     )
     # Without a smaller later prompt, the smallest cache read bounds the fixed part from above, as
-    # cache breakpoints are at or behind its end.
+    # cache breakpoints are at or after its end.
     if smallest_call is first_call and first_fixed > _MAX_FIXED_PROMPT:
         cache_reads = [
             c.message.usage.cache_read_tokens or 0 for _, c in calls_with_prompts if c.message.usage

@@ -186,9 +186,8 @@ def detect_reader(source: Source) -> Reader:
         if reader_matches(reader, source):
             return reader
     raise UnknownFormat(
-        f"no reader knows this file ({source.looks}). Known formats: "
-        f"{', '.join(format_names())}; format="
-        " forces one.",
+        f"no reader knows this file ({source.description}): {len(format_names())} formats are known, as"
+        " claude-code, codex and openai, and format= forces one.",
         source.path,
     )
 
@@ -199,5 +198,5 @@ def reader_matches(reader: Reader, source: Source) -> bool:
         return bool(reader.sniff(source))
     except ReadError:
         raise
-    except Exception:  # noqa: BLE001  what a reader stumbles over is not its format; others are still asked
+    except Exception:  # noqa: BLE001  a reader that fails does not match; the others are still tried
         return False

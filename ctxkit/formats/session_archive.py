@@ -26,6 +26,7 @@ from ctxkit.formats.discovery import iter_location_folders
 from ctxkit.formats.log_source import SQLITE_MAGIC
 from ctxkit.formats.native import encode_session_lines
 from ctxkit.formats.reading import read_all
+from ctxkit.formats.session_arguments import as_sessions
 from ctxkit.formats.untrusted_fields import to_text
 from ctxkit.session.messages import Message, ToolCall
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.formats.discovery import LogLocation
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.session.session import Session
 
 
@@ -102,18 +104,18 @@ def keep(
     import pandas as pd
 
     archive_folder = _check_folder(folder)
-    wanted_tools = None if tools is None else {tools} if isinstance(tools, str) else set(tools)
+    selected_tools = None if tools is None else {tools} if isinstance(tools, str) else set(tools)
     locations = list(iter_location_folders(home))
     _check_arguments(
         archive_folder,
         [top for location, top in locations if location.below],
-        wanted_tools,
+        selected_tools,
         {location.tool for location, _ in locations},
     )
     chosen = [
         (location, top)
         for location, top in locations
-        if wanted_tools is None or location.tool in wanted_tools
+        if selected_tools is None or location.tool in selected_tools
     ]
     try:
         with Archive(archive_folder) as archive:
@@ -129,17 +131,17 @@ def keep(
 
 
 def _iter_unique_originals(locations: list[tuple[LogLocation, Path]]) -> Iterator[OriginalFile]:
-    seen_paths: set[str] = set()
+    unique_paths: set[str] = set()
     for location, top in locations:
         for original in iter_originals(location, top):
-            if str(original.path) not in seen_paths:
-                seen_paths.add(str(original.path))
+            if str(original.path) not in unique_paths:
+                unique_paths.add(str(original.path))
                 yield original
 
 
 def _make_row(original: OriginalFile, archive: Archive) -> dict[str, object]:
     try:
-        result = archive.take(original)
+        result = archive.copy_original(original)
     except (OSError, CtxkitError, UnicodeError) as e:
         message = _describe_copy_error(e)
         result = CopyResult(status="failed", reason=sanitize_text(message or type(e).__name__, 300))
@@ -209,11 +211,12 @@ is the words in context.
 """
 
 
-def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.DataFrame:
+def find(folder: SessionsLike, text: str, most: int = 1_000) -> pd.DataFrame:
     """Search messages and tool calls for a text, ignoring case.
 
     Args:
-        folder: an archive of `ck.keep`, or any file, folder or glob that `ck.read_all` takes.
+        folder: an archive of `ck.keep`, any file, folder or glob that `ck.read_all` takes, or
+            sessions that were read.
         text: the text; several words must stand together.
         most: largest number of rows.
 
@@ -239,9 +242,7 @@ def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.Dat
         raise BadArguments("find expects the words to look for.")
     if not isinstance(most, int) or isinstance(most, bool) or most < 1:
         raise BadArguments("find expects `most` as a whole number, one or more.")
-    sessions = read_all(folder, progress=False)
-    if not sessions and not Path(os.fspath(folder)).expanduser().exists():
-        raise ReadError("there is no such folder.", Path(os.fspath(folder)))
+    sessions, failed = _read_searched_sessions(folder)
     rows, is_truncated = list[dict[str, Any]](), False
     for session in sessions:
         for row in _find_in_session(session, text.casefold()):
@@ -252,12 +253,22 @@ def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.Dat
     columns: dict[str, Any] = {name: [each[name] for each in rows] for name in FIND_COLUMNS}
     columns["time"] = pd.to_datetime(columns["time"], unit="s", utc=True).as_unit("ns")
     frame = pd.DataFrame(columns).astype(FIND_COLUMNS)
-    frame.attrs.update(truncated=is_truncated, failed=len(sessions.failed))
-    shown = tuple(DisplayColumn(*column) for column in _SHOWN_COLUMNS)
-    return with_display(frame, ColumnDisplay(shown, describe_hits))
+    frame.attrs.update(truncated=is_truncated, failed=failed)
+    display_columns = tuple(DisplayColumn(*column) for column in _DISPLAY_COLUMNS)
+    return with_display(frame, ColumnDisplay(display_columns, describe_hits))
 
 
-_SHOWN_COLUMNS = (
+def _read_searched_sessions(folder: SessionsLike) -> tuple[list[Session], int]:
+    """Return the sessions to be searched, and how many files could not be read."""
+    if not isinstance(folder, (str, os.PathLike)):
+        return as_sessions(folder), 0
+    sessions = read_all(folder, progress=False)
+    if not sessions and not Path(os.fspath(folder)).expanduser().exists():
+        raise ReadError("there is no such folder.", Path(os.fspath(folder)))
+    return sessions, len(sessions.failed)
+
+
+_DISPLAY_COLUMNS = (
     ("time", "when", "when"),
     ("session", "session"),
     ("position", "entry", "count", "its position in the message frame and in session.path"),
@@ -269,11 +280,11 @@ _SHOWN_COLUMNS = (
 def describe_hits(frame: pd.DataFrame) -> str:
     """Return in a sentence how many messages there are, and what was left out."""
     sessions = frame["session"].nunique()
-    found = f"{pluralize(len(frame), 'message')} in {pluralize(sessions, 'session')}."
+    hits = f"{pluralize(len(frame), 'message')} in {pluralize(sessions, 'session')}."
     more = " There are more: most= sets how many." if frame.attrs.get("truncated") else ""
     failed = frame.attrs.get("failed", 0)
     unread = f" {pluralize(failed, 'file')} could not be read." if failed else ""
-    return f"{found}{more}{unread}"
+    return f"{hits}{more}{unread}"
 
 
 def _find_in_session(
@@ -359,9 +370,9 @@ class Archive:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self._root = stack.enter_context(SafeFolder.own(self.folder))
+            self._root = stack.enter_context(SafeFolder.open_or_create(self.folder))
             try:
-                stack.enter_context(self._root.locked(LOCK_TIMEOUT_SECONDS))
+                stack.enter_context(self._root.lock(LOCK_TIMEOUT_SECONDS))
             except OSError as e:
                 if e.errno != errno.EBUSY:
                     raise
@@ -377,7 +388,7 @@ class Archive:
     def __exit__(self, *_: object) -> None:
         self._closing.close()
 
-    def take(self, original: OriginalFile) -> CopyResult:
+    def copy_original(self, original: OriginalFile) -> CopyResult:
         """Copy one file if it is new or has changed.
 
         Raises:
@@ -421,7 +432,7 @@ class Archive:
     ) -> Iterator[tuple[SafeFolder, str]]:
         """Yield the folder of a copy, opened without following links, and the copy's file name."""
         *folder_names, file_name = name.split("/")
-        with self._root.enter(".").below(folder_names, make=make) as folder:
+        with self._root.open_folder(".").open_subfolder(folder_names, make=make) as folder:
             yield folder, file_name
 
     def _copy_content(

@@ -42,13 +42,13 @@ class SessionBuilder:
         self.parents: list[int] = []
         self.at = -1
         """Index of the current entry, after which the next is added; -1 before the first."""
-        self.shown: list[str] = []
+        self.visible_ids: list[str] = []
         """Ids of the messages visible at the position, in order."""
         self.skipped: dict[str, int] = {}
         """Counts of records that are no entries, by name."""
         self.faults: list[Fault] = []
         """Records that could not be read."""
-        self.where: dict[str, int] = {}
+        self.index_by_id: dict[str, int] = {}
         """Index of each message by id; -1 for a message inserted by an edit (a summary)."""
         self._ids: set[str] = set()
         self._next_number = 0
@@ -57,7 +57,7 @@ class SessionBuilder:
         self._has_branches = False
 
     def new_id(self, preferred: object = None) -> str:
-        """Reserve and return the wanted id if it is a free string, else the next of m0, m1, ..."""
+        """Reserve and return the preferred id if it is a free string, else the next of m0, m1..."""
         ids = self._ids
         if type(preferred) is str and preferred and preferred not in ids:
             ids.add(preferred)
@@ -81,19 +81,19 @@ class SessionBuilder:
             self._has_branches = True
         self.at = index
         if type(entry) is Message:
-            self.where[entry.id] = index
+            self.index_by_id[entry.id] = index
             if entry.visible:
-                self.shown.append(entry.id)
+                self.visible_ids.append(entry.id)
         elif type(entry) is Edit:
             for m in entry.inserted:
-                self.where.setdefault(m.id, -1)
+                self.index_by_id.setdefault(m.id, -1)
             if entry.targets:
-                self.shown = _apply_edit_to_ids(self.shown, entry)
+                self.visible_ids = _apply_edit_to_ids(self.visible_ids, entry)
             else:
-                self.shown += [m.id for m in entry.inserted]
+                self.visible_ids += [m.id for m in entry.inserted]
         return index
 
-    def say(
+    def add_message(
         self, role: Role, parts: Iterable[Part] = (), preferred_id: object = None, **fields: Any
     ) -> int:
         """Append a message and return its index.
@@ -113,17 +113,17 @@ class SessionBuilder:
         self.entries[index] = entry
 
     def abandon(self, indices: Iterable[int]) -> None:
-        """Take messages of the path out of the prompts to come; a reply among them stays billed."""
-        gone: set[str] = set()
+        """Remove messages of the path from later prompts; a reply among them stays billed."""
+        abandoned_ids: set[str] = set()
         for index in indices:
             entry = self.entries[index]
             if type(entry) is Message:
                 stop = ABANDONED if entry.role == "assistant" else entry.stop
                 self.entries[index] = replace(entry, visible=False, stop=stop)
-                gone.add(entry.id)
-        self.shown = [id_ for id_ in self.shown if id_ not in gone]
+                abandoned_ids.add(entry.id)
+        self.visible_ids = [id_ for id_ in self.visible_ids if id_ not in abandoned_ids]
 
-    def stand(self, index: int) -> bool:
+    def move_to(self, index: int) -> bool:
         """Move the position to an entry (-1: before the first); False if the budget is spent."""
         if index == self.at:
             return True
@@ -137,7 +137,7 @@ class SessionBuilder:
                 visible_ids = _apply_edit_to_ids(visible_ids, entry)
             elif type(entry) is Message and entry.visible:
                 visible_ids.append(entry.id)
-        self.at, self.shown = index, visible_ids
+        self.at, self.visible_ids = index, visible_ids
         return True
 
     def path(self, index: int) -> list[int] | None:
@@ -156,11 +156,11 @@ class SessionBuilder:
 
     def may_edit(self) -> bool:
         """Return True, and charge the budget, if one more edit may scan the visible messages."""
-        self._edit_steps += len(self.shown)
+        self._edit_steps += len(self.visible_ids)
         return self._edit_steps <= _MAX_STEPS_PER_ENTRY * len(self.entries) + _MIN_EDIT_BUDGET
 
     def compact(self, edit: Edit, retained_ids: Iterable[str]) -> int:
-        """Append a compaction that removes the visible messages except those kept.
+        """Append a compaction that removes the visible messages except some.
 
         Args:
             edit: a `summarised` edit; its targets are set here.
@@ -168,8 +168,8 @@ class SessionBuilder:
         """
         if not self.may_edit():
             return self.add(msgspec.structs.replace(edit, reason=TOO_MANY_COMPACTIONS))
-        kept_set = set(retained_ids)
-        targets = tuple(i for i in self.shown if i not in kept_set)
+        visible_after = set(retained_ids)
+        targets = tuple(i for i in self.visible_ids if i not in visible_after)
         return self.add(msgspec.structs.replace(edit, targets=targets))
 
     def session(self, **fields: Any) -> Session:
@@ -217,20 +217,20 @@ def match_rewritten_history(
         The ids of the visible messages that the history repeats, and its new messages.
     """
     ids_by_key: dict[Any, list[str]] = {}
-    for id_ in reversed(builder.shown):
-        entry = builder.entries[builder.where[id_]] if builder.where[id_] >= 0 else None
+    for id_ in reversed(builder.visible_ids):
+        entry = builder.entries[builder.index_by_id[id_]] if builder.index_by_id[id_] >= 0 else None
         if isinstance(entry, Message):
             ids_by_key.setdefault(_message_key(entry), []).append(id_)
-    kept_ids, inserted, has_summary = set[str](), list[Message](), False
+    retained_ids, inserted, has_summary = set[str](), list[Message](), False
     for message in history:
         same_ids = ids_by_key.get(_message_key(message))
         if same_ids:
-            kept_ids.add(same_ids.pop())
+            retained_ids.add(same_ids.pop())
             continue
         role = "summary" if message.role == "user" and not has_summary else message.role
         has_summary = has_summary or role == "summary"
         inserted.append(replace(message, id=builder.new_id(), role=role, time=time, usage=None))
-    return kept_ids, inserted
+    return retained_ids, inserted
 
 
 def _message_key(m: Message) -> tuple[str, str, tuple[str, ...], str | None]:

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 NAME = "sharegpt"
 CAN = (
-    "text, system prompt, calls and results (as `<tool_call>` or function_call), tools; several"
-    " talks a file"
+    "text, system prompt, calls and results (as `<tool_call>` or function_call), tools; several "
+    "conversations per file"
 )
-CANNOT = "usage, times, model, money, compactions, failed tools"
+CANNOT = "usage, times, model, cost, compactions, failed tools"
 BLIND = ("compactions", "tool errors")
 _ROLES: dict[str, Role] = {
     **dict.fromkeys(("human", "user"), "user"),
@@ -74,7 +74,7 @@ def _read_conversation(conversation: dict[str, Any], name: str) -> Session:
     builder = SessionBuilder()
     system_prompt = str_or_none(conversation.get("system"))
     if system_prompt:
-        builder.say("system", (Text(system_prompt),))
+        builder.add_message("system", (Text(system_prompt),))
     pending_calls: list[ToolCall] = []
     for message in map(as_dict, as_list(conversation.get("conversations"))):
         role = _ROLES.get(as_str(message.get("from")).lower())
@@ -86,7 +86,7 @@ def _read_conversation(conversation: dict[str, Any], name: str) -> Session:
             for result in _split_results(value):
                 call = pending_calls.pop(0) if pending_calls else None
                 parts: tuple[Part, ...] = (Text(result),)
-                builder.say(
+                builder.add_message(
                     "tool",
                     parts,
                     call_id=call.id if call else None,
@@ -100,7 +100,7 @@ def _read_conversation(conversation: dict[str, Any], name: str) -> Session:
             )
             parts = tuple(only_calls) or _parse_reply(value, builder)
         pending_calls = [p for p in parts if isinstance(p, ToolCall)] or pending_calls
-        builder.say(role, parts)
+        builder.add_message(role, parts)
     session_id = conversation.get("id")
     return builder.session(
         id=session_id if type(session_id) is str and session_id else name,

@@ -96,7 +96,7 @@ def open_database(source: Source) -> Iterator[Database]:
         ReadError: it is locked, damaged, too large, or no database.
     """
     if not source.is_database:
-        raise ReadError(f"expected an SQLite database, found {source.looks}.", source.path)
+        raise ReadError(f"expected an SQLite database, found {source.description}.", source.path)
     try:
         with _connect(source) as connection:
             connection.execute("BEGIN")

@@ -32,15 +32,15 @@ CAN = (
     " results); totals of the run"
 )
 CANNOT = (
-    "usage per call (totals stand in Session.details), times, tool schemas, what history"
-    " processors cut"
+    "usage per call (totals are in Session.details), times, tool schemas, messages that history "
+    "processors changed"
 )
 BLIND = ("compactions", "tool errors")
 TRAITS = (
     (
         "all",
         (
-            "tokens and money of the whole run are recorded; whether a history processor ran is "
+            "tokens and cost of the whole run are recorded; whether a history processor ran is "
             "inferred from the tokens sent"
         ),
     ),
@@ -121,13 +121,13 @@ class _HistoryReader:
         agent = str_or_none(raw_message.get("agent"))
         if raw_message.get("is_demo") is True:
             # A demonstration is part of the prompt and never was a call, whatever role it plays.
-            self.builder.say("user", parts, agent=agent, kind="demo")
+            self.builder.add_message("user", parts, agent=agent, kind="demo")
         elif role == "assistant":
             self._read_action(raw_message, parts, agent)
         elif role in ("user", "tool"):
             self._read_observation(raw_message, parts, agent, is_tool=role == "tool")
         elif role == "system":
-            self.builder.say("system", parts, agent=agent)
+            self.builder.add_message("system", parts, agent=agent)
         else:
             count_skipped(self.builder.skipped, "message: " + (role or "no role"))
 
@@ -206,17 +206,17 @@ def record_history_processor(session: Session) -> Session:
     recorded_sent = session.details.get("input_tokens")
     if not recorded_sent:
         return session
-    estimated_whole, estimated_masked = _estimate_sent_tokens(session)
-    if estimated_whole < _MIN_RATIO * estimated_masked:
+    estimated_full, estimated_masked = _estimate_sent_tokens(session)
+    if estimated_full < _MIN_RATIO * estimated_masked:
         return session
-    is_masked_closer = abs(estimated_masked - recorded_sent) < abs(estimated_whole - recorded_sent)
-    has_run = estimated_whole > _MIN_RATIO * recorded_sent and is_masked_closer
-    if not has_run and estimated_whole * _MIN_RATIO < recorded_sent:
+    is_masked_closer = abs(estimated_masked - recorded_sent) < abs(estimated_full - recorded_sent)
+    has_run = estimated_full > _MIN_RATIO * recorded_sent and is_masked_closer
+    if not has_run and estimated_full * _MIN_RATIO < recorded_sent:
         return session
     processor = {"name": "swe_agent_mask", "n": KEPT_OBSERVATIONS} if has_run else {"name": "none"}
     note = (
         f"The run says that it sent {recorded_sent:,} tokens; its whole history at each call "
-        f"would be about {estimated_whole:,}, with all but the last {KEPT_OBSERVATIONS} "
+        f"would be about {estimated_full:,}, with all but the last {KEPT_OBSERVATIONS} "
         f"observations masked about {estimated_masked:,}: "
     )
     note += (
@@ -231,13 +231,13 @@ def record_history_processor(session: Session) -> Session:
 def _estimate_sent_tokens(session: Session) -> tuple[int, int]:
     """Return the tokens of all prompts with the whole history, and with observations masked."""
     counter = tokens.get_counter("chars/4")
-    whole_total = masked_total = history_tokens = 0
+    full_total = masked_total = history_tokens = 0
     observation_tokens: list[int] = []
     masked_tokens = 0
     for message in session.messages:
         if message.role == "assistant":
-            whole_total, masked_total = (
-                whole_total + history_tokens,
+            full_total, masked_total = (
+                full_total + history_tokens,
                 masked_total + history_tokens - masked_tokens,
             )
         message_tokens = counter.message(message)
@@ -248,4 +248,4 @@ def _estimate_sent_tokens(session: Session) -> tuple[int, int]:
                 masked_tokens += max(
                     observation_tokens[-KEPT_OBSERVATIONS - 1] - MASKED_LINE_TOKENS, 0
                 )
-    return whole_total, masked_total
+    return full_total, masked_total

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 NAME = "tau-bench"
 ALIASES = ("tau2-bench",)
 CAN = (
-    "text, system prompt, calls and results, rewards; several runs a file; usage, money and times"
-    " (tau2)"
+    "text, system prompt, calls and results, rewards; several runs per file; usage, cost and "
+    "times (tau2)"
 )
 CANNOT = (
-    "usage, times, money and model (tau-bench); calls (few-shot talks); tool schemas; the system"
-    " prompt (tau2)"
+    "usage, times, cost and model (tau-bench); calls (few-shot conversations); tool schemas; "
+    "the system prompt (tau2)"
 )
 
 
@@ -106,11 +106,11 @@ def _add_few_shot_message(builder: SessionBuilder, role: str, text: str, number:
         builder.replace(
             len(builder.entries) - 1, replace(last_entry, parts=(*last_entry.parts, call))
         )
-        builder.say("tool", (Text(text),), call_id=call.id)
+        builder.add_message("tool", (Text(text),), call_id=call.id)
         return
     parts = () if role == "assistant" and text == "None" else (Text(text),)
     message_role: Role = "assistant" if role == "assistant" else "user"
-    builder.say(message_role, parts)
+    builder.add_message(message_role, parts)
 
 
 def _read_run(source: Source, run: dict[str, Any], index: int, faults: list[Fault]) -> Session:

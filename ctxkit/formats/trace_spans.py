@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 # Spans become sessions in four steps:
-#   1. spans are sorted by start; one without a time stays behind the span written before it
+#   1. spans are sorted by start; one without a time stays after the span written before it
 #   2. they are grouped by the conversation that they or an ancestor name, else by trace
 #   3. of each call span, prompt and reply are extracted in the first convention that has them
 #   4. `PromptThreads` assigns the calls to threads and derives edits from messages that disappear
@@ -104,7 +104,7 @@ def _parse_spans(
 
 
 def _sort_spans(spans: Iterable[TraceSpan]) -> list[TraceSpan]:
-    """Sort spans by start; one without a time stays behind the one written before it."""
+    """Sort spans by start; one without a time stays after the one written before it."""
     start, keyed = 0.0, list[tuple[float, TraceSpan]]()
     for span in spans:
         start = start if span.started_at is None else span.started_at
@@ -174,7 +174,7 @@ def _add_call(
     is_marked = span.attributes.get("gen_ai.conversation.compacted") is True
     has_summary = any(m.role == "summary" for _, m in prompt)
     if not (is_marked or has_summary):
-        threads.call(prompt, reply, agent).is_compacted = False
+        threads.add_call(prompt, reply, agent).is_compacted = False
         return
     latest = threads.latest(agent)
     if is_marked and not prompt and latest is not None and not latest.is_compacted:
@@ -189,7 +189,7 @@ def _add_call(
             )
         )
     is_marked_edit = is_marked and not (latest is not None and latest.is_compacted and has_summary)
-    thread = threads.call(prompt, reply, agent, compacted=True)
+    thread = threads.add_call(prompt, reply, agent, compacted=True)
     thread.is_compacted = is_marked
     builder = thread.log
     for i in range(thread.first_new_index, len(builder.entries)):

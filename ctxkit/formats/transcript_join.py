@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
     from ctxkit.session.session import LogEntry, Session
 
-# The bodies' log is the base, as it has every prompt. Its messages find their partners in the
-# transcript by ids: those of tool calls and results, which both have; a message without one by its
-# text, each text in the order of the file. A partner gives what the body lacks: time, kind, usage
-# where no response was written. Compactions match by the text of the summary, else by their order.
-# Events (refused calls) go behind the partner of the message before them. What finds no partner is
-# counted in a fault; nothing is taken out.
+# The bodies' log is the base, as it has every prompt. Each of its messages is paired with a partner
+# in the transcript: by the ids of tool calls and results, which both have, else by its text, equal
+# texts in file order. The partner supplies what the body lacks: time, kind, and usage if no
+# response was written. Compactions are paired by the text of the summary, else by order. Events
+# (refused calls) are inserted after the partner of the message before them. A fault counts the
+# calls without a partner; nothing is removed.
 _PIECE_END = "</system-reminder>"
 _SUMMARY = re.compile(r"<summary>(.*?)(?:</summary>|\Z)", re.DOTALL)
 _PROBE_CHARS = 200
@@ -41,7 +41,7 @@ _PROBE_CHARS = 200
 
 
 def join_transcript(session: Session, transcript: Session) -> Session:
-    """Return a session of raw bodies with what the transcript of the same session adds.
+    """Add to a session of raw bodies what only the transcript of the same session has.
 
     Args:
         session: a session read from raw request and response bodies.
@@ -63,12 +63,12 @@ def join_transcript(session: Session, transcript: Session) -> Session:
     log: list[LogEntry] = []
     positions: dict[int, int] = {}
     """Index in the log of the partner of each of the transcript's messages, by `id()`."""
-    alone = 0
+    n_unmatched = 0
     for entry in session.log:
         if isinstance(entry, Message):
-            partner = partners.take(entry)
+            partner = partners.pop_partner(entry)
             if partner is None:
-                alone += entry.role == "assistant"
+                n_unmatched += entry.role == "assistant"
                 log.append(entry)
                 continue
             positions[id(partner)] = len(log)
@@ -81,7 +81,7 @@ def join_transcript(session: Session, transcript: Session) -> Session:
         session,
         log=tuple(log),
         children=_join_children(session.children, transcript.children),
-        faults=(*session.faults, *transcript.faults, *_name_alone(alone, missing)),
+        faults=(*session.faults, *transcript.faults, *_list_unmatched_calls(n_unmatched, missing)),
         skipped={**transcript.skipped, **session.skipped},
         title=session.title or transcript.title,
         cwd=transcript.cwd,
@@ -114,7 +114,7 @@ def join_sessions(sessions: Sequence[Session]) -> list[Session]:
 
 
 class _Partners:
-    """The messages and compactions of a transcript, found by ids and texts."""
+    """The messages and compactions of a transcript, indexed by ids and texts."""
 
     def __init__(self, transcript: Session) -> None:
         self._by_id: dict[tuple[str, str], Message] = {}
@@ -145,8 +145,8 @@ class _Partners:
         for piece in {text, *wrapped, *bare} - {""}:
             self._by_text.setdefault((_get_side(message), piece), deque()).append(message)
 
-    def take(self, message: Message) -> Message | None:
-        """Return the partner of a message of the bodies; one found by its text is used up."""
+    def pop_partner(self, message: Message) -> Message | None:
+        """Return the partner of a message of the bodies; one paired by its text is removed."""
         for key in _id_keys(message):
             if key in self._by_id:
                 return self._by_id[key]
@@ -166,7 +166,7 @@ def _get_side(message: Message) -> str:
 
 
 def _add_fields(message: Message, partner: Message) -> Message:
-    """Return a message of the bodies with what only its partner knows."""
+    """Return a message of the bodies with the fields that only its partner has."""
     is_reply = message.role == "assistant"
     return msgspec.structs.replace(
         message,
@@ -207,29 +207,29 @@ def _add_compaction(edit: Edit, partners: _Partners) -> Edit:
 def _insert_events(
     log: list[LogEntry], path: Iterable[LogEntry], positions: dict[int, int]
 ) -> list[LogEntry]:
-    """Return the log with the transcript's events behind the message that they followed."""
-    behind: dict[int, list[Message]] = {}
+    """Return the log with the transcript's events after the message that they followed."""
+    events_after: dict[int, list[Message]] = {}
     at, number = -1, 0
     for entry in path:
         if not isinstance(entry, Message):
             continue
         if entry.role == "system" and entry.kind in EVENT_KINDS:
             event = msgspec.structs.replace(entry, id=f"event-{number}")
-            behind.setdefault(at, []).append(event)
+            events_after.setdefault(at, []).append(event)
             number += 1
         else:
             at = positions.get(id(entry), at)
     return [
-        *behind.get(-1, ()),
-        *(e for i, entry in enumerate(log) for e in (entry, *behind.get(i, ()))),
+        *events_after.get(-1, ()),
+        *(e for i, entry in enumerate(log) for e in (entry, *events_after.get(i, ()))),
     ]
 
 
-def _name_alone(alone: int, missing: Sequence[Message]) -> list[Fault]:
+def _list_unmatched_calls(n_bodies: int, missing: Sequence[Message]) -> list[Fault]:
     """Return faults for the calls that only the bodies, or only the transcript, have."""
     faults = []
-    if alone:
-        faults.append(Fault(0, f"{alone} calls of the bodies are not in the transcript"))
+    if n_bodies:
+        faults.append(Fault(0, f"{n_bodies} calls of the bodies are not in the transcript"))
     if missing:
         first = missing[0].id
         faults.append(
@@ -240,16 +240,16 @@ def _name_alone(alone: int, missing: Sequence[Message]) -> list[Fault]:
 
 def _join_children(sides: Sequence[Session], subagents: Sequence[Session]) -> tuple[Session, ...]:
     """Return the side threads joined with the subagents whose messages they share, and the rest."""
-    left = {i: _find_marks(s) for i, s in enumerate(subagents)}
+    unmatched = {i: _find_marks(s) for i, s in enumerate(subagents)}
     children = []
     for side in sides:
         marks = _find_marks(side)
-        shared = {i: len(marks & thread_marks) for i, thread_marks in left.items()}
+        shared = {i: len(marks & thread_marks) for i, thread_marks in unmatched.items()}
         best = max(shared, key=shared.__getitem__, default=None)
         if best is None or not shared[best]:
             children.append(side)
             continue
-        del left[best]
+        del unmatched[best]
         subagent = subagents[best]
         children.append(
             msgspec.structs.replace(
@@ -259,11 +259,11 @@ def _join_children(sides: Sequence[Session], subagents: Sequence[Session]) -> tu
                 path_=subagent.path_,
             )
         )
-    return (*children, *(subagents[i] for i in left))
+    return (*children, *(subagents[i] for i in unmatched))
 
 
 def _find_marks(session: Session) -> set[Any]:
-    """Return what tells a conversation from others: ids of calls, and what began it."""
+    """Return what identifies a conversation: ids of its calls, and its first prompt."""
     calls = {p.id for m in session.messages for p in m.parts if type(p) is ToolCall}
     first = next((m for m in session.messages if m.role == "user" and not m.kind), None)
     return calls | ({get_plain_text(first).strip()} if first else set())
@@ -279,8 +279,8 @@ def mark_compactions(log: Iterable[LogEntry], summary_replies: Sequence[Message]
     Returns:
         The log, whose compactions have the usage of the call that wrote their summary.
     """
-    left = list(summary_replies)
-    return [_mark_compaction(e, left) if isinstance(e, Edit) else e for e in log]
+    unused_replies = list(summary_replies)
+    return [_mark_compaction(e, unused_replies) if isinstance(e, Edit) else e for e in log]
 
 
 def _mark_compaction(edit: Edit, summary_replies: list[Message]) -> Edit:

@@ -312,7 +312,7 @@ def make_report(kit: KitState, options: CallArguments) -> ContextReport:
     session = kit.session(options.session)
     if options.call is not None:
         return report(session, options.call)
-    if session.behind is not None and session.format != "replay":
+    if session.prompt_source is not None and session.format != "replay":
         return report(session, find_current_call(session))
     after = session.path[session.calls[-1].position + 1 :] if session.calls else ()
     compacted = any(

@@ -2,10 +2,13 @@
 # ruff: noqa: I001  functions first, then the modules that hold more of a kind
 from .cache_misses import find_cache_misses as find_cache_misses
 from .cost.idle_ledger import idle as idle
+from .context_report import REPORT_COLUMNS as REPORT_COLUMNS
 from .cost.usage_limits import limits as limits
-from .frames import arrow as arrow
+from .frames import FRAME_COLUMNS as FRAME_COLUMNS, arrow as arrow
 from .frames.per_message import audience as audience
+from .losable_items import Item as Item, extract_items as extract_items
 from .loss_tables import drift as drift, losses as losses
+from .prompt_composition import count_groups_by_call as count_groups_by_call
 from .retention_checks import audits as audits
 from .fact_retention import meaning as meaning
 from .thrashing import thrash as thrash

@@ -23,13 +23,14 @@ __all__ = [
 __dir__ = public_dir(__all__)
 
 _DEFAULT_MODEL = "claude"
-"""Claude models without a rule of their own, whose reads cost a tenth of input: 4.6, 4.8 or 5."""
+"""Stands for Claude models without a rule of their own (4.6, 4.8, 5): reads cost a tenth of input.
+"""
 
 
 def _get_shares(
     model: str, write_share: float | None, read_share: float | None
 ) -> tuple[float, float]:
-    """Return what was given, else the shares of a model by `tokens.provider_rules`.
+    """Return write and read share: the arguments, else the model's by `tokens.provider_rules`.
 
     Raises:
         BadArguments: no rule is known for the model.
@@ -57,9 +58,9 @@ def requests_until_reset_pays(
 
     ``n* = (K + (p_w - p_r) S) / (p_r (L - S))``, from context-compaction-lab: every request saves
     reading ``L - S`` tokens, which pays back the summary call ``K`` and writing the prefix ``S``
-    again. Two corrections: an unchanged front is not rewritten, and tokens that the first request
-    would not have found in the cache would have been written anyway. So on a cold call a reset is
-    paid back at once, unless the summary costs more than writing what it removed.
+    again. Two corrections: an unchanged front is not rewritten, and tokens that were not in the
+    cache would have been written anyway. So on a cold call a reset is paid back at once, unless
+    the summary costs more than writing the tokens that it removed.
 
     Args:
         before: tokens before the reset, ``L``.
@@ -69,7 +70,7 @@ def requests_until_reset_pays(
         write_price: dollars per written token, ``p_w``.
         cached_tokens: tokens of `before` that the first request would have read from the cache;
             None: all.
-        front: tokens at the front that stay as they were, so that the cache still has them.
+        front: unchanged tokens at the front, which the cache still has.
 
     Returns:
         Requests; infinite where nothing is saved.

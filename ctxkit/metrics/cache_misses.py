@@ -1,10 +1,10 @@
-"""Cache misses of a session: calls that read less than the prefix they share, how much, and why."""
+"""Cache misses of a session: calls that read less than their shared prefix, how much, and why."""
 
 # A call is compared with the last call of the same agent and model, as a cache belongs to one
-# model. Expected is the prefix that both share: the prompt of the call before, or after an edit the
-# longest common prefix of messages. A read that falls short of it by more than a tolerance is a
-# miss; its cause is the first rule that holds of what the log shows before the reply (a pause, a
-# compaction, a new session, ...), so the cause never depends on the read itself.
+# model. The expected read is the prefix that both share: the whole earlier prompt, or after an edit
+# the longest common prefix of messages. A read that is smaller by more than a tolerance is a miss.
+# Its cause is the first rule that applies to the log before the reply (a pause, a compaction, a new
+# session, ...), so the cause never depends on the read itself.
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class CacheMiss(msgspec.Struct, frozen=True, gc=False):
     kind: MissCause
     expected: int
     """Tokens of the prefix that the call shares with the one before it, of the same agent."""
-    kept: int
-    """Tokens that were read nevertheless."""
+    read_tokens: int
+    """Tokens that were read from the cache."""
     gap: float | None
     """Seconds since the reply before; None where the log has no reliable clock."""
 
@@ -66,9 +66,9 @@ class CacheMiss(msgspec.Struct, frozen=True, gc=False):
         return self.kind in PAUSE_CAUSES
 
     @property
-    def lost(self) -> int:
+    def missed_tokens(self) -> int:
         """Tokens that were sent again at the price of new ones."""
-        return max(self.expected - self.kept, 0)
+        return max(self.expected - self.read_tokens, 0)
 
 
 @accepts_session
@@ -77,15 +77,15 @@ def find_cache_misses(
 ) -> tuple[CacheMiss | None, ...]:
     """Find the cache miss of each call and its cause.
 
-    The cause is the first rule of `engine.cache_model.call_features.MISS_RULES` that holds;
-    `unexplained` where none does.
+    The cause is the first rule of `engine.cache_model.call_features.MISS_RULES` that applies, else
+    `unexplained`.
 
     Args:
         session: a recorded session with a cache split.
-        anchored: the sizes of its messages, where they are already measured.
+        anchored: sizes of its messages in tokens; None: measured here.
 
     Returns:
-        For each call its miss; None for a hit, or where the log has no cache split.
+        The miss of each call; None for a hit, or where the log has no cache split.
 
     Example:
         >>> import ctxkit as ck
@@ -115,14 +115,14 @@ misses = find_cache_misses
 
 
 def measure_explained_share(misses: Iterable[CacheMiss | None]) -> float | None:
-    """Return the share of the missed tokens whose miss has a cause; None where none were missed.
+    """Return the share of missed tokens whose cause is known; None where no tokens were missed.
 
-    First calls do not count: another session wrote what they could have read.
+    First calls do not count: only another session could have written what they read.
     """
     counted = [m for m in misses if m is not None and m.kind != "cold_start"]
-    missed_tokens = sum(m.lost for m in counted)
+    missed_tokens = sum(m.missed_tokens for m in counted)
     return (
-        sum(m.lost for m in counted if m.kind != "unexplained") / missed_tokens
+        sum(m.missed_tokens for m in counted if m.kind != "unexplained") / missed_tokens
         if missed_tokens
         else None
     )
@@ -145,14 +145,14 @@ def _miss_of_call(session: Session, call: CallFeatures, shared: int) -> CacheMis
 def _measure_shared_after_edits(
     session: Session, previous_call: Mapping[int, int], anchored: MessageSizes
 ) -> dict[int, int]:
-    """Return for each call after an edit the tokens of the prefix that it shares with another call.
+    """Return the shared prefix in tokens of each call that follows an edit.
 
     Args:
         session: the session.
-        previous_call: for each call the one to compare it with.
+        previous_call: the earlier call to compare with, by call.
         anchored: the sizes of its messages.
     """
-    if session.prunings:  # a prompt may hold messages that the log has otherwise, or not at all
+    if session.prunings:  # a prompt may hold messages in another form than the log, or others
         return {
             c: _measure_shared_as_sent(session, before, c) for c, before in previous_call.items()
         }
@@ -167,7 +167,7 @@ def _measure_shared_after_edits(
 
 
 def _measure_shared_as_sent(session: Session, previous: int, call: int) -> int:
-    """Return the tokens of the prefix that two prompts share, as they were sent."""
+    """Return the tokens of the prefix that two sent prompts share."""
     pairs = zip(session.sent(previous), session.sent(call), strict=False)
     common = takewhile(
         lambda p: (p[0].message.id, p[0].message.parts) == (p[1].message.id, p[1].message.parts),

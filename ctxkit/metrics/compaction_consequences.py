@@ -39,13 +39,13 @@ __all__ = [
     "tabulate_aftermath",
 ]
 
-# A name and the value that a text gives it: `port: 80`, `limit is now 3`. The value has a digit.
+# A name and its value in a text: `port: 80`, `limit is now 3`. The value has a digit.
 _PAIR = re.compile(
     r"(?<![\w.-])([A-Za-z][\w.-]{0,40}(?: [A-Za-z][\w.-]{0,40})?)"
     r"[\"'`]?(?: ?(?:=|:|->) ?| (?:is|are)(?: now)? )[\"'`]?([\w./:@-]{0,80}\d[\w./:@-]{0,80})"
 )
 _PAIR_END = re.compile(r"(?:[:=>] ?|\b(?:is|are)(?: now)? )[\"'`]?[\w./:@-]{0,80}\d")
-"""The end of each pair: only lines that match it are searched for pairs."""
+"""The end of a pair: only lines that match it are searched for pairs."""
 
 
 class CompactionConsequences(NamedTuple):
@@ -56,21 +56,21 @@ class CompactionConsequences(NamedTuple):
     rules_lost: tuple[str, ...]
     """The user's rules that it removed."""
     rules_restated: tuple[str, ...]
-    """Those of them that the user stated again later, in any wording."""
+    """The removed rules that the user stated again later, in any wording."""
     rule_breach_call: int | None
     """The first call that writes or runs something that a removed ban of the user names."""
     breached_rule: str | None
-    """That ban."""
+    """The ban that this call breaches."""
     calls_to_resume: int | None
     """Calls until the agent did something new other than reading; None: it never did."""
     stale_values: tuple[str, ...]
-    """Values in inserted text that others had replaced before, as ``name = old (now new)``."""
+    """Outdated values in inserted text, as ``name = old (now new)``."""
 
 
 class SessionActions:
-    """The actions of a session's calls and the values that its messages give.
+    """The actions of a session's calls, and the values that its messages give to names.
 
-    It does not depend on compactions, so all runs of one session share it.
+    They do not depend on compactions, so all runs of one session share them.
     """
 
     def __init__(self, item_index: ItemIndex) -> None:
@@ -80,7 +80,7 @@ class SessionActions:
         self._cached_pairs = lru_cache(MAX_CACHED_TEXTS)(self._find_pairs)
 
     def find_calls_against(self, item: int) -> list[int]:
-        """Return the calls that write or run something that a ban names, in order."""
+        """Return the calls, in order, that write or run something that a ban names."""
         if item not in self._calls_against:
             ban = self.items[item].text
             banned = extract_exact_values(ban) if is_negated(ban) else ()
@@ -93,7 +93,7 @@ class SessionActions:
 
     @cached_property
     def _acts(self) -> list[list[str]]:
-        """For each call the text of each tool call that writes or runs something, casefolded."""
+        """The casefolded texts of the tool calls that write or run something, by call."""
         return [
             [
                 _join_call_text(call.message, tool_call)
@@ -113,7 +113,7 @@ class SessionActions:
         )
 
     def find_stale_values(self, text: str, call: int) -> list[str]:
-        """Return the values in a text that other values had replaced before a call."""
+        """Return the values in a text that were outdated before a call."""
         index = self.item_index
         rows_n = index.rows_before_call[call] if call < index.calls else len(index.messages)
         stale = []
@@ -137,7 +137,7 @@ class SessionActions:
 
     @cached_property
     def _values_by_name(self) -> dict[str, list[tuple[int, str]]]:
-        """For each name the values that user and agent gave it, with their rows, in order."""
+        """The values that user and agent gave each name, in order, with their rows."""
         values: dict[str, list[tuple[int, str]]] = {}
         for row, message in enumerate(self.item_index.messages):
             if message.role in ("user", "assistant"):
@@ -159,7 +159,7 @@ class ConsequenceAnalysis:
     def cuts(self) -> tuple[CompactionConsequences, ...]:
         """One value for each compaction, in order."""
         visibility, acts, aftermaths = (
-            self._analysis.shown,
+            self._analysis.visibility,
             self._acts,
             list[CompactionConsequences](),
         )
@@ -206,7 +206,7 @@ class ConsequenceAnalysis:
 
     @cached_property
     def _removed_rules(self) -> dict[int, list[tuple[int, int]]]:
-        """For each tick the user's rules removed then, each with the call that sees it again."""
+        """The user's rules removed at each tick, each with the first call that sees it again."""
         removals, index = self._analysis.removals, self._analysis.memory
         visible_spans = self._analysis.visible_spans
         is_rule = index.family[removals.item] == CONSTRAINT_FAMILY
@@ -222,9 +222,9 @@ class ConsequenceAnalysis:
 
     @cached_property
     def _inserted_texts(self) -> dict[int, list[int]]:
-        """For each tick the texts inserted then."""
+        """The texts inserted at each tick."""
         texts: dict[int, list[int]] = {}
-        for text, start, _ in self._analysis.shown.text_spans.tolist():
+        for text, start, _ in self._analysis.visibility.text_spans.tolist():
             texts.setdefault(start, []).append(text)
         return texts
 
@@ -237,7 +237,7 @@ class ConsequenceAnalysis:
 
 
 def extract_value_pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Yield names and the values with a digit that a text gives them."""
+    """Yield the pairs of a name and a value with a digit in a text."""
     lines = [line for line in text[:MAX_SEARCHED_CHARS].split("\n") if _PAIR_END.search(line)]
     for name, value in _PAIR.findall("\n".join(lines)):
         yield name.casefold().removeprefix("the "), value.rstrip(".:")

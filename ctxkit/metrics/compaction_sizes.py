@@ -1,4 +1,4 @@
-"""The compactions of a session one by one, each with the sizes of the prompt around it."""
+"""Sizes of the prompt before and after each compaction of a session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class MeasuredCompaction(NamedTuple):
-    """A compaction, and the sizes around it in tokens; None: unknown."""
+    """A compaction, and the prompt sizes around it in tokens; None: unknown."""
 
     group: EditGroup
     call: int | None
@@ -32,11 +32,11 @@ class MeasuredCompaction(NamedTuple):
     before: int | None
     after: int | None
     source: str | None
-    """recorded, derived or estimated: the weaker of the two sizes."""
+    """recorded, derived or estimated: the weaker source of the two sizes."""
     messages_before: int
     messages_after: int
     inserted: int | None
-    """Tokens that it inserted; None where it inserted nothing, or a sealed part."""
+    """Tokens that it inserted; None where it inserted nothing, or a part is sealed."""
     summary: int | None
     """Tokens of the inserted messages that are summaries; None where a part is sealed."""
 
@@ -52,12 +52,12 @@ class MeasuredCompaction(NamedTuple):
 
 
 def measure_compactions(session: Session, count: Count = None) -> list[MeasuredCompaction]:
-    """Return the compactions of a session, a live one or a replay, in order.
+    """Return the compactions of a recorded session, a live one or a replay, in order.
 
     Args:
         session: any session.
-        count: how messages are counted where neither a bill nor the log gives a size, as for
-            `frame`; None: anchored sizes for a log without usage, in which every size is one.
+        count: how to count messages whose size neither a bill nor the log gives, as for `frame`;
+            None: as `frame` by default, but anchored sizes for a log without usage.
     """
     if not session.edits:
         return []
@@ -77,8 +77,8 @@ def measure_compactions(session: Session, count: Count = None) -> list[MeasuredC
         before, after, source = _sizes_around_compaction(
             session, moment, size if session.has_sizes else None, counted
         )
-        visible_ids = {id(m) for m in moment.shown}
-        inserted = [m for m in moment.after if id(m) not in visible_ids]
+        visible_ids = {id(m) for m in moment.visible_before}
+        inserted = [m for m in moment.visible_after if id(m) not in visible_ids]
         is_unknown = is_sealed(moment.group) or any(map(has_sealed_part, inserted))
         out.append(
             MeasuredCompaction(
@@ -88,8 +88,8 @@ def measure_compactions(session: Session, count: Count = None) -> list[MeasuredC
                 before=before,
                 after=after,
                 source=source,
-                messages_before=len(moment.shown),
-                messages_after=len(moment.after),
+                messages_before=len(moment.visible_before),
+                messages_after=len(moment.visible_after),
                 inserted=None if is_unknown or not inserted else sum(map(size, inserted)),
                 summary=None
                 if is_unknown
@@ -111,8 +111,8 @@ class _CompactionMoment(NamedTuple):
     """Recorded tokens in the window after the last call; None also if another compaction came
     after that call.
     """
-    shown: list[Message]
-    after: list[Message]
+    visible_before: list[Message]
+    visible_after: list[Message]
     following: tuple[int, list[Message]] | None
     """The next recorded prompt before another compaction, and the messages that came in between."""
 
@@ -186,7 +186,8 @@ def _sizes_around_compaction(
             size_after,
             None if size_before is None and size_after is None else first.source,
         )
-    tokens_before, tokens_after = sum(map(size, moment.shown)), sum(map(size, moment.after))
+    tokens_before = sum(map(size, moment.visible_before))
+    tokens_after = sum(map(size, moment.visible_after))
     if size_before is None:
         size_before = tokens_before if moment.billed is None else max(moment.billed, tokens_before)
     if size_after is None and moment.following is not None:

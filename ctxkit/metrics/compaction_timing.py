@@ -1,9 +1,9 @@
-"""The best trigger, floor and wait for compactions of a session, computed from its log."""
+"""The best trigger, floor and waiting time for compactions of a session, computed from its log."""
 
 # Cost model of a trigger
 #
-# A context that is compacted at h tokens and comes down to s grows by g tokens a call, so a cycle
-# lasts (h - s) / g calls. One call costs on average
+# A context is compacted from h to s tokens and grows by g tokens a call, so a cycle lasts
+# (h - s) / g calls. One call costs on average
 #
 #   c (s + h) / 2  +  (p_w - p_r) g  +  (A + p_in (h - s)) g / (h - s)
 #
@@ -14,9 +14,9 @@
 # range of near-optimal triggers, 200 sizes are evaluated. A recorded session has an end, so the
 # range is narrowed to triggers whose replays cost about the same (`trigger_replays`).
 #
-# Dollars alone would compact far too early, as each carried token costs. So two bounds apply: what
-# must stay bounds the floor from below (`growth_profile.estimate_floor`), and what replays of the
-# record would lose bounds the trigger from below (`growth_profile.LossRisk`).
+# Dollars alone would compact far too early, as each carried token costs. So two lower bounds apply:
+# the tokens that must stay bound the floor (`growth_profile.estimate_floor`), and the loss that
+# replays of the record measure bounds the trigger (`growth_profile.LossRisk`).
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ __dir__ = public_dir(__all__)
 
 
 EXTRA_LOSS = 0.05
-"""Share of reused items that a trigger may put at stake beyond what compacting at the window does.
+"""Share of reused items that a trigger may put at stake, in addition to the share that compacting
+at the window puts at stake.
 """
 _TABLE_COLUMNS = (
     Column("trigger", "where the context is compacted", number=False),
@@ -76,7 +77,7 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     """A readable name of the session: its title, else its first prompt."""
     format: str
-    """The format of its log, which tells the tool that wrote it."""
+    """The format of its log, which identifies the tool that wrote it."""
     model: str
     calls_n: int
     """Calls with recorded usage."""
@@ -85,13 +86,13 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
     recorded: int | None
     """Tokens at which the log's own compactions came (median); None: it has none."""
     saved_usd: float
-    """Dollars that the best trigger saves on this session's calls by the cost model, against the
-    recorded one, or against no compaction where the log has none; negative: it is dearer.
+    """Dollars that the best trigger saves on this session's calls by the cost model, compared with
+    the recorded trigger, or with no compaction where the log has none; negative: it costs more.
     """
     window: int
     window_source: str
     growth: float
-    """Mean growth of the prompt per call, compactions left out."""
+    """Mean growth of the prompt per call in tokens, without compactions."""
     floor: int
     """Tokens that a compaction leaves."""
     floor_source: str
@@ -100,17 +101,17 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
     read_price: float
     write_price: float
     carry_price: float
-    """Price of a token that one more call carries: mostly read, but written again after a miss."""
+    """Price of carrying a token for one more call: mostly read, but written again after a miss."""
     missed: float | None
-    """Share of the carried tokens that the cache missed, compactions left out."""
+    """Share of the carried tokens that the cache missed, without compactions."""
     cold_every: float | None
-    """Mean calls from any call to the next that finds the cache expired; infinite: none did."""
+    """Mean calls until the next call that finds the cache expired; infinite: none did."""
     wait_at_most: float
-    """Calls that a due compaction may wait for a cold call before waiting costs more than it
-    saves.
+    """Most calls that a due compaction may wait for a cold call; more would cost more than they
+    save.
     """
     best: int
-    """The cheapest trigger among those that put little more at stake than the window does, at most
+    """The cheapest trigger, at most the window, that puts little more at stake than compacting at
     the window.
     """
     low: int
@@ -120,11 +121,11 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
     high: int
     """The largest such trigger."""
     cheapest: int
-    """The trigger that is cheapest in dollars alone, whatever it loses."""
+    """The trigger that is cheapest in dollars, regardless of loss."""
     session_usd: float | None
     """Dollars of this session, replayed with compactions at the best trigger."""
     uncompacted_usd: float | None
-    """Dollars of this session, replayed without a compaction, whatever the window."""
+    """Dollars of this session, replayed without a compaction and without a window limit."""
     stays: ContextFloor
     """The tokens that no compaction can remove."""
     max_loss: float | None
@@ -134,7 +135,7 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
     kept_usd: float
     """Dollars per call of 1,000 more tokens in the floor."""
     ceilings: tuple[TriggerCost, ...]
-    """The best trigger beside others, by size."""
+    """The best trigger and others, by size."""
     notes: tuple[str, ...] = ()
     """Sentences on what the session's log lacks or states wrongly."""
 
@@ -194,15 +195,13 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _loss_at(self, name: str) -> str:
-        """Return what is at stake at a trigger of the table; empty where it is unknown."""
+        """Return the loss at a trigger of the table as text; empty where it is unknown."""
         loss = {c.name: c.loss for c in self.ceilings}.get(name)
         return "" if loss is None else format_percent(loss)
 
     @property
     def setting(self) -> str:
-        """The setting to change, in the syntax of the tool that wrote the log; empty where nothing
-        is to be changed.
-        """
+        """The setting to change, in the syntax of the tool that wrote the log; empty: no change."""
         does_not_pay = self.recorded is None and self.saved_usd < 0
         if does_not_pay or not self.is_change:
             return ""
@@ -225,7 +224,7 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def reservations(self) -> tuple[str, ...]:
-        """Return what the figures rest on, and what they leave open, as sentences."""
+        """Return the basis of the figures and their limits as sentences."""
         return (
             f"Floor: {self.stays.total:,} must stay ({self.stays}).",
             f"1,000 tokens more kept cost {_usd(self.kept_usd)} a call.",
@@ -233,7 +232,7 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _describe_trigger(self) -> str:
-        """Return the trigger, its interval, and why it is not the one of dollars alone."""
+        """Return the trigger, its interval, and why it differs from the cheapest in dollars."""
         window = " (the window)" if self.best == self.window else ""
         sentence = f"Trigger: compact at {self.best:,} tokens{window}"
         if self.low < self.high:
@@ -249,7 +248,7 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
         return sentence + "."
 
     def _describe_short_session(self) -> tuple[str, ...]:
-        """Return the sentence on a session that is cheaper without a compaction; else nothing."""
+        """Return a sentence if the session is cheaper without a compaction; else nothing."""
         best, uncompacted = self.session_usd, self.uncompacted_usd
         if best is None or uncompacted is None or best <= uncompacted:
             return ()
@@ -290,7 +289,7 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def table(self) -> Table:
-        """The best trigger beside others, by size."""
+        """The best trigger and others, by size."""
         rows = tuple(
             (
                 Cell(c.name, None, "", "good" if c.name == "best" else ""),
@@ -307,7 +306,7 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
         """Return the answer, its reasons and the table as lines of 80 columns.
 
         Args:
-            why: add what the figures rest on.
+            why: add the basis of the figures.
         """
         title = f"{sanitize_line(self.title, 40)}: {self.calls_n:,} calls, {self.model}"
         lines = [*wrap_lines(self.answer, TERMINAL_COLUMNS), *self.setting.splitlines(), "", title]
@@ -353,17 +352,17 @@ def when_to_compact(
     """Compute at which prompt size to compact, to which size, and whether to wait for a pause.
 
     The trigger is the cheapest in dollars among those that put at most 5 % more of the reused items
-    at stake than compacting at the window does. A due compaction may wait for a cold call, where
-    the prompt is written again in any case, for as many calls as their extra reads cost less than
-    that write; it waits no longer than to the next compaction, nor past the window.
+    at stake than compacting at the window does. A due compaction may wait for a cold call, which
+    writes the prompt again in any case, as long as the extra reads of waiting cost less than that
+    write; it waits at most until the next compaction or until the window is full.
 
     Args:
         session: a recorded session with usage, of a model that has a price.
-        context_window: tokens of the window asked about; None: the one that the session ran in.
-        floor: tokens that a compaction leaves; None: what the log's own left (median), else its
-            smallest prompt and a summary; but at least what must stay.
-        summary_tokens: tokens of a summary; None: those of the log's own (median), else 1,000.
-        memory: the items of the session, where they are already indexed.
+        context_window: tokens of the window; None: the window that the session ran in.
+        floor: tokens that a compaction leaves; None: the median of the log's own compactions, else
+            its smallest prompt plus a summary; never less than what must stay.
+        summary_tokens: tokens of a summary; None: the median of the log's own, else 1,000.
+        memory: index of the session's items; None: built here.
 
     Returns:
         The trigger and its near-optimal range, the floor, the wait, and the costs of other
@@ -451,7 +450,7 @@ def when_to_compact(
 
 
 def _clock_runs_backwards(session: Session) -> bool:
-    """Return True where most times of a log run backwards, so that its pauses mean nothing."""
+    """Return True if most times of a log run backwards, so that its pauses mean nothing."""
     times = [c.message.time for c in session.calls if c.message.time is not None]
     return len(times) > 1 and sum(b < a for a, b in pairwise(times)) * 2 > len(times) - 1
 
@@ -467,7 +466,7 @@ def _bounded_trigger(risk: LossRisk | None, cheapest: int, window: int) -> tuple
 
 
 def get_floor(profile: GrowthProfile, context_floor: ContextFloor, summary: int) -> tuple[int, str]:
-    """Return what a compaction leaves, at least what must stay, and the source of the figure.
+    """Return the tokens that a compaction leaves, at least what must stay, and their source.
 
     Args:
         profile: the growth profile of a session.
@@ -498,7 +497,7 @@ SEARCH_STEPS = 200
 
 
 class TriggerCost(NamedTuple):
-    """The average cost of a call if the context is compacted at a trigger."""
+    """Average cost of a call if the context is compacted at a trigger."""
 
     name: str
     tokens: int
@@ -518,14 +517,13 @@ class TokenPrices(NamedTuple):
     read: float
     write: float
     carry: float
-    """A token that one more call carries: mostly read, but written again after a miss."""
+    """Carrying a token for one more call: mostly read, but written again after a miss."""
 
 
 class TriggerCostModel:
-    """The costs of compactions of a session that continues for ever, as a function of the trigger.
+    """Costs of compactions as a function of the trigger, for a session that never ends.
 
-    Prices are those of the session's model, for prompts of each size and writes of the lifetime
-    that its log has.
+    Prices are those of the session's model, by prompt size and by the cache lifetime of its writes.
 
     Args:
         profile: growth and prices of the session.
@@ -550,12 +548,12 @@ class TriggerCostModel:
         return TokenPrices(read, write, read + self.miss_share * max(write - read, 0.0))
 
     def cost_compaction(self, size: int) -> float:
-        """Return the dollars of a compaction, its summary made from all that it replaces."""
+        """Return the dollars of a compaction whose summary reads all that it replaces."""
         source = size - self.floor + self.summary
         return self.price.request_usd(source, self.summary) + self.rewrite
 
     def find_cheapest(self, window: int) -> int:
-        """Return the trigger that is cheapest in dollars alone, at most the window."""
+        """Return the trigger, at most the window, that is cheapest in dollars."""
         p = self.price.at(self.floor)
         size = best_trigger(
             floor=self.floor,
@@ -588,9 +586,9 @@ class TriggerCostModel:
     def count_wait_calls(self, size: int, window: int) -> float:
         """Return the calls that a compaction due at a size may wait for a cold call.
 
-        Each call of waiting reads what would be gone, and saves writing its growth; at a cold call
-        the compaction saves writing twice what it leaves behind the front. Waiting ends at the next
-        compaction and at the window.
+        Each call of waiting reads tokens that the compaction would have removed, and saves writing
+        its growth. At a cold call the compaction saves a second write of what it leaves behind the
+        front. Waiting ends at the next compaction and at the window.
         """
         rates = self.rates(size)
         extra_usd = rates.read * (size - self.floor) - rates.write * self.growth
@@ -606,9 +604,7 @@ class TriggerCostModel:
         return 1_000 * (rates.carry + (rates.write - rates.read) * compactions_per_call)
 
     def find_near_optimal(self, best: int, window: int, *, smallest: int) -> tuple[int, int]:
-        """Return the smallest and the largest trigger in ``smallest..window`` of about the best
-        cost.
-        """
+        """Return the range of triggers in ``smallest..window`` of about the best cost."""
         max_usd = NEAR_OPTIMAL * self.cost_trigger("", best).usd
         below = [smallest + (best - smallest) * k // SEARCH_STEPS for k in range(SEARCH_STEPS)]
         above = [best + (window - best) * k // SEARCH_STEPS for k in range(SEARCH_STEPS + 1)]
@@ -616,12 +612,12 @@ class TriggerCostModel:
         return min(fits), max(fits)
 
     def estimate_saving(self, best: int, recorded: int | None, peak: int) -> float:
-        """Return the dollars per call that a trigger saves against the record.
+        """Return the dollars per call that a trigger saves compared with the record.
 
         Args:
             best: the trigger.
             recorded: the trigger of the record; None: it was never compacted.
-            peak: tokens of its largest prompt.
+            peak: tokens of the record's largest prompt.
         """
         if recorded is not None:
             return self.cost_trigger("", recorded).usd - self.cost_trigger("", best).usd

@@ -2,11 +2,11 @@
 
 # From a compaction to a verdict
 #
-# A `Compaction` is the sum of all that was compacted before one call: sizes of that call's prompt
-# without and with it, the summaries written, and the front of the prompt that the cache still has.
+# A `Compaction` combines all compactions before one call: the sizes of that call's prompt without
+# and with it, the summaries written, and the front of the prompt that the cache still has.
 # A verdict follows from the prompts after it, up to the next compaction:
-#   refill     how much of the freed tokens is in use again 3 and 10 calls later
-#   rebound    calls until the prompt is back at three quarters of its size before
+#   refill     share of the freed tokens that is in use again 3 and 10 calls later
+#   rebound    calls until the prompt is back at three quarters of its earlier size
 #   pays after requests until the reads saved exceed the summary call and the rewritten prefix
 #              (`breakeven.requests_until_reset_pays`); not paid back: the next one came before that
 
@@ -46,15 +46,15 @@ __dir__ = public_dir(__all__)
 
 
 REFILLED_SHARE = 0.75
-"""Share of the size before a compaction at which the context counts as full again."""
+"""The context counts as full again at this share of its size before the compaction."""
 MIN_PROGRESS = 0.1
 """A compaction that saves less than this share made no progress (OpenHands' minimum progress)."""
 SPIRAL_LENGTH = 3
-"""So many compactions in a row without progress count as thrash (where Codex stops trying)."""
+"""Compactions in a row without progress that count as thrash (Codex stops trying there)."""
 
 
 class Compaction(msgspec.Struct, frozen=True, gc=False):
-    """All that was compacted before one call. Sizes are tokens of that call's prompt."""
+    """All compactions before one call, as one. Sizes are tokens of that call's prompt."""
 
     call: int
     """The first call after it."""
@@ -66,14 +66,14 @@ class Compaction(msgspec.Struct, frozen=True, gc=False):
     messages_after: int
     summary: int
     """Tokens that it inserted."""
-    written: tuple[WrittenSummary, ...] = ()
+    summaries: tuple[WrittenSummary, ...] = ()
     """The summaries that a model wrote for it."""
     number: int = 0
-    """As ``frame(per="compaction")`` counts; of several before one call, that of the last."""
+    """Its number in ``frame(per="compaction")``; for several before one call, that of the last."""
     front: int = 0
-    """Tokens at the front that the call before was sent unchanged: the cache still has them."""
-    sent: int | None = None
-    """Tokens of the prompt of the call before; None: as many as without the compaction."""
+    """Tokens at the front that are unchanged since the previous call: the cache still has them."""
+    previous_prompt: int | None = None
+    """Tokens of the previous call's prompt; None: as many as without the compaction."""
 
     @property
     def savings(self) -> float:
@@ -96,10 +96,10 @@ class CompactionVerdict(msgspec.Struct, frozen=True):
     refill_10: float | None
     """The same ten calls later."""
     rebound_calls: int | None
-    """Calls until the prompt was back at three quarters of its size before; None: it never was."""
+    """Calls until the prompt was back at three quarters of its earlier size; None: it never was."""
     pays_after: float | None
     """Requests after which it is paid back (see `breakeven`); None without a price."""
-    unpaid: bool | None
+    not_paid_back: bool | None
     """True where the next compaction came before it was paid back."""
 
 
@@ -123,15 +123,19 @@ def judge_compactions(
         stop = calls_n if next_call is None else next_call
         pays_after = count_requests_to_break_even(compaction, cost_model, costs[i])
         interval = None if next_call is None else next_call - compaction.call
-        unpaid = None if pays_after is None or interval is None else interval < pays_after
+        not_paid_back = None if pays_after is None or interval is None else interval < pays_after
         refill_3, refill_10 = (
             _refilled_share(compaction, prompts, 3, stop),
             _refilled_share(compaction, prompts, 10, stop),
         )
-        rebound_call = prompts.reaches(REFILLED_SHARE * compaction.before, compaction.call, stop)
+        rebound_call = prompts.find_first_reaching(
+            REFILLED_SHARE * compaction.before, compaction.call, stop
+        )
         rebound_calls = None if rebound_call is None else rebound_call - compaction.call
         verdicts.append(
-            CompactionVerdict(interval, refill_3, refill_10, rebound_calls, pays_after, unpaid)
+            CompactionVerdict(
+                interval, refill_3, refill_10, rebound_calls, pays_after, not_paid_back
+            )
         )
     return verdicts
 
@@ -148,10 +152,10 @@ def _refilled_share(
 def count_requests_to_break_even(
     compaction: Compaction, cost_model: ReplayCostModel, cost: float | None
 ) -> float | None:
-    """Return the requests after which a compaction is paid back, counting its own call.
+    """Return the requests after which a compaction is paid back, including its own call.
 
-    Without the compaction its call would have read the prompt of the call before from the cache, at
-    most as much as the record's own call could read.
+    Without the compaction its call would have read the previous prompt from the cache, but no more
+    than the recorded call could read.
 
     Args:
         compaction: its sizes.
@@ -163,10 +167,12 @@ def count_requests_to_break_even(
         return None
     read, write = _read_write_price(call_price.at(compaction.before), cost_model)
     cached = (
-        compaction.before if compaction.sent is None else min(compaction.before, compaction.sent)
+        compaction.before
+        if compaction.previous_prompt is None
+        else min(compaction.before, compaction.previous_prompt)
     )
-    if compaction.call < len(cost_model.kept):
-        cached = min(cached, cost_model.kept[compaction.call])
+    if compaction.call < len(cost_model.read_limits):
+        cached = min(cached, cost_model.read_limits[compaction.call])
     return requests_until_reset_pays(
         compaction.before,
         compaction.after,
@@ -194,7 +200,7 @@ def make_compaction_columns(
 ) -> dict[str, Any]:
     """Return a score's columns of compactions; None: not known.
 
-    Savings are those of all compactions; verdicts those of compactions that a call came after.
+    Savings cover all compactions; verdicts only those that a call follows.
     """
     observed = filter_observed(compactions, len(prompts))
     verdicts = judge_compactions(observed, prompts, cost_model, costs)
@@ -211,31 +217,33 @@ def summarise_verdicts(
     savings: Sequence[float], verdicts: Sequence[CompactionVerdict]
 ) -> dict[str, Any]:
     """Return the figures over all verdicts, named as the columns of a score."""
-    is_unpaid = [v.unpaid for v in verdicts if v.unpaid is not None]
+    not_paid_back = [v.not_paid_back for v in verdicts if v.not_paid_back is not None]
     no_progress_streak = measure_longest_run([saved < MIN_PROGRESS for saved in savings])
     return {
-        "not_paid_back_n": sum(is_unpaid) if is_unpaid or len(verdicts) < 2 else None,
-        "paid_back_share": 1 - sum(is_unpaid) / len(is_unpaid) if is_unpaid else None,
+        "not_paid_back_n": sum(not_paid_back) if not_paid_back or len(verdicts) < 2 else None,
+        "paid_back_share": 1 - sum(not_paid_back) / len(not_paid_back) if not_paid_back else None,
         "refilled_share": mean_or_none([v.refill_10 for v in verdicts]),
         "rebound_calls": median_or_none([v.rebound_calls for v in verdicts]),
         "no_progress_streak": no_progress_streak,
-        "is_thrashing": is_thrashing(no_progress_streak, is_unpaid),
+        "is_thrashing": is_thrashing(no_progress_streak, not_paid_back),
     }
 
 
-def is_thrashing(run: int, unpaid: Sequence[bool]) -> bool:
+def is_thrashing(run: int, not_paid_back: Sequence[bool]) -> bool:
     """Return True where `SPIRAL_LENGTH` in a row made no progress, or most were not paid back.
 
     Args:
         run: length of the longest run of compactions without progress.
-        unpaid: for each compaction of which it is known, True where it was not paid back; a single
-            one does not count.
+        not_paid_back: True for each compaction that was not paid back, without those of which it is
+            not known; a single one does not count.
     """
-    return run >= SPIRAL_LENGTH or (len(unpaid) > 1 and sum(unpaid) > len(unpaid) / 2)
+    return run >= SPIRAL_LENGTH or (
+        len(not_paid_back) > 1 and sum(not_paid_back) > len(not_paid_back) / 2
+    )
 
 
 def filter_observed(compactions: Sequence[Compaction], calls: int) -> list[Compaction]:
-    """Return the compactions that one of so many calls came after."""
+    """Return the compactions that at least one of a number of calls follows."""
     return [compaction for compaction in compactions if compaction.call < calls]
 
 
@@ -253,10 +261,10 @@ def get_run_compactions(run: Run, prompts: SentPrompts | None = None) -> list[Co
 
     Args:
         run: the run.
-        prompts: the prompts that it sent, where they are already known.
+        prompts: the prompts that it sent; None: computed here.
     """
     compactions, sent = [], prompts or RunPrompts(run)
-    for number, cut in enumerate(run.cuts):
+    for number, cut in enumerate(run.compactions):
         old, new, steps = cut.was, cut.new, cut.new.steps
         inserted_tokens, summaries, step_before = 0, [], old.tokens
         for i, step in enumerate(steps, 1):
@@ -267,7 +275,7 @@ def get_run_compactions(run: Run, prompts: SentPrompts | None = None) -> list[Co
                 inserted_tokens += size
                 if size and (usage is not None or is_written_by_model(method)):
                     usd = usage.cost_usd if usage is not None else None
-                    written_tokens = step.written(run.log)
+                    written_tokens = step.written_tokens(run.log)
                     summaries.append(
                         WrittenSummary(
                             cut.call,
@@ -325,9 +333,9 @@ def get_replay_compactions(session: Session) -> list[Compaction]:
 
 
 def _shared_with_previous(prompts: SentPrompts, call: int, stop: int) -> tuple[int, int | None]:
-    """Return the tokens that a call shares with the call before, and the size of that prompt.
+    """Return the tokens that a call shares with the previous call, and the size of that prompt.
 
-    Where no call came before or after the compaction it is 0 and None.
+    They are 0 and None where no call precedes or follows the compaction.
     """
     return (prompts.shared(call), prompts.prompt(call - 1)) if 0 < call < stop else (0, None)
 
@@ -358,7 +366,7 @@ def get_replay_prompt_arrays(session: Session) -> tuple[NDArray[Any], NDArray[An
 
 
 ASSUMED_GROWTH = 300
-"""Tokens that a call adds to the reply before it, where its prompt fell (Boise's rule)."""
+"""Tokens that a call adds to the previous reply where its prompt fell (Boise's rule)."""
 
 
 def headroom(trigger: float, after: float) -> float:
@@ -383,8 +391,8 @@ def headroom(trigger: float, after: float) -> float:
 def append_only(prompts: Sequence[int], outputs: Sequence[int]) -> list[int]:
     """Return the prompts of the same calls if nothing had ever been removed.
 
-    Each prompt is the one before it and the recorded growth; where the prompt fell, the reply
-    before it and 300 tokens.
+    Each prompt is the previous one plus the recorded growth; where the prompt fell, the growth is
+    the previous reply plus 300 tokens.
 
     Args:
         prompts: tokens of each call's prompt.
@@ -410,7 +418,7 @@ def append_only(prompts: Sequence[int], outputs: Sequence[int]) -> list[int]:
 
 @accepts_session
 def amplification(session: Session) -> float | None:
-    """Return the tokens that an append-only session would have sent, over those that were sent.
+    """Return the ratio of the tokens that an append-only session would have sent to those sent.
 
     Args:
         session: a session; its calls with usage count.

@@ -69,16 +69,16 @@ def report(
     """Report what fills the context window at a call.
 
     The parts add up to the prompt that was sent. For a replay or a live session they are those of
-    `session.sent(call)`: without what a rule left out, and with both sizes of what it shortened.
-    For a recorded session, sizes are scaled to recorded usage.
+    `session.sent(call)`: messages that rules removed are left out, and shortened ones have both
+    sizes. For a recorded session, sizes are scaled to recorded usage.
 
     Args:
         session: any session, the path of a log, or a list of messages.
-        call: number of the call, negative from the end; None: the next prompt. A session without
-            calls is reported as it would be sent.
+        call: number of the call, negative from the end; None: the next prompt. For a session
+            without calls the report shows the prompt that would be sent.
         counter: counts messages of a record where usage does not give their size; None: the exact
             o200k_base where its vocabulary is installed. It has no effect on replays and live
-            sessions, which their rules' counter counted.
+            sessions, whose messages are counted by the counter of their rules.
 
     Returns:
         The parts of the window and the largest messages. It displays as text or HTML.
@@ -95,7 +95,7 @@ def report(
     model_call = None if call is None or (call == -1 and not session.calls) else session.call(call)
     index = None if model_call is None else model_call.index
     contents = get_prompt_contents(session, index, counter)
-    parts = _sum_parts(contents.shown)
+    parts = _sum_parts(contents.messages)
     if contents.excess:
         parts = _scale_parts(parts, contents.visible - contents.excess)
     for tool, tokens in zip(session.tools, contents.schemas, strict=True):
@@ -114,7 +114,7 @@ def report(
                 NOT_IN_LOG_LATER, "", contents.later, contents.later, None, 0, contents.source
             )
         )
-    if contents.fell:
+    if contents.is_smaller_than_log:
         difference = f"{contents.excess:,} tokens fewer than shown"
         parts.append(
             WindowPart(DROPPED_UNMARKED, difference, 0, contents.excess, None, 0, contents.source)
@@ -132,11 +132,11 @@ def report(
         prompt_source=contents.prompt_source,
         residue=contents.rest,
         excess=contents.excess,
-        messages_n=len(contents.shown),
+        messages_n=len(contents.messages),
         counter=contents.counter,
         count_error=contents.error,
         parts=tuple(sorted(parts, key=lambda p: (GROUPS.index(p.group), -p.tokens))),
-        contributors=_list_contributors(contents.shown, session.cwd),
+        contributors=_list_contributors(contents.messages, session.cwd),
         notes=session.notes,
         title=get_title(session),
     )
@@ -166,7 +166,7 @@ def _sum_parts(messages: tuple[SentMessage, ...]) -> list[WindowPart]:
 
 
 def _scale_parts(parts: list[WindowPart], total: int) -> list[WindowPart]:
-    """Return the parts scaled down to a total, as more tokens were counted than billed."""
+    """Return the parts scaled down to a total: more tokens were counted than billed."""
     before: dict[str, int] = {}
     for part in parts:
         before[part.group] = before.get(part.group, 0) + part.tokens
@@ -268,7 +268,7 @@ class WindowPart(msgspec.Struct, frozen=True):
     name: str
     tokens: int
     raw_tokens: int
-    """Tokens before rules shortened it."""
+    """Tokens before rules shortened the messages."""
     chars: int | None
     messages_n: int
     source: Provenance
@@ -308,7 +308,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int
     prompt_source: Provenance
     residue: int
-    """Tokens of the recorded prompt that no log shows; 0 without recorded usage."""
+    """Tokens of the recorded prompt that the log does not show; 0 without recorded usage."""
     excess: int
     """Tokens by which the counts exceed the recorded prompt; the parts are scaled down by them."""
     messages_n: int
@@ -325,7 +325,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_known(self) -> bool:
-        """True where the log has content or the size of a prompt, so that anything is known."""
+        """True where the log has content or the size of a prompt."""
         return bool(self.parts) or (self.call is None and not self.messages_n)
 
     @property
@@ -367,8 +367,8 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         """Return the report as lines of text.
 
         Args:
-            parts: most named parts shown per group.
-            contributors: most messages shown.
+            parts: maximum number of named parts per group.
+            contributors: maximum number of messages.
         """
         out = [
             self._format_title(),
@@ -488,7 +488,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
 def _part_cells(
     what: str, tokens: int, messages_n: int, raw: int, share_and_bar: tuple[str, str] = ("", "")
 ) -> tuple[str, ...]:
-    """Return the cells of a row, with the share and its bar where they are given."""
+    """Return the cells of a row, with share and bar if they are given."""
     unshortened = f"{raw:,}" if raw != tokens else ""
     return what, f"{tokens:,}", *share_and_bar, f"{messages_n or ''}", unshortened
 

@@ -1,10 +1,11 @@
-"""Elongation: how many more calls real runs take under a policy than the record, from studies."""
+"""Elongation: ratio of a real run's calls under a policy to the record's, from studies."""
 
 # Meta-analysis of published studies that ran the same tasks under two policies. Each gives the log
 # of a ratio of turns and its standard error. They are pooled by a random-effects model (DerSimonian
 # and Laird 1986): the variance between studies is added to each error, means are weighted by
-# inverse variance, and the interval is that of a further study, by Student's t. Studies of the same
-# family of models are used where there are at least three, else all (a back-off estimate).
+# inverse variance, and the prediction interval for a further study follows from Student's t. If
+# there are at least three studies of the model's family, only these are used, else all (a back-off
+# estimate).
 
 from __future__ import annotations
 
@@ -40,21 +41,20 @@ __all__ = [
 __dir__ = public_dir(__all__)
 
 PolicyKind = Literal["raw", "mask", "summary", "hybrid", "other"]
-"""A family of policies: no policy, masked or cleared results, summaries, both, any other."""
+"""Families of policies: no policy, masked or cleared results, summaries, both, any other."""
 
 INTERVAL_LEVEL = 0.8
 """Level of every interval in this module."""
 NOISE_FLOOR = 0.21
-"""Relative difference of dollars within which two runs of one policy over the same 50 tasks are in
-80 of 100 cases; three measured pairs differ by 9, 14 and 2 %
-(`ctxkit.experiments.studies.behaviour`).
+"""Two runs of one policy over the same 50 tasks differ in dollars by at most this share in 80 of
+100 cases; three measured pairs differ by 9, 14 and 2 % (`ctxkit.experiments.studies.behaviour`).
 """
 _STUDENT_T = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356)
 """Student's t for an 80 % interval, by degrees of freedom from 1."""
 _NORMAL_QUANTILE = 1.282
-"""The normal distribution's, beyond the table."""
+"""Quantile of the normal distribution, for more degrees of freedom than the table has."""
 _MIN_FAMILY_STUDIES = 3
-"""Smallest number of studies of one family of models that are pooled without those of others."""
+"""Studies of one family of models that are enough to leave out those of other families."""
 _FAMILIES = ("gemini", "qwen")
 _STUDIES_FILE = Path(__file__).with_name("elongation.csv")
 _LOOPS_FILE = Path(__file__).with_name("elongation_loops.csv")
@@ -82,13 +82,13 @@ class Study(NamedTuple):
 
 
 class ClosedLoop(NamedTuple):
-    """A scripted agent that ran under a policy, beside its run without one."""
+    """Runs of a scripted agent under a policy and without one."""
 
     kind: str
     """Family of the policy."""
     rules: str
     calls_predicted: int
-    """Calls of the run without a policy, which a replay keeps."""
+    """Calls of the run without a policy, and so of its replay."""
     calls_real: int
 
     @property
@@ -104,7 +104,7 @@ class Elongation(NamedTuple):
     low: float
     high: float
     studies: int
-    """Studies behind it; 0: nothing was changed, so the factor is 1."""
+    """Number of studies behind it; 0: nothing was changed, so the factor is 1."""
 
 
 NO_ELONGATION = Elongation(1.0, 1.0, 1.0, 0)
@@ -130,11 +130,11 @@ def load_closed_loops() -> tuple[ClosedLoop, ...]:
 
 
 def widen_to_closed_loops(elongation: Elongation, after: PolicyKind) -> Elongation:
-    """Return an elongation whose interval holds the closed-loop runs of a family of policies.
+    """Return an elongation whose interval includes the closed-loop runs of a family of policies.
 
-    Published studies are few, and their agents need less of what was hidden than the scripted one
-    does. Its runs were measured, so an interval that leaves them out is too narrow. A family that
-    no closed loop was run under stays as it is.
+    Published studies are few, and their agents need less of what was hidden than the scripted agent
+    does. Its runs were measured, so an interval that excludes them is too narrow. Without a
+    closed-loop run of the family the elongation is returned unchanged.
     """
     ratios = [run.ratio for run in load_closed_loops() if run.kind == after]
     return elongation._replace(
@@ -143,7 +143,7 @@ def widen_to_closed_loops(elongation: Elongation, after: PolicyKind) -> Elongati
 
 
 def get_model_family(model: str | None) -> str:
-    """Return the family of a model among the studied ones: gemini, qwen or other."""
+    """Return the family of a model, as the studies group them: gemini, qwen or other."""
     return next((f for f in _FAMILIES if f in (model or "").lower()), "other")
 
 
@@ -157,10 +157,10 @@ def estimate_elongation(
     """Estimate how much longer real runs are than the record, with an 80 % interval.
 
     Args:
-        after: family of the policy that is replayed.
-        before: family of the policy that the record was made under.
-        family: family of the model (`get_model_family`); its own studies are used alone where there
-            are at least three.
+        after: family of the replayed policy.
+        before: family of the recorded policy.
+        family: family of the model (`get_model_family`); only its studies are used if there are at
+            least three.
         among: the studies; None: those of the package.
 
     Example:
@@ -183,10 +183,10 @@ def estimate_elongation(
 
 
 def _select_studies(studies: Sequence[Study], before: str, after: str) -> list[Study]:
-    """Return the studies of a change of policy, or the nearest ones that exist.
+    """Return the studies of a change of policy, or the closest ones that exist.
 
-    In order: the same change, the opposite change inverted, for two settings of one family the
-    studies of that family, all studies of a change from no policy.
+    In order of preference: the same change; the opposite change, inverted; for two settings of one
+    family, the studies of that family; all studies of a change from no policy.
     """
     direct = [s for s in studies if (s.before, s.after) == (before, after)]
     reversed_studies = [
@@ -204,7 +204,7 @@ def pool_studies(logs: Sequence[tuple[float, float]], *, is_unchanged: bool = Fa
 
     Args:
         logs: logarithm of the ratio and its standard error, one pair per study.
-        is_unchanged: fix the mean ratio at 1 and estimate the spread only.
+        is_unchanged: fix the mean ratio at 1 and estimate only the spread.
     """
     weights = [1 / max(e, 1e-6) ** 2 for _, e in logs]
     mean = _weighted_mean(logs, weights)
@@ -226,14 +226,14 @@ def pool_studies(logs: Sequence[tuple[float, float]], *, is_unchanged: bool = Fa
 def classify_policy(
     *, summaries: bool, pruned: bool, cuts: int | None, hidden: tuple[int | None, int | None]
 ) -> PolicyKind | None:
-    """Return the family of policies by what rules did to a session; None: unknown.
+    """Return the family of a policy from its effects on a session; None: unknown.
 
     Args:
         summaries: True where summaries were written.
         pruned: True where the rules prune each call.
         cuts: number of compactions.
-        hidden: numbers of messages, and of tool results among them, that are no longer shown as
-            written.
+        hidden: number of messages that are no longer shown as written, and of tool results among
+            them.
     """
     if summaries:
         return "hybrid" if pruned else "summary"
@@ -265,7 +265,7 @@ def elongate_runs(
     """Scale calls, tokens and dollars of scores to the length of real runs.
 
     The record, runs that changed nothing, peaks, compactions, losses and the dollars of summaries
-    stay as they are.
+    are not scaled.
 
     Args:
         runs: the result of `sweep` or `compare`.

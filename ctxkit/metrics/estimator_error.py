@@ -1,9 +1,9 @@
 """Error of token estimators against recorded usage, by kind of content and for triggers."""
 
-# Between two calls without an edit the recorded prompt grows by exactly the messages that came in
-# between, so growth is a measured size of these messages. A reply's share of it is its output
-# tokens (unless hidden reasoning blurs them), and the rest of the growth is what came after it.
-# Estimates of the same messages are compared with these sizes, summed over all calls.
+# Between two calls without an edit the recorded prompt grows by exactly the messages in between, so
+# the growth measures their size. A reply's share of it is its output tokens (unless they include
+# hidden reasoning); the rest is the messages after the reply. Estimates of the same messages are
+# compared with these sizes, summed over all calls.
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Calibration:
     """One row per estimator and kind of content: `estimator kind recorded_tokens estimated_tokens
     error samples_n source`. `error` is estimated / recorded - 1: -0.25 is a quarter too low. The
     kind "all content" is the growth of prompts between calls (`source` "recorded"). Sizes of other
-    kinds are "derived": a reply is its output tokens, what came after it the rest of the growth.
-    Kinds need not add up to the whole.
+    kinds are "derived": a reply has its output tokens, the messages after it the rest of the
+    growth. Kinds need not add up to the whole.
     """
     triggers: pd.DataFrame
     """One row per estimator and threshold: `estimator threshold recorded_call estimated_call
@@ -52,10 +52,11 @@ class Calibration:
     """
     calls: pd.DataFrame
     """One row per call with a recorded prompt: `call recorded`, and a column per estimator with the
-    estimated prompt, which includes the part that no log shows (`fixed`).
+    estimated prompt, including the part that is not in the log (`fixed`).
     """
     fixed: int | None
-    """Tokens of system prompt and tool schemas that no log shows; the same for all estimators."""
+    """Tokens of system prompt and tool schemas that are not in the log; equal for all estimators.
+    """
 
     @property
     def estimators(self) -> list[str]:
@@ -121,8 +122,8 @@ def calibrate(
 
     Args:
         session: a session with recorded usage, the path of a log, or a list of messages.
-        estimators: counters or their names; None: those of real systems, and the exact o200k_base
-            where its vocabulary is installed.
+        estimators: counters or their names; None: the estimators of real systems, and the exact
+            o200k_base where its vocabulary is installed.
         thresholds: prompt sizes in tokens at which a trigger would fire; None: 25, 50, 75 and 90 %
             of the largest prompt.
 
@@ -157,7 +158,7 @@ def calibrate(
     limits = (
         [round(share * peak) for share in THRESHOLD_SHARES] if thresholds is None else thresholds
     )
-    limits = list(dict.fromkeys(limits))  # the shares of a small prompt can be one number
+    limits = list(dict.fromkeys(limits))  # shares of a small prompt can be equal
     return Calibration(
         session=session.id,
         kinds=_tabulate_kinds(_collect_samples(slots, anchors), counts),
@@ -168,7 +169,7 @@ def calibrate(
 
 
 class _CountedMessages(NamedTuple):
-    """The counts of one estimator of a session's messages."""
+    """One estimator's counts of a session's messages."""
 
     name: str
     tokens: dict[int, int]
@@ -206,14 +207,14 @@ def _collect_samples(slots: MessageSlots, anchors: list[UsageAnchor]) -> list[_S
         growth = anchor.prompt - anchor.before
         if anchor.kind != "growth" or growth <= 0:
             continue
-        messages = tuple(slots.messages[i] for i in anchor.shown)
+        messages = tuple(slots.messages[i] for i in anchor.slots)
         samples.append(_SizedMessages(_ALL_CONTENT, messages, growth, "recorded"))
         samples += _split_growth(messages, growth)
     return samples
 
 
 def _split_growth(messages: tuple[Message, ...], growth: int) -> list[_SizedMessages]:
-    """Split growth into a reply's output tokens and the rest; none where reasoning is hidden."""
+    """Split growth into a reply's output tokens and the rest; empty where reasoning is hidden."""
     replies = [m for m in messages if m.role == "assistant"]
     usage = replies[0].usage if len(replies) == 1 else None
     if (
@@ -245,7 +246,7 @@ def _has_hidden_reasoning(message: Message) -> bool:
 
 
 def _reply_kind(message: Message) -> str:
-    """Return the kind of content that most of a reply is."""
+    """Return the kind of most of a reply's content."""
     text_chars = sum(len(p.text) for p in message.parts if isinstance(p, Text))
     argument_chars = sum(
         len(p.raw or str(p.arguments)) for p in message.parts if isinstance(p, ToolCall)
@@ -281,7 +282,7 @@ def _tabulate_kinds(
     return pd.DataFrame(rows, columns=names).astype(dict(zip(names, types, strict=True)))
 
 
-# -- the moment a trigger fires
+# -- when a trigger fires
 # ----------------------------------------------------------------------------------------
 
 

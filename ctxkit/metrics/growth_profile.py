@@ -3,11 +3,11 @@
 # Inputs of the choice of a trigger (`metrics.compaction_timing`), each estimated from one log:
 #   growth       mean growth of the prompt between consecutive calls without an edit in between
 #   miss share   cache misses outside compactions / tokens carried from call to call
-#   calls to     mean over calls of the distance to the next call after a pause that outlived the
-#   cold         cache: how long a due compaction has to wait for a call that pays full price anyway
+#   calls to     mean number of calls until the next call after a pause that outlived the cache: how
+#   cold         long a due compaction waits for a call that pays the full price anyway
 #   floor        system prompt and tools, the median turn, and the items that are used again later
 #   loss risk    share of reused items that compactions at a size would remove before their use,
-#                by replaying the record with summaries that say nothing
+#                from replays of the record with empty summaries
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class GrowthProfile:
         if not session.has_usage:
             raise BadArguments(
                 "When to compact is worked out from recorded prompt sizes, and this log has no"
-                " usage."
+                " usage: a report counts its texts."
             )
         self.session = session
         self.billed = [
@@ -132,21 +132,21 @@ class GrowthProfile:
 
     @cached_property
     def _misses(self) -> tuple[CacheMiss | None, ...] | None:
-        """The miss of each call; None where the log has no cache split."""
+        """The cache miss of each call; None where the log has no cache split."""
         if not self.session.has_cache:
             return None
         return find_cache_misses(self.session, anchored=self.anchored)
 
     @property
     def miss_share(self) -> float | None:
-        """The share of carried tokens that the cache missed, compactions left out.
+        """The share of carried tokens that the cache missed, without compactions.
 
-        Without a cache split it is estimated by the pauses that outlive the cache; None without
+        Without a cache split it is estimated from the pauses that outlive the cache; None without
         times.
         """
         if self._misses is not None:
             later = (self._misses[b.index] for _, b in self.pairs)
-            missed = sum(m.lost for m in later if m is not None and m.kind != "compaction")
+            missed = sum(m.missed_tokens for m in later if m is not None and m.kind != "compaction")
             carried = sum(min(_prompt_tokens(a), _prompt_tokens(b)) for a, b in self.pairs)
             return missed / carried  # above 0: the prompts grow
         cold = self._find_cold_calls()
@@ -154,7 +154,7 @@ class GrowthProfile:
 
     @property
     def calls_to_cold(self) -> float | None:
-        """The mean over calls of the calls to the next cold one; infinite where there is none."""
+        """The mean number of calls until the next cold call; infinite where there is none."""
         cold = self._find_cold_calls()
         if cold is None:
             return None
@@ -202,19 +202,21 @@ def _main_model_price(session: Session, billed: list[ModelCall]) -> tuple[str, P
     model_price = price(model, at=first.message.time)
     if model_price is None:
         name = sanitize_line(model or "without a name", 80)
-        raise BadArguments(f"Model {name!r} has no price, so nothing can be weighed in dollars.")
+        raise BadArguments(
+            f"Model {name!r} has no price, so nothing can be weighed in dollars: a comparison still"
+            " shows sizes and losses."
+        )
     return model or "", model_price
 
 
 MAX_TURN_TOKENS = 20_000
-"""Upper bound of the tokens of the last turn: what Pi keeps (`keep_recent_tokens`), and Codex of
-the user's messages.
+"""Upper bound of the tokens of the last turn. Pi retains this much (`keep_recent_tokens`), and
+Codex as much of the user's messages.
 """
 CHARS_PER_TOKEN = 4
 """Characters per token of an item's text."""
 SIZE_JITTER = (0.93, 1.0, 1.07)
-"""Factors of the sizes over which a loss is averaged: at one size a single item more or less is
-chance.
+"""Factors of a size over which its loss is averaged, because a single item is chance at one size.
 """
 
 
@@ -222,12 +224,12 @@ class ContextFloor(NamedTuple):
     """The tokens of a context that no compaction can remove, by kind."""
 
     fixed: int
-    """System prompt and tools, in the log or not."""
+    """System prompt and tools, whether or not they are in the log."""
     turn: int
     """The current turn: the median turn, at most `MAX_TURN_TOKENS`."""
     needed: int | None
-    """The items that are used again later, written down: the 90th percentile over calls. None where
-    the log has no text.
+    """The texts of the items that are used again later: 90th percentile over calls. None where the
+    log has no text.
     """
 
     @property
@@ -270,11 +272,11 @@ def _median_turn_tokens(session: Session, anchored: MessageSizes) -> int:
 
 
 def _needed_item_tokens(index: ItemIndex) -> int:
-    """Return the tokens of the items in use, written down: the 90th percentile over calls.
+    """Return the tokens of the texts of the items in use: the 90th percentile over calls.
 
     An item is in use from the arrival of the first message that states it to its last use.
     """
-    items, first_row = index.again, np.full(index.items_n, len(index.messages))
+    items, first_row = index.reused_items, np.full(index.items_n, len(index.messages))
     np.minimum.at(first_row, index.row_items.values, index.row_items.owner)
     chars = np.array([len(item.text) for item in index.item_numbers], np.int64)
     steps = np.zeros(index.calls + 2, np.int64)  # a difference array over calls
@@ -285,15 +287,15 @@ def _needed_item_tokens(index: ItemIndex) -> int:
 
 
 class LossRisk:
-    """The loss that compactions at a size put at stake, measured by replays of the record.
+    """Upper bound of the loss by compactions at a size, measured by replays of the record.
 
-    The replays compact to the floor with summaries that say nothing, so no summary can lose more.
+    The replays compact to the floor with empty summaries, so no summary can lose more.
 
     Args:
         item_index: the items of the session's messages.
         anchored: the sizes of its messages.
         floor: tokens that a compaction leaves.
-        fixed: the tokens of them that no compaction touches.
+        fixed: tokens of the floor that no compaction changes.
     """
 
     def __init__(
@@ -318,7 +320,7 @@ class LossRisk:
         It is a mean over three nearby sizes, and an upper bound of the loss. None where no item is
         used again.
         """
-        reused_n = len(self._item_index.again)
+        reused_n = len(self._item_index.reused_items)
         if not reused_n:
             return None
         return fmean(self._count_at_stake(round(size * j)) for j in SIZE_JITTER) / reused_n
@@ -327,12 +329,12 @@ class LossRisk:
         if size not in self._at_stake_by_size:
             run = run_rules(self._log, self._make_rules(size), None)
             visibility = get_run_visibility(self._item_index, run)
-            at_stake = LossAnalysis(self._item_index, visibility).staked
+            at_stake = LossAnalysis(self._item_index, visibility).recallable
             self._at_stake_by_size[size] = float(len(at_stake.item))
         return self._at_stake_by_size[size]
 
     def find_smallest_size(self, low: int, high: int, max_loss: float) -> int:
-        """Return about the smallest size in ``low..high`` with at most a loss, else `high`.
+        """Return the smallest size in ``low..high`` whose loss is at most `max_loss`, else `high`.
 
         Bisection to 2 % of the size: the loss falls as the size grows.
         """

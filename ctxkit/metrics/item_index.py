@@ -1,22 +1,22 @@
-"""The items of a session as arrays, and matchers that find known items and rules in other texts."""
+"""The items of a session as arrays, and matchers that find its items and rules in other texts."""
 
 # Rows and calls
 #
-# A *row* is a visible message of the log, counted in order. Items are numbered in the order in
-# which they first occur. For every row and every reply we keep its item numbers in a ragged array
-# (values, and the list that each value is in), so that loss and visibility are computed with
-# array operations over all pairs of item and row. Building the index reads each message once.
+# A *row* is a visible message of the log, counted in order. Items are numbered by first occurrence.
+# The item numbers of every row and every reply are in a ragged array (values, and the list that
+# each value belongs to), so that loss and visibility are array operations over all pairs of item
+# and row. Building the index reads each message once.
 #
 # Rules in other words
 #
 # A sentence states a rule (an item of the family "constraint") if
-#   - the stems of at least 60 % of the words of the shorter of both are common to them, and at
-#     least three, or all that the rule has (a stem is the first five letters of a word);
+#   - they share the stems of at least 60 % of the words of the shorter one, and at least three
+#     stems, or all that the rule has (a stem is the first five letters of a word);
 #   - both forbid something, or neither does;
-#   - the text holds every path, id, name and number of the rule.
-# So another wording counts and another value does not. It is a heuristic and errs on the side of
-# finding a rule: a contradiction in other words is not seen. Candidates come from an inverted index
-# by stem and by value; all stems and values are searched in one pass (Aho-Corasick).
+#   - the text contains every path, id, name and number of the rule.
+# So another wording counts and another value does not. The heuristic errs on the side of finding a
+# rule: it does not detect a contradiction in other words. Candidates come from an inverted index by
+# stem and by value; all stems and values are searched in one pass (Aho-Corasick).
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
 
 USER_WEIGHT = 4.0
-"""Weight of an item that the user stated, where an item of a reply or tool result weighs 1. It is
-chosen, not measured.
+"""Weight of an item that the user stated; an item of a reply or tool result has weight 1. The value
+is chosen, not measured.
 """
 
 
@@ -74,10 +74,10 @@ class MessageRows:
         self.rows_before_call = np.array(rows_before_call, np.int64)
         self.calls = len(rows_before_call)
         self.arrival_call = np.searchsorted(self.rows_before_call, np.arange(n), "right")
-        """For each row the first call whose prompt can hold it."""
+        """The first call whose prompt can contain each row."""
 
     def count_tokens(self, _message: Message) -> int:
-        """Return the tokens of an inserted text; 0 here, as sizes do not matter."""
+        """Return the tokens of an inserted text; 0 here, because sizes do not matter."""
         return 0
 
     def find_items(self, _message: Message) -> Ints:
@@ -88,8 +88,8 @@ class MessageRows:
 class ItemIndex(MessageRows):
     """The numbered items of a session's rows and replies.
 
-    An *inserted text* is a message that is no row: a compaction or a pruning put it in, in this
-    session or in a replay of it.
+    An *inserted text* is a message that is not a row: a compaction or a pruning inserted it, in
+    this session or in a replay of it.
 
     Args:
         session: a session with text.
@@ -100,7 +100,7 @@ class ItemIndex(MessageRows):
         super().__init__(session)
         self.item_cache, messages = item_cache, self.messages
         self.item_numbers: dict[Item, int] = {}
-        """The number of each item, in the order of numbers."""
+        """The number of each item, in ascending order."""
         self._numbers_of_set: dict[int, list[int]] = {}
         mentions = [self._number_set(item_cache.names(m)) for m in messages]
         self.rule_matcher = RuleMatcher(
@@ -110,7 +110,7 @@ class ItemIndex(MessageRows):
         self.row_mentions = RaggedArray(
             map(_append_missing, mentions, map(self._find_stated_rules, messages))
         )
-        """The items that each row mentions: its own, endings of its paths, rules in other words."""
+        """The items that each row mentions: its own, path endings, and rules in other words."""
         self.row_items = RaggedArray(self._number_set(item_cache.items(m)) for m in messages)
         """The items that each row states itself."""
         self.reply_items = RaggedArray(
@@ -123,18 +123,18 @@ class ItemIndex(MessageRows):
         paths = _find_file_paths(session)
         in_files = [self._number_file_items(m, paths.get(id(m))) for m in messages]
         self.file_items = RaggedArray([item for item, _ in pairs] for pairs in in_files)
-        """The items of each row that holds the content of a file."""
+        """The items of each row that contains the content of a file."""
         self.file_paths = np.array([path for pairs in in_files for _, path in pairs], np.int64)
-        """For each of `file_items` the number of the path of its file."""
+        """The number of the file's path, for each of `file_items`."""
         self.row_tokens = np.array([item_cache.size(m) for m in messages], np.int64)
         self.items_n = len(self.item_numbers)
         self.family = np.array(
             [ITEM_FAMILIES.index(item.family) for item in self.item_numbers], np.int64
         )
         self._sort_uses_and_mentions()
-        self.again = self._find_reused_items()
-        """The items that a reply uses after an earlier message stated them. Rules of compaction
-        do not change them, so shares of different rules have one denominator.
+        self.reused_items = self._find_reused_items()
+        """The items that a reply uses after an earlier message stated them. They do not depend on
+        compaction rules, so shares of different rules have the same denominator.
         """
         self.weight = np.ones(self.items_n)
         """`USER_WEIGHT` for the items that the user stated, else 1."""
@@ -144,14 +144,14 @@ class ItemIndex(MessageRows):
     def _sort_uses_and_mentions(self) -> None:
         width, uses = self.calls + 1, self.reply_items
         order = np.lexsort((uses.owner, uses.values))
-        # Item and call packed into one number, in order: one binary search finds a next use.
+        # Item and call are packed into one sorted number, so a binary search finds the next use.
         self._use_keys = np.append(uses.values[order] * width + uses.owner[order], -1)
         self.last_use = np.full(self.items_n, -1)
-        """For each item the last call that uses it, or -1."""
+        """The last call that uses each item, or -1."""
         np.maximum.at(self.last_use, uses.values, uses.owner)
         order = np.argsort(self.row_mentions.values, kind="stable")
         self.mention_item = self.row_mentions.values[order]
-        """All pairs of an item and a row that mentions it, by item and then by row: the item."""
+        """The item of each pair of an item and a row that mentions it, by item, then by row."""
         self.mention_row = self.row_mentions.owner[order]
         """The row of each such pair."""
 
@@ -178,7 +178,7 @@ class ItemIndex(MessageRows):
         return self._rules_by_text[key]
 
     def find_first_uses(self, items: Ints, calls: Ints) -> Ints:
-        """Return the first call from a given one on that uses each item; ``1 << 62``: none does."""
+        """Return the first call at or after a given call that uses each item, else ``1 << 62``."""
         width = self.calls + 1
         keys = items * width + np.minimum(calls, self.calls)
         use = self._use_keys[np.searchsorted(self._use_keys[:-1], keys)]
@@ -201,9 +201,9 @@ class ItemIndex(MessageRows):
     # -- numbers of items --------------------------------------------------------------------------
 
     def _number_set(self, items: frozenset[Item]) -> list[int]:
-        """Return the numbers of a set that the cache of items holds: most sets serve three times.
+        """Return the numbers of a set of the item cache; most sets are requested three times.
 
-        They are found by identity, which is as long theirs as the cache lives.
+        Sets are identified by `id()`, which stays unique while the cache keeps them alive.
         """
         numbers = self._numbers_of_set.get(id(items))
         if numbers is None:
@@ -238,7 +238,7 @@ class RaggedArray:
         lengths = [len(row) for row in rows]
         self.values = np.array([n for row in rows for n in row], np.int64)
         self.owner = np.repeat(np.arange(len(rows)), lengths)
-        """For each value the list that it is in."""
+        """The index of the list that each value belongs to."""
         self.starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
 
     def get_list(self, number: int) -> Ints:
@@ -247,7 +247,7 @@ class RaggedArray:
 
 
 def _find_file_paths(session: Session) -> dict[int, str]:
-    """Return the paths of files whose content messages hold, by the `id()` of the message."""
+    """Return the path of the file whose content a message contains, by `id()` of the message."""
     path_of_call: dict[str, str] = {}
     paths: dict[int, str] = {}
     for message in session.messages:
@@ -262,7 +262,7 @@ def _find_file_paths(session: Session) -> dict[int, str]:
 
 
 MAX_CACHED_TEXTS = 4096
-"""Texts whose items are cached."""
+"""Maximum number of texts whose items are cached."""
 _NUMBER_UNIT_GAP = re.compile(r"(?<=\d)(?=[^\d.,])")
 """Between a number and its unit, where a text may have a space."""
 
@@ -270,8 +270,8 @@ _NUMBER_UNIT_GAP = re.compile(r"(?<=\d)(?=[^\d.,])")
 class TextItemMatcher:
     """Finds the numbered items of a session in inserted texts.
 
-    A text states an item word for word, white space aside; an id in any case of letters, a number
-    with or without a space before its unit, a user's rule in any wording.
+    A text states an item word for word, ignoring white space; an id in upper or lower case, a
+    number with or without a space before its unit, a user's rule in any wording.
     """
 
     def __init__(self, numbers: Mapping[Item, int], rule_matcher: RuleMatcher) -> None:
@@ -315,9 +315,9 @@ def make_text_key(message: Message) -> str | int:
 MIN_COMMON_SHARE = 0.6
 """Share of the words of the shorter sentence that both sentences must have."""
 MIN_COMMON_WORDS = 3
-"""Words that both sentences must have, or all of the rule's where it has fewer."""
+"""Words that both sentences must have, or all words of a rule that has fewer."""
 _CACHED_SENTENCES = 1 << 13
-"""Sentences whose rules are cached: summaries repeat them."""
+"""Maximum number of sentences whose rules are cached, because summaries repeat them."""
 _NEGATION = re.compile(
     r"(?<!\w)(?:not|never|no|none|without|avoid|forbidden|prohibited|\w{2,8}n['’]t|dont|cannot)(?!\w)",
     re.IGNORECASE,
@@ -330,7 +330,7 @@ _STOP_WORDS = frozenset(
         "make sure keep ensure please need does doesn don dont isn avoid user said asked also when"
     )
 )
-"""Words that do not tell the topic of a rule; negations are matched by `_NEGATION`."""
+"""Words that do not identify the topic of a rule; `_NEGATION` matches negations."""
 
 
 def _stem_words(sentence: str) -> frozenset[str]:
@@ -339,12 +339,12 @@ def _stem_words(sentence: str) -> frozenset[str]:
 
 
 def is_negated(sentence: str) -> bool:
-    """Return True where a sentence holds a word that forbids or negates."""
+    """Return True if a sentence contains a word that forbids or negates."""
     return _NEGATION.search(sentence) is not None
 
 
 class RuleTopic(NamedTuple):
-    """The topic of a rule; rules of one topic differ by their exact values alone."""
+    """The topic of a rule; rules of one topic differ only in their exact values."""
 
     stems: frozenset[str]
     forbids: bool
@@ -377,7 +377,7 @@ class RuleMatcher:
         self._find_cached_topics = lru_cache(_CACHED_SENTENCES)(self._find_topics)
 
     def _index_by_value(self) -> None:
-        """Index rules without values by topic, and others by the rarest of their values."""
+        """Index rules without values by topic, and other rules by their rarest value."""
         self._rules_without_values: dict[int, list[int]] = {}
         self._rules_by_value: dict[str, list[int]] = {}
         frequency = Counter(v for values in self._values_of_rule.values() for v in values)
@@ -410,7 +410,7 @@ class RuleMatcher:
         return rules
 
     def _find_values(self, folded_text: str) -> set[str]:
-        """Return the values of rules that are in a casefolded text."""
+        """Return the rules' values that occur in a casefolded text."""
         hits = self._value_search.find_all(folded_text)
         return {self._values[n] for n, start, end in hits if is_whole(folded_text, start, end)}
 
@@ -444,9 +444,9 @@ class MultiTextSearch:
         return self._find(_make_encodable(text), overlapping=True)
 
     def lines(self, text: str) -> Iterator[tuple[str, set[int]]]:
-        """Yield the lines in which any searched text stands, in any case, with their numbers.
+        """Yield the lines that contain any searched text, in any case, with the texts' numbers.
 
-        The searched texts must be casefolded; a line is yielded casefolded where that changes the
+        The searched texts must be casefolded; lines are yielded casefolded if that changes the
         length of the text.
         """
         folded = text.casefold()
@@ -454,7 +454,7 @@ class MultiTextSearch:
         numbers_by_line: dict[tuple[int, int], set[int]] = {}
         start = end = -1
         for number, at, _ in self.find_all(folded):
-            if not start <= at < end:  # hits come in order: each line's bounds are found once
+            if not start <= at < end:  # hits are ordered, so each line is located once
                 start, end = folded.rfind("\n", 0, at) + 1, folded.find("\n", at)
                 end = end if end >= 0 else len(folded)
                 numbers = numbers_by_line.setdefault((start, end), set())
@@ -468,9 +468,8 @@ class NumberedTextSearch:
     An occurrence does not begin or end inside a word: `fin-import-1` is not in `fin-import-10`.
 
     Args:
-        texts: each with its number, none of them empty.
-        cut_at: texts of at least so many characters may have been cut, so that they may end inside
-            a word.
+        texts: texts with their numbers, none of them empty.
+        cut_at: texts with at least this many characters may be truncated and end inside a word.
     """
 
     def __init__(self, texts: Iterable[tuple[str, int]], cut_at: int) -> None:
@@ -499,5 +498,5 @@ def _is_word_char(char: str) -> bool:
 
 
 def _make_encodable(text: str) -> str:
-    """Return the text with lone surrogates replaced, which UTF-8 lacks; its length is the same."""
+    """Return the text with lone surrogates replaced (UTF-8 lacks them); the length is the same."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

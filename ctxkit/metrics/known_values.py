@@ -1,4 +1,4 @@
-"""Means, medians and sums of values of which some are unknown."""
+"""Means, medians and sums of values, some of which are unknown."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Items that a summary can lose (paths, ids, numbers, rules ...), extracted from messages."""
 
 # Extraction by regular expressions, one per family. Patterns start only at the beginning of a token
-# (a look-behind), and their repeats are bounded, so the time is linear in the text, also for a word
-# of a megabyte. Cheap tests run first: each pattern reads only the words, or the lines, that hold
-# a character or a word without which it cannot match.
+# (a look-behind), and their repeats are bounded, so the time is linear in the text, even for a word
+# of a megabyte. Cheap tests run first: each pattern reads only the words, or the lines, that
+# contain a character or a word that it requires.
 #
 # Sentences give three families by phrases: constraints (the user's "must", "never" ...), decisions
 # (the agent's "going with" ...) and open points (either's "TODO", "still need" ...).
@@ -30,11 +30,11 @@ ItemFamily = Literal[
 ]
 ITEM_FAMILIES: tuple[ItemFamily, ...] = get_args(ItemFamily)
 MAX_ITEM_CHARS = 300
-"""Characters of a sentence, error line or command that are compared: the first ones."""
+"""Characters that are compared, from the start of a sentence, error line or command."""
 ERROR_LINE_CHARS = 200
-"""Characters of an error line after its first word; a text of so many may have been cut."""
+"""Characters of an error line after its first word; a text of this length may be truncated."""
 MAX_SEARCHED_CHARS = 400_000
-"""Characters of one text that are searched: the first ones."""
+"""Characters that are searched, from the start of a text."""
 SPEAKERS = ("user", "assistant")
 """Roles whose sentences are searched for constraints, decisions and open points."""
 
@@ -52,10 +52,10 @@ _PATH = re.compile(
 )
 _EXTENSION = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}$")
 _URL = re.compile(r"(?<![A-Za-z])https?://[^\s\"'<>)\]}`\\]{3,500}")
-_ID = re.compile(  # begins as a search skips ahead best, then looks back at what it begins with
+_ID = re.compile(  # a fast first character, then a look-behind at the start of the token
     r"[\dA-Za-f#](?<![\w-].)"
     r"(?:(?<=[0-9a-fA-F])[0-9a-fA-F]{7}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"  # UUID
-    r"|(?<=[0-9a-fA-F])[0-9a-fA-F]{6,63}"  # hashes; one of digits alone needs six
+    r"|(?<=[0-9a-fA-F])[0-9a-fA-F]{6,63}"  # hashes; a hash of digits only needs six
     r"|(?<=\d)\d{5,19}|(?<=#)\d{1,7}|(?<=[A-Z])[A-Z]{1,9}-\d{1,7})(?![\w-])"
 )
 _DIGIT = re.compile(r"\d")
@@ -73,7 +73,7 @@ _COMMON_CODES = frozenset(
 )
 """Words that are spelled like a code but are common names."""
 _NUMBER = re.compile(
-    r"\d(?<![\w.,-].)\d{0,14}(?:[.,]\d{1,10})? ?"  # begins as a search skips ahead best
+    r"\d(?<![\w.,-].)\d{0,14}(?:[.,]\d{1,10})? ?"  # a fast first character
     r"(?:%|ms|µs|us|ns|s|min|h|days?|hours?|minutes?|seconds?|[kKMGT]i?B|bytes?|px|tokens?|lines?|tests?|files?|USD)"
     r"(?!\w)"
 )
@@ -93,7 +93,7 @@ _ERROR_WORDS = (
     "Traceback",
 )
 _SENTENCE_END = re.compile(r"\s(?:(?<=[.!?].)\s*|(?<=\n)\n*)", re.DOTALL)
-"""The end of a sentence: a stop before white space, so not the dot of 3.9 or main.py."""
+"""The end of a sentence: a full stop before white space, so not the dot of 3.9 or main.py."""
 _MIN_SENTENCE_CHARS = 8
 """Shorter sentences are skipped."""
 
@@ -106,8 +106,8 @@ class PhraseMatcher:
         words = "|".join(map(re.escape, phrases))
         self._whole = re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.IGNORECASE)
 
-    def stand_in(self, text: str) -> bool:
-        """Return True where a text holds one of the phrases."""
+    def occur_in(self, text: str) -> bool:
+        """Return True if a text contains one of the phrases."""
         if text.isascii():
             low = text.lower()
             if True not in map(low.__contains__, self._phrases):
@@ -133,19 +133,26 @@ _COMMAND_ARGUMENTS = ("command", "cmd", "script")
 
 
 def extract_items(message: Message) -> frozenset[Item]:
-    """Return the items of a message."""
+    """Return the items of a message.
+
+    Example:
+        >>> from ctxkit.session import Message, Text
+        >>> asked = Message(role="user", parts=(Text("Look into src/api/users.py"),))
+        >>> [(item.family, item.text) for item in extract_items(asked)]
+        [('path', 'src/api/users.py')]
+    """
     return frozenset(_iter_items(message))
 
 
 def expand_path_endings(items: Iterable[Item]) -> frozenset[Item]:
-    """Return items, and the endings of the paths among them: `src/a/b.ts` mentions `a/b.ts` too."""
+    """Return items and the endings of their paths: `src/a/b.ts` also mentions `a/b.ts`."""
     items = frozenset(items)
     paths = [item.text for item in items if item.family == "path"]
     return items.union(*map(path_endings, paths)) if paths else items
 
 
 def extract_spoken_items(message: Message) -> frozenset[Item]:
-    """Return the items of a message without those of its thinking."""
+    """Return the items of a message, without its thinking."""
     if not message.thinks:
         return extract_items(message)
     spoken_parts = tuple([p for p in message.parts if type(p) is not Thinking])
@@ -173,7 +180,7 @@ def _iter_items(message: Message) -> Iterator[Item]:
 
 
 def iter_texts(message: Message) -> Iterator[str]:
-    """Yield the texts of a message, and every string in the arguments of its tool calls."""
+    """Yield the texts of a message and all strings in the arguments of its tool calls."""
     for part in message.parts:
         if isinstance(part, (Text, Thinking)):
             yield part.text[:MAX_SEARCHED_CHARS]
@@ -200,7 +207,7 @@ def extract_text_items(text: str) -> Iterator[Item]:
 
 
 def _find_lines_with(words: Iterable[str], text: str) -> dict[int, int]:
-    """Return the end of each line that holds one of some words, by the start of the line."""
+    """Return the end of each line that contains one of some words, by the start of the line."""
     line_ends: dict[int, int] = {}
     for word in words:
         at = text.find(word)
@@ -212,7 +219,7 @@ def _find_lines_with(words: Iterable[str], text: str) -> dict[int, int]:
 
 
 def _iter_word_items(words: list[str]) -> Iterator[Item]:
-    """Yield items without a space; each pattern reads only the words with its character."""
+    """Yield items without a space; each pattern reads only words with its required character."""
     joined_words = " ".join(words)
     if "/" in joined_words:
         for hit in _PATH.findall(" ".join([w for w in words if "/" in w])):
@@ -263,20 +270,20 @@ def _iter_command_items(call: ToolCall) -> Iterator[Item]:
 
 
 def _iter_sentence_items(role: str, text: str) -> Iterator[Item]:
-    """Yield the user's constraints, the agent's decisions, and open points of both."""
+    """Yield the user's constraints, the agent's decisions, and the open points of both."""
     if role not in SPEAKERS:
         return
     for hit in split_sentences(text):
-        if role == "user" and _CONSTRAINT_PHRASES.stand_in(hit):
+        if role == "user" and _CONSTRAINT_PHRASES.occur_in(hit):
             yield Item("constraint", normalise_text(hit))
-        if role == "assistant" and _DECISION_PHRASES.stand_in(hit):
+        if role == "assistant" and _DECISION_PHRASES.occur_in(hit):
             yield Item("decision", normalise_text(hit))
-        if _OPEN_CHECKBOX in hit or _OPEN_PHRASES.stand_in(hit):
+        if _OPEN_CHECKBOX in hit or _OPEN_PHRASES.occur_in(hit):
             yield Item("open", normalise_text(hit))
 
 
 def split_sentences(text: str) -> Iterator[str]:
-    """Yield the sentences and lines of a text without their final stop, short ones skipped."""
+    """Yield the sentences and lines of a text without the final full stop; skip short ones."""
     for part in _SENTENCE_END.split(text):
         sentence = part.strip().rstrip(".!?")[: 2 * MAX_ITEM_CHARS]
         if len(sentence) >= _MIN_SENTENCE_CHARS:
@@ -301,7 +308,7 @@ class MessageItemCache:
 
     def __init__(self, anchored: MessageSizes | None = None) -> None:
         self._items: dict[int, tuple[Any, frozenset[Item], frozenset[Item]]] = {}
-        """By identity of the parts: the parts (kept alive), items, and items with path endings."""
+        """By `id()` of the parts: the parts (kept alive), items, items with path endings."""
         self._used: dict[int, frozenset[Item]] = {}
         self._size: dict[int, int] = {}
         if anchored is not None:
@@ -324,7 +331,7 @@ class MessageItemCache:
         return self._used[id(message.parts)]
 
     def size(self, message: Message) -> int:
-        """Return the tokens of a message: anchored for one of the record, else characters / 4."""
+        """Return the tokens of a message: anchored if it is in the record, else characters / 4."""
         anchored_size = self._size.get(id(message.parts))
         if anchored_size is not None:
             return anchored_size

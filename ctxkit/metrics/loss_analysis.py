@@ -1,4 +1,4 @@
-"""Loss analysis: which items compactions removed, what became of each, which were needed later."""
+"""Loss analysis: the items that compactions removed, their fates, and the items needed later."""
 
 # Method
 #
@@ -9,20 +9,20 @@
 #   visible      a message in the prompt names the item, or an inserted text (a summary) states it
 #   retained     visible again after the item was first removed
 #   recoverable  the path of a file with the item is visible, or the item is stored in an archive
-#   available    retained or recoverable; what was removed and is not available is lost
+#   available    retained or recoverable; a removed item that is not available is lost
 #
-# An item is *removed* at the first tick at which a message that states it leaves the prompt. A
-# *removal* is each end of a visible span after that: one item can be removed several times.
+# An item is *removed* at the first tick at which a message that states it leaves the prompt. From
+# then on each end of a visible span is a *removal*: one item can be removed several times.
 #
 #   needed-later loss = removed items that a reply uses before their next removal
 #                       / items that replies use again at all
 #
 # A *change* is a call before which a compaction or pruning changed the prompt. Figures per change
-# are counted by difference arrays over span ends, so time and memory grow with the spans and not
+# are counted with difference arrays over span ends, so time and memory grow with the spans and not
 # with changes times items: O((n + m) log n) for n spans and m changes.
 #
 # Invariants: an item that no change removed is never lost; inserted text can only lower a loss;
-# what is needed and lost is a subset of what was at stake.
+# items that were needed and lost are a subset of the items at stake.
 
 from __future__ import annotations
 
@@ -47,24 +47,24 @@ if TYPE_CHECKING:
 ItemFate = Literal["retained", "recoverable", "lost"]
 ITEM_FATES: tuple[ItemFate, ...] = get_args(ItemFate)
 NO_CALL = 1 << 62
-"""A number above that of any call: no such call exists."""
+"""Stands for "no call": above the number of any call."""
 CONSTRAINT_FAMILY = ITEM_FAMILIES.index("constraint")
-"""The number of the family that holds the user's rules."""
+"""The number of the family of the user's rules."""
 
 
 class RemovedItems(NamedTuple):
-    """All removals, ordered by item and then by tick: one array element each."""
+    """All removals, ordered by item and then by tick; one array element per removal."""
 
     item: Ints
     tick: Ints
     is_recoverable: Flags
     """True where the item could be fetched again at that tick."""
     next_use: Ints
-    """The first call that uses the item before its next removal; `NO_CALL` where none does."""
+    """The first call that uses the item before its next removal, else `NO_CALL`."""
 
 
 class NeededLostItems(NamedTuple):
-    """Items that were used after a removal, each once, counted at the first such removal."""
+    """Items that were used after a removal, each at the first such removal."""
 
     item: Ints
     calls_until_needed: Ints
@@ -73,15 +73,15 @@ class NeededLostItems(NamedTuple):
 
 
 class RecallableItems(NamedTuple):
-    """Items that only inserted text could still state when they were needed."""
+    """Items that only inserted text could state when they were needed."""
 
     item: Ints
     tick: Ints
-    """When the last message that states the item left the prompt for the first time."""
+    """First tick at which the last message that states the item left the prompt."""
 
 
 class NeededInInterval(NamedTuple):
-    """Removed items that were used between one change and the next: one element each pair."""
+    """Removed items that were used between one change and the next; one element per pair."""
 
     item: Ints
     change: Ints
@@ -97,39 +97,39 @@ class LossAnalysis:
     """
 
     def __init__(self, item_index: ItemIndex, visibility: Visibility) -> None:
-        self.memory, self.shown = item_index, visibility
+        self.memory, self.visibility = item_index, visibility
         self._bits = int(visibility.end).bit_length()
         self.change_ticks = 2 * visibility.moments + 1
         self.removed_at = np.full(item_index.items_n, visibility.end)
-        """For each item the tick of its first removal; the end of the clock where it had none."""
+        """The tick of each item's first removal; the end of the clock if it was never removed."""
         stated = item_index.row_items
         left_at = visibility.visible_until[stated.owner]
         left = left_at < visibility.end
         np.minimum.at(self.removed_at, stated.values[left], left_at[left])
         self.is_removed = self.removed_at < visibility.end
         self.first_change = np.searchsorted(self.change_ticks, self.removed_at)
-        """For each item the number of the change that removed it first."""
+        """The number of the change that removed each item first."""
         self.needed_after_removal = self.is_removed & (item_index.last_use >= self.removed_at // 2)
         self.needed_until = np.searchsorted(visibility.moments, item_index.last_use, "right")
-        """For each item one past the last change after which it is still used."""
+        """One past the last change after which each item is still used."""
 
     # -- time spans of items -----------------------------------------------------------------------
 
     @cached_property
     def visible_spans(self) -> TimeSpans:
-        """Spans in which removed items, and the paths of files, are visible."""
+        """Spans in which removed items and the paths of files are visible."""
         is_relevant = self.is_removed.copy()
         is_relevant[self.memory.file_paths] = True
         return self._find_visible_spans(is_relevant, with_texts=True)
 
     def _find_visible_spans(self, is_relevant: Flags, *, with_texts: bool) -> TimeSpans:
-        """Return the visible spans of relevant items; without texts as if summaries were empty."""
-        index, visibility = self.memory, self.shown
+        """Return the visible spans of relevant items; `with_texts=False`: summaries are empty."""
+        index, visibility = self.memory, self.visibility
         text_spans = visibility.text_spans if with_texts else visibility.text_spans[:0]
-        # First the messages, each from its arrival until it leaves the prompt ...
+        # Messages are visible from their arrival until they leave the prompt.
         is_selected = is_relevant[index.mention_item]
         item, row = index.mention_item[is_selected], index.mention_row[is_selected]
-        # ... then messages that came back, and inserted texts, with all items that they state.
+        # Restored messages and inserted texts are visible with all items that they state.
         later_items = [
             index.row_mentions.get_list(n) for n in visibility.restored_spans[:, 0].tolist()
         ]
@@ -147,8 +147,8 @@ class LossAnalysis:
     @cached_property
     def _recoverable_spans(self) -> TimeSpans:
         """Spans in which removed items are in a file whose path is visible, or in an archive."""
-        index, visibility = self.memory, self.shown
-        # Items of files: recoverable while the path is visible, once the file's content has left.
+        index, visibility = self.memory, self.visibility
+        # Items of files: recoverable while the path is visible, after the content left the prompt.
         left_at = visibility.visible_until[index.file_items.owner]
         has_left = left_at < visibility.end
         file_item, path = index.file_items.values[has_left], index.file_paths[has_left]
@@ -183,7 +183,7 @@ class LossAnalysis:
     def removals(self) -> RemovedItems:
         """Every removal of every item."""
         item, tick = self.visible_spans.owners, self.visible_spans.ends
-        is_removal = (tick >= self.removed_at[item]) & (tick < self.shown.end)
+        is_removal = (tick >= self.removed_at[item]) & (tick < self.visibility.end)
         item, tick = item[is_removal], tick[is_removal]
         next_removal = np.append(tick[1:] // 2, NO_CALL)
         next_removal[:-1][item[1:] != item[:-1]] = NO_CALL
@@ -196,7 +196,7 @@ class LossAnalysis:
         )
 
     @cached_property
-    def charged(self) -> NeededLostItems:
+    def needed_lost(self) -> NeededLostItems:
         """The removed items that a reply used before their next removal."""
         removals = self.removals
         used = np.flatnonzero(removals.next_use < NO_CALL)
@@ -206,15 +206,14 @@ class LossAnalysis:
         return NeededLostItems(item, delay, removals.is_recoverable[at])
 
     @cached_property
-    def staked(self) -> RecallableItems:
-        """The removed items that were used when no message in the prompt stated them.
+    def recallable(self) -> RecallableItems:
+        """The removed items that were used while no message in the prompt stated them.
 
-        Only the text that a compaction put in their place could still state them, so
-        `needed_lost` is a subset.
+        Only text that a compaction inserted could still state them, so `needed_lost` is a subset.
         """
         spans = self._find_visible_spans(self.needed_after_removal, with_texts=False)
         item, tick = spans.owners, spans.ends
-        is_removal = (tick >= self.removed_at[item]) & (tick < self.shown.end)
+        is_removal = (tick >= self.removed_at[item]) & (tick < self.visibility.end)
         item, first = np.unique(item[is_removal], return_index=True)
         tick = tick[is_removal][first]
         is_needed = self.memory.last_use[item] >= tick // 2
@@ -225,7 +224,7 @@ class LossAnalysis:
         """The removed items that a reply used between a change and the next one."""
         index, changes_n = self.memory, len(self.change_ticks)
         uses = index.reply_items
-        last_change = np.searchsorted(self.shown.moments, np.arange(index.calls), "right") - 1
+        last_change = np.searchsorted(self.visibility.moments, np.arange(index.calls), "right") - 1
         change, item = last_change[uses.owner], uses.values
         is_removed = (change >= 0) & (self.first_change[item] <= change)
         pairs = np.unique(item[is_removed] * (changes_n + 1) + change[is_removed])
@@ -239,20 +238,17 @@ class LossAnalysis:
     def recall(self) -> float | None:
         """The weighted share of the items at stake that inserted text stated until their use.
 
-        0 where the texts state none of them, 1 where they state all; None where no text was
-        inserted or nothing was at stake.
+        None where no text was inserted or nothing was at stake.
         """
         weight = self.memory.weight
-        at_stake = float(weight[self.staked.item].sum())
-        if not at_stake or not len(self.shown.text_spans):
+        at_stake = float(weight[self.recallable.item].sum())
+        if not at_stake or not len(self.visibility.text_spans):
             return None
-        return 1 - float(weight[self.charged.item].sum()) / at_stake
+        return 1 - float(weight[self.needed_lost.item].sum()) / at_stake
 
     @property
     def rules_retained(self) -> float | None:
-        """The share of the user's removed rules that is visible, over all changes; None: no rule
-        was removed.
-        """
+        """The visible share of the user's removed rules, over all changes; None: none removed."""
         is_rule = self.memory.family == CONSTRAINT_FAMILY
         changes_n = len(self.change_ticks)
         n = int((changes_n - self.first_change[is_rule & self.is_removed]).sum())
@@ -263,10 +259,12 @@ class LossAnalysis:
     def count_by_family(self) -> Ints:
         """Return counts of items with the axes kind of count, family, change.
 
-        The nine kinds: items removed so far that are retained, recoverable, lost (3); those of
-        them used before the next change, and those of these that are not visible (2); items that
-        this change removed, and those of them used before their next removal (2); items that this
-        change put at stake, and those of them that inserted text stated until their use (2).
+        The nine kinds of count:
+        0-2: items removed so far that are retained, recoverable, lost;
+        3-4: removed items that are used before the next change; those of them not visible;
+        5-6: items that this change removed; those of them used before their next removal;
+        7-8: items that this change put at stake; those of them that inserted text stated until
+        their use.
         """
         changes_n, families_n = len(self.change_ticks), len(ITEM_FAMILIES)
         family_of = self.memory.family
@@ -278,11 +276,11 @@ class LossAnalysis:
             )
 
         item, change, is_visible = self.needed_in_interval
-        removals, stake = self.removals, self.staked
+        removals, stake = self.removals, self.recallable
         removed_by = np.searchsorted(self.change_ticks, removals.tick)
         is_used = removals.next_use < NO_CALL
         staked_by = np.searchsorted(self.change_ticks, stake.tick)
-        is_stated = ~np.isin(stake.item, self.charged.item)
+        is_stated = ~np.isin(stake.item, self.needed_lost.item)
         counts = [
             count(item, change),
             count(item[~is_visible], change[~is_visible]),
@@ -316,7 +314,7 @@ class LossAnalysis:
         return np.stack((retained, available - retained, gone - available))
 
     def fates(self, change: int = -1) -> dict[Item, ItemFate]:
-        """Return the fate at a change of each item that was removed by then."""
+        """Return the fate at a change of each item removed until then."""
         tick = self.change_ticks[change]
         items = np.flatnonzero(self.removed_at <= tick)
         retained = self.retained_spans.contain(items, tick)
@@ -326,8 +324,8 @@ class LossAnalysis:
         return {names[i]: ITEM_FATES[fate] for i, fate in zip(items.tolist(), fates, strict=True)}
 
     def find_first_rows(self) -> list[int]:
-        """Return for each item the first of the rows whose removal removed it, or -1."""
-        stated, left_at = self.memory.row_items, self.shown.visible_until
+        """Return the first of the rows whose removal removed each item, or -1."""
+        stated, left_at = self.memory.row_items, self.visibility.visible_until
         first = np.full(self.memory.items_n, len(left_at))
         is_first_removal = left_at[stated.owner] == self.removed_at[stated.values]
         np.minimum.at(first, stated.values[is_first_removal], stated.owner[is_first_removal])
@@ -335,17 +333,17 @@ class LossAnalysis:
 
 
 ORACLE_MOMENTS = 16
-"""Changes at which the best set of messages is computed: those with the most items that are out of
-sight and still needed.
+"""Maximum number of changes at which the best set of messages is computed: those with the most
+needed items that are not visible.
 """
 
 
 class OracleBound:
-    """A lower bound of the loss: what no choice of messages of the same size could have avoided.
+    """Lower bound of the loss that any choice of messages of the same total size has.
 
     At one change the choice is a 0/1 knapsack (value: needed items that a message names; weight:
     its tokens; capacity: the prompt). Its fractional relaxation, solved greedily by value per
-    token in O(m log m) for m messages, bounds it from above, and so bounds the loss from below.
+    token in O(m log m) for m messages, bounds the value from above and so the loss from below.
     """
 
     def __init__(self, analysis: LossAnalysis) -> None:
@@ -353,7 +351,7 @@ class OracleBound:
 
     @property
     def lower_bound(self) -> float:
-        """Needed items that no messages of the same size could have held at the hardest change."""
+        """Needed items that the best messages of the same size miss at the hardest change."""
         invisible, bound = self._count_invisible(), 0.0
         for change in np.argsort(-invisible, kind="stable")[:ORACLE_MOMENTS].tolist():
             if invisible[change] > bound:
@@ -361,7 +359,7 @@ class OracleBound:
         return bound
 
     def _count_invisible(self) -> Ints:
-        """Return for each change the items that are not visible and still needed."""
+        """Return the number of needed items that are not visible, for each change."""
         analysis = self._analysis
         shape, is_needed = (len(analysis.change_ticks),), analysis.needed_after_removal
         needed = np.flatnonzero(is_needed)
@@ -378,9 +376,9 @@ class OracleBound:
     def missing(self, change: int) -> float:
         """Return how many items needed after a change the best choice of messages would miss.
 
-        An item that several messages name counts for each of them: the result stays a bound.
+        An item that several messages name counts for each of them; the result is still a bound.
         """
-        index, visibility = self._analysis.memory, self._analysis.shown
+        index, visibility = self._analysis.memory, self._analysis.visibility
         tick, call = int(self._analysis.change_ticks[change]), int(visibility.moments[change])
         is_needed = (self._analysis.removed_at <= tick) & (index.last_use >= call)
         rows_n = int(np.searchsorted(index.arrival_call, call, "right"))
@@ -394,13 +392,13 @@ class OracleBound:
         by_density = np.argsort(-value / tokens, kind="stable")
         value, tokens = value[by_density], tokens[by_density]
         left = self._count_prompt_tokens(tick, rows_n) - np.cumsum(tokens) + tokens
-        share = np.clip(left / tokens, 0.0, 1.0)  # the last message is taken in part
+        share = np.clip(left / tokens, 0.0, 1.0)  # only a part of the last message fits
         needed_n = int(is_needed.sum())
         return needed_n - min(float((value * share).sum()), float(needed_n))
 
     def _count_prompt_tokens(self, tick: int, rows_n: int) -> float:
         """Return the tokens of all messages and texts that are visible at a tick."""
-        visibility, row_tokens = self._analysis.shown, self._analysis.memory.row_tokens
+        visibility, row_tokens = self._analysis.visibility, self._analysis.memory.row_tokens
         total = int(row_tokens[:rows_n][visibility.visible_until[:rows_n] > tick].sum())
         for spans, tokens in (
             (visibility.restored_spans, row_tokens),
@@ -416,17 +414,17 @@ class TimeSpans(NamedTuple):
 
     Owner and tick are packed into one integer, ``owner << bits | tick``, so that one binary search
     over all owners finds a span: an interval index without a tree. The spans of one owner do not
-    touch, and all of them are sorted by owner and then by tick.
+    touch; all spans are sorted by owner and then by tick.
     """
 
     start_keys: Ints
     end_keys: Ints
     bits: int
-    """Bits of a tick."""
+    """Number of bits of a tick."""
 
     @classmethod
     def union_of(cls, owners: Ints, starts: Ints, ends: Ints, bits: int) -> TimeSpans:
-        """Return the union of spans given in any order; those of one owner may overlap."""
+        """Return the union of spans in any order; spans of one owner may overlap."""
         start_keys, end_keys = (owners << bits) + starts, (owners << bits) + ends
         if not (start_keys[1:] >= start_keys[:-1]).all():
             order = np.argsort(start_keys, kind="stable")
@@ -455,7 +453,7 @@ class TimeSpans(NamedTuple):
         return self.end_keys & ((1 << self.bits) - 1)
 
     def contain(self, owners: Ints, ticks: Ints | int) -> Flags:
-        """Return for each pair of owner and tick whether a span of that owner contains it."""
+        """Return whether a span of the owner contains the tick, for each pair of owner and tick."""
         if not len(self.start_keys):
             return np.zeros(len(owners), bool)
         keys = (owners << self.bits) + ticks
@@ -463,7 +461,7 @@ class TimeSpans(NamedTuple):
         return np.asarray((at >= 0) & (self.end_keys[np.maximum(at, 0)] > keys))
 
     def find_spans(self, owners: Ints) -> tuple[Ints, Ints]:
-        """Return all spans of some owners: positions in `owners`, and positions of their spans."""
+        """Return the spans of some owners as pairs: position in `owners`, position of the span."""
         first = np.searchsorted(self.start_keys, owners << self.bits)
         counts = np.searchsorted(self.start_keys, (owners + 1) << self.bits) - first
         return np.repeat(np.arange(len(owners)), counts), expand_ranges(first, counts)
@@ -482,7 +480,7 @@ class TimeSpans(NamedTuple):
         return TimeSpans.union_of(np.zeros_like(starts), starts, ends, self.bits)
 
     def find_ranges(self, ticks: Ints) -> tuple[Ints, Ints]:
-        """Return for each span the range, first and stop, of the sorted ticks that are in it."""
+        """Return the range (first, stop) of the sorted ticks that are in each span."""
         return np.searchsorted(ticks, self.starts), np.searchsorted(ticks, self.ends)
 
 
@@ -503,7 +501,7 @@ def count_over_ranges(
     """Return how many ranges ``first..stop`` cover each place of the last axis (difference array).
 
     Args:
-        shape: of the result.
+        shape: shape of the result.
         group: index of each range on the other axes.
         first: first place of each range.
         stop: one past its last place.

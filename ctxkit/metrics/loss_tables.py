@@ -1,8 +1,8 @@
 """Tables of loss: by item, by family and compaction, and over successive compactions.
 
-`metrics.loss_analysis` defines the terms, for recorded sessions, replays and runs alike. Whether an
-item is needed later follows from the replies of the record: the tables measure the opportunity for
-loss, not what an agent would have done without the item.
+`metrics.loss_analysis` defines the terms. Whether an item is needed later follows from the replies
+of the record: the tables measure the opportunity for loss, not what an agent would have done
+without the item.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def analyse_loss(
         item_cache: extracts the items; None: those of all families.
 
     Returns:
-        The analysis; None where the session has no text, and for a replay with a pruning that was
-        read from a file, as the file does not say what the pruning hid.
+        The analysis; None for a session without text, and for a replay with a pruning that was read
+        from a file, because the file does not say what the pruning hid.
 
     Example:
         >>> import ctxkit as ck
@@ -87,7 +87,7 @@ def score_loss_shares(session: Session) -> dict[str, Any]:
 
     Returns:
         Figures by column name, as `docs/scores.md` defines them; empty where `analyse_loss` returns
-        None. Where nothing was removed the shares of what was needed are 0.
+        None. Where nothing was removed, the shares of needed items are 0.
     """
     analysis = analyse_loss(session)
     return {} if analysis is None else make_loss_columns(analysis)
@@ -96,19 +96,19 @@ def score_loss_shares(session: Session) -> dict[str, Any]:
 def make_loss_columns(analysis: LossAnalysis) -> dict[str, Any]:
     """Return the columns of loss of a score, from an analysis."""
     index, changes_n = analysis.memory, len(analysis.change_ticks)
-    # Pairs of a removed item and a change at or after its removal, and how many are retained.
+    # Pairs of a removed item and a change at or after its removal; how many are retained.
     pairs_n = int((changes_n - analysis.first_change[analysis.is_removed]).sum())
     retained_n, available_n = (
         int(np.subtract(*spans.find_ranges(analysis.change_ticks)[::-1]).sum())
         for spans in (analysis.retained_spans, analysis.available_spans)
     )
-    needed_lost, in_interval = analysis.charged, analysis.needed_in_interval
-    reused_n, lost_n = len(index.again), len(needed_lost.item)
-    reused_weight = float(index.weight[index.again].sum())
+    needed_lost, in_interval = analysis.needed_lost, analysis.needed_in_interval
+    reused_n, lost_n = len(index.reused_items), len(needed_lost.item)
+    reused_weight = float(index.weight[index.reused_items].sum())
     unrecoverable_n = int((~needed_lost.is_recoverable).sum())
     lost_weight = float(index.weight[needed_lost.item].sum())
     bound = OracleBound(analysis).lower_bound if lost_n and reused_n else 0.0
-    # Unknown where nothing is used again, but certainly 0 where nothing was removed.
+    # Unknown where nothing is used again, but 0 where nothing was removed.
     unknown = None if changes_n else 0.0
 
     def share_of_reused(value: float, total: float = reused_n) -> float | None:
@@ -125,7 +125,7 @@ def make_loss_columns(analysis: LossAnalysis) -> dict[str, Any]:
         "needed_later_loss": share_of_reused(lost_n),
         "needed_later_unrecoverable": share_of_reused(unrecoverable_n),
         "weighted_loss": share_of_reused(lost_weight, reused_weight),
-        "at_stake_items_n": len(analysis.staked.item),
+        "at_stake_items_n": len(analysis.recallable.item),
         "summary_recall": analysis.recall,
         "user_rules_kept": analysis.rules_retained,
         "next_interval_loss": int((~in_interval.is_visible).sum()) / len(in_interval.item)
@@ -143,12 +143,12 @@ class FamilyCounts(NamedTuple):
     call: int
     family: str
     counts: list[int]
-    """By kind, see `LossAnalysis.count_by_family`."""
+    """One count per kind of `LossAnalysis.count_by_family`."""
 
 
 def list_family_counts(analysis: LossAnalysis) -> list[FamilyCounts]:
-    """Return the counts of each compaction and family, in this order."""
-    counts, visibility = analysis.count_by_family(), analysis.shown
+    """Return the counts of each compaction and family, by compaction, then by family."""
+    counts, visibility = analysis.count_by_family(), analysis.visibility
     changes = zip(visibility.compaction_numbers, visibility.moments.tolist(), strict=True)
     return [
         FamilyCounts(number, call, family, counts[:, f, change].tolist())
@@ -247,7 +247,7 @@ def losses(session: Session) -> pd.DataFrame:
 
 
 def _make_loss_rows(session: Session, analysis: LossAnalysis) -> list[tuple[Any, ...]]:
-    index, visibility = analysis.memory, analysis.shown
+    index, visibility = analysis.memory, analysis.visibility
     items, first_rows = list(index.item_numbers), analysis.find_first_rows()
     positions = [
         i for i, entry in enumerate(session.path) if isinstance(entry, Message) and entry.visible
@@ -309,7 +309,7 @@ def drift(session: Session) -> pd.DataFrame:
         else {}
     )
     if analysis is not None:
-        counts, calls = analysis.count_by_cohort(), analysis.shown.moments.tolist()
+        counts, calls = analysis.count_by_cohort(), analysis.visibility.moments.tolist()
         items_n = counts.sum(axis=0)
         for cohort, change in np.argwhere(items_n.T > 0)[:, ::-1].tolist():
             n, call = int(items_n[cohort, change]), calls[change]

@@ -14,16 +14,15 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 Count = Any
-"""None, ``"exact"``, ``"anchored"``, the name of an estimate such as ``"pi"``, or a counter of the
-user's.
+"""None, ``"exact"``, ``"anchored"``, the name of an estimate such as ``"pi"``, or a token counter.
 """
 
 
 def get_counter(count: Count) -> Any:
-    """Return the token counter of a name; a counter is returned as it is.
+    """Return the token counter of a name; a counter is returned unchanged.
 
     Raises:
-        BadArguments: it is neither a known name nor a counter.
+        BadArguments: the argument is neither a known name nor a counter.
     """
     from ctxkit import tokens
 
@@ -43,12 +42,12 @@ def count_messages(
 ) -> tuple[list[int | None], list[str | None], Callable[[Message], int]]:
     """Return the tokens of each message, their sources, and a counter for inserted messages.
 
-    Tokens and sources are None where the log holds no content.
+    Tokens and sources are None where the log has no content.
 
     Args:
         session: the session of the messages.
-        count: how they are counted, as for `frame`.
-        chars: a list that the characters of each message are appended to.
+        count: how to count them, as for `frame`.
+        chars: a list to which the number of characters of each message is appended.
     """
     messages = session.messages
     measured = (
@@ -87,7 +86,7 @@ def count_messages(
 def _count_anchored(
     session: Session,
 ) -> tuple[list[int], list[str | None], Callable[[Message], int]]:
-    """Count as `count_messages`, scaled to recorded usage; a replay has its record's sizes."""
+    """Count like `count_messages`, scaled to recorded usage; a replay has its record's sizes."""
     from ctxkit.tokens.message_sizes import measure_sizes
 
     sizes = measure_sizes(session.origin or session)
@@ -113,7 +112,7 @@ def _count_anchored(
             return tokens_of[id(message)]
         try:
             return sizes.of(message)
-        except KeyError:  # inserted by a rule: no log holds it
+        except KeyError:  # inserted by a rule, so not in the log
             return round(counters.estimate_message_tokens(message) * scale)
 
     return [n for n, _ in pairs], [s for _, s in pairs], of

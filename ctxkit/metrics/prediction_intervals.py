@@ -1,11 +1,12 @@
-"""Intervals for the next value, from earlier ones: by ranks if there are enough, else by logs."""
+"""Prediction intervals for the next value, from the ranks of earlier values or a log-normal fit."""
 
-# By ranks: of n values and a next one, all n + 1 ranks of the next are equally likely, whatever the
-# distribution, so the k-th smallest and the k-th largest hold it with probability
-# 1 - 2 k / (n + 1). Between two ranks the ends are interpolated. It needs n + 1 >= 2 / (1 - share).
+# By ranks: the next value has each of the n + 1 ranks among n values with equal probability,
+# whatever the distribution, so it is between the k-th smallest and the k-th largest with
+# probability 1 - 2 k / (n + 1). Ends between two ranks are interpolated. n + 1 must be at least
+# 2 / (1 - share).
 #
-# By logs, for fewer values: the values are taken as log-normal, and the interval is that of
-# Student's t for one more value: m +- t s sqrt(1 + 1 / n), m and s of the logarithms.
+# By a log-normal fit, for fewer values: the interval of Student's t for one more value,
+# m +- t s sqrt(1 + 1 / n), with mean m and standard deviation s of the logarithms.
 
 from __future__ import annotations
 
@@ -19,30 +20,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SHARE = 0.8
-"""Share of next values that an interval is to hold."""
+"""Default probability that an interval contains the next value."""
 MIN_VALUES = 4
-"""Values below which there is no interval."""
+"""Fewest values for which there is an interval."""
 
 
 class PredictionInterval(msgspec.Struct, frozen=True):
-    """What the next value is expected to be; without `low` and `high` there are too few values."""
+    """The expected next value; `low` and `high` are None if there are too few values."""
 
     middle: float
     low: float | None = None
     high: float | None = None
 
-    def holds(self, value: float) -> bool | None:
-        """Return whether a value is in the interval; None where there is none."""
+    def contains(self, value: float) -> bool | None:
+        """Return whether a value is in the interval; None without an interval."""
         if self.low is None or self.high is None:
             return None
         return self.low <= value <= self.high
 
 
 def predict_interval(values: Sequence[float], share: float = SHARE) -> PredictionInterval | None:
-    """Return the interval that holds the next value with a given probability.
+    """Return the interval that contains the next value with a given probability.
 
     Args:
-        values: earlier values, in any order; None where there are none.
+        values: earlier values, in any order; without values the result is None.
         share: the probability, above 0 and below 1.
 
     Example:
@@ -74,7 +75,7 @@ def _interpolate(ordered: Sequence[float], place: float) -> float:
 
 
 def _student_quantile(probability: float, degrees: int) -> float:
-    """Return a quantile of Student's t by its Cornish-Fisher expansion, within 1 % from 3 on."""
+    """Return a quantile of Student's t (Cornish-Fisher expansion; within 1 % from 3 degrees)."""
     z = NormalDist().inv_cdf(probability)
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96

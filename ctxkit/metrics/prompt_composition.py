@@ -49,7 +49,7 @@ class GroupsByCall(NamedTuple):
 
     calls: tuple[int, ...]
     groups: dict[str, tuple[int, ...]]
-    """Groups that hold anything at any call, in the order of `GROUPS`; their sum is the prompt."""
+    """Groups with tokens at any call, in the order of `GROUPS`; their sum is the prompt."""
     source: Provenance
     """`derived` where recorded prompts anchor the sizes, else `estimated`."""
 
@@ -57,14 +57,20 @@ class GroupsByCall(NamedTuple):
 def count_groups_by_call(
     session: Session, counter: TokenCounter | None = None, sized: MessageSizes | None = None
 ) -> GroupsByCall:
-    """Return the tokens of each prompt by group, as `report` has them.
+    """Return the tokens of each prompt by group, as `report` shows them.
 
     Args:
         session: any session.
         counter: counts messages of a record where usage does not give their size.
-        sized: the sizes of a record, where they are already measured.
+        sized: the sizes of a record's messages; None: measured here.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> counted = count_groups_by_call(ck.read(ck.samples.path("billing")))
+        >>> counted.source, counted.groups["user"][:3]
+        ('derived', (80, 80, 80))
     """
-    run = session.behind or (run_record(session) if masks_results(session) else None)
+    run = session.prompt_source or (run_record(session) if masks_results(session) else None)
     if run is None:
         rows = _groups_of_record(session, sized or measure_sizes(session, counter))
     else:
@@ -90,22 +96,22 @@ def _groups_of_run(session: Session, run: Any) -> list[dict[str, int]]:
 
     rows: list[dict[str, int]] = []
     current: dict[str, int] = {}
-    for turnover in run.turnovers(0, len(session.calls)):
-        if turnover.anew:
+    for change in run.prompt_changes(0, len(session.calls)):
+        if change.anew:
             current, groups_of_content = {}, {}
-        for state in turnover.came:
+        for state in change.added:
             _add_groups(current, get_groups(state))
-        for state in turnover.gone:
+        for state in change.removed:
             _add_groups(current, [(group, -n) for group, n in get_groups(state)])
-        rows.append(_scale_to_bill(session, len(rows), current, turnover.fixed))
+        rows.append(_scale_to_bill(session, len(rows), current, change.fixed))
     return rows
 
 
 def _scale_to_bill(
     session: Session, call: int, current: dict[str, int], fixed: int
 ) -> dict[str, int]:
-    """Return the groups of a prompt, scaled so that they add up to the billed prompt."""
-    fixed = session.behind.schemas if is_live(session) else fixed
+    """Return the groups of a prompt, scaled to add up to the billed prompt."""
+    fixed = session.prompt_source.schemas if is_live(session) else fixed
     groups, counted = {k: n for k, n in current.items() if n}, sum(current.values()) + fixed
     size = size_of(session, call, counted)
     if fixed < 0:
@@ -118,8 +124,8 @@ def _scale_to_bill(
 
 
 def is_live(session: Session) -> bool:
-    """Return True where a session has the run in which its prompts were really sent."""
-    return session.behind is not None and session.format != "replay"
+    """Return True if a session has the live run that sent its prompts."""
+    return session.prompt_source is not None and session.format != "replay"
 
 
 def size_of(session: Session, call: int | None, counted: int) -> PromptSize:
@@ -128,13 +134,13 @@ def size_of(session: Session, call: int | None, counted: int) -> PromptSize:
     Args:
         session: a live session or a replay.
         call: number of the call; None: the next prompt.
-        counted: counted tokens, the size where nothing was billed.
+        counted: counted tokens, which are the size where nothing was billed.
     """
     if is_live(session):
         return estimate_next_prompt(session) if call is None else get_prompt_size(session, call)
     billed = None
     if (
-        call is not None and session.behind is not None and session.behind.owing
+        call is not None and session.prompt_source is not None and session.prompt_source.owing
     ):  # a replay by recorded usage has bills
         billed = get_billed_prompt(session.calls[call].message)
     return PromptSize(counted, "estimated") if billed is None else PromptSize(billed, "recorded")
@@ -143,12 +149,12 @@ def size_of(session: Session, call: int | None, counted: int) -> PromptSize:
 def separate_schemas(
     session: Session, fixed: int, *, is_whole: bool = False
 ) -> tuple[int, list[int]]:
-    """Return the tokens of the fixed part that no log shows, and those of each tool schema.
+    """Split the fixed part: return the tokens that are not in the log, and those of each schema.
 
     Args:
         session: any session.
-        fixed: tokens of a prompt that no message holds.
-        is_whole: True where the schemas are all of the fixed part, as in a live session.
+        fixed: tokens of a prompt that belong to no message.
+        is_whole: True where the fixed part consists of schemas only, as in a live session.
     """
     schemas = _estimate_schema_tokens(session)
     if schemas and (is_whole or sum(schemas) > fixed):
@@ -187,7 +193,7 @@ def _groups_of_record(session: Session, sized: MessageSizes) -> list[dict[str, i
 def _groups_of_prompt(
     session: Session, sized: MessageSizes, call: int, current: dict[str, int]
 ) -> dict[str, int]:
-    """Return the groups of a prompt, messages scaled down where they exceed the recorded size."""
+    """Return the groups of a prompt; messages are scaled down if they exceed the recorded size."""
     visible, recorded = sum(current.values()), get_recorded_prompt(sized, call)
     rest, schemas, later = measure_unlogged(session, sized, call, visible)
     if recorded is not None and visible > (max_visible := recorded - rest - sum(schemas) - later):
@@ -196,7 +202,7 @@ def _groups_of_prompt(
 
 
 def scale_groups(groups: dict[str, int], total: int) -> dict[str, int]:
-    """Return the groups scaled so that they add up to a total."""
+    """Return the groups scaled to add up to a total."""
     names = sorted(groups, key=GROUPS.index)
     return dict(zip(names, apportion(total, [groups[name] for name in names]), strict=True))
 
@@ -207,19 +213,19 @@ def _add_groups(totals: dict[str, int], parts: list[tuple[str, int]]) -> None:
 
 
 def get_recorded_prompt(sized: MessageSizes, call: int | None) -> int | None:
-    """Return the recorded prompt of a call; None without one, or for the sum of a whole turn."""
+    """Return the recorded prompt of a call; None if there is none or it sums a whole turn."""
     return None if call is None else sized.recorded[call]
 
 
 def measure_unlogged(
     session: Session, sized: MessageSizes, call: int | None, visible: int
 ) -> tuple[int, list[int], int]:
-    """Return the tokens of a prompt that no message holds: rest, each tool schema, later additions.
+    """Return the tokens of a prompt outside its messages: rest, each tool schema, later additions.
 
-    With recorded usage they add up to the recorded prompt less the visible messages, and schemas
-    take at most that; without usage schemas have their plain estimate and the rest is 0. The rest
-    stays at its size at the agent's first call; what exceeds it was added later. Of a log that has
-    whole requests all of it is the schemas, as far as counting can be off. Where the prompt fell
+    With recorded usage they add up to the recorded prompt less the visible messages, which bounds
+    the schemas; without usage schemas have their plain estimate and the rest is 0. The rest is
+    fixed at the agent's first call; later tokens above it are later additions. In a log of whole
+    requests all of it belongs to schemas, within the error of counting. Where the prompt fell
     without a mark in the log, fewer messages were sent than are visible.
     """
     schemas = _estimate_schema_tokens(session)
@@ -233,10 +239,10 @@ def measure_unlogged(
         rest = min(fixed, recorded)
     else:
         rest = max(recorded - visible, 0)
-        later = max(rest - sized.begun[at], 0) if fixed > sized.begun[at] else 0
+        later = max(rest - sized.first_fixed_at[at], 0) if fixed > sized.first_fixed_at[at] else 0
     is_whole = session.details.get(WHOLE_PROMPTS_KEY) is True
     if is_whole and is_count_near(rest, sum(schemas)):
-        # nothing else can be in a whole request: the rest is how far the counts of schemas are off
+        # A whole request holds nothing else, so the rest is the error of the schemas' counts.
         return 0, apportion(rest, schemas), 0
     rest -= later
     if sum(schemas) > rest:
@@ -245,7 +251,7 @@ def measure_unlogged(
 
 
 def has_recorded_prompt(session: Session) -> bool:
-    """Return True where the size of at least one prompt was recorded; cached in the session."""
+    """Return True if the size of at least one prompt was recorded; cached in the session."""
     cached: bool | None = session.__dict__.get("is anchored")
     if cached is None:
         cached = session.__dict__["is anchored"] = any(
@@ -285,9 +291,9 @@ TOOL_RESULTS, IMAGES, AUDIO, DOCUMENTS, NOT_IN_LOG = (
 LOST_HEAD = "lost with the log's head"
 """The beginning of a conversation that is not in its file."""
 NOT_IN_LOG_LATER = "not in the log, since"
-"""Tokens that no message holds and that the first prompt did not have."""
+"""Tokens outside messages that the first prompt did not have."""
 DROPPED_UNMARKED = "dropped without a mark"
-"""Messages that the log shows and the prompt no longer held: no tokens, but a size before."""
+"""Messages of the log that were no longer in the prompt: 0 tokens, but a raw size."""
 GROUPS = (
     SYSTEM_PROMPT,
     TOOL_SCHEMAS,
@@ -307,7 +313,7 @@ GROUPS = (
     NOT_IN_LOG_LATER,
     DROPPED_UNMARKED,
 )
-"""All groups, in the order in which they are shown."""
+"""All groups, in display order."""
 _BINARY_GROUPS = {"image": IMAGES, "audio": AUDIO, "document": DOCUMENTS}
 _INJECTED_KINDS = frozenset({"wrapper", "injected", "custom", "hook", "reminder", "attachment"})
 
@@ -317,15 +323,15 @@ class PromptPiece(NamedTuple):
 
     group: str
     name: str
-    """The section or tool; empty where the group is not divided."""
+    """The section or tool; empty if the group is not divided."""
     chars: int
     weight: int
-    """Plain estimate of its tokens, by which the size of the message is split among its pieces."""
+    """Plain estimate of its tokens, for splitting the size of the message among its pieces."""
     raw_chars: int = 0
-    """Characters of its longer original; 0 where it was not shortened."""
+    """Characters of its longer original; 0 if it was not shortened."""
 
     def raw(self, tokens: int) -> int:
-        """Return the tokens of its original, in proportion to characters."""
+        """Return the tokens of its original, in proportion to the characters."""
         return max(tokens, tokens * self.raw_chars // max(self.chars, 1))
 
 
@@ -394,7 +400,7 @@ def _attachment_name(message: Message) -> str:
 
 
 def apportion(total: int, weights: Sequence[int]) -> list[int]:
-    """Split a whole number by weights so that the parts add up (largest remainder method)."""
+    """Split an integer by weights into integers that add up to it (largest remainder method)."""
     if not any(weights):
         return [total if i == 0 else 0 for i in range(len(weights))]
     return split_by_weight(total, weights)
@@ -405,7 +411,7 @@ _HEADING = re.compile(r"^(#{1,6})[ \t]+(\S.*?)[ \t#]*$")
 _OPENING_TAG = re.compile(r"^<([A-Za-z][\w.-]{0,63})(?:\s[^<>]*)?>")
 _CLOSING_TAG = re.compile(r"</([A-Za-z][\w.-]{0,63})>")
 _MAX_SECTIONS = 200
-"""Most sections of one prompt; further text belongs to the last one."""
+"""Maximum number of sections of one prompt; further text belongs to the last one."""
 
 
 class PromptSection(NamedTuple):
@@ -418,9 +424,9 @@ class PromptSection(NamedTuple):
 def split_sections(text: str) -> tuple[PromptSection, ...]:
     """Return the sections of a prompt, in order; their texts joined are the prompt.
 
-    A section begins at a Markdown heading of the two topmost levels that the prompt uses, or at a
-    line that opens an XML block, which ends with its closing tag. Text before the first section is
-    the section ``preamble``.
+    A section begins at a Markdown heading of the two highest levels in the prompt, or at a line
+    that opens an XML block and ends with its closing tag. Text before the first section is the
+    section ``preamble``.
 
     Args:
         text: the prompt.

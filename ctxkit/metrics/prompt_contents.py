@@ -1,9 +1,9 @@
 """Messages of one prompt as they were sent, with sizes that add up to the billed prompt."""
 
-# Of a record only its messages and the billed size of each prompt are known: messages are sized by
-# `tokens.message_sizes`, and the difference is the part that no log shows. Of a run the engine
-# knows all that was sent and its counted size; where the provider billed the prompt, counts are
-# scaled to the bill (largest remainders, so that whole numbers add up).
+# A record gives only its messages and the billed size of each prompt: `tokens.message_sizes` sizes
+# the messages, and the difference is the part that is not in the log. For a run the engine knows
+# everything that was sent and its counted size; where the provider billed the prompt, counts are
+# scaled to the bill (largest remainder method, so that integers add up).
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ctxkit.tokens.message_sizes import MessageSizes
 
 _FIXED_KIND = "fixed"
-"""Kind of the item that stands for system prompt and tools that no message holds."""
+"""Kind of the item that stands for system prompt and tools outside messages."""
 
 
 class SentMessage(NamedTuple):
@@ -41,26 +41,26 @@ class SentMessage(NamedTuple):
     """Its tokens before it was changed."""
     source: Provenance
     position: int | None = None
-    """Position of its original in `session.path`; None: it was inserted."""
+    """Position of its original in `session.path`; None for an inserted message."""
     changed_by: str | None = None
 
 
 class PromptContents(NamedTuple):
     """All contents of one prompt, in tokens."""
 
-    shown: tuple[SentMessage, ...]
+    messages: tuple[SentMessage, ...]
     visible: int
     """Tokens of the messages before they are scaled to the recorded prompt."""
     rest: int
-    """Tokens that no log shows."""
+    """Tokens that are not in the log."""
     schemas: list[int]
     """Tokens of each tool schema."""
     later: int
-    """Tokens that no log shows and that were not in the first prompt."""
+    """Tokens that are neither in the log nor in the first prompt."""
     excess: int
     """Tokens by which messages, schemas and rest exceed the prompt."""
-    fell: bool
-    """True where the prompt held fewer tokens than the log shows."""
+    is_smaller_than_log: bool
+    """True where the prompt had fewer tokens than the log shows."""
     prompt: int
     prompt_source: Provenance
     source: Provenance
@@ -80,15 +80,15 @@ def get_prompt_contents(
         session: any session.
         index: number of the call, from 0; None: the next prompt.
         counter: counts messages of a record where usage does not give their size.
-        sized: the sizes of a record, where they are already measured.
+        sized: the sizes of a record's messages; None: measured here.
     """
-    if session.behind is None and not masks_results(session):
+    if session.prompt_source is None and not masks_results(session):
         return _contents_of_record(session, index, sized or measure_sizes(session, counter))
     return _contents_of_run(session, index)
 
 
 def _contents_of_record(session: Session, index: int | None, sized: MessageSizes) -> PromptContents:
-    """Return a prompt of a record, its messages sized by recorded usage."""
+    """Return a prompt of a record, with message sizes anchored on recorded usage."""
     sent = tuple(_sent_messages(session, index, sized))
     visible = sum(s.tokens for s in sent)
     rest, schemas, later = measure_unlogged(session, sized, index, visible)
@@ -98,13 +98,13 @@ def _contents_of_record(session: Session, index: int | None, sized: MessageSizes
     )
     source: Provenance = "derived" if has_recorded_prompt(session) else "estimated"
     return PromptContents(
-        shown=sent,
+        messages=sent,
         visible=visible,
         rest=rest,
         schemas=schemas,
         later=later,
         excess=0 if recorded is None else max(counted - recorded, 0),
-        fell=index is not None and bool(sized.unsent_at[index]),
+        is_smaller_than_log=index is not None and bool(sized.unsent_at[index]),
         prompt=counted if recorded is None else recorded,
         prompt_source=source if recorded is None else "recorded",
         source=source,
@@ -136,20 +136,20 @@ def _sent_messages(session: Session, index: int | None, sized: MessageSizes) -> 
 
 
 def _original_messages(session: Session, stop: int) -> dict[int, tuple[Message, str | None]]:
-    """Return the original of each changed message and what changed it, by `id()` of the message."""
+    """Return the original of each changed message and what changed it, by the message's `id()`."""
     if not session.edits:
         return {}
     edits_n = sum(not isinstance(e, Message) for e in session.path[:stop])
     by_id = {m.id: m for m in session.messages}
     return {
-        id(f.shown): (by_id[first], f.edit.method or f.state if f.edit else f.state)
+        id(f.replacement): (by_id[first], f.edit.method or f.state if f.edit else f.state)
         for first, f in get_message_fates(session, edits_n).items()
-        if f.shown is not None and first in by_id
+        if f.replacement is not None and first in by_id
     }
 
 
 def _has_provider_usage(session: Session, index: int | None) -> bool:
-    """Return True where the usage of a call is the provider's own, not a replay's model of it."""
+    """Return True if the usage of a call is the provider's own, not modelled by a replay."""
     source = None if index is None else session.calls[index].message.details.get("usage_source")
     return source != "derived"
 
@@ -157,14 +157,14 @@ def _has_provider_usage(session: Session, index: int | None) -> bool:
 def _contents_of_run(session: Session, index: int | None) -> PromptContents:
     """Return a prompt of a run by its own sizes, scaled where the provider billed the prompt.
 
-    All that a live session sent is known, so no tokens remain for "not in the log".
+    Everything that a live session sent is known, so no tokens are "not in the log".
     """
     items = session.sent(index)
     positions = [i for i, e in enumerate(session.path) if isinstance(e, Message) and e.visible]
     messages = [i for i in items if i.message.kind != _FIXED_KIND]
     fixed = sum(i.tokens for i in items if i.message.kind == _FIXED_KIND)
     if is_live(session):
-        fixed = session.behind.schemas
+        fixed = session.prompt_source.schemas
     counted = fixed + sum(i.tokens for i in messages)
     size = size_of(session, index, counted)
     total, is_billed = size.tokens, size.source == "recorded"
@@ -188,16 +188,16 @@ def _contents_of_run(session: Session, index: int | None) -> PromptContents:
         )
     rest, schemas = separate_schemas(session, sizes[0], is_whole=is_live(session))
     return PromptContents(
-        shown=tuple(sent),
+        messages=tuple(sent),
         visible=sum(sizes[1:]),
         rest=rest,
         schemas=schemas,
         later=0,
         excess=0 if is_billed else max(-fixed, 0),
-        fell=fixed < 0 and not is_billed,
+        is_smaller_than_log=fixed < 0 and not is_billed,
         prompt=total,
         prompt_source="recorded" if is_billed and _has_provider_usage(session, index) else source,
         source=source,
-        counter=(session.behind or run_record(session)).counter,
+        counter=(session.prompt_source or run_record(session)).counter,
         error=counted / total - 1 if counted and is_billed else None,
     )

@@ -1,8 +1,8 @@
-"""Sizes of the prompts that calls sent, recorded or estimated, and the prefixes that they share."""
+"""Recorded or estimated sizes of the prompts that calls sent, and the prefixes that they share."""
 
 # A run's prompts differ from the log's by piecewise constants: between two compactions the engine
-# keeps one offset (or, after a pruning, an array of sizes) per segment. `RunPrompts` looks a call's
-# segment up by bisection, so a run needs O(segments) memory, and searching a size in a segment uses
+# keeps one offset (or, after a pruning, an array of sizes) per segment. `RunPrompts` finds a call's
+# segment by bisection, so a run needs O(segments) memory; the search for a size in a segment uses
 # the running maximum of the log.
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ def get_prompt_sizes(session: Session) -> tuple[list[int | None], Provenance | N
     """Return the prompt size of each call, and the source of the sizes.
 
     Sizes are None for calls that failed before they were billed and for sums over whole turns; all
-    sizes and the source are None where the log has neither usage nor content. Without usage they
-    are counted as the prompts of a replay are.
+    sizes and the source are None where the log has neither usage nor content. Without usage, sizes
+    are counted like the prompts of a replay.
     """
     recorded = [c.message.prompt_tokens for c in session.calls]
     if any(recorded):
         modelled = any(c.message.details.get("usage_source") == "derived" for c in session.calls)
         return recorded, "derived" if modelled else "recorded"
-    if session.behind is not None:
-        return session.behind.prompt_sizes(len(recorded)), "estimated"
+    if session.prompt_source is not None:
+        return session.prompt_source.prompt_sizes(len(recorded)), "estimated"
     if masks_results(session):
         return run_record(session).prompt_sizes(len(recorded)), "estimated"
     if session.has_sizes:
@@ -44,7 +44,7 @@ def get_prompt_sizes(session: Session) -> tuple[list[int | None], Provenance | N
 
 
 def has_prompt_sizes(session: Session) -> bool:
-    """Return True where the size of at least one prompt is recorded or can be counted."""
+    """Return True if the size of at least one prompt is recorded or can be counted."""
     return get_prompt_sizes(session)[1] is not None
 
 
@@ -63,11 +63,11 @@ class SentPrompts:
         return len(self._prompts)
 
     def prompt(self, call: int) -> int:
-        """Return the tokens of a call's prompt; 0 where a record does not state them."""
+        """Return the tokens of a call's prompt; 0 if a record does not state them."""
         return self._prompts[call]
 
-    def reaches(self, full: float, start: int, stop: int) -> int | None:
-        """Return the first call in start..stop whose prompt is at least so large."""
+    def find_first_reaching(self, full: float, start: int, stop: int) -> int | None:
+        """Return the first call in start..stop whose prompt has at least `full` tokens."""
         return next((c for c in range(start, stop) if self.prompt(c) >= full), None)
 
     def shared(self, call: int) -> int:
@@ -81,9 +81,9 @@ class RunPrompts(SentPrompts):
     def __init__(self, run: Run) -> None:
         self.log: MessageLog = run.log
         self._sizes = run.log.tokens.C
-        self._marks = list(run.billed.stretches())
+        self._marks = list(run.billed.spans())
         self._starts = [mark[0] for mark in self._marks]
-        self._in_common = run.in_common
+        self._in_common = run.shared_when_cold
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -93,15 +93,15 @@ class RunPrompts(SentPrompts):
 
     def prompt(self, call: int) -> int:
         """Return the tokens of a prompt."""
-        # The most frequent call of all: `_mark` is inlined.
+        # The most frequently called method, so `_mark` is inlined.
         start, _, offset, _ = self._marks[bisect_right(self._starts, call) - 1]
         return self._sizes[call] + offset if type(offset) is int else int(offset[call - start])
 
-    def reaches(self, full: float, start: int, stop: int) -> int | None:
-        """Return the first call in start..stop whose prompt is at least so large."""
+    def find_first_reaching(self, full: float, start: int, stop: int) -> int | None:
+        """Return the first call in start..stop whose prompt has at least `full` tokens."""
         _, end, offset, _ = self._mark(start)
         if type(offset) is not int or end < stop:
-            return super().reaches(full, start, stop)
+            return super().find_first_reaching(full, start, stop)
         call = self.log.tokens.above(ceil(full - offset) - 1, start, stop)
         return call if call < stop else None
 
@@ -123,11 +123,11 @@ class RunPrompts(SentPrompts):
             shared_tokens = max(self.prompt(call - 1) - shrunk, 0) if call else 0
         return min(shared_tokens, prompt)
 
-    def stretches(self) -> Iterator[tuple[int, int, int | None, bool]]:
+    def spans(self) -> Iterator[tuple[int, int, int | None, bool]]:
         """Yield segments of calls whose prompts differ from the log's by one offset.
 
-        Each is first call, stop, offset (None: no constant), and whether the first call shares only
-        a part of the prompt before it.
+        Each segment is first call, stop, offset (None: not constant), and whether the first call
+        shares only a part of the previous prompt.
         """
         for start, stop, offset, seam in self._marks:
             yield start, stop, offset if type(offset) is int else None, seam is not None

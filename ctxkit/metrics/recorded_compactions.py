@@ -1,4 +1,4 @@
-"""Compactions of a log: its edits in groups, inferred ones, and the fate of each message."""
+"""Recorded compactions of a log, compactions inferred from sizes, and the fate of each message."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-def is_sealed(cut: EditGroup) -> bool:
-    """Return True where the log does not hold the text of the summary that a model wrote."""
-    return any(e.details.get(SEALED_SUMMARY) is True for e in cut.edits)
+def is_sealed(group: EditGroup) -> bool:
+    """Return True if the log lacks the text of the summary that a model wrote."""
+    return any(e.details.get(SEALED_SUMMARY) is True for e in group.edits)
 
 
 MessageState = Literal[
@@ -30,19 +30,19 @@ MessageState = Literal[
 
 
 class MessageFate(NamedTuple):
-    """The present state of a message, and the compaction that caused it."""
+    """The state of a message after the edits, and the compaction that caused it."""
 
     state: MessageState
-    shown: Message | None
-    """What a model is shown in its place; None where it was removed."""
+    replacement: Message | None
+    """The message that a model sees in its place; None: it was removed."""
     compaction: int | None = None
     edit: Edit | None = None
     pruned_by: str | None = None
-    """The pruning that changes it for one call only."""
+    """The pruning that changes it for one call."""
 
     @property
     def reason(self) -> str | None:
-        """The reason why it is not shown as written; None where it is."""
+        """The reason why it is not shown as written; None if it is."""
         if self.pruned_by is not None:
             return f"pruned for the call by {self.pruned_by}"
         if self.edit is None:
@@ -53,11 +53,11 @@ class MessageFate(NamedTuple):
 def get_message_fates(session: Session, upto: int | None = None) -> dict[str, MessageFate]:
     """Return the fate of each message that an edit changed, by its id.
 
-    Any other message is shown as written, or is never sent at all.
+    Any other message is shown as written or never sent.
 
     Args:
         session: the session.
-        upto: the number of first edits to apply; None: all.
+        upto: number of edits to apply, from the first; None: all.
     """
     if not session.edits:
         return {}
@@ -70,7 +70,7 @@ def get_message_fates(session: Session, upto: int | None = None) -> dict[str, Me
         for i, target in enumerate(edit.targets):
             first = origin.get(target, target)
             before = fates.get(first)
-            if before is not None and before.shown is None:
+            if before is not None and before.replacement is None:
                 continue  # removed already: a later edit cannot change it
             new = replacements[i] if i < len(replacements) else None
             if new is None and edit.kind in ("shortened", "replaced"):
@@ -85,21 +85,21 @@ class SizeRule(Protocol):
     """Finds compactions in a series of prompt sizes."""
 
     def __call__(self, prompts: Sequence[int]) -> list[int]:
-        """Return the places of the prompts that were the first after a compaction."""
+        """Return the indices of the first prompt after each compaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceLabRule:
-    """TraceLab's rule: a large drop from near the session's largest prompt that persists."""
+    """TraceLab's rule: a large, persistent drop from near the session's largest prompt."""
 
     drop: int = 64_000
     """Smallest drop in tokens."""
     share: float = 0.75
-    """The prompt before is at least this share of the session's largest, and the next prompts stay
-    below this share of it.
+    """The previous prompt has at least this share of the session's largest, and the next prompts
+    stay below it.
     """
     steps: int = 3
-    """Prompts that must stay below, counting the first after the drop."""
+    """Number of prompts that must stay below, including the first after the drop."""
 
     def __call__(self, prompts: Sequence[int]) -> list[int]:
         """Return the places of the prompts that were the first after a compaction."""
@@ -116,10 +116,10 @@ class TraceLabRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CtxMapRule:
-    """CtxMap's rule: a prompt that is smaller than a share of the one before."""
+    """CtxMap's rule: a prompt that is smaller than a share of the previous prompt."""
 
     share: float = 0.5
-    """The share of the prompt before."""
+    """The share of the previous prompt."""
 
     def __call__(self, prompts: Sequence[int]) -> list[int]:
         """Return the places of the prompts that were the first after a compaction."""
@@ -127,19 +127,20 @@ class CtxMapRule:
 
 
 INFERENCE_RULES: dict[str, SizeRule] = {"tracelab": TraceLabRule(), "ctxmap": CtxMapRule()}
-"""The rules by name, with the settings of their authors."""
+"""The rules by name, with their authors' settings."""
 
 
 def infer_compactions(session: Session, rule: str | SizeRule = "tracelab") -> tuple[Edit, ...]:
     """Infer compactions from drops of the recorded prompt sizes, for each agent separately.
 
     Args:
-        session: a session; without usage there are none.
+        session: a session; without usage the result is empty.
         rule: a name in `INFERENCE_RULES`, or a rule.
 
     Returns:
-        Edits of `source="derived"` without targets, as sizes do not tell what was removed, with the
-        sizes of the prompts before and after. `details` holds the number of the first call after.
+        Edits with `source="derived"` and the sizes of the prompts before and after. They have no
+        targets, because sizes do not show what was removed. `details` has the number of the first
+        call after the compaction.
 
     Raises:
         BadArguments: no rule has that name.
@@ -178,9 +179,9 @@ def compare_with_marks(
 
     Returns:
         One row per session and rule: `calls` with usage; `marked` compactions that a billed call
-        follows; `derived` ones; `true_positives_n`, those of both on the same billed call;
-        `false_negatives_n` and `false_positives_n`; `recall` (true positives / marked) and
-        `precision` (true positives / derived; missing where nothing was derived).
+        follows; `derived` compactions; `true_positives_n` (marked and derived at the same billed
+        call), `false_negatives_n` and `false_positives_n`; `recall` (true positives / marked) and
+        `precision` (true positives / derived; missing if nothing was derived).
     """
     import pandas as pd
 
@@ -232,7 +233,7 @@ def _make_agreement_row(session: Session, rule: str | SizeRule) -> dict[str, Any
 
 
 def _find_marked_calls(session: Session) -> set[int]:
-    """Return the first billed call after each recorded compaction that billed calls precede."""
+    """Return the first billed call after each recorded compaction that follows a billed call."""
     call_at = {
         c.position: c.index for calls in group_prompts_by_agent(session).values() for c, _ in calls
     }

@@ -1,9 +1,9 @@
-"""Checks of what compactions keep, without a model: audits, planted facts, McNemar's test.
+"""Checks of what compactions retain, without a model: audits, planted facts, McNemar's test.
 
-Availability bounds answers from above: a model cannot answer what is not in the prompt, and can
-miss what is. The checks of identifiers, sections and the latest request follow OpenClaw's summary
-audit; those of structure yoagent's scorer: task lost, latest request lost, marker only, orphans,
-turns in full.
+Availability is an upper bound of right answers: a model cannot answer what is not in the prompt,
+and can miss what is. The checks of identifiers, sections and the latest request follow OpenClaw's
+summary audit; the structural checks (task lost, latest request lost, marker only, orphans, full
+turns) follow yoagent's scorer.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SENTENCES: dict[str, str] = {
 
 
 class PlantedFact(NamedTuple):
-    """A planted fact: a sentence, and the unique word in it that must remain in the prompt."""
+    """A sentence with a unique word that must remain in the prompt."""
 
     family: FactFamily
     key: str
@@ -63,7 +63,7 @@ def make_facts(n: int = 12, seed: int = 0) -> tuple[PlantedFact, ...]:
 
     Args:
         n: number of facts.
-        seed: of the words.
+        seed: seed of the words.
 
     Example:
         >>> [fact.family for fact in make_facts(4)]
@@ -87,13 +87,13 @@ def plant_facts(
     Each fact is a message of its own before a random user message.
 
     Args:
-        session: a recorded session; its usage stays as it was, so facts count at their estimate.
+        session: a recorded session; its usage is unchanged, so facts count at their estimated size.
         facts: the facts.
-        seed: of the positions.
-        until: share of the session in which the facts are stated.
+        seed: seed of the positions.
+        until: share of the session, from its start, in which the facts are stated.
 
     Raises:
-        BadArguments: the session has no user message there.
+        BadArguments: that part of the session has no user message.
 
     Example:
         >>> import ctxkit as ck
@@ -129,9 +129,9 @@ def plant_facts(
 def check_facts_in_view(
     session: Session, facts: Iterable[PlantedFact], call: int | None = None
 ) -> dict[PlantedFact, bool]:
-    """Return for each fact whether the prompt of a call holds its word.
+    """Return for each fact whether the prompt of a call contains its word.
 
-    Where a model is asked for an exact value, this predicts its answer: 600 of 600 in a published
+    This predicts whether a model can answer with an exact value: 600 of 600 answers in a published
     exam after real compactions (see docs/scores.md).
 
     Args:
@@ -158,8 +158,7 @@ class PairedTest(NamedTuple):
     only_other: int
     neither: int
     p: float
-    """Two-sided and exact: the probability of a split at least as uneven if both keep equally well.
-    """
+    """Two-sided, exact: probability of a split at least as uneven if both retain equally well."""
 
 
 def mcnemar(one: Sequence[bool], other: Sequence[bool]) -> PairedTest:
@@ -188,7 +187,7 @@ def mcnemar(one: Sequence[bool], other: Sequence[bool]) -> PairedTest:
 
 
 MAX_MARKER_CHARS = 200
-"""Inserted text of fewer characters is a marker and not a summary."""
+"""Inserted text with fewer characters is a marker, not a summary."""
 AUDIT_COLUMNS = {
     "session": "string",
     "compaction": "Int64",
@@ -211,29 +210,29 @@ def audits(session: Session, sections: Sequence[str] = ()) -> pd.DataFrame:
     """Audit each compaction: identifiers, sections and requests that remain in the prompt.
 
     Args:
-        session: a session or a replay with text; others have no rows.
-        sections: headings that a summary must have as lines of their own.
+        session: a session or a replay; without text the result has no rows.
+        sections: headings that a summary must have on lines of their own.
 
     Returns:
         One row per compaction:
 
-        ================  =======================================================================
-        session, cut      id of the session, number of the compaction
-        call              the first call after it
-        identifiers_n     identifiers of removed messages that are checked: at most 12, of the last
-                          ten messages
-        identifiers_kept  share of them that the prompt holds
-        missing           the others
-        sections_missing  headings that the inserted text lacks
-        request_reflected     True where the inserted text mentions the latest request; missing
-        where
-                          nothing was inserted
-        task_lost         True where the first request is no longer shown as written
-        request_lost          True where the latest request is no longer shown as written
-        marker_only       True where the inserted text has fewer than 200 characters
-        orphans_n         tool calls and results that the compaction separated
+        ==================  =====================================================================
+        session             id of the session
+        compaction          number of the compaction
+        call                the first call after it
+        identifiers_n       checked identifiers of removed messages: at most 12, of the last ten
+                            messages
+        identifiers_kept    share of them that the prompt contains
+        missing             the others
+        sections_missing    headings that the inserted text lacks
+        request_reflected   True where the inserted text mentions the latest request; missing where
+                            nothing was inserted
+        task_lost           True where the first request is no longer shown as written
+        request_lost        True where the latest request is no longer shown as written
+        marker_only         True where the inserted text has fewer than 200 characters
+        orphans_n           tool calls and results that the compaction separated
         visible_requests_n  requests that are still shown as written
-        ================  =======================================================================
+        ==================  =====================================================================
 
     Example:
         >>> import ctxkit as ck
@@ -305,9 +304,7 @@ def _audit_compaction(
 
 
 def _find_orphaned_ids(messages: Sequence[Message]) -> set[str]:
-    """Return the ids of tool calls and results without a partner; calls of the last reply are
-    exempt.
-    """
+    """Return the ids of unpaired tool calls and results, except the calls of the last reply."""
     last = next((m for m in reversed(messages) if m.role == "assistant"), None)
     call_ids = {c.id for m in messages for c in m.tool_calls}
     result_ids = {m.call_id for m in messages if m.role == "tool" and m.call_id}

@@ -1,4 +1,4 @@
-"""The user's rules: until which compaction each stood, when it was last seen, what broke it."""
+"""The user's rules: which compaction removed each, the last prompt with it, and breaches of it."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ __dir__ = public_dir(__all__)
 
 
 class RuleFate(NamedTuple):
-    """What became of one rule of the user."""
+    """The fate of one rule of the user."""
 
     rule: str
     """The sentence of the user."""
     binds: bool
-    """True: it binds or forbids; False: it chooses, or names a value."""
+    """True: it binds or forbids; False: it chooses or names a value."""
     stated_call: int
-    """The first call whose prompt holds it."""
+    """The first call whose prompt contains it."""
     removed_by: int | None
-    """The number of the compaction that first took it out of sight; None: none did."""
+    """The number of the compaction that first removed it from the prompt; None: none did."""
     last_call: int
     """The last call whose prompt states it, in any wording."""
     in_sight: bool
@@ -54,13 +54,13 @@ class RuleFate(NamedTuple):
     spans: tuple[tuple[int, int], ...]
     """The calls whose prompts state it, as half-open ranges."""
     against_call: int | None
-    """The first call, with the rule out of sight, that writes or runs what the rule bans."""
+    """The first call that writes or runs what the rule bans while the rule is out of sight."""
     against: str | None
-    """The tool call of that call, in one line."""
+    """The tool call that does so, in one line."""
 
 
 class RuleTrace(NamedTuple):
-    """The user's rules of a session, in the order in which they were stated."""
+    """The user's rules of a session, in the order of their statement."""
 
     fates: tuple[RuleFate, ...]
     compaction_calls: tuple[int, ...]
@@ -68,7 +68,7 @@ class RuleTrace(NamedTuple):
 
     @property
     def answer(self) -> str:
-        """What became of the rules, in one sentence."""
+        """The fates of the rules, in one sentence."""
         n, gone = len(self.fates), sum(not fate.in_sight for fate in self.fates)
         if not n:
             return "The user stated no rule that could be recognised, or the log has no text."
@@ -98,10 +98,10 @@ COLUMNS = {
 
 @accepts_session
 def user_rules(session: Session) -> pd.DataFrame:
-    """List every rule that the user stated, and until when the prompts held it.
+    """List every rule that the user stated, and the last call whose prompt contains it.
 
     A rule is a sentence of the user that binds, forbids or chooses: "never touch prod", "answer in
-    German", a version, an id. A prompt holds it where a message or a summary states it in any
+    German", a version, an id. A prompt contains it if a message or a summary states it in any
     wording.
 
     Args:
@@ -114,12 +114,12 @@ def user_rules(session: Session) -> pd.DataFrame:
         session       id of the session
         rule          the sentence
         binds         True where it binds or forbids; False where it chooses or names a value
-        stated_call   the first call whose prompt holds it
-        removed_by    number of the compaction that took it out of sight; missing: it stood
+        stated_call   the first call whose prompt contains it
+        removed_by    number of the compaction that first removed it; missing: none did
         last_call     the last call whose prompt states it
         in_sight      True where the next prompt states it
-        against_call  the first call that, with the rule out of sight, writes or runs what it bans
-        against       that tool call in one line: a candidate, to be read by a person
+        against_call  the first call that writes or runs what it bans while it is out of sight
+        against       that tool call in one line: a candidate that a person should check
         ============  ============================================================================
 
     Example:
@@ -139,10 +139,10 @@ def user_rules(session: Session) -> pd.DataFrame:
 
 @accepts_session
 def trace_user_rules(session: Session) -> RuleTrace:
-    """Return what became of each rule of the user; see `user_rules`.
+    """Return the fate of each rule of the user; see `user_rules`.
 
     Args:
-        session: a session or a replay; without text there are none.
+        session: a session or a replay; without text there are no rules.
     """
     analysis = analyse_loss(session, UserRuleCache())
     if analysis is None:
@@ -152,15 +152,15 @@ def trace_user_rules(session: Session) -> RuleTrace:
     fates = [_trace_rule(analysis, rule, actions) for rule in stated]
     return RuleTrace(
         fates=tuple(sorted(fates, key=lambda fate: fate.stated_call)),
-        compaction_calls=tuple(analysis.shown.moments.tolist()),
+        compaction_calls=tuple(analysis.visibility.moments.tolist()),
     )
 
 
 class UserRuleCache(MessageItemCache):
-    """Items of which there is one kind: the user's rules."""
+    """Cache of one kind of item, the user's rules."""
 
     def extract(self, message: Message) -> tuple[frozenset[Item], frozenset[Item]]:
-        """Return the rules of a message, and nothing of its thinking."""
+        """Return the rules of a message; none of its thinking."""
         rules = (Item("constraint", rule.text) for rule in iter_message_rules(message))
         return frozenset(rules), frozenset()
 
@@ -187,7 +187,7 @@ def _call_texts(tool_call: Any) -> Iterator[str]:
 
 
 def _trace_rule(analysis: LossAnalysis, rule: UserRule, actions: list[_Action]) -> RuleFate:
-    index, visibility = analysis.memory, analysis.shown
+    index, visibility = analysis.memory, analysis.visibility
     number = index.item_numbers[Item("constraint", rule.text)]
     spans, calls = _find_spans(analysis, number), index.calls
     first_gap = next((end for _, end in spans if end < visibility.end), None)
@@ -197,7 +197,7 @@ def _trace_rule(analysis: LossAnalysis, rule: UserRule, actions: list[_Action]) 
         removed_by = visibility.compaction_numbers[
             min(change, len(visibility.compaction_numbers) - 1)
         ]
-    # A prompt of call c has the tick 2 c + 1; a span holds the ticks from its start to its end.
+    # The prompt of call c has the tick 2 c + 1; a span contains its start but not its end.
     ranges = tuple((start // 2, min(end // 2, calls)) for start, end in spans)
     against = _find_action_against(rule.text, ranges, actions)
     return RuleFate(
@@ -215,7 +215,7 @@ def _trace_rule(analysis: LossAnalysis, rule: UserRule, actions: list[_Action]) 
 
 def _find_spans(analysis: LossAnalysis, item: int) -> list[tuple[int, int]]:
     """Return the half-open spans of ticks in which a rule is in sight."""
-    index, end = analysis.memory, analysis.shown.end
+    index, end = analysis.memory, analysis.visibility.end
     if not analysis.is_removed[item]:
         rows = index.mention_row[index.mention_item == item]
         return [(int(2 * index.arrival_call[rows].min()), end)]
@@ -233,14 +233,14 @@ _BAN = re.compile(
 _GENERAL_VERBS = frozenset(
     ("touch", "change", "edit", "modify", "alter", "write", "use", "add", "run", "call")
 )
-"""Verbs of a ban that an action need not name."""
+"""Verbs of a ban that an action does not have to name."""
 _NO_OBJECTS = frozenset(("anything", "them", "these", "those", "before", "until", "yet", "more"))
 
 
 def _find_action_against(
     rule: str, ranges: tuple[tuple[int, int], ...], actions: list[_Action]
 ) -> _Action | None:
-    """Return the first action, with the rule out of sight, that names what it bans."""
+    """Return the first action that names what a rule bans while the rule is out of sight."""
     bans = list(_iter_bans(rule)) if is_negated(rule) else []
     for action in actions if bans else ():
         is_in_sight = any(start <= action.call < stop for start, stop in ranges)
@@ -253,7 +253,7 @@ def _find_action_against(
 
 
 def _iter_bans(rule: str) -> Iterator[tuple[str, ...]]:
-    """Yield words that an action against a rule holds: an exact value, or verb and object."""
+    """Yield the words of an action against a rule: an exact value, or verb and object."""
     for value in extract_exact_values(rule):
         yield (value,)
     for ban in _BAN.finditer(rule):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 FEW_SESSIONS = 5
-"""Cells of fewer sessions are marked: their means say little about other sessions."""
+"""Cells with fewer sessions are marked: their means say little about other sessions."""
 RESAMPLES = 2000
 """Bootstrap samples of a mean."""
 
@@ -30,15 +30,15 @@ def summarise_runs(
 ) -> pd.DataFrame:
     """Return the means of columns over sessions, with bootstrap intervals.
 
-    Sessions are resampled and not calls, as calls of one session are alike. Only sessions with a
-    figure in every cell count, so that all cells describe the same sessions; a session with several
-    runs in a cell counts with their mean.
+    Sessions are resampled, not calls, because calls of one session are alike. Only sessions with a
+    figure in every cell count, so that all cells describe the same sessions; several runs of a
+    session in a cell count as their mean.
 
     Args:
         runs: the result of `sweep` or `compare`.
-        by: columns whose values make a cell.
+        by: columns whose values define a cell.
         columns: columns to average.
-        seed: of the resampling.
+        seed: seed of the resampling.
 
     Returns:
         One row per cell: the columns of `by`, `sessions_n`, `few_sessions` (fewer than five
@@ -91,7 +91,7 @@ def compare_settings(
         other: another value, which is subtracted.
         column: the figure to compare.
         by: the column of settings.
-        seed: of the resampling.
+        seed: seed of the resampling.
 
     Returns:
         `mean`, `low` and `high` of one - other, `sessions_n` and `few_sessions`, as in
@@ -117,12 +117,12 @@ def compare_settings(
 
 
 def estimate_cost_uncertainty(runs: pd.DataFrame, by: str = "rules") -> dict[Any, float]:
-    """Return the uncertainty of each setting's mean cost, in dollars either way.
+    """Return the uncertainty of each setting's mean cost, in dollars in both directions.
 
-    For one session it is half the distance of `cost_low_usd` and `cost_high_usd`, the interval of
-    the cache model. Errors of sessions of one tool and provider share a sign: the model is too
-    cheap or too dear for all of them. So they add up, and the mean is known within the mean of
-    theirs; more sessions do not make it smaller. Empty where the runs lack these columns.
+    For one session it is half the distance from `cost_low_usd` to `cost_high_usd`, the interval of
+    the cache model. Errors of sessions of one tool and provider have the same sign: the model is
+    too cheap or too expensive for all of them. So the uncertainty of the mean is the mean of the
+    uncertainties, however many sessions there are. Empty if the runs lack these columns.
     """
     ends = ("cost_low_usd", "cost_high_usd")
     if not {*ends, "session"} <= set(runs.columns):
@@ -137,7 +137,7 @@ def bootstrap_mean(
 ) -> tuple[float | None, float | None, float | None]:
     """Return the mean of values, and the 5th and 95th percentile of bootstrapped means.
 
-    All are None without values.
+    All three are None without values.
     """
     if not len(values):
         return None, None, None
@@ -147,7 +147,7 @@ def bootstrap_mean(
 
 
 def _session_means(runs: pd.DataFrame, keys: list[str], column: str) -> dict[Any, NDArray[Any]]:
-    """Return for each cell the means of the sessions that have a figure in every cell."""
+    """Return the session means of each cell, for the sessions that have a figure in every cell."""
     values_by_cell: dict[Any, dict[str, list[float]]] = {}
     cells = runs[keys].itertuples(index=False, name=None)
     for cell, session, value in zip(
@@ -173,8 +173,8 @@ def _as_list(names: str | Sequence[str]) -> list[str]:
 def find_pareto_front(*columns: Sequence[float | None]) -> NDArray[Any]:
     """Return a mask of the rows on the Pareto front; smaller is better in every column.
 
-    A row is on it where no other row is at most as large in every column and smaller in one. Rows
-    with a missing value are never on it. O(n^2) for n rows.
+    A row is on it if no other row is at most as large in every column and smaller in one. Rows with
+    a missing value are never on it. O(n^2) for n rows.
     """
     values = np.array([[np.nan if v is None else float(v) for v in c] for c in columns], float)
     is_complete = ~np.isnan(values).any(axis=0)

@@ -1,4 +1,4 @@
-"""One threshold for the sessions of a person, tried on the sessions that it was not chosen from."""
+"""One threshold for all sessions of a person, validated on sessions that it was not chosen from."""
 
 from __future__ import annotations
 
@@ -58,28 +58,28 @@ def when(
 ) -> CompactionTiming | Threshold:
     """Say at which prompt size to compact: for one session, or one setting for many.
 
-    For one session see `metrics.when_to_compact`. For several the threshold is the cheapest that
-    takes at most 5 % more of what is used again than the tool's default, in replays of all of them.
-    Each is billed with its own growth, pauses, cache writes and price tiers. No threshold lies
-    within 5 % of a price step. It is also chosen from the earlier half of the sessions and tried on
-    the later half.
+    For one session see `metrics.when_to_compact`. For several sessions the threshold is the
+    cheapest that removes at most 5 % more of the items that are used again than the tool's default,
+    in replays of all sessions. Each session is billed with its own growth, pauses, cache writes and
+    price tiers. No threshold is within 5 % of a price step. The choice is also validated: made from
+    the earlier half of the sessions and tried on the later half.
 
     Args:
         sessions: recorded sessions with text, usage and prices, or a folder of them.
         context_window: tokens of the window; None: that of most sessions.
-        floor: tokens that a compaction leaves; None: what each log's own left, else its smallest
-            prompt and a summary; but at least what must stay.
-        summary_tokens: tokens of a summary; None: those of each log's own, else 1,000.
-        extra_loss: for several sessions, the share of what is used again that may be taken beyond
-            what the default takes; 0: nothing.
-        tool: the format of the logs to answer for; None: that of most calls.
+        floor: tokens that a compaction leaves; None: the median of each log's own compactions, else
+            its smallest prompt plus a summary; never less than what must stay.
+        summary_tokens: tokens of a summary; None: the median of each log's own, else 1,000.
+        extra_loss: for several sessions, the share of the items used again that may be removed in
+            addition to what the default removes; 0: none.
+        tool: the format of the logs to use; None: the format with most calls.
 
     Returns:
         A `CompactionTiming` for one session, else a `Threshold`. Both print as sentences and a
         table, and have `answer`, `setting`, `best` and `window`.
 
     Raises:
-        BadArguments: no session has usage, a price and prompts that grow, or none is of the tool.
+        BadArguments: no session has usage, a price and growing prompts, or none is from the tool.
 
     Example:
         >>> import ctxkit as ck
@@ -125,7 +125,7 @@ def _get_format(session: Session) -> str:
 
 
 def _select_tool(sessions: Sequence[Session], tool: str | None) -> tuple[list[Session], list[str]]:
-    """Return the sessions of one tool by time, and a note that names the others."""
+    """Return the sessions of one tool by time, and a note on the others."""
     calls = Counter[str]()
     for session in sessions:
         calls[_get_format(session)] += len(session.calls)
@@ -144,7 +144,7 @@ def _select_tool(sessions: Sequence[Session], tool: str | None) -> tuple[list[Se
 def _profile_sessions(
     sessions: Sequence[Session],
 ) -> tuple[list[GrowthProfile], Counter[str]]:
-    """Return the profiles of the sessions that can be replayed, and the others' reasons."""
+    """Return the profiles of replayable sessions, and counts of the reasons against others."""
     profiles, reasons = [], Counter[str]()
     for session in sessions:
         try:
@@ -168,7 +168,7 @@ _COLUMNS = (
 
 
 class MeanInterval(NamedTuple):
-    """A mean over sessions, with the 90 % interval of drawing sessions again."""
+    """A mean over sessions, with its 90 % bootstrap interval."""
 
     mean: float
     low: float | None
@@ -177,27 +177,27 @@ class MeanInterval(NamedTuple):
 
 
 class Threshold(NamedTuple):
-    """One threshold for many sessions, with what it saves and loses."""
+    """One threshold for many sessions, with its savings and losses."""
 
     format: str
-    """The format of the logs, which tells the tool."""
+    """The format of the logs, which identifies the tool."""
     best: int
     """Tokens of the prompt at which to compact."""
     default: int
-    """Tokens at which the tool compacts by itself."""
+    """Tokens at which the tool compacts by default."""
     is_default_known: bool
-    """False where it is not known, and the window stands for it."""
+    """False where the default is unknown; `default` is then the window."""
     window: int
     measured: tuple[SessionThresholdCosts, ...]
     """The sessions, by time."""
     extra_loss: float
     held_out: HoldOutTrial | None
-    """What the earlier half would have chosen, on the later one; None: too few sessions."""
+    """The choice of the earlier half, tried on the later half; None: too few sessions."""
     notes: tuple[str, ...] = ()
 
     @property
     def sessions_n(self) -> int:
-        """The sessions that were replayed."""
+        """Number of sessions that were replayed."""
         return len(self.measured)
 
     @property
@@ -207,27 +207,27 @@ class Threshold(NamedTuple):
 
     @property
     def saved_usd(self) -> MeanInterval:
-        """Dollars that a session saves against the default."""
+        """Dollars that a session saves compared with the default."""
         return self.compare_usd(self.best)
 
     @property
     def more_loss(self) -> MeanInterval | None:
-        """Share of what is used again that is taken beyond what the default takes."""
+        """Share of the items used again that is removed in addition to what the default removes."""
         return self.compare_loss(self.best)
 
     def compare_usd(self, size: int) -> MeanInterval:
-        """Return the dollars that a session saves at a size against the default."""
+        """Return the dollars that a session saves at a size compared with the default."""
         return _interval([m.costs[self.default].usd - m.costs[size].usd for m in self.measured])
 
     def compare_loss(self, size: int) -> MeanInterval | None:
-        """Return the share lost at a size beyond the default's; None: nothing is used again."""
+        """Return the loss at a size less that of the default; None: nothing is used again."""
         pairs = [(m.costs[size].loss, m.costs[self.default].loss) for m in self.measured]
         known = [a - b for a, b in pairs if a is not None and b is not None]
         return _interval(known) if known else None
 
     @property
     def is_change(self) -> bool:
-        """True where another threshold than the default is the answer."""
+        """True where the answer differs from the default."""
         return self.best != self.default
 
     @property
@@ -259,7 +259,7 @@ class Threshold(NamedTuple):
         return f"at most {100 * self.extra_loss:g} points more loss"
 
     def sentences(self) -> tuple[str, ...]:
-        """Return how the threshold did on sessions that it was not chosen from, and its limits."""
+        """Return the result on the later sessions, and the limits, as sentences."""
         reach_default, reach_best = (
             sum(m.peak > size for m in self.measured) for size in (self.default, self.best)
         )
@@ -298,7 +298,7 @@ class Threshold(NamedTuple):
         )
 
     def _describe_other_bounds(self) -> list[str]:
-        """Return the thresholds without more loss, and without a bound of it, as sentences."""
+        """Return the thresholds without more loss and without a bound on loss, as sentences."""
         out = []
         lossless = choose_size(self.measured, self.default)
         if lossless not in {None, self.best}:
@@ -321,7 +321,7 @@ class Threshold(NamedTuple):
 
     @property
     def table(self) -> Table:
-        """The threshold beside the default and others."""
+        """The threshold, the default and others, by size."""
         named = {"default" if self.is_default_known else "window": self.default, "best": self.best}
         cheapest = self._find_cheapest()
         named |= {"dollars alone": cheapest} if cheapest is not None else {}
@@ -347,7 +347,7 @@ class Threshold(NamedTuple):
         """Return the answer, the setting, the reasons and the table as lines of 80 columns.
 
         Args:
-            why: add what the figures rest on.
+            why: add the basis of the figures.
         """
         lines = [*wrap_lines(self.answer, TERMINAL_COLUMNS), *self.setting.splitlines(), ""]
         lines += [w for s in self.sentences() for w in wrap_lines(s, TERMINAL_COLUMNS)]
@@ -357,7 +357,7 @@ class Threshold(NamedTuple):
         return "\n".join(lines)
 
     def assumptions(self) -> str:
-        """Return what the figures rest on as one paragraph."""
+        """Return the basis of the figures as one paragraph."""
         source = (
             "that of the tool's preset"
             if self.is_default_known
@@ -453,7 +453,7 @@ def _describe_usd(saved: MeanInterval) -> str:
 
 
 def _describe_change(change: MeanInterval) -> str:
-    """Return a change of a share in words, in points of per cent."""
+    """Return a change of a share in words, in percentage points."""
     ends = ""
     if change.low is not None and change.high is not None:
         ends = f" ({100 * change.low:+.1f} to {100 * change.high:+.1f})"

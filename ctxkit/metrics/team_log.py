@@ -58,19 +58,19 @@ class AgentLog:
 
     agent: str
     record: Session
-    """Its session as it was recorded, with the messages of peers that it was sent."""
+    """Its session as recorded, with the messages of peers that it received."""
     shared: Session
-    """The same calls, each with all messages of peers until then; without compactions."""
+    """The same calls, each with all messages of peers so far; without compactions."""
 
-    known: MessageSizes
+    record_sizes: MessageSizes
     """The sizes of the record's messages."""
 
     @cached_property
     def anchored(self) -> MessageSizes:
-        """Sizes of the shared log: those of the record, else counts scaled like the record."""
+        """Sizes of the shared log: from the record, else counts scaled like the record."""
         if self.shared is self.record:
-            return self.known
-        counter, sizes = default_counter(), self.known
+            return self.record_sizes
+        counter, sizes = default_counter(), self.record_sizes
         scale = 1.0 if sizes.error is None else 1 / (1 + sizes.error)
         pairs_of_record = zip(sizes.tokens, sizes.source, strict=True)
         size_of_key = dict(
@@ -97,7 +97,7 @@ def get_agent_logs(session: Session) -> list[AgentLog]:
     """Return the logs of the agents of a recorded team, each with all messages of its peers.
 
     Raises:
-        BadArguments: only one agent speaks in it, or it holds no text.
+        BadArguments: only one agent speaks in it, or it has no text.
     """
     if not any(s.has_text for s in (session, *session.children)):
         raise BadArguments("The log holds no text, so what a view would hide cannot be said.")
@@ -145,7 +145,7 @@ def _message_key(message: Message) -> object:
 
 
 def _shared_log_of_ledger(session: Session, child: Session) -> Session:
-    """Return an agent's log with the ledger merged in, each entry before the turn that sees it."""
+    """Return an agent's log merged with the ledger, each entry before the turn that sees it."""
     ledger, entries_n = session.messages, 0
     entries_by_turn = _entries_by_turn(session, child.agent)
     last = max(entries_by_turn)
@@ -170,10 +170,10 @@ def _shared_log_of_ledger(session: Session, child: Session) -> Session:
 
 
 def _entries_by_turn(session: Session, agent: str) -> dict[int, int]:
-    """Return how many entries of the ledger an agent could see, by the first turn of each move.
+    """Return how many ledger entries an agent could see, by the first turn of each move.
 
-    A move that ends a parallel branch sees the entries before the fork only. The last key is one
-    past the agent's last turn: the entries up to the last move of any agent.
+    A move that ends a parallel branch sees only the entries before the fork. The last key is one
+    past the agent's last turn; its value counts the entries up to the last move of any agent.
     """
     entries_by_turn, entries_n, last = dict[int, int](), 0, -1
     fork = 0
@@ -224,7 +224,7 @@ def _logs_of_children(session: Session) -> list[AgentLog]:
 
 
 def _log_of_speaker(session: Session, agent: str) -> Session:
-    """Return one agent's log from a log of several, peers' messages rendered as it sees them."""
+    """Return one agent's log from a log of several, with peers' messages as it sees them."""
     log: list[Message] = []
     frames_by_reply = {m.id: list(rows) for m, rows in _group_by_reply(session)}
     for m in _messages_with_turns(session):
@@ -239,7 +239,7 @@ def _log_of_speaker(session: Session, agent: str) -> Session:
 def _messages_with_turns(session: Session) -> list[Message]:
     """Return a session's messages with their turns, without usage of whole turns.
 
-    The usage of a whole turn sums many prompts and is the size of none.
+    The usage of a whole turn sums many prompts, so it is not the size of a prompt.
     """
     pairs = [(e, t) for e, t in zip(session.path, session.turns, strict=True)
              if isinstance(e, Message)]  # fmt: skip
@@ -264,7 +264,7 @@ def _rendered_messages(name: str, messages: Sequence[Message]) -> Iterable[tuple
 def _interleave(
     messages: Sequence[Message], others: Sequence[tuple[float, Message]]
 ) -> list[Message]:
-    """Merge the messages of others into an agent's by time, never between a call and its result."""
+    """Merge others' messages into an agent's by time, but not between a call and its result."""
     log: list[Message] = []
     open_calls: set[str] = set()
     next_other, time = 0, 0.0
@@ -296,7 +296,7 @@ class TeamTurn(NamedTuple):
 
 
 def is_team_ledger(session: Session) -> bool:
-    """Return True where a session is the ledger of a team whose members have own sessions."""
+    """Return True if a session is the ledger of a team whose members have their own sessions."""
     return "team" in session.details and bool(session.children)
 
 
@@ -310,8 +310,8 @@ def map_agents_to_sessions(session: Session) -> dict[str, Session]:
 def get_team_turns(session: Session) -> list[TeamTurn]:
     """Return the turns of a recorded team, in order.
 
-    The turns of a ledger are its moves. A subagent's session is one turn and splits the turn of
-    the session that started it. In a single log a turn begins where another agent speaks.
+    Each move of a ledger is a turn. A subagent's session is one turn and splits the turn of the
+    session that started it. In a single log a turn begins where another agent speaks.
     """
     if is_team_ledger(session):
         return _turns_of_ledger(session)
@@ -353,7 +353,7 @@ def tabulate_turns(
     outputs: Mapping[str, Sequence[int | None]],
     cuts: Mapping[str, Iterable[int]],
 ) -> pd.DataFrame:
-    """Return one row per turn, in the columns of fuseraft's snapshots, and the next agent as `to`.
+    """Return one row per turn with the columns of fuseraft's snapshots, and the next agent as `to`.
 
     Args:
         turns: the turns of the team.
@@ -436,14 +436,14 @@ def _turns_of_log(session: Session) -> list[TeamTurn]:
 
 
 HANDOFF, ARTIFACTS, TASK = "handoff", "artifacts", "task"
-"""Kinds of messages with the role user, beside those of `session.messages`."""
+"""Kinds of messages with the role user, in addition to those of `session.messages`."""
 LEDGER_MOVE = "move"
-"""Kind of the entries of a team's ledger that record the move after a turn."""
+"""Kind of the ledger entries that record the move after a turn."""
 FORK_MOVE, BRANCH_END_MOVES = "parallel_start", ("parallel_branch_end", "parallel_merge")
 """Kinds of moves that start parallel branches, and of those that end one (fuseraft's events)."""
 ADDRESSEE_KEY, SOURCE_KEY, HANDOFF_KEY = "to", "from", "for"
 """Keys in the details of a message: the only agent that sees it; the id of its ledger entry; the
-agent that a hand-off was composed for.
+agent that a hand-off is for.
 """
 
 

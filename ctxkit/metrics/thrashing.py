@@ -2,17 +2,17 @@
 
 # Outcome of a compaction
 #
-# For each compaction that a later call was shown, with B the prompt before and A the one after:
+# For each compaction that a call follows, with B the prompt before it and A the prompt after it:
 #   savings        1 - A / B
 #   refill_n       (prompt n calls later - A) / (B - A): the share of the freed tokens in use again
 #   rebound        calls until the prompt is back at 0.75 B
-#   paid back      the dollars it saved until the next one exceed its cost (`metrics.breakeven`)
+#   paid back      its savings in dollars until the next one exceed its cost (`metrics.breakeven`)
 #   reread rate    share of the next 24 tool calls that repeat one that it removed
 #   reorientation  tool calls until the next one that writes
 # A session thrashes if three compactions in a row save less than 10 %, or most are not paid back.
 #
-# Several compactions before one call count as one, as no call saw what lay between them. Recorded
-# prompts are the provider's; where no call was billed before or after, sizes are modelled.
+# Several compactions before one call count as one, because no call saw the states in between.
+# Recorded prompts are the provider's; where no call was billed before or after, sizes are modelled.
 
 from __future__ import annotations
 
@@ -75,43 +75,41 @@ class CompactionOutcome(CompactionVerdict, frozen=True, kw_only=True):
     """The outcome of one compaction. Sizes are tokens of the prompt; None: not known."""
 
     compaction: int
-    """Its number, as ``frame(per="compaction")`` counts; of several before one call the last."""
+    """Its number in ``frame(per="compaction")``; for several before one call, that of the last."""
     call: int
     """The first call after it."""
     before: int
-    """Tokens of the prompt without it; in a record, of the last prompt and its reply."""
+    """Tokens of the prompt without it; in a record, of the previous prompt and its reply."""
     after: int
     """Tokens of the prompt with it."""
     savings: float
-    """Share of the tokens that it saved; 0 or less: it made the prompt larger."""
-    written: tuple[WrittenSummary, ...]
+    """Share of the tokens that it saved; negative where the prompt grew."""
+    summaries: tuple[WrittenSummary, ...]
     """The summaries that a model wrote for it."""
     minutes: float | None
     """Minutes until the next one."""
     rebound_minutes: float | None
-    """Minutes until the prompt was back at 75 % of its size before; None: it never was.
-    """
+    """Minutes until the prompt was back at 75 % of its earlier size; None: it never was."""
     reread_rate: float | None
     """Share of the next 24 tool calls that repeat one that it removed; None: none followed."""
     reorientation: int | None
-    """Tool calls from it to the first that writes; None where none did."""
+    """Tool calls until the first that writes; None: none did."""
 
 
 class ThrashSummary(msgspec.Struct, frozen=True):
-    """The outcomes of all compactions of a session. Shares are 0..1; None: not known for any."""
+    """The outcomes of all compactions of a session. Shares are 0..1; None: unknown for all."""
 
-    cuts: tuple[CompactionOutcome, ...]
+    outcomes: tuple[CompactionOutcome, ...]
     not_paid_back_n: int | None
     """Compactions that were not paid back before the next one."""
     paid_back_share: float | None
-    """Share of compactions that were paid back, of those for which that is known."""
+    """Share of the compactions that were paid back, among those for which it is known."""
     refilled_share: float | None
     """Mean share of the freed tokens that was in use again ten calls later."""
     rebound_calls: float | None
-    """Median calls until the prompt was back at 75 % of its size before."""
+    """Median calls until the prompt was back at 75 % of its earlier size."""
     no_progress_streak: int | None
-    """Longest run of compactions that each saved less than 10 % of the tokens.
-    """
+    """Longest run of compactions that each saved less than 10 % of the tokens."""
     reread_rate: float | None
     """Mean share of the next 24 tool calls that repeat one that a compaction removed."""
     reorientation: float | None
@@ -122,11 +120,11 @@ class ThrashSummary(msgspec.Struct, frozen=True):
 
 @accepts_session
 def thrash(session: Session, *, anchored: MessageSizes | None = None) -> ThrashSummary:
-    """Judge how the compactions of a session or a replay held, one by one and as a whole.
+    """Judge the compactions of a session or a replay, one by one and together.
 
     Args:
         session: a recorded session, a live one or a replay.
-        anchored: the sizes of its messages, where they are already measured.
+        anchored: sizes of its messages in tokens; None: measured here.
 
     Returns:
         A summary with one outcome per compaction, and figures over all of them.
@@ -142,7 +140,7 @@ def thrash(session: Session, *, anchored: MessageSizes | None = None) -> ThrashS
     if session.edits and not has_prompt_sizes(session):
         verdicts = dict.fromkeys(verdicts)
     return ThrashSummary(
-        cuts=outcomes,
+        outcomes=outcomes,
         **verdicts,
         reread_rate=mean_or_none([o.reread_rate for o in outcomes]),
         reorientation=median_or_none([o.reorientation for o in outcomes]),
@@ -151,10 +149,10 @@ def thrash(session: Session, *, anchored: MessageSizes | None = None) -> ThrashS
 
 @accepts_session
 def spiral(session: Session, limit: int) -> int:
-    """Count the longest run of calls whose prompts exceed a limit, as when a trigger does nothing.
+    """Count the longest run of calls whose prompts exceed a limit, as when a trigger has no effect.
 
     Args:
-        session: a session with usage; calls without count as within the limit.
+        session: a session with usage; calls without usage count as within the limit.
         limit: tokens of a prompt.
 
     Example:
@@ -170,14 +168,14 @@ def spiral(session: Session, limit: int) -> int:
 def get_compaction_outcomes(
     session: Session, *, anchored: MessageSizes | None = None
 ) -> tuple[CompactionOutcome, ...]:
-    """Return the outcome of each compaction that a later call was shown.
+    """Return the outcome of each compaction that a call follows.
 
-    Compactions that free nothing count too; several between two calls count as one. For a replay
-    they are the compactions that its score counts.
+    Compactions that free nothing are included; several between two calls count as one. For a replay
+    they are the compactions of its score.
 
     Args:
         session: a session or a replay.
-        anchored: the sizes of the record's messages, where they are already measured.
+        anchored: sizes of the record's messages in tokens; None: measured here.
 
     Example:
         >>> import ctxkit as ck
@@ -192,7 +190,7 @@ def get_compaction_outcomes(
     compactions, prompts = get_compactions(session, anchored)
     observed = filter_observed(compactions, len(prompts))
     cost_model = ReplayCostModel.of(origin, anchored)
-    summary_costs = [cost_model.summaries_usd(c.written) for c in observed]
+    summary_costs = [cost_model.summaries_usd(c.summaries) for c in observed]
     verdicts = judge_compactions(observed, prompts, cost_model, summary_costs)
     rows = MessageRows(session)
     visibility, repeats = get_session_visibility(rows, session), ToolCallRepeats(rows)
@@ -210,7 +208,7 @@ def get_compaction_outcomes(
                 before=compaction.before,
                 after=compaction.after,
                 savings=compaction.savings,
-                written=compaction.written,
+                summaries=compaction.summaries,
                 minutes=_minutes_between(session, call, next_call),
                 rebound_minutes=_minutes_between(session, call, rebound_call),
                 reread_rate=activity.reread_rate,
@@ -246,7 +244,7 @@ class _EditsBeforeCall(NamedTuple):
 
 
 def _group_edits_by_call(session: Session) -> dict[int, _EditsBeforeCall]:
-    """Return the edits before each call; the number after the last call where none followed."""
+    """Return the edits before each call; edits after the last call have the number of calls."""
     reply_positions = [c.position for c in session.calls]
     by_call: dict[int, _EditsBeforeCall] = {}
     for group in group_edits(session):
@@ -261,7 +259,7 @@ def _group_edits_by_call(session: Session) -> dict[int, _EditsBeforeCall]:
 def _recorded_compactions(
     session: Session, anchored: MessageSizes, prompts: list[int]
 ) -> list[Compaction]:
-    """Return the compactions of a record, also those that no call came before or after."""
+    """Return all compactions of a record, also before the first and after the last call."""
     compactions, visible, position = [], list[Message](), 0
     # by the positions of first and last edit
     measured = {
@@ -270,7 +268,7 @@ def _recorded_compactions(
         for at in (one.group.position, one.group.position + len(one.group.edits) - 1)
     }
     for call, group in _group_edits_by_call(session).items():
-        # Follow the path: `visible_before` grows until the first edit, which makes a new list.
+        # `visible_before` grows along the path until the first edit, which makes a new list.
         visible_before, source_tokens = visible, dict[int, int]()
         for entry in session.path[position : group.last + 1]:
             if isinstance(entry, Message):
@@ -284,7 +282,7 @@ def _recorded_compactions(
         tokens_before, tokens_after = (
             sum(map(anchored.of, messages)) for messages in (visible_before, visible)
         )
-        # Sizes of the prompt as the compaction frame has them, else by the messages' own.
+        # Sizes of the prompt from the compaction frame, else from the messages.
         before = next((p for p in reversed(prompts[:call]) if p), None)
         known_before, known_after = measured[group.first].before, measured[group.last].after
         if known_before is not None and known_after is not None:
@@ -299,7 +297,7 @@ def _recorded_compactions(
             _written_summary_of_edit(session, e, call, source_tokens[id(e)], before, tokens)
             for e, tokens in zip(group.edits, inserted_tokens, strict=True)
         ]
-        # Longest common prefix: what no message holds (system prompt, tools), then equal messages.
+        # Longest common prefix: system prompt and tools outside messages, then equal messages.
         common = takewhile(_is_same_pair, zip(visible_before, visible, strict=False))
         common_tokens = sum(anchored.of(message) for message, _ in common)
         compactions.append(
@@ -310,7 +308,7 @@ def _recorded_compactions(
                 messages_before=len(visible_before),
                 messages_after=len(visible),
                 summary=sum(inserted_tokens),
-                written=tuple(s for s in summaries if s is not None),
+                summaries=tuple(s for s in summaries if s is not None),
                 number=group.number,
                 front=min(max(before - tokens_before, 0) + common_tokens, after),
             )
@@ -325,7 +323,7 @@ def _is_same_pair(pair: tuple[Message, Message]) -> bool:
 def _size_after(
     session: Session, anchored: MessageSizes, prompts: list[int], call: int, position: int
 ) -> int:
-    """Return the first known prompt after an edit, less the messages that came in between."""
+    """Return the first known prompt after an edit, less the messages in between."""
 
     def count_tokens_since(call: int) -> int:
         entries = session.path[position + 1 : session.calls[call].position]
@@ -340,7 +338,7 @@ def _size_after(
 def _written_summary_of_edit(  # noqa: PLR0917  the fields of `WrittenSummary`
     session: Session, edit: Edit, call: int, source: int, prompt: int, size: int
 ) -> WrittenSummary | None:
-    """Return the summary of an edit as if a call of its own had made it from what it replaced."""
+    """Return the summary of an edit as if a separate call had made it from what it replaced."""
     is_sealed = edit.details.get(SEALED_SUMMARY) is True
     has_text = bool(edit.inserted) and edit.method not in MODEL_FREE_METHODS
     if edit.kind != "summarised" or not (has_text or is_sealed):
@@ -353,7 +351,7 @@ def _written_summary_of_edit(  # noqa: PLR0917  the fields of `WrittenSummary`
 
 
 def _minutes_between(session: Session, call: int, later_call: int | None) -> float | None:
-    """Return the minutes between two calls; None without times, or where the clock ran back."""
+    """Return the minutes between two calls; None without times or if the clock ran backwards."""
     if later_call is None:
         return None
     start, end = session.calls[call].message.time, session.calls[later_call].message.time
@@ -361,7 +359,7 @@ def _minutes_between(session: Session, call: int, later_call: int | None) -> flo
 
 
 REREAD_WINDOW = 24
-"""Tool calls after a compaction that are searched for repeats: 75 % of the natural gaps between a
+"""Number of tool calls after a compaction that are searched for repeats: 75 % of the gaps between a
 call and its repeat are shorter.
 """
 
@@ -386,11 +384,11 @@ class ToolCallRepeats:
             [numbers.setdefault(_make_request_key(call), len(numbers)) for _, call in tool_calls],
             np.int64,
         )
-        """The number of each tool call's request."""
+        """The request number of each tool call."""
         replies = [i for i, m in enumerate(messages) if m.role == "assistant"]
         self._first_tool_call = np.searchsorted([i for i, _ in tool_calls], replies)
-        """For each call the first tool call in its reply or after it."""
-        # A call makes progress if it is the first of its request and does more than read.
+        """The first tool call in or after the reply of each call."""
+        # A tool call makes progress if it is the first of its request and does more than read.
         first_of_request = np.unique(self._requests, return_index=True)[1]
         new = sorted(
             i for i in first_of_request.tolist() if not is_read_only_tool(tool_calls[i][1].name)
@@ -402,8 +400,8 @@ class ToolCallRepeats:
         self._next_progress: list[int | None] = [
             calls_with_progress[i] for i in np.searchsorted(new, self._first_tool_call).tolist()
         ]
-        """For each call the first from it on that makes progress."""
-        # Ids of tool calls may be used again: a result answers the latest request of its id.
+        """The first call at or after each call that makes progress."""
+        # Ids of tool calls may be reused: a result answers the latest request with its id.
         request_of_id: dict[str, int] = {}
         pairs, next_numbers, row = list[tuple[int, int]](), iter(self._requests.tolist()), 0
         for message in messages:
@@ -420,7 +418,7 @@ class ToolCallRepeats:
     def count_calls_to_resume(self, call: int) -> int | None:
         """Return the calls from a compaction to the first that makes progress; None: none does.
 
-        A call makes progress if it requests something for the first time and does not only read.
+        A call makes progress if it requests something for the first time and does more than read.
         """
         resumed = self._next_progress[call]
         return None if resumed is None else resumed - call
@@ -444,7 +442,7 @@ class ToolCallRepeats:
 
 
 def _make_request_key(call: ToolCall) -> tuple[str, str]:
-    """Return a key that is equal for equal requests: tool and arguments, of reads tool and path."""
+    """Return a key of a request: tool and arguments, or tool and path for reads."""
     path = get_call_path(call) if is_read_tool(call.name) else None
     if path is not None:
         return call.name.lower(), path
@@ -454,6 +452,6 @@ def _make_request_key(call: ToolCall) -> tuple[str, str]:
 @shows_figures("thrash")
 def _read_figures(session: Session) -> dict[str, Any]:
     summary = thrash(session)
-    if not summary.cuts:
+    if not summary.outcomes:
         return {}
     return {"not_paid_back_n": summary.not_paid_back_n, "is_thrashing": summary.is_thrashing}

@@ -2,18 +2,18 @@
 
 # Choice of a threshold
 #
-# Every session is replayed with compactions at each of some sizes, down to the floor that its own
-# log gives (`trigger_replays`), and what these would take before its use is counted
-# (`growth_profile.LossRisk`). So all that a bill depends on is that of the person: growth, pauses
-# that outlive the cache, one-hour writes, price tiers. Over the sessions the threshold is the
-# cheapest that loses at most as much as the tool's default and some share more.
+# Every session is replayed with compactions at each of some sizes, down to the floor from its own
+# log (`trigger_replays`), and the items that these would remove before their use are counted
+# (`growth_profile.LossRisk`). So everything that a bill depends on is the person's own: growth,
+# pauses that outlive the cache, one-hour writes, price tiers. The threshold is the cheapest size
+# over all sessions whose loss exceeds that of the tool's default by at most a given share.
 #
-# Near a price step: a tool compacts at the first prompt above its threshold, and some settings are
-# shares of the window in whole per cent. So sizes nearer to a step than `STEP_MARGIN` are no
-# candidates; the size just below that margin is.
+# Price steps: a tool compacts at the first prompt above its threshold, and some settings are shares
+# of the window in whole per cent. So sizes closer to a step than `STEP_MARGIN` are not candidates;
+# the size just below that margin is.
 #
-# The dollars of a session are known only to the cache model's accuracy; the intervals are those of
-# drawing other sessions (bootstrap), and hold for more sessions like these.
+# The dollars of a session are only as accurate as the cache model. The intervals come from
+# resampling sessions (bootstrap) and are valid for further sessions like these.
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
 
 CANDIDATES = 24
-"""Sizes of which the threshold is one, besides the default and those below price steps."""
+"""Number of candidate sizes, in addition to the default and the sizes below price steps."""
 STEP_MARGIN = 0.05
-"""No threshold lies nearer to a price step than this share of it."""
+"""Smallest distance of a threshold to a price step, as a share of the step."""
 ROUND_TO = 1_000
-"""Thresholds are multiples of so many tokens."""
+"""Thresholds are multiples of this number of tokens."""
 LATER_SESSIONS = 2
-"""Sessions on which a choice from the earlier ones is tried, at least."""
+"""Fewest sessions on which a choice from the earlier sessions is tried."""
 
 
 class ThresholdCost(NamedTuple):
-    """What a session costs and loses with compactions at a size."""
+    """Cost and loss of a session with compactions at a size."""
 
     usd: float
     loss: float | None
-    """Share of what is used again that is taken before its use; None: nothing is used again."""
+    """Share of the reused items that is removed before its use; None: nothing is used again."""
 
 
 class SessionThresholdCosts(NamedTuple):
@@ -59,21 +59,21 @@ class SessionThresholdCosts(NamedTuple):
     floor: int
     """Tokens that a compaction leaves."""
     keep: int
-    """Of them, the newest messages and the summary."""
+    """Tokens of the newest messages and the summary in the floor."""
     peak: int
     """Tokens of its largest prompt."""
     steps: tuple[int, ...]
-    """Prompts longer than these are dearer."""
+    """Sizes above which prompts have a higher price."""
     costs: dict[int, ThresholdCost]
 
 
 def list_sizes(window: int, default: int | None, steps: Iterable[int]) -> tuple[int, ...]:
-    """Return the sizes that are replayed, rising: candidates, the default and the window.
+    """Return the sizes to replay in ascending order: candidates, the default and the window.
 
     Args:
         window: tokens of the window.
-        default: tokens at which the tool compacts by itself; None: not known.
-        steps: tokens above which prompts are dearer.
+        default: tokens at which the tool compacts by default; None: unknown.
+        steps: tokens above which prompts have a higher price.
     """
     low = max(window // 25, ROUND_TO)
     spaced = np.geomspace(low, window, CANDIDATES)
@@ -93,8 +93,8 @@ def measure_session_sizes(
 
     Args:
         profile: the growth profile of the session.
-        sizes: tokens at which to compact; sizes that the session does not reach cost alike, and
-            those within its floor are left out.
+        sizes: tokens at which to compact; sizes that the session does not reach cost the same, and
+            sizes within its floor are left out.
         floor: tokens that a compaction leaves; None: see `when`.
         summary_tokens: tokens of a summary; None: see `when`.
     """
@@ -119,29 +119,29 @@ def measure_session_sizes(
 def choose_size(
     measured: Sequence[SessionThresholdCosts], default: int, extra_loss: float = 0.0
 ) -> int | None:
-    """Return the cheapest size that loses at most what the default does, and a share more.
+    """Return the cheapest size whose loss exceeds that of the default by at most a share.
 
     None where every size is within a session's floor or near a price step. The default itself is
-    always allowed to be the answer unless it lies near a price step.
+    always allowed unless it is near a price step.
 
     Args:
         measured: sessions, replayed at the same sizes.
         default: the size whose loss bounds that of the answer.
-        extra_loss: share of reused items that may be taken beyond that.
+        extra_loss: share of reused items that may be removed in addition to that.
     """
     steps = {step for m in measured for step in m.steps}
     common = set.intersection(*(set(m.costs) for m in measured)) if measured else set()
     far = [n for n in sorted(common) if not is_near_step(n, steps)]
     most = mean_loss(measured, default)
     fits = [n for n in far if most is None or (mean_loss(measured, n) or 0.0) <= most + extra_loss]
-    # of two that cost the same, the default, then the later compaction
+    # at equal cost prefer the default, then the larger size
     return min(
         fits, key=lambda n: (round(mean_usd(measured, n), 9), n != default, -n), default=None
     )
 
 
 def is_near_step(size: int, steps: Iterable[int]) -> bool:
-    """Return whether a size is nearer to a price step than `STEP_MARGIN` of it."""
+    """Return whether a size is closer to a price step than `STEP_MARGIN` of the step."""
     return any(abs(size / step - 1) < STEP_MARGIN - 1e-9 for step in steps)
 
 
@@ -151,19 +151,19 @@ def mean_usd(measured: Sequence[SessionThresholdCosts], size: int) -> float:
 
 
 def mean_loss(measured: Sequence[SessionThresholdCosts], size: int) -> float | None:
-    """Return the mean loss of the sessions that use something again; None: none does."""
+    """Return the mean loss of the sessions that reuse items; None: none does."""
     costs = (m.costs.get(size) for m in measured)
     losses = [c.loss for c in costs if c is not None and c.loss is not None]
     return fmean(losses) if losses else None
 
 
 def list_steps(profile: GrowthProfile) -> tuple[int, ...]:
-    """Return the sizes above which prompts of a session are dearer."""
+    """Return the sizes above which prompts of a session have a higher price."""
     return tuple(tier.above for tier in profile.price.tiers)
 
 
 class HoldOutTrial(NamedTuple):
-    """What the earlier sessions would have chosen, on the later ones."""
+    """The choice of the earlier sessions, tried on the later ones."""
 
     size: int
     earlier_n: int
@@ -178,13 +178,13 @@ class HoldOutTrial(NamedTuple):
 def hold_out(
     measured: Sequence[SessionThresholdCosts], default: int, extra_loss: float = 0.0
 ) -> HoldOutTrial | None:
-    """Choose from the earlier half of some sessions, and try it on the later half.
+    """Choose a size from the earlier half of some sessions, and try it on the later half.
 
-    None with fewer than `LATER_SESSIONS` in either half, or where nothing can be chosen.
+    None with fewer than `LATER_SESSIONS` in either half, or if no size can be chosen.
 
     Args:
         measured: sessions by time, replayed at the same sizes.
-        default: the size that the tool compacts at by itself.
+        default: the size at which the tool compacts by default.
         extra_loss: see `choose_size`.
     """
     half = len(measured) // 2

@@ -1,4 +1,4 @@
-"""Bills of one session replayed under triggers of other sizes, and the sizes that cost alike."""
+"""Bills of one session replayed at other trigger sizes, and the sizes that cost about the same."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 
 NEAR_OPTIMAL = 1.05
-"""Triggers of which the dearest costs at most so many times the cheapest are about as good."""
+"""Triggers cost about the same if the most expensive costs at most this multiple of the cheapest.
+"""
 MAX_REPLAYS = 100
-"""Triggers that are replayed on either side of the best, at most."""
+"""Maximum number of triggers that are replayed on each side of the best."""
 
 
 class TriggerReplays:
-    """Replays of a record that compact to one floor, at a trigger of any size.
+    """Replays of a record that compact to one floor, at triggers of any size.
 
     Args:
         session: a recorded session with usage and prices.
@@ -67,7 +68,7 @@ class TriggerReplays:
         return Rules(policy=self._policy, trigger=trigger)
 
     def bill(self, size: int | None) -> float | None:
-        """Return the dollars of the session with compactions at a size; None where it has no price.
+        """Return the dollars of the session with compactions at a size; None without a price.
 
         Args:
             size: the trigger, in tokens; None: the session is never compacted.
@@ -77,7 +78,7 @@ class TriggerReplays:
             log = choose_log(self._session, self._anchored, rules, None, self._build_log)
             run = run_rules(log, rules)
             prompts = RunPrompts(run)
-            written = [s for c in get_run_compactions(run, prompts) for s in c.written]
+            written = [s for c in get_run_compactions(run, prompts) for s in c.summaries]
             bill = bill_replay(self._cost_model, prompts, self._cost_model.summaries_usd(written))
             self._usd_by_size[size] = bill.cost_usd
         return self._usd_by_size[size]
@@ -85,13 +86,13 @@ class TriggerReplays:
     def find_alike(self, best: int, low: int, high: int, step: float) -> tuple[int, int]:
         """Return the range around a trigger within which replays cost about the same.
 
-        Its dearest trigger costs at most `NEAR_OPTIMAL` times its cheapest.
+        The most expensive trigger in it costs at most `NEAR_OPTIMAL` times the cheapest.
 
         Args:
             best: the trigger.
             low: the smallest trigger that may be in the range.
             high: the largest.
-            step: tokens from one replayed trigger to the next; wider where more than `MAX_REPLAYS`
+            step: tokens from one replayed trigger to the next; larger if more than `MAX_REPLAYS`
                 would be needed.
         """
         usd = self.bill(best)

@@ -13,32 +13,32 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.triggers import BaseTrigger
 
-CLAUDE_CODE_HELD_FREE = 20_000
-"""Tokens that Claude Code leaves for a reply, inside of its auto-compact window."""
+CLAUDE_CODE_REPLY_RESERVE = 20_000
+"""Tokens of its auto-compact window that Claude Code reserves for a reply."""
 CLAUDE_CODE_BUFFER = 13_000
-"""Tokens by which it compacts before what is left of that window is full."""
+"""Tokens before the end of the rest of that window at which it compacts."""
 CLAUDE_CODE_WINDOWS = range(100_000, 1_000_001)
-"""Windows that `/autocompact` takes."""
+"""Windows that `/autocompact` accepts."""
 CODEX_MAX_SHARE = 0.9
-"""Share of the window above which Codex compacts whatever its setting says."""
+"""Share of the window above which Codex compacts regardless of its setting."""
 
 
 class TriggerSetting(NamedTuple):
-    """Where a tool is told at which size to compact, and how."""
+    """The setting of a tool's trigger: where it is, and how it is written."""
 
     place: str
-    """What comes before the setting in a sentence: the tool and its file."""
+    """The tool and its file, as the beginning of a sentence."""
     write: Callable[[int, int], str]
     """The setting for a trigger in a window, both in tokens."""
 
 
 def describe_setting(log_format: str, trigger: int, window: int) -> str:
-    """Return where and how to make the tool that wrote a log compact at a size.
+    """Return where and how to set the trigger of the tool that wrote a log.
 
-    The second line, where there is one, is the setting itself, indented.
+    The second line, if there is one, is the setting itself, indented.
 
     Args:
-        log_format: the format of the log, which tells the tool (`Session.format`).
+        log_format: the format of the log, which identifies the tool (`Session.format`).
         trigger: tokens of the prompt at which to compact.
         window: tokens of the model's window.
     """
@@ -49,12 +49,10 @@ def describe_setting(log_format: str, trigger: int, window: int) -> str:
 
 
 def find_default_trigger(log_format: str, window: int) -> int | None:
-    """Return the prompt size at which a tool compacts if nobody sets it; None: not known.
-
-    It is that of the tool's preset.
+    """Return the prompt size at which a tool compacts by default, from its preset; None: unknown.
 
     Args:
-        log_format: the format of the log, which tells the tool (`Session.format`).
+        log_format: the format of the log, which identifies the tool (`Session.format`).
         window: tokens of the model's window.
 
     Example:
@@ -73,7 +71,7 @@ def find_default_trigger(log_format: str, window: int) -> int | None:
 
 
 def _list_alternatives(trigger: BaseTrigger | None) -> Iterator[BaseTrigger]:
-    """Yield the triggers of which any alone is enough; those that need another are left out."""
+    """Yield the triggers that are sufficient alone; those that need another one are left out."""
     if isinstance(trigger, Either):
         for part in trigger.parts:
             yield from _list_alternatives(part)
@@ -82,12 +80,12 @@ def _list_alternatives(trigger: BaseTrigger | None) -> Iterator[BaseTrigger]:
 
 
 def _write_claude_code(trigger: int, window: int) -> str:
-    compact_window = trigger + CLAUDE_CODE_HELD_FREE + CLAUDE_CODE_BUFFER
+    compact_window = trigger + CLAUDE_CODE_REPLY_RESERVE + CLAUDE_CODE_BUFFER
     if compact_window >= window:
         return "/autocompact auto, which is as late as it can"
     if compact_window in CLAUDE_CODE_WINDOWS:
         return f"/autocompact {round(compact_window / 1_000)}k"
-    percent = 100 * trigger / (window - CLAUDE_CODE_HELD_FREE)
+    percent = 100 * trigger / (window - CLAUDE_CODE_REPLY_RESERVE)
     return f'"env": {{"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": "{round(percent)}"}} in settings.json'
 
 

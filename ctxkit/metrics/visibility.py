@@ -1,21 +1,21 @@
 """Visibility: the messages and inserted texts that each call is shown, as time spans."""
 
-# Replay of what was shown
+# Reconstruction of the prompts
 #
-# The clock has two ticks a call. At tick 2c all messages before call c have arrived; compactions
-# and prunings then change the prompt, and tick 2c + 1 is what call c is sent.
+# The clock has two ticks per call. At tick 2c all messages before call c have arrived; compactions
+# and prunings then change the prompt, and tick 2c + 1 is the prompt that call c receives.
 #
-# A *slot* is a place in the prompt: a row of the log (its number), or a place below 0 that an
-# inserted text takes. A recorder follows what fills each slot: the row itself, an inserted text, or
+# A *slot* is a place in the prompt: a row of the log (its number), or a number below 0 for an
+# inserted text. A recorder tracks the content of each slot: the row itself, an inserted text, or
 # nothing. Most rows never change, so only differences are recorded: O(changes), not O(calls x
-# rows). Three sources feed it:
+# rows). There are three sources:
 #
 #   a session            its edits, in the order of the path
 #   a run's schedule     the changes of state that a pruning scheduled, call by call
-#   a run without one    the difference of each call's prompt to the one before
+#   a run without one    the difference between each call's prompt and the previous one
 #
-# Invariants: the spans of a slot do not overlap; a row that nothing changed has no span of its own:
-# it is visible from its arrival to the end.
+# Invariants: the spans of a slot do not overlap; an unchanged row has no span of its own, as it is
+# visible from its arrival to the end.
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def get_session_visibility(rows: MessageRows, session: Session) -> Visibility:
             ):
                 recorder.archived_ticks.add(2 * call + 1)
         recorder.changes[call] = group.number
-    return recorder.told()
+    return recorder.build()
 
 
 def _record_edit(
@@ -81,10 +81,7 @@ def _record_edit(
     tick: int,
     free_slot: int,
 ) -> int:
-    """Record an edit; return the next free slot of an inserted text.
-
-    `slots` holds the slots of each message id and is updated.
-    """
+    """Record an edit and update `slots`, the slots by message id; return the next free slot."""
     if edit.kind in ("shortened", "replaced"):
         for target, message in dict(zip(edit.targets, edit.inserted, strict=False)).items():
             target_slots = slots.pop(target, [])
@@ -108,25 +105,25 @@ def _record_edit(
 def get_run_visibility(rows: MessageRows, done: Run) -> Visibility:
     """Return what the compactions and prunings of a run leave visible at each call."""
     recorder, last = VisibilityRecorder(rows), _HistorySlots((), {}, 0, set())
-    for number, segment in enumerate(done.stretches()):
-        if segment.cut is not None:
+    for number, segment in enumerate(done.segments()):
+        if segment.compaction is not None:
             recorder.changes[segment.start] = number - 1
-            _record_archive(recorder, segment.cut)
+            _record_archive(recorder, segment.compaction)
         record = _record_call_by_call if segment.rest else _record_schedule
         last = record(recorder, last, segment)
     if done.rules.pruning is not None:
-        # Prunings change prompts at calls of their own: number all changes as they come.
+        # Prunings change prompts between compactions, so all changes are numbered in order.
         recorder.changes = {call: n for n, call in enumerate(sorted(recorder.changes))}
-    return recorder.told()
+    return recorder.build()
 
 
 class _HistorySlots(NamedTuple):
-    """The slots of a history before any pruning: a head in front of a tail of unchanged rows."""
+    """The slots of a history before any pruning: a head, then a tail of unchanged rows."""
 
     slots: tuple[int, ...]
     """The slots of its head, in order."""
     content_of: dict[int, int]
-    """What fills each of them."""
+    """The content of each slot of the head."""
     first_tail_row: int
     pruned: set[int]
     """Slots that a pruning changed while this history was in force."""
@@ -151,7 +148,7 @@ class _HistorySlots(NamedTuple):
 
 
 def _record_archive(recorder: VisibilityRecorder, compaction: Compaction) -> None:
-    """Record whether a compaction stores all that it removes elsewhere."""
+    """Record whether a compaction stores everything that it removes elsewhere."""
     log = compaction.new.log
     texts = [s.new[0].message(log).text[:200] for s in compaction.steps if s.new]
     if is_stored_elsewhere(*(w for s in compaction.steps for w in s.words[1:3]), *texts):
@@ -165,7 +162,7 @@ def _switch_history(
     pruned: dict[int, int | None],
     call: int,
 ) -> None:
-    """Record the change from one history to the next, `pruned` slots with a pruning's content."""
+    """Record the change to the next history; `pruned` maps slots to the content by a pruning."""
     tick = 2 * call + 1
     recorder.hide_rows(
         last.first_tail_row, base.first_tail_row, base.content_of.keys() | pruned.keys(), tick
@@ -180,7 +177,7 @@ def _switch_history(
 def _record_schedule(
     recorder: VisibilityRecorder, last: _HistorySlots, segment: Segment
 ) -> _HistorySlots:
-    """Record the calls at which a schedule changes messages, and what it appends to each prompt."""
+    """Record the calls at which a schedule changes messages, and its appended text."""
     base = _HistorySlots.from_history(recorder, segment.history)
     schedule, start = segment.schedule, segment.start
     if schedule is None or segment.stop == start:
@@ -205,12 +202,12 @@ def _record_schedule(
 def _find_state_after(
     recorder: VisibilityRecorder, base: _HistorySlots, schedule: Schedule, event: StateChange
 ) -> tuple[int, int | None]:
-    """Return a slot and what fills it after an event of a schedule."""
+    """Return a slot and its content after an event of a schedule."""
     rows, p, message = schedule.rows, event.position, event.now.message
     slot = base.slots[p] if p < rows.head else rows.row(p)
     if message is None:
         return slot, None
-    if event.now.content == rows.said(p).content:
+    if event.now.content == rows.recorded_state(p).content:
         return slot, base.get_content(slot)
     if slot >= 0 and is_stored_elsewhere(message.text[:200]):
         recorder.archived_rows.append((slot, 2 * event.call + 1))
@@ -220,7 +217,7 @@ def _find_state_after(
 def _record_call_by_call(
     recorder: VisibilityRecorder, last: _HistorySlots, segment: Segment
 ) -> _HistorySlots:
-    """Record the difference of each prompt to the one before, for a pruning without schedule."""
+    """Record the differences between successive prompts, for a pruning without schedule."""
     for call in range(segment.start, segment.stop):
         base = _HistorySlots.from_history(recorder, segment.prompt_at(call))
         changes_n = recorder.changes_n
@@ -232,24 +229,24 @@ def _record_call_by_call(
 
 
 STORED_ELSEWHERE_WORDS = ("offload", "artifact", "archive")
-"""Words in an edit's reason or method, or in the text that it inserts, that say that the removed
-text is stored elsewhere.
+"""Words in an edit's reason, method or inserted text that show that the removed text is stored
+elsewhere.
 """
 
 _NO_CONTENT: tuple[int | None, int] = None, 0
 
 
 class Visibility(NamedTuple):
-    """The rows and inserted texts that each call is shown. Times are ticks, spans half-open."""
+    """The rows and inserted texts in the prompt of each call. Times are ticks, spans half-open."""
 
     end: int
     """One past the last tick."""
     visible_until: Ints
-    """For each row the tick at which it left the prompt for the first time; `end`: never. It is
-    visible from its arrival on.
+    """The tick at which each row, visible since its arrival, left the prompt for the first time;
+    `end`: never.
     """
     restored_spans: Ints
-    """Later spans of rows that came back: columns row, start, end."""
+    """Later spans of restored rows: columns row, start, end."""
     text_spans: Ints
     """Spans of inserted texts: columns text, start, end."""
     text_items: list[Ints]
@@ -259,15 +256,15 @@ class Visibility(NamedTuple):
     elsewhere: Ints
     """Rows that were removed and are stored elsewhere: columns row, tick."""
     moments: Ints
-    """The calls before which something changed, rising."""
+    """The calls before which something changed, in ascending order."""
     compaction_numbers: tuple[int, ...]
-    """The compaction of each change, as ``frame(per="compaction")`` counts; where prunings changed
-    something, changes are numbered as they come.
+    """The compaction of each change, as ``frame(per="compaction")`` counts; with prunings, the
+    changes are numbered in order.
     """
 
 
 class VisibilityRecorder:
-    """Builds a `Visibility` from changes given in order of time.
+    """Builds a `Visibility` from changes in order of time.
 
     The content of a slot is a row (0 or more), an inserted text (a number below 0), or None.
     """
@@ -277,7 +274,7 @@ class VisibilityRecorder:
         self._arrival = (2 * rows.arrival_call).tolist()
         self._visible_until = [self.end] * len(self._arrival)
         self._current: dict[int, tuple[int, int]] = {}
-        """Content of a slot and since when, for all slots but empty ones and rows that are in
+        """Content of a slot and its first tick, without empty slots and without rows that are in
         their own slot since their arrival.
         """
         self._restored_spans: list[tuple[int, ...]] = []
@@ -288,16 +285,16 @@ class VisibilityRecorder:
         self.archived_rows: list[tuple[int, ...]] = []
         """Rows that are stored elsewhere, each with the tick of its removal."""
         self.archived_ticks: set[int] = set()
-        """Ticks at which all removed rows are stored elsewhere."""
+        """Ticks at which all removed rows were stored elsewhere."""
         self.changes: dict[int, int] = {}
         """The calls before which something changed, each with the number of the compaction."""
         self.changes_n = 0
-        """Changes of content so far: grows where a call changes anything."""
+        """Number of changes of content so far."""
         self.head_texts: dict[tuple[int, int], int] = {}
         """The texts in heads of histories, by row and key."""
 
     def number_text(self, message: Message) -> int:
-        """Return the number of an inserted text, below 0; equal texts have one number."""
+        """Return the number of an inserted text, below 0; equal texts have the same number."""
         tokens = self._rows.count_tokens(message)
         key = make_text_key(message), tokens
         if key not in self._text_numbers:
@@ -306,7 +303,7 @@ class VisibilityRecorder:
         return self._text_numbers[key]
 
     def set_content(self, slot: int, content: int | None, tick: int) -> None:
-        """Fill a slot with a row, a text or nothing from a tick on."""
+        """Fill a slot with a row, a text or nothing, starting at a tick."""
         before, since = self._current.get(slot, _NO_CONTENT)
         if before is None and slot >= 0 and self._visible_until[slot] == self.end:
             before, since = slot, self._arrival[slot]
@@ -321,8 +318,8 @@ class VisibilityRecorder:
             self._current[slot] = content, tick
 
     def hide_rows(self, start: int, stop: int, exceptions: Iterable[int], tick: int) -> None:
-        """Empty the slots of the rows ``start..stop`` but for the exceptions."""
-        # Slots with content of their own one by one, the ranges between them at once.
+        """Empty the slots of the rows ``start..stop`` except some."""
+        # Changed slots are emptied one by one, the ranges between them at once.
         special = sorted(
             {
                 slot
@@ -354,8 +351,8 @@ class VisibilityRecorder:
             )
             spans.append((number, since, tick))
 
-    def told(self) -> Visibility:
-        """Close all spans and return the visibility; the recorder is not used after."""
+    def build(self) -> Visibility:
+        """Close all spans and return the visibility; the recorder must not be used afterwards."""
         for content, since in self._current.values():
             self._close_span(content, since, self.end)
         visible_until = np.array(self._visible_until, np.int64)
@@ -386,6 +383,6 @@ def _make_int_table(rows: list[tuple[int, ...]], width: int = 3) -> Ints:
 
 
 def is_stored_elsewhere(*texts: str | None) -> bool:
-    """Return True where texts of an edit, or the text that it inserts, name an archive."""
+    """Return True if texts of an edit, or the text that it inserts, name an archive."""
     text = " ".join(filter(None, texts)).lower()
     return any(word in text for word in STORED_ELSEWHERE_WORDS)

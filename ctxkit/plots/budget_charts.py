@@ -1,6 +1,4 @@
-"""`plots.budget` and `plots.views`: cumulative input tokens of each agent against thresholds, by
-team view.
-"""
+"""`plots.budget` and `plots.views`: cumulative input tokens per agent, with thresholds."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ _NEEDED_COLUMNS = (
 )
 _MAX_MARKS, _MAX_MARK_LABELS = 60, 12
 _NOT_AN_AGENT = "system"
-"""fuseraft's name for its compaction markers, which are no turns."""
+"""fuseraft's name for its compaction markers, which are not turns."""
 
 
 class CumulativeAgentTokens(NamedTuple):
@@ -46,7 +44,7 @@ class CumulativeAgentTokens(NamedTuple):
     cumulative: NDArray[np.int64]
     inputs: NDArray[np.int64]
     outputs: NDArray[np.int64]
-    """0 where the log has none."""
+    """Output tokens; 0 if the log has none."""
 
 
 class BudgetData(NamedTuple):
@@ -54,27 +52,27 @@ class BudgetData(NamedTuple):
 
     agents: tuple[CumulativeAgentTokens, ...]
     compactions: tuple[float, ...]
-    """Places on the axis of turns, between the turn after which one fired and the next."""
+    """Places on the axis of turns, between the turn after which each fired and the next turn."""
     warn_at: int | None
     cutover_at: int | None
     handed: tuple[HandOff, ...] = ()
     hides_compactions: bool = False
-    """True where the log cannot tell of compactions."""
+    """True where the log cannot record compactions."""
 
 
 class HandOff(NamedTuple):
-    """The work passes from one agent of a team to another."""
+    """A hand-off from one agent of a team to another."""
 
     turn: int
     height: int
-    """The sum of the one that hands it on."""
+    """The running sum of the agent that hands the work on."""
     to: str
 
 
 def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> BudgetData:
     """Return the running sums of every agent of sessions, a turn frame, or a frame of snapshots.
 
-    The thresholds are those of the first row that has one, as in fuseraft's own chart.
+    The thresholds come from the first row that has one, as in fuseraft's own chart.
 
     Raises:
         BadArguments: a frame lacks the columns of a turn frame.
@@ -107,8 +105,8 @@ def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> BudgetData:
     if "compaction_occurred" in table.columns:
         is_unknown = bool(len(table)) and bool(table["compaction_occurred"].isna().all())
         fired = table["compaction_occurred"].fillna(False).to_numpy(dtype=bool)  # noqa: FBT003
-    # A marker row has the number of the turn after the compaction, a flag in a row of a turn that
-    # of the turn before it.
+    # A marker row has the number of the turn after the compaction; a flag in a turn's row belongs
+    # to the turn before the compaction.
     cuts = np.where(marker, turn - 0.5, turn + 0.5)[fired & np.isfinite(turn)]
     return BudgetData(
         tuple(agents),
@@ -126,7 +124,7 @@ def _turn_table(of: Session | Iterable[Session]) -> pd.DataFrame:
 
 
 def _find_hand_offs(table: pd.DataFrame) -> tuple[HandOff, ...]:
-    """Return where a team's work is handed on, out of the column `to`."""
+    """Return the hand-offs of a team, from the column `to`."""
     if "to" not in table.columns:
         return ()
     rows = table[table["to"].astype(str) != ""]
@@ -138,15 +136,15 @@ def _find_hand_offs(table: pd.DataFrame) -> tuple[HandOff, ...]:
 def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
     """Chart each agent's cumulative input tokens by turn, with compactions, warning and cut-over.
 
-    This is fuseraft's chart; of a team, the points say to whom the work is handed on. The sums are
-    what was billed, not what was in the window: a turn with ten tool rounds counts its prompt ten
+    This is fuseraft's chart; for a team, points name the agent that takes over the work. The sums
+    are billed tokens, not tokens in the window: a turn with ten tool rounds counts its prompt ten
     times.
 
     Args:
         of: a session, several, a team, a turn frame, or a frame of `read_snapshots`.
 
     Returns:
-        The chart; its table has a row an agent, with tokens in, out and at the highest.
+        The chart; its table has one row per agent: input, output and highest tokens.
 
     Raises:
         BadArguments: a frame lacks the columns of a turn frame.
@@ -163,8 +161,9 @@ def budget_chart(data: BudgetData, cuts: Mapping[str, int] | None = None) -> Cha
     """Return the chart of running sums.
 
     Args:
-        data: what it shows.
-        cuts: turns at which each agent would have cut, by its name, for the table.
+        data: the running sums.
+        cuts: number of turns at which each agent would have been compacted, by its name, for the
+            table.
     """
     limits = [(data.warn_at, "warn at", WARN_COLOUR), (data.cutover_at, "cutover at", STOP_COLOUR)]
     axes = Axes(
@@ -193,7 +192,7 @@ def budget_chart(data: BudgetData, cuts: Mapping[str, int] | None = None) -> Cha
 
 
 def _compaction_marks(places: Sequence[float]) -> tuple[Mark, ...]:
-    """Return a line for each compaction, with fuseraft's label; none of very many."""
+    """Return a line with fuseraft's label for each compaction; empty if there are very many."""
     label = "⚡ compact" if len(places) <= _MAX_MARK_LABELS else ""
     marks = tuple(Mark(x=x, label=label, dash="dash") for x in places)
     return marks if len(marks) <= _MAX_MARKS else ()
@@ -218,7 +217,7 @@ def _agent_trace(agent: CumulativeAgentTokens, i: int) -> Trace:
 
 
 def make_hand_off_traces(data: BudgetData) -> tuple[Trace, ...]:
-    """Return the points at which a team's work is handed on, each with the name of who takes it."""
+    """Return the points of the hand-offs, each with the name of the agent that takes over."""
     if not data.handed:
         return ()
     return (
@@ -265,7 +264,7 @@ def _agent_names(table: pd.DataFrame) -> tuple[list[str], NDArray[np.int64], NDA
     rows, sessions = pd.factorize(table["session"])
     if len(sessions) <= 1:
         return words, codes, marker
-    # Session and agent as one number, which `divmod` takes apart. Rows without an agent keep the
+    # Session and agent are one number, which `divmod` splits again. Rows without an agent keep the
     # code -1, as in a single session: they belong to no total.
     has_agent = codes >= 0
     pairs = np.full(len(codes), -1, dtype=np.int64)
@@ -292,11 +291,11 @@ _PANEL_COLOURS = tuple(c for c in COLOURS if c != STOP_COLOUR)
 _DASHED = tuple(d for d in DASHES if d != "dot")
 _RECORDED = "recorded"
 _NEAR_PEAK = 1.5
-"""A threshold further above the highest sum than this would press all lines to the ground."""
+"""Largest ratio of a threshold to the highest sum; a higher one would flatten all lines."""
 
 
 class ViewComparison(Protocol):
-    """What ``ck.compare`` returns for a team and views."""
+    """The result of ``ck.compare`` for a team and views."""
 
     turns: pd.DataFrame
     title: str
@@ -307,17 +306,17 @@ class ViewComparison(Protocol):
 def views(of: ViewComparison) -> Chart:
     """Chart each agent's cumulative input tokens under each view, as fuseraft charts one of them.
 
-    The sums are what is billed. The triangles are turns after which the work is handed on; the line
-    across is the cut-over, else the warning, where it is near.
+    The sums are billed tokens. Triangles are turns after which the work is handed on; the
+    horizontal line is the cut-over, else the warning, if it is near.
 
     Args:
-        of: what ``ck.compare(team, "views")`` returned.
+        of: the result of ``ck.compare(team, "views")``.
 
     Returns:
-        The chart, a panel an agent; its table has a row for each agent and view.
+        The chart with a panel per agent; its table has a row for each agent and view.
 
     Raises:
-        BadArguments: it is something else.
+        BadArguments: the argument is something else.
 
     Example:
         >>> import ctxkit as ck
@@ -379,7 +378,7 @@ def _agent_panel(agent: str, turns: pd.DataFrame, limit: float | None, end: int)
 
 
 def _view_line(turns: pd.DataFrame, view: str, i: int, end: int) -> Trace:
-    """Return the sum after each turn of the team; it stands while others work."""
+    """Return the sum after each turn of the team; it is constant while others work."""
     rows = turns[turns["view"] == view]
     at = dict(zip(rows["turn"].tolist(), rows["cumulative_input_tokens"].tolist(), strict=True))
     sums, now = [0], 0

@@ -1,6 +1,4 @@
-"""`plots.cache` and `plots.strip`: tokens read, written and fresh by call, and one prompt as
-blocks.
-"""
+"""`plots.cache` and `plots.strip`: cached and uncached tokens by call, and one prompt as blocks."""
 
 from __future__ import annotations
 
@@ -54,44 +52,45 @@ _MISS_CAUSES = {
 
 _NO_CACHE_RECORD = "The record does not tell cached from uncached input, so nothing can be said."
 _MISS_LOOKS = (0, 3, 5, 6, 8, 11, 13, 14, 15, 16, 19, 21, 7)
-"""Looks of the marks: colours that the areas do not have; one that comes again has another sign."""
+"""Looks of the marks: colours other than those of the areas; a repeated colour has another symbol.
+"""
 
 
 class CallCacheUse(NamedTuple):
-    """One billed call: tokens by class, and its miss, if it was one."""
+    """One billed call: its tokens by class, and its cache miss, if any."""
 
     call: int
     read: int
     written: int
     fresh: int
     miss: str | None
-    """Why it missed; None: a hit."""
-    lost: int
+    """Cause of its miss; None: a hit."""
+    missed_tokens: int
     """Tokens that had to be sent again."""
 
 
 @accepts_session
 def cache_data(session: Session) -> tuple[CallCacheUse, ...]:
-    """Return what each billed call read and wrote.
+    """Return the tokens that each billed call read and wrote.
 
-    Of a replay it is what the cache of its record would have done. Empty where the record does not
-    tell cached from uncached input.
+    For a replay they follow from the modelled cache of its record. Empty if the record does not
+    separate cached from uncached input.
     """
     origin = session.origin or session
     if not origin.has_cache:
         return ()
     misses, charges = find_cache_misses(origin), bill_session(session).charges
     if session.origin is None:
-        causes = [(None, 0) if miss is None else (miss.kind, miss.lost) for miss in misses]
+        causes = [(None, 0) if miss is None else (miss.kind, miss.missed_tokens) for miss in misses]
         return tuple(
             CallCacheUse(c.call, c.read, c.write, c.fresh, *causes[c.call])
             for c in charges
             if c.prompt
         )
-    # A replay has no recorded cache, so its misses are derived. Misses of the record that come from
-    # pauses, models or settings stay, since a replay keeps these. Compactions of the record are
-    # replaced by those of the replay. `shared` is the part of a prompt that equals the beginning of
-    # prompts before it, which is what a cache can serve.
+    # A replay has no recorded cache, so its misses are derived. Misses of the record by pauses,
+    # models or settings remain, as a replay does not change these. Compactions of the record are
+    # replaced by those of the replay. `shared` is the prefix that a prompt shares with earlier
+    # prompts, which a cache can serve.
     _, shared = get_replay_prompt_arrays(session)
     compacted_calls = {one.call for one in get_replay_compactions(session)}
     out = []
@@ -101,27 +100,26 @@ def cache_data(session: Session) -> tuple[CallCacheUse, ...]:
         kind = "compaction" if c.call in compacted_calls else miss_kind
         # A cold start is charged with the whole prompt, any other miss with the shared part.
         expected = c.prompt if kind == "cold_start" else min(int(shared[c.call]), c.prompt)
-        lost = max(expected - c.read, 0) if kind else 0
-        out.append(CallCacheUse(c.call, c.read, c.write, c.fresh, kind, lost))
+        missed_tokens = max(expected - c.read, 0) if kind else 0
+        out.append(CallCacheUse(c.call, c.read, c.write, c.fresh, kind, missed_tokens))
     return tuple(out)
 
 
 @accepts_session
 @with_notes
 def cache(session: Session) -> Chart:
-    """Chart what part of each prompt was read from the cache, written to it, or neither.
+    """Chart the parts of each prompt that were read from the cache, written to it, or neither.
 
-    Marks are misses, by their cause. Of a replay the chart shows how the cache of its record would
-    have behaved.
+    Marks are misses, by their cause. For a replay the chart shows the modelled cache of its record.
 
     Args:
-        session: a session whose record tells cached from uncached input, or a replay of one.
+        session: a session whose record separates cached from uncached input, or its replay.
 
     Returns:
         The chart; its table has a row for each cause, with the tokens that were sent again.
 
     Raises:
-        BadArguments: it is no session.
+        BadArguments: the argument is no session.
 
     Example:
         >>> import ctxkit as ck
@@ -137,7 +135,8 @@ def cache(session: Session) -> Chart:
 def _draw_cache(name: str, data: Sequence[CallCacheUse], trust: str, *, replayed: bool) -> Chart:
     def hover(k: int) -> str:
         c = data[k]
-        why = f"\nmissed: {_MISS_CAUSES[c.miss]}, {c.lost:,} tokens again" if c.miss else ""
+        missed = f"{c.missed_tokens:,} tokens again"
+        why = f"\nmissed: {_MISS_CAUSES[c.miss]}, {missed}" if c.miss else ""
         return f"call {c.call}\nread {c.read:,}\nwritten {c.written:,}\nfresh {c.fresh:,}{why}"
 
     places = [c.call for c in data]
@@ -169,7 +168,7 @@ def _draw_cache(name: str, data: Sequence[CallCacheUse], trust: str, *, replayed
 
 def _miss_trace(kind: str, data: Sequence[CallCacheUse], i: int) -> Trace:
     def hover(k: int) -> str:
-        return f"call {data[k].call}\n{_MISS_CAUSES[kind]}\n{data[k].lost:,} tokens again"
+        return f"call {data[k].call}\n{_MISS_CAUSES[kind]}\n{data[k].missed_tokens:,} tokens again"
 
     heights = [c.read + c.written + c.fresh if c.miss == kind else None for c in data]
     return Trace(
@@ -188,17 +187,17 @@ def _miss_rows(data: Sequence[CallCacheUse]) -> list[tuple[str, ...]]:
     for kind, words in _MISS_CAUSES.items():
         missed = [c for c in data if c.miss == kind]
         if missed:
-            out.append((words, f"{len(missed):,}", f"{sum(c.lost for c in missed):,}"))
+            out.append((words, f"{len(missed):,}", f"{sum(c.missed_tokens for c in missed):,}"))
     return out
 
 
 BILLING_KINDS = (("read", COLOURS[2]), ("written", COLOURS[1]), ("fresh", COLOURS[4]))
-"""How tokens of a prompt are billed, in the order in which they are in it."""
+"""Billing classes of the tokens of a prompt, in prompt order, with their colours."""
 _IN_NO_MESSAGE = "in no message: system prompt, schemas of tools"
 
 
 class PromptBlock(NamedTuple):
-    """A message of a prompt, and where its tokens begin."""
+    """A message of a prompt, and the position of its first token."""
 
     name: str
     start: int
@@ -222,14 +221,14 @@ class PromptStrip(NamedTuple):
         return self.read + self.written + self.fresh
 
     def split_by_billing(self) -> tuple[BlockSpan, ...]:
-        """Return the blocks, parted where the kind of billing changes."""
+        """Return the blocks, split where the billing class changes."""
         ends = (self.read, self.read + self.written, self.tokens)
         return tuple(span for block in self.blocks for span in _split_block(block, ends))
 
 
 def _split_block(block: PromptBlock, ends: tuple[int, int, int]) -> Iterable[BlockSpan]:
     at, stop = block.start, block.start + block.tokens
-    # Intersection of intervals: `ends` ascend, and `at` moves to the end of each part.
+    # Intersection of intervals: `ends` are ascending, and `at` moves to the end of each part.
     for kind, end in enumerate(ends):
         part = min(stop, end) - at
         if part > 0:
@@ -239,10 +238,10 @@ def _split_block(block: PromptBlock, ends: tuple[int, int, int]) -> Iterable[Blo
 
 @accepts_session
 def strip_data(session: Session, call: int = -1) -> PromptStrip:
-    """Return the blocks of one prompt, and how many of its tokens were read, written and fresh.
+    """Return the blocks of one prompt, and its tokens that were read, written and fresh.
 
     Raises:
-        BadArguments: there is no such call, or nothing says what of it was cached.
+        BadArguments: there is no such call, or the log does not show what was cached.
     """
     at = session.call(call).index
     billed = next((c for c in cache_data(session) if c.call == at), None)
@@ -262,7 +261,7 @@ def strip_data(session: Session, call: int = -1) -> PromptStrip:
 
     names = [describe(item, call) for item, (_, call) in zip(items, pairs, strict=True)]
     sizes = [i.tokens for i in items]
-    # What was billed beyond the messages comes before them.
+    # Tokens billed in addition to the messages are in front of them.
     outside = max(total - sum(sizes), 0)
     blocks, start = [], 0
     rows = [(_IN_NO_MESSAGE, outside, False)] if outside else []
@@ -270,7 +269,7 @@ def strip_data(session: Session, call: int = -1) -> PromptStrip:
         (name, n, i.message.role == "tool") for name, n, i in zip(names, sizes, items, strict=True)
     ]
     for name, tokens, result in rows:
-        # Sizes are derived, so the last blocks are cut where their sum exceeds the bill.
+        # Sizes are derived, so the last blocks are truncated if their sum exceeds the bill.
         size = min(tokens, total - start)
         if size > 0:
             blocks.append(PromptBlock(name, start, size, result))
@@ -281,17 +280,17 @@ def strip_data(session: Session, call: int = -1) -> PromptStrip:
 @accepts_session
 @with_notes
 def strip(session: Session, call: int = -1) -> Chart:
-    """Chart one prompt as a strip: a block a message, coloured by how its tokens were billed.
+    """Chart one prompt as a strip: one block per message, coloured by the billing of its tokens.
 
     Args:
-        session: a session whose record tells cached from uncached input, or a replay of one.
-        call: number of the call, negatives from the end.
+        session: a session whose record separates cached from uncached input, or its replay.
+        call: number of the call, negative from the end.
 
     Returns:
-        The chart; its table has tokens and dollars of what was read, written and fresh.
+        The chart; its table has the tokens and dollars that were read, written and fresh.
 
     Raises:
-        BadArguments: there is no such call, or nothing says what of it was cached.
+        BadArguments: there is no such call, or the log does not show what was cached.
 
     Example:
         >>> import ctxkit as ck
@@ -334,18 +333,18 @@ _STILL_ROW = 62
 _BAR_SHARE = 0.5
 """Height of a bar, as a share of its row; the rest is for its totals."""
 _TOTAL_WIDTH = 0.18
-"""Share of the width that a total below the bar takes at most."""
+"""Maximum width of a total below the bar, as a share of the chart's width."""
 
 
 class BlockSpan(NamedTuple):
-    """A block, or the part of it that was billed in one way."""
+    """A block, or a part of it in one billing class."""
 
     start: int
     tokens: int
     kind: int
-    """Which of the kinds of the strip."""
+    """Index of its kind in the strip."""
     description: str
-    """Said where the pointer rests; untrusted."""
+    """Hover text; untrusted."""
 
 
 class BlockRow(NamedTuple):
@@ -357,14 +356,14 @@ class BlockRow(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class BlockRowsDrawing(Drawing):
-    """Prompts as rows of blocks, all on one scale."""
+    """Prompts as rows of blocks on a common scale."""
 
     kinds: tuple[tuple[str, str], ...]
-    """Name and colour of each kind, in the order in which they follow each other."""
+    """Name and colour of each kind, in prompt order."""
     rows: tuple[BlockRow, ...]
 
     def plotly(self) -> dict[str, Any]:
-        """Return data and layout: a trace a kind, and its total below its first block."""
+        """Return data and layout: one trace per kind, with its total below its first block."""
         data, totals = [], []
         for kind, (name, ink) in enumerate(self.kinds):
             blocks = [(row.name, s) for row in self.rows for s in row.spans if s.kind == kind]
@@ -406,10 +405,10 @@ class BlockRowsDrawing(Drawing):
     def _last_token(self) -> int:
         return max((s.start + s.tokens for row in self.rows for s in row.spans), default=1) or 1
 
-    # Totals must not overlap. Each takes `_TOTAL_WIDTH`; `free` is where the one before ends, and
-    # `last` leaves enough width for the kinds that follow.
+    # Totals must not overlap. Each takes `_TOTAL_WIDTH`; `free` is the end of the previous total,
+    # and `last` leaves enough width for the kinds that follow.
     def _make_totals(self, i: int, row: BlockRow) -> list[dict[str, Any]]:
-        """Return how many tokens of a row are of each kind, each below the first of its blocks."""
+        """Return the tokens of each kind in a row as texts below the kind's first block."""
         notes, free = [], 0.0
         for kind, (name, _) in enumerate(self.kinds):
             spans = [s for s in row.spans if s.kind == kind]

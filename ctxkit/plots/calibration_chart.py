@@ -1,4 +1,4 @@
-"""`plots.calibration`: recorded prompt sizes beside estimates, and when a trigger would fire."""
+"""`plots.calibration`: recorded and estimated prompt sizes, and when a trigger would fire."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ctxkit.session.titles import get_title
 
 
 class EstimatorLine(NamedTuple):
-    """One estimator's prompts, and how far off it is."""
+    """One estimator's prompt sizes and its error."""
 
     name: str
     tokens: tuple[int, ...]
     error: float | None
-    """Estimated / recorded growth - 1; None where the session cannot say."""
+    """Estimated / recorded growth - 1; None: unknown."""
     fires: int | None
     """First call at or above the threshold by the estimate; None: never."""
 
 
 class CalibrationData(NamedTuple):
-    """What the chart shows."""
+    """Recorded and estimated prompts of a session, with a threshold."""
 
     session: str
     calls: tuple[int, ...]
@@ -38,7 +38,7 @@ class CalibrationData(NamedTuple):
 
 
 def calibration_data(of: Session | Calibration) -> CalibrationData:
-    """Return prompts as recorded and as estimated, and the highest threshold of the calibration.
+    """Return recorded and estimated prompts, and the highest threshold of the calibration.
 
     Raises:
         BadArguments: the session records no usage to calibrate against.
@@ -62,10 +62,10 @@ def calibration_data(of: Session | Calibration) -> CalibrationData:
 
 @with_notes
 def calibration(of: Session | Calibration) -> Chart:
-    """Chart the size of each prompt as the provider counted it and as estimates make it.
+    """Chart the size of each prompt by the provider's count and by estimates.
 
     Args:
-        of: a session with usage, or what `ctxkit.calibrate` made of one.
+        of: a session with usage, or the result of `ctxkit.calibrate`.
 
     Returns:
         The chart; its table has each estimator's error and the call at which a trigger would fire.
@@ -79,7 +79,7 @@ def calibration(of: Session | Calibration) -> Chart:
         ('the provider', '0%')
     """
     if isinstance(of, list) and len(of) == 1:
-        of = of[0]  # a path that was read already
+        of = of[0]  # `read` returns a list for a path
     data = calibration_data(of)
     return _draw_calibration(get_title(of) if isinstance(of, Session) else data.session, data)
 

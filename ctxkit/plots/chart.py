@@ -1,6 +1,4 @@
-"""The Chart that every plot returns (plotly, static HTML, text), with the number formats and notes
-of charts.
-"""
+"""The `Chart` that every plot returns (plotly, static HTML, text); number formats, chart notes."""
 
 from __future__ import annotations
 
@@ -23,6 +21,7 @@ from ctxkit._internal.hooks import call_hook
 from ctxkit._internal.palette import PLOTLY_TEXT_CSS
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats.session_arguments import as_session, as_sessions
+from ctxkit.plots.page_colours import use_page_colours
 from ctxkit.plots.plotly_to_svg import render_svg
 from ctxkit.session.session import Session
 from ctxkit.session.titles import get_title, make_names_unique
@@ -46,24 +45,23 @@ FIGURE_CELL = re.compile(r"[-–$+±~\d.,:%kM→*\s]*\d[-–$+±~\d.,:%kM→*\s]
 """A cell of figures: `40,471`, `$3.32–$3.40`, `71 %`."""
 LONG_CELL = 24
 _WIDE = 64
-"""Letters of a line of a title: as many as a page of 700 pixels holds beside the bars of a
-notebook."""
+"""Letters in a line of a title: as many as fit a page of 700 pixels."""
 
 
 class Drawing:
-    """What a chart shows: drawn by plotly in a notebook, as SVG where nothing runs."""
+    """The picture of a chart: plotly in a notebook, SVG where no script runs."""
 
     still_width: ClassVar[int] = 720
     """Pixels of the static picture."""
 
     @property
     def still_height(self) -> int | None:
-        """Pixels of the static picture; None: a share of the figure's own."""
+        """Height of the static picture in pixels; None: a share of the figure's own."""
         return None
 
     @property
     def is_empty(self) -> bool:
-        """True where there is nothing to draw: then a chart is its sentences, without axes."""
+        """True where there is nothing to draw: then the chart has only its sentences, no axes."""
         return False
 
     def plotly(self) -> dict[str, Any]:
@@ -77,7 +75,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class PlotlyDrawing(Drawing):
-    """A figure that was made elsewhere."""
+    """A plotly figure that another library made."""
 
     go_figure: Any
     """A plotly ``go.Figure``."""
@@ -90,31 +88,29 @@ class PlotlyDrawing(Drawing):
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """What every plot returns; the last value of a cell shows it."""
+    """The result of every plot; a notebook cell displays it as its last value."""
 
     title: str
-    """Untrusted text is allowed here and in all other fields: it is escaped where it is shown."""
+    """The title. Untrusted text is allowed in all fields; it is escaped in displays."""
     caption: str = ""
-    """What is shown, of what, and where the numbers come from; read to those who do not see the
-    picture.
-    """
+    """Description of the picture and the source of its numbers, also for screen readers."""
     drawing: Drawing
     head: tuple[str, ...] = ()
-    """Heads of the columns of the small table that the twins carry."""
+    """Headings of the columns of the table below the static picture."""
     rows: tuple[tuple[str, ...], ...] = ()
     shown: int = 12
-    """How many of the rows the twins show."""
+    """Number of rows of the table that are displayed."""
     notes: tuple[str, ...] = ()
-    """What its logs cannot say or say wrongly (`Session.notes`); shown below the caption."""
+    """What the logs lack or state wrongly (`Session.notes`); displayed below the caption."""
 
     @classmethod
     def from_figure(cls, figure: Any, *, title: str = "", caption: str = "") -> Chart:
-        """Wrap a plotly figure of your own, which so gets a still picture and a place in reports.
+        """Wrap a plotly figure of your own, for a static picture and for reports.
 
         Args:
-            figure: a ``go.Figure``, such as `figure` returns and you have changed.
-            title: of the chart; by default the figure's own.
-            caption: what is shown, of what.
+            figure: a ``go.Figure``, such as a changed result of `figure`.
+            title: title of the chart; empty: the figure's own.
+            caption: description of the picture.
 
         Example:
             >>> import ctxkit as ck
@@ -129,7 +125,7 @@ class Chart:
         )
 
     def figure(self) -> Any:
-        """Return a plotly ``go.Figure``, free to be changed."""
+        """Return a plotly ``go.Figure`` that you can change."""
         import plotly.graph_objects as go
 
         return go.Figure(self.to_plotly())
@@ -169,7 +165,7 @@ class Chart:
         return "\n".join(out)
 
     def to_html(self) -> str:
-        """Return the static twin: a picture and a table without scripts, for light and for dark."""
+        """Return a static picture and a table, without scripts, for light and dark themes."""
         label = escape_html(f"{self.title}. {self.caption}", 700)
         picture = ""
         if not self.drawing.is_empty:
@@ -198,7 +194,7 @@ class Chart:
         )
 
     def write_html(self, path: str | Path) -> Path:
-        """Write one page that opens offline, with plotly in it (about 5 MB), and return its path.
+        """Write a page that works offline, with plotly embedded (about 5 MB); return its path.
 
         Raises:
             BadArguments: the page cannot be written there.
@@ -206,7 +202,7 @@ class Chart:
         return write_page(path, self.page())
 
     def page(self) -> str:
-        """Return one page that opens offline, with plotly in it (about 5 MB)."""
+        """Return a page that works offline, with plotly embedded (about 5 MB)."""
         body = self.figure().to_html(
             include_plotlyjs=True, include_mathjax=False, full_html=False, div_id="ctxkit"
         )
@@ -223,7 +219,7 @@ class Chart:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002
         bundle: dict[str, Any] = {"text/plain": self.to_text(), "text/html": self.to_html()}
         if not self.drawing.is_empty:
-            bundle[PLOTLY_MIME_TYPE] = self.to_plotly()
+            bundle[PLOTLY_MIME_TYPE] = use_page_colours(self.to_plotly())
             if "ipykernel" in sys.modules:
                 call_hook("chart.display")
         return bundle
@@ -233,10 +229,10 @@ class Chart:
 
 
 def write_page(path: str | Path, text: str) -> Path:
-    """Write a page whole, or leave the file that is there untouched; return its path.
+    """Write a page atomically (a failure leaves an existing file unchanged); return its path.
 
     Raises:
-        BadArguments: it cannot be written there.
+        BadArguments: the page cannot be written there.
     """
     from pathlib import Path
 
@@ -245,14 +241,14 @@ def write_page(path: str | Path, text: str) -> Path:
     try:
         write_file(
             Path(path), [text.encode("utf-8", "replace")], 0o666
-        )  # for whomever the umask lets
+        )  # readable as the umask allows
     except StoreError as e:
         raise BadArguments(str(e)) from None
     return Path(path)
 
 
 def render_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = "") -> str:
-    """Return a small HTML table; cells that begin with a digit stand to the right."""
+    """Return a small HTML table; cells with numbers are aligned to the right."""
     if not head:
         return ""
     heads = "".join(f'<th scope="col" style="{_CELL}">{escape_html(h, 60)}</th>' for h in head)
@@ -275,19 +271,20 @@ def _html_cell(text: str) -> str:
 
 
 def escape_label(text: str, limit: int = 80) -> str:
-    """Return untrusted text for a plotly label: plotly reads tags, entities and, with MathJax,
-    dollars in its texts.
+    """Return untrusted text escaped for a plotly label.
+
+    Plotly interprets tags, entities and, with MathJax, dollar signs in its texts.
     """
     return html.escape(sanitize_line(text, limit), quote=False).replace("$", "&#36;")
 
 
 def escape_label_lines(text: str) -> str:
-    """Lines of untrusted text as plotly's lines."""
+    """Return lines of untrusted text, escaped, as lines of a plotly label."""
     return "<br>".join(escape_label(part, 120) for part in text.split("\n"))
 
 
 class HasReplays(Protocol):
-    """What ``ck.compare`` returns: each setting with the session that it gives."""
+    """The result of ``ck.compare``: sessions by the name of their setting."""
 
     replays: Mapping[str, Session]
 
@@ -295,10 +292,10 @@ class HasReplays(Protocol):
 def name_sessions(
     sessions: SessionsLike | Mapping[str, SessionLike] | HasReplays,
 ) -> dict[str, Session]:
-    """Return the sessions under the names by which a legend tells them apart.
+    """Return the sessions by distinct names for a legend.
 
     Raises:
-        BadArguments: something given is no session.
+        BadArguments: an item is no session.
     """
     source: Any = getattr(sessions, "replays", sessions)
     named = isinstance(source, Mapping) and "role" not in source
@@ -313,21 +310,21 @@ def name_sessions(
 
 
 def format_time(seconds: float | None) -> str | None:
-    """A time of a log as text, UTC; None where there is none or it is no time."""
+    """Return a time of a log as text in UTC; None if it is missing or out of range."""
     if seconds is None or not 0 <= seconds < 253_402_300_799:
         return None
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 _MAX_NAME = 48
-"""Letters of a session's name in a legend."""
+"""Maximum letters of a session's name in a legend."""
 _NOTES = 6
-"""Notes that a chart shows; of more it tells the number."""
+"""Maximum number of notes that a chart shows; of more it states the number."""
 _P = ParamSpec("_P")
 
 
 def with_notes(chart: Callable[_P, Chart]) -> Callable[_P, Chart]:
-    """Let a chart show the notes of the sessions, or of the runs, that it is given first."""
+    """Make a chart function add the notes of the sessions or runs in its first argument."""
     first = next(iter(signature(chart).parameters))
 
     @wraps(chart)
@@ -341,9 +338,7 @@ def with_notes(chart: Callable[_P, Chart]) -> Callable[_P, Chart]:
 
 
 def collect_notes(source_data: Any) -> list[str]:
-    """Return the notes of sessions, of a comparison, or of a frame of runs, each with its session
-    where several.
-    """
+    """Return the notes of sessions, a comparison or a frame of runs; of several with the name."""
     replays = getattr(source_data, "replays", None)
     if hasattr(source_data, "columns") and not replays:
         notes_by_name = _notes_of_runs(source_data)
@@ -366,7 +361,7 @@ def collect_notes(source_data: Any) -> list[str]:
 
 
 def format_tokens(n: int | None) -> str:
-    """A number of tokens, as a hover text and a table tell it."""
+    """Return a number of tokens as text for hovers and tables."""
     return "unknown" if n is None else f"{n:,}"
 
 
@@ -392,7 +387,7 @@ _SHARES = (
 
 
 def format_figure(column: str, value: float | None) -> str:
-    """A number of a column as a table shows it: dollars, per cent of a share, or a count."""
+    """Return a number of a column as text for a table: dollars, per cent, or a count."""
     if value is None or not math.isfinite(value):
         return "unknown"
     if column.endswith("_usd"):
@@ -403,9 +398,7 @@ def format_figure(column: str, value: float | None) -> str:
 
 
 def describe_prediction_error(runs: pd.DataFrame) -> str:
-    """How far the cost model of a sweep can be believed, in a sentence; nothing where the runs do
-    not say.
-    """
+    """Return a sentence on the error of a sweep's cost model; empty if the runs do not have it."""
     if not {"session", "prediction_error", "unexplained_miss_share"} <= set(runs.columns):
         return ""
     each = runs.drop_duplicates("session")

@@ -1,4 +1,4 @@
-"""`plots.savings`, `plots.thrash` and `plots.loss`: one mark a compaction of a session."""
+"""`plots.savings`, `plots.thrash` and `plots.loss`: charts with one mark per compaction."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
 
 
 class CompactionSaving(NamedTuple):
-    """One compaction."""
+    """Sizes of one compaction, in tokens."""
 
     number: int
     call: int | None
-    """The first call that was shown its outcome."""
+    """The first call after it; None: no call follows."""
     before: int | None
     after: int | None
     put_in: int | None
-    """Tokens of summaries and shortened messages that it put in; part of `after`."""
-    what: str
+    """Tokens of the summaries and shortened messages that it inserted; part of `after`."""
+    description: str
     """Kind, method and trigger."""
     source: str | None
     session: str = ""
 
 
 UNKNOWN_COMPACTIONS = "The log cannot tell of compactions."
-"""Caption in place of a count, where the format has no mark for one."""
+"""Caption instead of a count, if the format does not mark compactions."""
 _SIZE_COLUMNS = ("compaction", "call", "tokens_before", "tokens_after", "summary_tokens")
 _WORD_COLUMNS = ("kind", "method", "trigger")
 
 
 def savings_data(of: SessionsLike | pd.DataFrame) -> tuple[CompactionSaving, ...]:
-    """Return each compaction with its sizes; None where the log cannot tell.
+    """Return the sizes of each compaction; None where they are unknown.
 
     Raises:
-        BadArguments: it is neither sessions nor a frame of compactions.
+        BadArguments: the argument is neither sessions nor a frame of compactions.
     """
     return _savings_rows(_savings_table(of))
 
@@ -76,17 +76,17 @@ def _savings_rows(cuts: CompactionTable) -> tuple[CompactionSaving, ...]:
 
 @with_notes
 def savings(of: SessionsLike | pd.DataFrame) -> Chart:
-    """Chart what each compaction kept, saved and inserted, in tokens of the window before it.
+    """Chart the tokens that each compaction retained, inserted and saved of the window before it.
 
     Args:
-        of: a session, several (their compactions stand one after the other), or a frame with one
-            row a compaction.
+        of: a session, several sessions (their compactions follow one another), or a frame with one
+            row per compaction.
 
     Returns:
-        The chart; its table has a row a compaction.
+        The chart; its table has one row per compaction.
 
     Raises:
-        BadArguments: it is neither sessions nor a frame of compactions.
+        BadArguments: the argument is neither sessions nor a frame of compactions.
 
     Example:
         >>> import ctxkit as ck
@@ -108,22 +108,23 @@ def savings_chart(
     """Return the chart of compactions.
 
     Args:
-        name: what they are compactions of, for the title.
+        name: the session or sessions, for the title.
         data: the compactions.
-        several: they are those of several sessions, one after the other.
-        is_unknown: there are none, for the log cannot tell of compactions.
+        several: they belong to several sessions, one after another.
+        is_unknown: there are none, because the log cannot record compactions.
     """
 
     def hover(k: int) -> str:
-        one = data[k]
-        sizes = f"{format_tokens(one.before)} → {format_tokens(one.after)} tokens ({one.source})"
-        which = f"{one.session}\n" if several else ""
+        saving = data[k]
+        before, after = format_tokens(saving.before), format_tokens(saving.after)
+        sizes = f"{before} → {after} tokens ({saving.source})"
+        which = f"{saving.session}\n" if several else ""
         return (
-            f"{which}compaction {one.number}, {_call_label(one)}\n{sizes}\ninserted"
-            f" {format_tokens(one.put_in)}\n{one.what}"
+            f"{which}compaction {saving.number}, {_call_label(saving)}\n{sizes}\ninserted"
+            f" {format_tokens(saving.put_in)}\n{saving.description}"
         )
 
-    # Numbers repeat over several sessions, so their bars are numbered through.
+    # Numbers repeat between sessions, so the bars are numbered consecutively.
     places = [k if several else s.number for k, s in enumerate(data)]
     columns = (
         ("inserted", [_inserted_tokens(s) for s in data], 3),
@@ -164,59 +165,59 @@ def savings_chart(
 
 
 def hides_all_compactions(sessions: Sequence[Session]) -> bool:
-    """Return True where there are sessions, and the log of none can tell of a compaction."""
+    """Return True if there are sessions and none of their logs can record a compaction."""
     return bool(sessions) and all(map(hides_compactions, sessions))
 
 
-def _inserted_tokens(one: CompactionSaving) -> int | None:
-    """Return what it put in, as far as it is part of what was there after."""
-    if one.put_in is None or one.after is None:
+def _inserted_tokens(saving: CompactionSaving) -> int | None:
+    """Return the inserted tokens, at most the size afterwards."""
+    if saving.put_in is None or saving.after is None:
         return None
-    return min(one.put_in, one.after)
+    return min(saving.put_in, saving.after)
 
 
-def _saved_tokens(one: CompactionSaving) -> int | None:
-    """Return what it saved; nothing where the window grew."""
-    if one.before is None or one.after is None:
+def _saved_tokens(saving: CompactionSaving) -> int | None:
+    """Return the saved tokens, 0 if the window grew; None: unknown."""
+    if saving.before is None or saving.after is None:
         return None
-    return max(one.before - one.after, 0)
+    return max(saving.before - saving.after, 0)
 
 
-def _savings_row(one: CompactionSaving) -> tuple[str, ...]:
+def _savings_row(saving: CompactionSaving) -> tuple[str, ...]:
     saved = "unknown"
-    if one.before and one.after is not None:
-        saved = f"{1 - one.after / one.before:.0%}"
-    call = "" if one.call is None else str(one.call)
-    ends = (one.what, one.source or "unknown")
+    if saving.before and saving.after is not None:
+        saved = f"{1 - saving.after / saving.before:.0%}"
+    call = "" if saving.call is None else str(saving.call)
+    ends = (saving.description, saving.source or "unknown")
     return (
-        str(one.number),
+        str(saving.number),
         call,
-        *map(format_tokens, one[2:4]),
+        *map(format_tokens, saving[2:4]),
         saved,
-        format_tokens(one.put_in),
+        format_tokens(saving.put_in),
         *ends,
     )
 
 
-def _call_label(one: CompactionSaving) -> str:
-    return "after the last call" if one.call is None else f"before call {one.call}"
+def _call_label(saving: CompactionSaving) -> str:
+    return "after the last call" if saving.call is None else f"before call {saving.call}"
 
 
 _MARKS = 40
 
 
 class CompactionAttempt(NamedTuple):
-    """A compaction, or one that was due and suppressed."""
+    """A compaction that happened, or one that a guard suppressed."""
 
     call: int
     saved: float | None
-    """Share that it saved, negative where the window grew; None for one that did not happen."""
+    """Share that it saved; negative where the window grew; None for a suppressed one."""
     why: str
-    """Of one that was suppressed: by which guard and why."""
+    """For a suppressed one: the guard and its reason."""
 
 
 class ThrashData(NamedTuple):
-    """What the chart shows."""
+    """Compactions of a session and the state of a guard against thrash."""
 
     session: str
     tries: tuple[CompactionAttempt, ...]
@@ -224,9 +225,9 @@ class ThrashData(NamedTuple):
     window: int
     by: str
     closes: int | None
-    """The compaction after which such a guard allows no more; None where it never closes."""
+    """The compaction after which such a guard allows no more; None: it never closes."""
     is_unknown: bool = False
-    """True where there are none, for the log cannot tell of compactions."""
+    """True where there are none, because the log cannot record compactions."""
 
 
 def thrash_data(
@@ -252,7 +253,7 @@ def thrash_data(
             " given: draw them one by one."
         )
     calls, shares = cuts.columns["call"], cuts.columns[column]
-    # A compaction after the last call is drawn behind it, at `n`.
+    # A compaction after the last call is drawn at `n`.
     n = (
         len(cuts.sessions[0].calls)
         if cuts.sessions
@@ -274,13 +275,14 @@ def build_thrash_data(  # noqa: PLR0917  what is tried, then the guard
     window: int,
     by: str,
 ) -> ThrashData:
-    """Return what the chart shows, of compactions (call, share saved) and of suppressed ones (call,
-    why).
+    """Return the data of the chart.
+
+    `tries` has call and share saved of each compaction, `suppressed` call and reason.
     """
-    done = [CompactionAttempt(call, share, "") for call, share in tries]
+    attempts = [CompactionAttempt(call, share, "") for call, share in tries]
     suppressed_attempts = [CompactionAttempt(call, None, why) for call, why in suppressed]
     end = find_guard_closing([share for _, share in tries], min_savings, window)
-    return ThrashData(name, (*done, *suppressed_attempts), min_savings, window, by, end)
+    return ThrashData(name, (*attempts, *suppressed_attempts), min_savings, window, by, end)
 
 
 @with_notes
@@ -294,18 +296,19 @@ def thrash(
     """Chart the share that each compaction saved, against a guard's threshold.
 
     Args:
-        of: a recorded session or a replay, which also knows what its guards suppressed; or a frame
-            of one session's compactions, which does not.
+        of: a recorded session; a replay, which also has the compactions that its guards suppressed;
+            or a frame of one session's compactions.
         min_savings: share below which a compaction counts as fruitless (fuseraft's default is
             0.10).
-        window: so many fruitless ones in a row close the guard (fuseraft's default is 10).
-        by: whether the share is of tokens, as the bill counts, or of messages, as fuseraft does.
+        window: number of fruitless compactions in a row that close the guard (fuseraft's default
+            is 10).
+        by: count the share of tokens, like the bill, or of messages, like fuseraft.
 
     Returns:
         The chart; its table has each compaction, the share that it saved and a verdict.
 
     Raises:
-        BadArguments: `by` is neither tokens nor messages; or it is neither one session nor a
+        BadArguments: `by` is neither tokens nor messages, or `of` is neither one session nor a
             frame of its compactions.
 
     Example:
@@ -329,19 +332,19 @@ def get_suppressed(session: Session) -> list[CompactionAttempt]:
 
 
 def is_fruitless(share: float | None, least: float) -> bool:
-    """Say whether a compaction saved less than a guard asks for; one of unknown savings did not."""
+    """Return True if a compaction saved less than a guard requires; False if it is unknown."""
     return share is not None and share < least
 
 
 def is_guard_off(least: float, window: int) -> bool:
-    """Say whether a guard never closes: 0 turns it off."""
+    """Return True if a guard never closes: 0 turns it off."""
     return not least > 0 or not window > 0
 
 
 def find_guard_closing(shares: Sequence[float | None], least: float, window: int) -> int | None:
-    """Return the compaction after which an anti-thrash guard allows no more; None: it stays open.
+    """Return the compaction after which a guard against thrash closes; None: it stays open.
 
-    So many fruitless ones in a row close it. The browser runs this, too.
+    It closes after `window` fruitless compactions in a row. The browser runs the same rule.
     """
     in_a_row = 0
     for i, share in enumerate(shares):
@@ -352,22 +355,23 @@ def find_guard_closing(shares: Sequence[float | None], least: float, window: int
 
 
 def thrash_chart(data: ThrashData) -> Chart:
-    """Return the chart of what was tried, against a guard."""
-    done = [t for t in data.tries if t.saved is not None]
+    """Return the chart of compactions and suppressed ones, with the guard's threshold."""
+    completed = [t for t in data.tries if t.saved is not None]
     suppressed = [t for t in data.tries if t.saved is None and t.why]
-    low = [t for t in done if is_fruitless(t.saved, data.min_savings)]
+    low = [t for t in completed if is_fruitless(t.saved, data.min_savings)]
 
     def trace(
         name: str, rows: list[CompactionAttempt], look: int, kind: Literal["line", "points"]
     ) -> Trace:
         def hover(k: int) -> str:
-            one = rows[k]
-            return f"before call {one.call}\n{one.why or f'saved {one.saved:.1%} of {data.by}'}"
+            attempt = rows[k]
+            outcome = attempt.why or f"saved {attempt.saved:.1%} of {data.by}"
+            return f"before call {attempt.call}\n{outcome}"
 
         places, heights = [t.call for t in rows], [t.saved or 0 for t in rows]
         return Trace(name=name, x=places, y=heights, kind=kind, look=look, hover=hover)
 
-    traces = [trace("saved", done, 0, "line")]
+    traces = [trace("saved", completed, 0, "line")]
     traces += [trace(f"below {data.min_savings:.0%}", low, 1, "points")] if low else []
     traces += [trace("suppressed", suppressed, 5, "points")] if suppressed else []
     closing = (
@@ -407,18 +411,18 @@ def _thrash_caption(data: ThrashData, low: int, suppressed: int) -> str:
     )
 
 
-def _thrash_row(one: CompactionAttempt, least: float) -> tuple[str, ...]:
-    if one.saved is None:
-        return (str(one.call), "", one.why or "the log does not tell")
+def _thrash_row(attempt: CompactionAttempt, least: float) -> tuple[str, ...]:
+    if attempt.saved is None:
+        return (str(attempt.call), "", attempt.why or "the log does not tell")
     return (
-        str(one.call),
-        f"{one.saved:.1%}",
-        "too little" if is_fruitless(one.saved, least) else "pays",
+        str(attempt.call),
+        f"{attempt.saved:.1%}",
+        "too little" if is_fruitless(attempt.saved, least) else "pays",
     )
 
 
 _MAX_NAMED_COMPACTIONS = 4
-"""Compactions up to which each point is named."""
+"""Maximum number of compactions for which each point is named."""
 
 
 class FamilyLoss(NamedTuple):
@@ -433,16 +437,16 @@ class FamilyLoss(NamedTuple):
     recoverable: int
     lost: int
     needed: int
-    """Those that the record used again before the next compaction."""
+    """Removed items that the record used again before the next compaction."""
     unseen: int
-    """Those of them that were out of sight."""
+    """The needed items that were out of sight."""
     missed: int
-    """Items that this cut took and the record used at any time after, each charged to one cut."""
+    """Items that this compaction removed and the record used later, each counted once."""
 
 
 @accepts_session
 def loss_data(session: Session) -> tuple[FamilyLoss, ...]:
-    """Return one row for each cut and each family of which something had been removed."""
+    """Return one row for each compaction and each family with removed items."""
     return _family_rows(analyse_loss(session))
 
 
@@ -459,7 +463,7 @@ def _family_rows(analysis: LossAnalysis | None) -> tuple[FamilyLoss, ...]:
 @accepts_session
 @with_notes
 def loss(session: Session) -> Chart:
-    """Chart which share of the facts of each family the model was still shown, by compaction.
+    """Chart the share of removed facts that the model still sees, by family and compaction.
 
     Families are paths, names, ids, numbers, commands, errors and constraints.
 
@@ -470,7 +474,7 @@ def loss(session: Session) -> Chart:
         The chart; its table has the counts for each compaction and family.
 
     Raises:
-        BadArguments: it is no session.
+        BadArguments: the argument is no session.
 
     Example:
         >>> import ctxkit as ck
@@ -508,12 +512,13 @@ def _loss_chart(name: str, analysis: LossAnalysis | None, caption: str) -> Chart
         caption = (
             "Share of what had been removed that still stood in what was shown after each"
             " compaction: word for word, and the user's rules in whatever words."
-            f" {len(analysis.charged.item):,} of {len(analysis.memory.again):,} items that the"
-            " record used again, at any time, had been cut away."
+            f" {len(analysis.needed_lost.item):,} of"
+            f" {len(analysis.memory.reused_items):,} items that"
+            " the record used again, at any time, had been cut away."
         )
         if (recall := analysis.recall) is not None:
             caption += (
-                f" Of {len(analysis.staked[0]):,} that only the inserted texts could still say,"
+                f" Of {len(analysis.recallable[0]):,} that only the inserted texts could still say,"
                 f" these said {recall:.0%} until they were named (by weight)."
             )
     return Chart(
@@ -547,29 +552,29 @@ class CompactionTable(NamedTuple):
     """Compactions of some sessions."""
 
     names: tuple[str, ...]
-    """Of the sessions."""
+    """Names of the sessions."""
     sessions: tuple[Session, ...]
-    """The sessions themselves; none where a frame was given."""
+    """The sessions; empty if the argument was a frame."""
     columns: dict[str, list[Any]]
-    """Columns of the compaction frame, "session" among them; what is missing is None."""
+    """Columns of the compaction frame, including "session"; missing values are None."""
 
     @property
     def title(self) -> str:
-        """The sessions as a title names them."""
+        """The names of the sessions for a title."""
         n = len(self.names)
         return f"{n} sessions" if n > 1 else self.names[0] if n else "this log"
 
 
 def get_compaction_table(of: Any, names: Sequence[str], chart: str) -> CompactionTable:
-    """Return the compactions of what was given.
+    """Return the compactions of sessions or of a frame.
 
     Args:
-        of: a session, several, or a frame with one row a compaction.
-        names: the columns.
-        chart: who asks, for the sentence of the error.
+        of: a session, several, or a frame with one row per compaction.
+        names: the required columns.
+        chart: name of the chart, for the error sentence.
 
     Raises:
-        BadArguments: it is none of these.
+        BadArguments: the argument is none of these.
     """
     import pandas as pd
 
@@ -593,5 +598,5 @@ def get_compaction_table(of: Any, names: Sequence[str], chart: str) -> Compactio
 
 
 def drop_unmarked(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame of compactions without the falls that no mark explains: those are none."""
+    """Return a frame of compactions without the unmarked drops of the prompt."""
     return table[table["kind"].ne("unmarked").fillna(value=True)] if "kind" in table else table

@@ -1,14 +1,15 @@
-"""`plots.diff`: what one compaction did to every message."""
+"""`plots.diff`: the effect of one compaction on every message."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.context_report import preview_message
+from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.recorded_compactions import get_message_fates
 from ctxkit.plots.chart import Chart, with_notes
 from ctxkit.plots.xy_figure import Axes, Trace
@@ -37,52 +38,52 @@ _ACTION_NAMES: dict[str, str] = {
     "new": "inserted",
 }
 _ACTION_LOOKS = (0, 3, 5, 4, 1, 2)
-"""The look of the bars of each word, in the same order."""
+"""The look of the bars of each action, in the same order."""
 _TABLE = "One bar a message, in order; the table has those that changed."
 
 
 class MessageChange(NamedTuple):
-    """One message of the window, before and after."""
+    """One message of the window, before and after a compaction."""
 
     id: str
     role: str
     tool: str | None
-    what: str
+    action: str
     """kept, shortened, replaced, summarised, dropped or inserted."""
     before: int
     after: int
     reason: str
     preview: str
     position: int | None
-    """Its place in `session.path`, as all views number messages; None: it was inserted."""
+    """Its position in `session.path`; None: it was inserted."""
     name: str
-    """What it is in a line, as all views name messages."""
+    """Its description in one line, the same in all views."""
 
 
 # The edits of the compaction are applied to the window before it, and both windows are compared.
-# Messages are compared by identity, since equal ones may occur twice. A message of the window
-# before either stays (the same object), is shortened (its fate names the new object), or is gone.
-# What else is in the window after was inserted, and is placed before the first message that
-# went. Fates are those after all edits up to this compaction, so `done` counts the edits before it.
+# Messages are compared by identity, because equal messages may occur twice. A message of the old
+# window is unchanged (the same object), shortened (its fate names the new object) or removed. Other
+# messages of the new window were inserted; they are placed before the first removed message. Fates
+# include all edits up to this compaction; `edits_before` counts the edits before it.
 @accepts_session
 def diff_data(
     session: Session, compaction: int = 0, *, counter: TokenCounter | None = None
 ) -> tuple[MessageChange, ...]:
-    """Return each message of the window at a compaction, and each that it put in, in order.
+    """Return each message of the window before a compaction, and each inserted one, in order.
 
     Args:
         session: a recorded session or a replay.
-        compaction: its number, from 0, negatives from the end.
-        counter: counts of a record what usage does not tell; by default the exact o200k_base where
-            its vocabulary is here. Of a replay and a live session sizes are those that were sent,
-            prunings included.
+        compaction: its number, from 0, negative from the end.
+        counter: counts messages of a record where usage does not give their size; None: the exact
+            o200k_base where its vocabulary is installed. For replays and live sessions the sizes
+            are those that were sent, including prunings.
 
     Raises:
         BadArguments: the session has no such compaction.
     """
     compactions = group_edits(session)
     try:
-        cut = compactions[compaction]
+        group = compactions[compaction]
     except IndexError:
         range_text = (
             f"it has compactions 0 to {len(compactions) - 1}" if compactions else "it has none"
@@ -90,13 +91,13 @@ def diff_data(
         raise BadArguments(
             f"Session {session.id!r} has no compaction {compaction}: {range_text}."
         ) from None
-    before_of, after_of = _sizes_around(session, cut.position, counter)
-    window = _window_at(session, cut.position)
-    done = sum(len(c.edits) for c in compactions[: cut.number])
+    before_of, after_of = _sizes_around(session, group.position, counter)
+    window = _window_at(session, group.position)
+    edits_before = sum(len(c.edits) for c in compactions[: group.number])
     after = window
-    for edit in cut.edits:
+    for edit in group.edits:
         after = apply_edit(after, edit)
-    ids_by_message = _ids_by_message(session, done, window)
+    ids_by_message = _ids_by_message(session, edits_before, window)
     position_by_id = {e.id: i for i, e in enumerate(session.path) if isinstance(e, Message)}
     tool_calls = {id(m): call for m, call in pair_with_calls((*window, *after))}
 
@@ -105,37 +106,37 @@ def diff_data(
         name = describe_message(message, tool_calls.get(id(message)), session.cwd)
         return position_by_id.get(original) if original else None, name
 
-    touched = get_message_fates(session, done + len(cut.edits))
-    stays = {id(m) for m in after}
+    fates = get_message_fates(session, edits_before + len(group.edits))
+    unchanged_ids = {id(m) for m in after}
     out: list[MessageChange] = []
     for message in window:
-        fate = None if id(message) in stays else touched.get(ids_by_message[id(message)])
-        left = message if fate is None else fate.shown
+        fate = None if id(message) in unchanged_ids else fates.get(ids_by_message[id(message)])
+        replacement = message if fate is None else fate.replacement
         state, reason = ("shown", "") if fate is None else (fate.state, fate.reason or "")
-        after_size = 0 if left is None else after_of(left)
+        after_size = 0 if replacement is None else after_of(replacement)
         sizes = before_of(message), after_size
         out.append(_make_change(message, state, sizes, reason, describe(message)))
-    shortened = {id(f.shown) for f in touched.values() if f.shown is not None}
-    there = {id(m) for m in window}
-    new = [m for m in after if id(m) not in there and id(m) not in shortened]
-    at = next((i for i, c in enumerate(out) if c.what in ("summarised", "dropped")), len(out))
-    why = {id(m): e.reason for e in cut.edits for m in e.inserted}
-    put_in = [_make_change(m, "new", (0, after_of(m)), why[id(m)], describe(m)) for m in new]
-    return (*out[:at], *put_in, *out[at:])
+    shortened = {id(f.replacement) for f in fates.values() if f.replacement is not None}
+    window_ids = {id(m) for m in window}
+    new = [m for m in after if id(m) not in window_ids and id(m) not in shortened]
+    at = next((i for i, c in enumerate(out) if c.action in ("summarised", "dropped")), len(out))
+    why = {id(m): e.reason for e in group.edits for m in e.inserted}
+    inserted = [_make_change(m, "new", (0, after_of(m)), why[id(m)], describe(m)) for m in new]
+    return (*out[:at], *inserted, *out[at:])
 
 
 @accepts_session
 @with_notes
 def diff(session: Session, compaction: int = 0, *, counter: TokenCounter | None = None) -> Chart:
-    """Chart what one compaction did to every message of the window.
+    """Chart the effect of one compaction on every message of the window.
 
     Args:
         session: a recorded session or a replay.
-        compaction: its number, from 0, negatives from the end.
+        compaction: its number, from 0, negative from the end.
         counter: as in `ctxkit.report`.
 
     Returns:
-        The chart, a bar a message; its table has the messages that changed.
+        The chart with one bar per message; its table has the messages that changed.
 
     Raises:
         BadArguments: the session has no such compaction.
@@ -155,16 +156,16 @@ def _sizes_around(
 ) -> tuple[Size, Size]:
     """Return the size of a message before and after the compaction at a position.
 
-    Of a replay and a live session what was sent: by the call before, and by the one that followed.
+    For replays and live sessions they are the sizes sent by the previous and the next call.
     """
-    if session.behind is None:
+    if session.prompt_source is None:
         of = measure_sizes(session, counter).of
         return of, of
     # The number of calls before the compaction is the index of the call after it.
     call = sum(c.position < position for c in session.calls)
     following = call if call < len(session.calls) else None
     ids = (m.id for m in session.messages if m.visible)
-    rows = dict(zip(ids, session.behind.row_sizes, strict=False))
+    rows = dict(zip(ids, session.prompt_source.row_sizes, strict=False))
     after = _sent_tokens(session, following)
     before = {**rows, **_sent_tokens(session, call - 1)} if call else rows
     return (lambda m: before.get(_original_id(m), counters.estimate_message_tokens(m))), (
@@ -173,7 +174,7 @@ def _sizes_around(
 
 
 def _sent_tokens(session: Session, call: int | None) -> dict[str, int]:
-    """Return the tokens of each message that stood at a call; 0 where a rule left it out."""
+    """Return the tokens of each message at a call; 0 if a rule left it out."""
     ids = [m.id for m in session.messages if m.visible]
     out = {ids[row]: 0 for row in session.left_out(call) if 0 <= row < len(ids)}
     return out | {_original_id(i.message): i.tokens for i in session.sent(call)}
@@ -188,12 +189,14 @@ def _window_at(session: Session, position: int) -> list[Message]:
     return list(session.branch(session.indices[position - 1]).view()) if position else []
 
 
-def _ids_by_message(session: Session, done: int, window: Sequence[Message]) -> dict[int, str]:
-    """By identity of a message in the window: the id by which its fate is known."""
+def _ids_by_message(
+    session: Session, edits_before: int, window: Sequence[Message]
+) -> dict[int, str]:
+    """Return the id under which the fate of each message of a window is recorded, by `id()`."""
     before = {
-        id(f.shown): first
-        for first, f in get_message_fates(session, done).items()
-        if f.shown is not None
+        id(f.replacement): first
+        for first, f in get_message_fates(session, edits_before).items()
+        if f.replacement is not None
     }
     return {id(m): before.get(id(m), m.id) for m in window}
 
@@ -205,53 +208,68 @@ def _make_change(
     reason: str,
     label: tuple[int | None, str],
 ) -> MessageChange:
-    what, preview = _ACTION_NAMES[state], preview_message(m)
-    return MessageChange(m.id, m.role, m.tool, what, *sizes, reason, preview, *label)
+    action, preview = _ACTION_NAMES[state], preview_message(m)
+    return MessageChange(m.id, m.role, m.tool, action, *sizes, reason, preview, *label)
 
 
 def _draw_changes(title: str, data: Sequence[MessageChange]) -> Chart:
     def hover(k: int) -> str:
-        one = data[k]
-        sizes_ = f"{one.what}: {one.before:,} → {one.after:,} tokens"
+        change = data[k]
+        sizes_ = f"{change.action}: {change.before:,} → {change.after:,} tokens"
         return "\n".join(
-            filter(None, [f"{format_message_number(one.position)} {one.name}", sizes_, one.reason])
+            filter(
+                None,
+                [f"{format_message_number(change.position)} {change.name}", sizes_, change.reason],
+            )
         )
 
-    counts = Counter(c.what for c in data)
+    counts = Counter(c.action for c in data)
     kinds = [
-        (what, i)
-        for what, i in zip(_ACTION_NAMES.values(), _ACTION_LOOKS, strict=True)
-        if counts[what]
+        (action, i)
+        for action, i in zip(_ACTION_NAMES.values(), _ACTION_LOOKS, strict=True)
+        if counts[action]
     ]
     traces = [
         Trace(
-            name=f"{what} ({counts[what]})",
+            name=f"{action} ({counts[action]})",
             x=range(len(data)),
-            y=[max(c.before, c.after) if c.what == what else None for c in data],
+            y=[max(c.before, c.after) if c.action == action else None for c in data],
             kind="bar",
             look=look,
             hover=hover,
         )
-        for what, look in kinds
+        for action, look in kinds
     ]
     before, after = sum(c.before for c in data), sum(c.after for c in data)
-    summary = ", ".join(f"{counts[what]} {what}" for what, _ in kinds)
+    summary = ", ".join(f"{counts[action]} {action}" for action, _ in kinds)
     return Chart(
         title=title,
         caption=f"{summary}; {before:,} → {after:,} tokens in messages. {_TABLE}",
         drawing=Axes(x="message in the window", y="tokens", traces=tuple(traces), stacked=True),
         head=("message", "name", "what", "before", "after", "why"),
-        rows=tuple(_change_row(c) for c in data if c.what != "kept"),
+        rows=tuple(_change_row(c) for c in data if c.action != "kept"),
         shown=40,
     )
 
 
-def _change_row(one: MessageChange) -> tuple[str, ...]:
+def _change_row(change: MessageChange) -> tuple[str, ...]:
     return (
-        format_message_number(one.position),
-        sanitize_line(one.name, 60),
-        one.what,
-        f"{one.before:,}",
-        f"{one.after:,}",
-        sanitize_line(one.reason, 60),
+        format_message_number(change.position),
+        sanitize_line(change.name, 60),
+        change.action,
+        f"{change.before:,}",
+        f"{change.after:,}",
+        sanitize_line(change.reason, 60),
     )
+
+
+@shows_figures("plots.diff")
+def _read_figures(session: Session) -> dict[str, Any]:
+    if not session.edits:
+        return {}
+    data = diff_data(session, -1)
+    changed = Counter(one.what for one in data if one.what not in ("kept", "inserted"))
+    figures: dict[str, Any] = {"last_affected_messages_n": changed.total()}
+    if session.behind is not None:  # all sizes are those of prompts
+        figures["last_removed_tokens"] = sum(one.before - one.after for one in data)
+    return figures

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 _MAX_BARS = 60
-"""Up to so many calls each gets a bar; more become areas."""
+"""Maximum number of calls that are drawn as bars; more become areas."""
 _MAX_MARKS = 40
 
 
 class CompositionData(NamedTuple):
-    """What the stacked chart shows."""
+    """Tokens of each group at each call, with the compactions."""
 
     session: str
     layers: GroupsByCall
     compactions: tuple[float, ...]
-    """Places on the axis of calls: half a call before the first that was shown the outcome."""
+    """Places on the axis of calls: half a call before the first call after each."""
 
 
 _NOTHING_KNOWN = "The log holds neither content nor the size of a prompt."
@@ -40,7 +40,7 @@ _NOTHING_KNOWN = "The log holds neither content nor the size of a prompt."
 
 @accepts_session
 def composition_data(session: Session, *, counter: TokenCounter | None = None) -> CompositionData:
-    """Return the tokens of each group at each call, and where compactions fired."""
+    """Return the tokens of each group at each call, and the places of compactions."""
     n = len(session.calls)
     cuts = per_compaction.rows([session])["call"]
     places = tuple((n if call is None else call) - 0.5 for call in cuts)
@@ -56,9 +56,9 @@ def composition(
 
     Args:
         session: any session.
-        call: number of the call for the tiles, negatives from the end; None for the stacked chart.
-        counter: counts what usage does not tell; by default the exact o200k_base where its
-            vocabulary is here.
+        call: number of the call for the tiles, negative from the end; None: the stacked chart.
+        counter: counts messages of a record where usage does not give their size; None: the exact
+            o200k_base where its vocabulary is installed.
 
     Returns:
         The chart; its table has a row for each part of the prompt, in tokens.
@@ -83,7 +83,7 @@ def _draw_stacked(name: str, data: CompositionData) -> Chart:
         Trace(name=group, x=groups.calls, y=tokens, kind=kind, colour=get_group_colour(group))
         for group, tokens in sorted(
             groups.groups.items(), key=lambda item: item[0] != NOT_IN_LOG
-        )  # the floor stays below
+        )  # the fixed part stays at the bottom
     )
     marks = data.compactions if len(data.compactions) <= _MAX_MARKS else ()
     axes = Axes(
@@ -154,7 +154,7 @@ def _draw_tiles(context: ContextReport) -> Chart:
 
 
 def get_group_colour(group: str) -> str:
-    """The colour of a group, the same in every chart."""
+    """Return the colour of a group, which is the same in every chart."""
     return GROUP_COLOURS[GROUPS.index(group) % len(GROUP_COLOURS)]
 
 
@@ -163,20 +163,20 @@ _HEIGHT = 420
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """A tile; one without a parent is directly in the whole."""
+    """A tile; one without a parent is at the top level."""
 
     name: str
     tokens: int
     parent: int | None = None
-    """Index of the tile in which it lies; the tiles in it sum up to its size."""
+    """Index of the enclosing tile; the tiles inside a tile sum up to its size."""
     colour: str = TEXT_COLOUR
     note: str = ""
-    """Shown where the pointer rests, in a line of its own."""
+    """Additional line of the hover text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TileMap(Drawing):
-    """Tiles in tiles; a still picture has the outer ones as bars, the largest first."""
+    """Nested tiles; the static picture shows the outer ones as bars, the largest first."""
 
     whole: str
     tiles: tuple[Tile, ...]

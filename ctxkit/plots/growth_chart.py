@@ -46,8 +46,10 @@ def growth_data(
     sessions: SessionsLike | Mapping[str, SessionLike] | HasReplays,
 ) -> tuple[GrowthLine, ...]:
     """Return one line for each agent of each session, without calls of which no size is known."""
-    named = name_sessions(sessions)
-    return tuple(x for name, session in named.items() for x in build_growth_lines(name, session))
+    session_by_name = name_sessions(sessions)
+    return tuple(
+        x for name, session in session_by_name.items() for x in build_growth_lines(name, session)
+    )
 
 
 @with_notes
@@ -73,25 +75,25 @@ def growth(
         >>> ck.plots.growth(ck.samples.path()).rows[0][1:5]
         ('343', '1,625', '39,313', '19,536')
     """
-    named = name_sessions(sessions)
-    if small or (small is None and len(named) > len(COLOURS)):
-        return _small_multiples(named)
-    return _draw_growth(_describe_sessions(named), growth_data(named))
+    session_by_name = name_sessions(sessions)
+    if small or (small is None and len(session_by_name) > len(COLOURS)):
+        return _small_multiples(session_by_name)
+    return _draw_growth(_describe_sessions(session_by_name), growth_data(session_by_name))
 
 
-def _small_multiples(named: Mapping[str, Session]) -> Chart:
+def _small_multiples(session_by_name: Mapping[str, Session]) -> Chart:
     # Several replays may have one record; by identity its lines are made once.
-    origins = {id(s.origin): s.origin for s in named.values() if s.origin is not None}
+    origins = {id(s.origin): s.origin for s in session_by_name.values() if s.origin is not None}
     recorded = {key: tuple(build_growth_lines("", s)) for key, s in origins.items()}
     groups = [
         SessionLines(n, tuple(build_growth_lines(n, s)), recorded.get(id(s.origin), ()))
-        for n, s in named.items()
+        for n, s in session_by_name.items()
     ]
     every = [line for group in groups for line in group.lines]
     more = len(groups) - MAX_PANELS
     left = f" {more} more are not drawn." if more > 0 else ""
     return Chart(
-        title=_describe_sessions(named),
+        title=_describe_sessions(session_by_name),
         caption=_describe_prompts(every, _PANELS_NOTE_WITH_RECORD if recorded else _PANELS_NOTE)
         + left,
         drawing=build_panels(groups),
@@ -101,28 +103,28 @@ def _small_multiples(named: Mapping[str, Session]) -> Chart:
     )
 
 
-def _describe_sessions(named: Mapping[str, Session]) -> str:
-    if len(named) == 1:
-        return f"Context of {next(iter(named))}"
-    replays = [s for s in named.values() if s.origin is not None]
+def _describe_sessions(session_by_name: Mapping[str, Session]) -> str:
+    if len(session_by_name) == 1:
+        return f"Context of {next(iter(session_by_name))}"
+    replays = [s for s in session_by_name.values() if s.origin is not None]
     origin = replays[0].origin if replays else None
-    if origin is not None and all((s.origin or s) is origin for s in named.values()):
+    if origin is not None and all((s.origin or s) is origin for s in session_by_name.values()):
         return f"Context of {get_title(origin)} under {pluralize(len(replays), 'setting')}"
-    return f"Context of {len(named)} sessions"
+    return f"Context of {len(session_by_name)} sessions"
 
 
 def _draw_growth(title: str, lines: Sequence[GrowthLine]) -> Chart:
-    alone = len(lines) == 1
+    is_single = len(lines) == 1
     traces = [_prompt_trace(line, i) for i, line in enumerate(lines)]
     traces += [
-        _compaction_points(line, i, line.cuts, alone=alone)
+        _compaction_points(line, i, line.cuts, is_single=is_single)
         for i, line in enumerate(lines)
         if line.cuts
     ]
     traces += [
-        _compaction_points(line, i, line.falls, alone=alone)
+        _compaction_points(line, i, line.unmarked_drops, is_single=is_single)
         for i, line in enumerate(lines)
-        if line.falls
+        if line.unmarked_drops
     ]
     marks = [Mark(x=cut.call - 0.5) for line in lines for cut in line.cuts]
     peak = max((max(line.tokens) for line in lines if line.tokens), default=0)
@@ -133,7 +135,7 @@ def _draw_growth(title: str, lines: Sequence[GrowthLine]) -> Chart:
         y="tokens in the prompt",
         traces=tuple(traces),
         limits=tuple(limit_lines),
-        marks=tuple(marks) if alone and len(marks) <= _MAX_MARKS else (),
+        marks=tuple(marks) if is_single and len(marks) <= _MAX_MARKS else (),
     )
     return Chart(
         title=title,
@@ -155,19 +157,19 @@ def _prompt_trace(line: GrowthLine, i: int) -> Trace:
 
 
 def _compaction_points(
-    line: GrowthLine, i: int, cuts: Sequence[CompactionMark], *, alone: bool
+    line: GrowthLine, i: int, cuts: Sequence[CompactionMark], *, is_single: bool
 ) -> Trace:
-    fallen = cuts is line.falls
+    fallen = cuts is line.unmarked_drops
     what = "unmarked drops" if fallen else "compactions"
     return Trace(
-        name=what if alone else f"{what} of {line.name}",
-        follows=not alone,
+        name=what if is_single else f"{what} of {line.name}",
+        follows=not is_single,
         x=[c.call - 0.5 for c in cuts],
         y=[cut.height for cut in cuts],
         kind="points",
         hollow=fallen,
         hover=lambda k: cuts[k].describe(),
-        look=i + 1 if alone else i,
+        look=i + 1 if is_single else i,
     )
 
 
@@ -197,7 +199,7 @@ def _describe_prompts(
     }
     sources_text = "; ".join(words[s] for s in sorted(sources) if s in words)
     more = ""
-    if any(x.falls for x in lines):
+    if any(x.unmarked_drops for x in lines):
         more = " Hollow ones are falls that no mark in the log explains."
     if any(x.hides_compactions for x in lines):
         more += f" {MISSING}: the log cannot tell of compactions."
@@ -244,7 +246,11 @@ def _session_panel(group: SessionLines, peak: int) -> Panel:
         for i, x in enumerate(group.lines)
     ]
     cuts = [_panel_compactions(x, "compaction", x.cuts) for x in group.lines if x.cuts]
-    cuts += [_panel_compactions(x, "unmarked drop", x.falls) for x in group.lines if x.falls]
+    cuts += [
+        _panel_compactions(x, "unmarked drop", x.unmarked_drops)
+        for x in group.lines
+        if x.unmarked_drops
+    ]
     n = sum(len(x.cuts) for x in group.lines)
     limits = [x.limit for x in group.lines if x.limit]
     limit = max(limits, default=None)
@@ -265,7 +271,7 @@ def _panel_compactions(line: GrowthLine, name: str, cuts: tuple[CompactionMark, 
         x=[cut.call - 0.5 for cut in cuts],
         y=[_height_before(line, cut) for cut in cuts],
         kind="points",
-        hollow=cuts is line.falls,
+        hollow=cuts is line.unmarked_drops,
         colour=STOP_COLOUR,
         hover=lambda k: cuts[k].describe(),
     )
@@ -312,7 +318,7 @@ class GrowthLine(NamedTuple):
     models: tuple[str | None, ...]
     times: tuple[float | None, ...]
     cuts: tuple[CompactionMark, ...]
-    falls: tuple[CompactionMark, ...]
+    unmarked_drops: tuple[CompactionMark, ...]
     """Falls of the prompt that no mark explains."""
     limit: int | None
     source: Provenance | None

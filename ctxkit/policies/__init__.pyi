@@ -9,6 +9,7 @@ from .base import Fallback as Fallback
 from .base import FunctionPolicy as FunctionPolicy
 from .base import HistoryFilter as HistoryFilter
 from .base import ScheduledPruning as ScheduledPruning
+from .base import apply_policy as apply_policy
 from .cache_ttl import CacheTtl as CacheTtl
 from .clearing import CLEARED_PLACEHOLDER as CLEARED_PLACEHOLDER
 from .clearing import Budget as Budget
@@ -18,6 +19,9 @@ from .clearing import ToolPairs as ToolPairs
 from .context_rules import RecordedCompactions as RecordedCompactions
 from .context_rules import Rules as Rules
 from .context_rules import as_rules as as_rules
+from .context_rules import recorded_rules as recorded_rules
+from .evidence_summaries import Hybrid as Hybrid
+from .evidence_summaries import Narrative as Narrative
 from .guards import AntiThrash as AntiThrash
 from .history import History as History
 from .history import MessageLog as MessageLog

@@ -107,6 +107,18 @@ def apply_policy(policy: Policy, history: History, room: ContextBudget) -> Histo
     Raises:
         BadArguments: it returned something else, or a history of another session or call.
         UnsoundHistory: a tool call lost its result, or a protected message is gone.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.tokens import default_counter
+        >>> counter = default_counter()
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> log = ck.policies.MessageLog.of(session.messages, counter)
+        >>> history = ck.policies.History.start(log, call=len(session.calls))
+        >>> budget = ck.ContextBudget(8_000, 1_000, counter)
+        >>> new = apply_policy(ck.policies.Summary(keep_tokens=2_000), history, budget)
+        >>> new.tokens < history.tokens
+        True
     """
     new = policy(history, room)
     return history if new is history else coerce_to_history(new, history, policy)

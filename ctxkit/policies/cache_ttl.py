@@ -47,7 +47,7 @@ class CacheTtl(ScheduledPruning):
 
     counts = False
     ttl_seconds: float = DEFAULT_CACHE_LIFE
-    """Least pause in seconds; 0: act at every call."""
+    """Minimum pause in seconds; 0: act at every call."""
     keep_last_assistants: Natural = 3
     """Number of newest replies whose results stay, with all that follows; 0: none."""
     soft_trim_ratio: Proportion = 0.3
@@ -55,7 +55,7 @@ class CacheTtl(ScheduledPruning):
     hard_clear_ratio: Proportion = 0.5
     """Share of the window (4 characters per token) from which results are cleared."""
     min_prunable_tool_chars: Natural = 50_000
-    """Least characters of all prunable results for clearing."""
+    """Minimum characters of all prunable results for clearing."""
     soft_trim_max_chars: Natural = 4000
     """Characters above which a result is trimmed."""
     soft_trim_head_chars: Natural = 1500
@@ -184,7 +184,7 @@ class _VisibleMessages:
         last = self.rule.keep_last_assistants
         if not users or len(replies) < last:
             return 0, 0
-        return users[0], replies[-last] if last else view.shown(call)
+        return users[0], replies[-last] if last else view.count_arrived(call)
 
     def between(self, a: int, b: int) -> list[int]:
         """Return the results between two positions."""
@@ -253,19 +253,22 @@ class _PrunedResults:
         if old_sizes is not None:
             self._trim_savings -= old_sizes[0] - old_sizes[1]
             if p in self._window:
-                del self._clear_sums[bisect_left(self._window.found, p) + 1 :]
+                del self._clear_sums[bisect_left(self._window.positions, p) + 1 :]
                 self._window.out(p)
         if not is_prunable:
             if old_sizes is not None:
                 view.change(p, UNDO_CHANGE, since=call)
             return
-        original, trimmed = view.left(p, call).chars, view.after(p, self.rule.trim, call).chars
+        original, trimmed = (
+            view.state_before(p, call).chars,
+            view.after(p, self.rule.trim, call).chars,
+        )
         self._trim_savings += original - trimmed
         self._sizes[p] = original, trimmed
         is_cleared = False
         if trimmed > len(self.rule.placeholder):
             is_cleared = self._window.put(p)
-            del self._clear_sums[bisect_left(self._window.found, p) + 1 :]
+            del self._clear_sums[bisect_left(self._window.positions, p) + 1 :]
         if old_sizes is not None or is_cleared or original > self.rule.whole or trimmed < original:
             self._change(view, p, call, cleared=is_cleared)
 
@@ -278,17 +281,21 @@ class _PrunedResults:
         # Without `persists` the number of cleared results is computed again for each call.
         count = self._count_needed(view, window, call)
         if self.rule.persists:  # a cleared result stays cleared
-            count = max(min(count, len(self._window.found)), self._cleared)
+            count = max(min(count, len(self._window.positions)), self._cleared)
         for p, cleared in self._window.settle(count):
             self._change(view, p, call, cleared=cleared)
-        self._cleared = min(count, len(self._window.found))
+        self._cleared = min(count, len(self._window.positions))
         self.freed = (
             self._trim_savings + self._clear_sums[min(self._cleared, len(self._clear_sums) - 1)]
         )
 
     def _count_needed(self, view: ScheduleView, window: int, call: int) -> int:
         """Return how many of the oldest must be cleared; one more than all if not enough."""
-        mark, positions, saved = len(self.rule.placeholder), self._window.found, self._clear_sums
+        mark, positions, saved = (
+            len(self.rule.placeholder),
+            self._window.positions,
+            self._clear_sums,
+        )
         for p in positions[len(saved) - 1 :]:
             saved.append(saved[-1] + self._sizes[p][1] - mark)
         over = view.chars(call) - self._trim_savings - ceil(self.rule.hard_clear_ratio * window)

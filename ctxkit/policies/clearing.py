@@ -46,7 +46,7 @@ class Clear(ScheduledPruning):
     deny: tuple[str, ...] = ()
     """Names or globs of tools whose results are never cleared; stronger than `allow`."""
     at_least: Natural = 0
-    """Least tokens to free: a small saving does not pay for a broken cache prefix."""
+    """Minimum tokens to free: a small saving does not pay for a broken cache prefix."""
     min_chars: Natural = 0
     """Results of fewer characters stay."""
     polling: Positive = 1
@@ -131,7 +131,7 @@ class ToolPairs(ScheduledPruning):
                 results.append(p)
                 if window.put(pair) if len(results) == 1 else window.is_old(pair):
                     view.change(p, self.placeholder, since=call)
-            count = len(window.found)
+            count = len(window.positions)
             for pair, old in window.settle(
                 count - stable_window_size(count, self.keep_pairs, self.step)
             ):
@@ -220,7 +220,7 @@ class _Evict:
 
 
 def _result_label(view: ScheduleView, p: int) -> str:
-    return call_label(view.asked(p), view.rows.message(p))
+    return call_label(view.answered_call(p), view.rows.message(p))
 
 
 def _manifest_message(lines: list[str], n: int, old: int) -> Message:
@@ -277,11 +277,11 @@ class Budget(ScheduledPruning):
 
     counts = False
     max_chars: Positive = 200_000
-    """Most characters of all messages together."""
+    """Maximum characters of all messages together."""
     step: Positive = 8
     """The number of elided messages is a multiple of this: the prefix is stable in between."""
     min_chars: Natural = 200
-    """Least characters of a result where eliding is not enough and the rest is cut."""
+    """Minimum characters of a result where eliding is not enough and the rest is cut."""
     placeholder: str = ELIDED_PLACEHOLDER
     """Text of an elided message."""
 
@@ -293,7 +293,7 @@ class Budget(ScheduledPruning):
         for call in view.calls():
             for p in sorted({*events.get(call, ()), *(p for ps in news.get(call, ()) for p in ps)}):
                 elidable.update(view, p, call)
-            # `over` is what must go; the newest message is never elided.
+            # `over` is the number of characters to save; the newest message is never elided.
             over = view.chars(call) - self.max_chars
             n = min(
                 self._count_needed(elidable, over), elidable.before(_newest_position(view, call))
@@ -335,7 +335,7 @@ class _Elidable:
         self.sizes: dict[int, tuple[int, int]] = {}
         """For each position its characters, and the characters that eliding it saves."""
         self._nominal_sums, self._saved_sums = [0], [0]
-        """Sums of savings over the first n: by the placeholder's length, and as they really are."""
+        """Sums of savings over the first n: by the placeholder's length, and as measured."""
         self._unchanged: set[int] = set()
         """Positions that eliding would not make smaller, in tokens."""
 
@@ -347,7 +347,7 @@ class _Elidable:
             self.window.out(p)
             self._unchanged.discard(p)
         if self._is_elidable(view, p, call):
-            size = view.left(p, call).chars
+            size = view.state_before(p, call).chars
             saved = size - view.after(p, self.placeholder, call).chars
             self.sizes[p] = size, saved
             if not saved:
@@ -361,23 +361,23 @@ class _Elidable:
             view.change(p, UNDO_CHANGE, since=call)
 
     def _is_elidable(self, view: ScheduleView, p: int, call: int) -> bool:
-        state = view.left(p, call)
+        state = view.state_before(p, call)
         if state.message is None or state.chars <= len(self.placeholder) or view.stays(p, call):
             return False
         return view.role(p) == TOOL or content.is_text_only(state.message)
 
     def _truncate_sums(self, p: int) -> None:
         """Drop the sums that include a position."""
-        n = bisect_left(self.window.found, p) + 1
+        n = bisect_left(self.window.positions, p) + 1
         del self._nominal_sums[n:], self._saved_sums[n:]
 
     def before(self, newest: int) -> int:
         """Return the number of elidable messages before a position."""
-        return bisect_left(self.window.found, newest)
+        return bisect_left(self.window.positions, newest)
 
     def count(self, over: int) -> int:
-        """Return how many must go to save `over` characters; one more than all if not enough."""
-        for p in self.window.found[len(self._nominal_sums) - 1 :]:
+        """Return how many to elide to save `over` characters; one more than all if not enough."""
+        for p in self.window.positions[len(self._nominal_sums) - 1 :]:
             size, saved = self.sizes[p]
             self._nominal_sums.append(self._nominal_sums[-1] + size - len(self.placeholder))
             self._saved_sums.append(self._saved_sums[-1] + saved)
@@ -392,13 +392,13 @@ class _Elidable:
         window = self.window
         return [
             *sorted(p for p in self._unchanged if window.is_old(p)),
-            *window.found[window.old :],
+            *window.positions[window.old :],
         ]
 
 
 def _newest_position(view: ScheduleView, call: int) -> int:
     """Return the position of the newest message, which is never elided."""
-    p = view.shown(call)
+    p = view.count_arrived(call)
     if view.before.added(call) is not None:
         return p
     while p and view.message(p - 1, call) is None:

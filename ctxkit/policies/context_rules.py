@@ -152,7 +152,7 @@ class Rules:
     assumed: bool = False
     """The window is a default, not a request: a prompt that does not fit is sent anyway."""
     unknown_window: int = 200_000
-    """Tokens of the window where neither the rules nor the model's name tell it."""
+    """Tokens of the window where neither the rules nor the model's name determine it."""
     reserve: int = 0
     """Tokens of the window that stay free for the reply."""
     counter: ConvertingField[TokenCounter | str | None, TokenCounter | None] = ConvertingField(
@@ -275,7 +275,7 @@ class Rules:
             limit: the model's window in tokens, for rules without one; None: `unknown_window`.
 
         Raises:
-            BadArguments: the window was asked for, and the reserve with the fixed part of the
+            BadArguments: the window was set, and the reserve with the fixed part of the
                 prompt fills it. An assumed window is never refused: the real systems continue, too.
         """
         window = self.window or limit or self.unknown_window
@@ -437,5 +437,11 @@ class RecordedCompactions(BasePolicy):
 
 
 def recorded_rules() -> Rules:
-    """Return rules that repeat the recorded compactions, with the recorded summaries."""
+    """Return rules that repeat the recorded compactions, with the recorded summaries.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> len(ck.replay(ck.samples.path("billing"), recorded_rules()).edits)
+        2
+    """
     return Rules(policy=RecordedCompactions(), trigger=Recorded(), name="recorded")

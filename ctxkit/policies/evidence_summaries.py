@@ -16,7 +16,7 @@ from ctxkit.policies.offline_summarisers import (
     may_ask,
     put_record_before,
     summary_text,
-    written_instead,
+    with_summary_error,
 )
 from ctxkit.policies.summary_compaction import LOCAL_SUMMARISERS, Summary
 from ctxkit.policies.texts import content, summary_prompts, tool_actions
@@ -41,7 +41,7 @@ class IntentSummariser:
     name = INTENT_METHOD
     needs_model = False
     is_from_record = True
-    """No model writes such a text, neither here nor in the system that it is taken from."""
+    """No model writes such a text, neither here nor in the reproduced system."""
 
     def __call__(self, passage: Passage) -> str:
         """Return the intent record of a passage."""
@@ -86,7 +86,7 @@ class HybridSummariser:
             text_without_narrative = (
                 f"{evidence}\n\n[no narrative: {content.one_line(failure_text(error), 200)}]"
             )
-            return written_instead(put_record_before(text_without_narrative, "", ""), error)
+            return with_summary_error(put_record_before(text_without_narrative, "", ""), error)
         text = summary_text(narrative)
         return put_record_before(evidence, text if text.strip() else "", BLOCK_SEPARATOR)
 
@@ -151,7 +151,7 @@ class Hybrid(Summary):
 SUMMARY_RETRIES = 4
 """Retries of a summary call that is too large; each cuts messages to 0.8 of the last cap."""
 MIN_MESSAGE_CHARS = 200
-"""Least cap of a message, in characters."""
+"""Minimum cap of a message, in characters."""
 BLOCK_SEPARATOR = "\n\n---\n\n"
 
 
@@ -181,7 +181,7 @@ class Narrative(Summary):
     include_exploration: bool = True
     """Put the files and searches of the old turns before the summary."""
     max_chars_per_message: Natural = 8000
-    """Most characters of a message that the summariser reads; 0: all."""
+    """Maximum characters of a message that the summariser reads; 0: all."""
     signals: tuple[str, ...] = ()
     """Keywords of handoffs; the last one is repeated at the end where it would be lost."""
     sections: tuple[str, ...] = FUSERAFT_SECTIONS
@@ -196,7 +196,7 @@ class Narrative(Summary):
         records = {"intent": IntentSummariser(quirks=self.quirks), "lossless": EvidenceSummariser()}
         return records.get(self.mode, self.maker)
 
-    def cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _room: ContextBudget) -> int:
         """Return the first position that is kept."""
         n = len(history)
         if n < 2:
@@ -219,9 +219,11 @@ class Narrative(Summary):
         new = super().__call__(history, room)
         return new if new is history or not self.signals else self._repeat_signal(history, new)
 
-    def written(self, history: History, first: int) -> Message | str | int:
+    def write_summary(self, history: History, first: int) -> Message | str | int:
         """Return the text of the message, or its size where only that is known."""
-        passage = Passage(history, first, self.front(history), self.limit, self.told())
+        passage = Passage(
+            history, first, self.front(history), self.limit, self.summary_instructions()
+        )
         if self.mode == "intent":
             return str(self.writer(passage))
         turns = [int(t) for t in history.turns[list(passage.positions)]]
@@ -232,7 +234,7 @@ class Narrative(Summary):
             summary = self._summarise_with_retries(passage)
         except ModelError as error:
             instead = evidence or failure_marker(turns, failure_text(error))
-            return written_instead(put_record_before(instead, "", ""), error)
+            return with_summary_error(put_record_before(instead, "", ""), error)
         if isinstance(summary, int):
             return summary
         head = turns_heading("CONVERSATION SUMMARY", turns)
@@ -344,7 +346,7 @@ _WRITE_HEADINGS: dict[str, tool_actions.Outcome] = {
     "FILES PERHAPS WRITTEN": "unknown",
 }
 EVIDENCE_LIMIT = 20
-"""Most items of evidence in a list, newest first."""
+"""Maximum number of items of evidence in a list, newest first."""
 SNIPPET_CHARS = 400
 """Characters of a failed command's output in the evidence."""
 
@@ -379,7 +381,8 @@ def write_intents(
 def write_evidence_before(history: History, before: int) -> str:
     """Return the evidence of all actions before a position, compacted or not."""
     return write_evidence(
-        tool_actions.actions_before(history, before), newest_team_state(history.said)
+        tool_actions.actions_before(history, before),
+        newest_team_state(history.messages_newest_first),
     )
 
 

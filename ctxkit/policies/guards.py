@@ -38,7 +38,7 @@ __dir__ = public_dir(__all__)
 # compaction: `first` returns the earliest call that it allows, and the trigger must be due there,
 # too. After the policy ran, each guard may refuse the result: `refuses` returns a reason, and the
 # history stays as it was. Both are recorded as blocked compactions, with their reason.
-# Guards have no state: all they know of the past is the run (its compactions) and the log.
+# Guards have no state: they read the past from the run (its compactions) and the log.
 
 
 class BaseGuard(Named):
@@ -107,16 +107,16 @@ class AntiThrash(ValidatedSettings, BaseGuard):
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop` while the guard blocks, or the call at which it resets."""
-        if not self.window or not self.min_savings or len(past.cuts) < self.window:
+        if not self.window or not self.min_savings or len(past.compactions) < self.window:
             return start
         if self._count_small_savings(past) < self.window:
             return start
-        return min(max(start, past.cuts[-1].call + self.reset), stop) if self.reset else stop
+        return min(max(start, past.compactions[-1].call + self.reset), stop) if self.reset else stop
 
     def _count_small_savings(self, past: RunState) -> int:
         """Return how many of the last compactions since the last reset saved too little."""
         # The last `window` compactions, but only those after the last long pause between two.
-        last = past.cuts[-self.window :]
+        last = past.compactions[-self.window :]
         for i in range(len(last) - 1, 0, -1):
             if self.reset and last[i].call - last[i - 1].call >= self.reset:
                 last = last[i:]
@@ -151,9 +151,9 @@ class MinProgress(BaseGuard):
     word = "minimum progress"
 
     share: float = 0.0
-    """Least share of the prompt's tokens that it must save."""
+    """Minimum share of the prompt's tokens that it must save."""
     tokens: int = 0
-    """Least number of tokens that it must save."""
+    """Minimum number of tokens that it must save."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1 or self.tokens < 0:
@@ -211,9 +211,9 @@ class Grace(ValidatedSettings, BaseGuard):
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call after the grace period."""
-        if not past.cuts:
+        if not past.compactions:
             return start
-        last = past.cuts[-1].call
+        last = past.compactions[-1].call
         call = max(start, last + self.calls + 1)
         if self.turns:
             until = turn_of_call(past.log, last) + self.turns
@@ -244,11 +244,11 @@ class Attempts(ValidatedSettings, BaseGuard):
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call with an attempt left."""
-        if len(past.cuts) < self.n:
+        if len(past.compactions) < self.n:
             return start
         if self.per == "run":
             return stop
-        used_up = turn_of_call(past.log, past.cuts[-self.n].call)
+        used_up = turn_of_call(past.log, past.compactions[-self.n].call)
         while start < stop and turn_of_call(past.log, start) == used_up:
             start += 1
         return start
@@ -256,7 +256,7 @@ class Attempts(ValidatedSettings, BaseGuard):
 
 @dataclass(frozen=True)
 class Hysteresis(BaseGuard):
-    """After a compaction, no other one until the prompt has grown: none at every call.
+    """After a compaction, block further ones until the prompt has grown.
 
     Example:
         >>> import ctxkit as ck
@@ -279,10 +279,10 @@ class Hysteresis(BaseGuard):
             raise BadArguments(f"Hysteresis needs tokens or a share above 0; got {self}.")
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first call whose prompt has grown by more than that."""
-        if not past.cuts:
+        """Return the first call whose prompt has grown by more than the minimum."""
+        if not past.compactions:
             return start
-        after = past.cuts[-1].after
+        after = past.compactions[-1].after
         return forecast.above(after + max(self.tokens, self.share * after), start, stop)
 
 
@@ -328,14 +328,14 @@ class Cooldown(BaseGuard):
     word = "cooldown"
 
     seconds: float
-    """Least time between two compactions, in seconds."""
+    """Minimum time between two compactions, in seconds."""
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call after the wait."""
-        if not past.cuts:
+        if not past.compactions:
             return start
         sent = past.log.sent
-        wait_end = sent[past.cuts[-1].call] + self.seconds
+        wait_end = sent[past.compactions[-1].call] + self.seconds
         while start < stop and sent[start] < wait_end:
             start += 1
         return start

@@ -1,7 +1,7 @@
 """Memory entries and their files: ranking, prompt blocks and digests within budgets.
 
 A file is front matter between lines of three hyphens (`guid`, `name`, `description`, `type`), then
-the body. Files may come from anybody: their content is data, cleaned and bounded.
+the body. Files may come from anywhere: their content is data, cleaned and bounded.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ BLOCK_HEADINGS: dict[RankingOrder, str] = {
     "oldest": "MEMORY — facts recalled from prior sessions:",
 }
 MAX_BLOCK_CHARS = 8_000
-"""Most characters of the entries of a block, without heading and line breaks."""
+"""Maximum characters of the entries of a block, without heading and line breaks."""
 _MISSING_CHARS = 80
 """Characters kept free for the line that says how many entries are missing."""
 _TYPE_BONUS = {"feedback": 4, "preference": 4, "project": 3, "fact": 3, "user": 2, "procedure": 2,

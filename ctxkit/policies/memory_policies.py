@@ -68,9 +68,9 @@ class Recall(DataclassPolicy):
     """
 
     items: Natural = 12
-    """Most entries of the digest."""
+    """Maximum number of entries of the digest."""
     chars: Natural = 2_400
-    """Most characters; each kind of entry has Tyrum's share of them."""
+    """Maximum characters; each kind of entry has Tyrum's share of them."""
 
     @property
     def budgets(self) -> MemoryBudgets:
@@ -113,7 +113,7 @@ class _LessonEntries:
     """Memory entries of a log's lessons, cached while the environment's secrets are the same."""
 
     def __init__(self, secrets: list[str]) -> None:
-        self.known = secrets
+        self.secrets = secrets
         self._ranked = MemoryEntryRanker()
         self._numbers: dict[tuple[str, str], int] = {}
         self._sizes: dict[str, int] = {}
@@ -122,7 +122,7 @@ class _LessonEntries:
     def of(cls, log: MessageLog) -> _LessonEntries:
         """Return the entries of a log, from its cache."""
         secrets, promoted = environment_secrets(), log.memo.get("entries of lessons")
-        if promoted is None or promoted.known != secrets:
+        if promoted is None or promoted.secrets != secrets:
             promoted = log.memo["entries of lessons"] = cls(secrets)
         return cast("_LessonEntries", promoted)
 
@@ -140,7 +140,7 @@ class _LessonEntries:
         )
 
     def _add_lesson(self, pair: tuple[str, str]) -> None:
-        entry = Lesson(*pair).entry(self.known)
+        entry = Lesson(*pair).entry(self.secrets)
         self._numbers[pair] = self._ranked.add(entry)
         self._sizes[entry.guid] = row_size(entry)
 
@@ -174,7 +174,7 @@ class MemoryFlush:
     """Tokens below the window at which it runs, once per compaction (Fased); None: at each
     compaction, on the messages that it removes (Tyrum)."""
     writes: int | None = None
-    """Most notes to write; None: no limit."""
+    """Maximum number of notes to write; None: no limit."""
     message_chars: int | None = None
     """Characters of each message in the prompt; None: the messages as they are."""
     seconds: float = 120.0
@@ -194,13 +194,13 @@ class MemoryFlush:
                 f"A memory flush needs more than 0 seconds and at least 1 write; got {self}."
             )
 
-    def due(self, tokens: int, window: int) -> bool:
+    def is_due(self, tokens: int, window: int) -> bool:
         """Return True where a context of `tokens` has reached the threshold."""
         return self.below is not None and window > self.below and tokens >= window - self.below
 
     @property
-    def told(self) -> str:
-        """The prompt, with the answer for "nothing to save" where it lacks that."""
+    def full_prompt(self) -> str:
+        """The prompt, with the answer for "nothing to save" appended if it is missing."""
         if NOTHING_TO_SAVE in self.prompt:
             return self.prompt
         return f"{self.prompt}\n\nIf there is nothing to save, answer {NOTHING_TO_SAVE}."
@@ -226,7 +226,7 @@ _DECISION = re.compile(
 _MIN_CHARS, _MAX_CHARS = 16, 300
 """Length of a sentence that can be a lesson."""
 _MIN_PREFERENCE_CHARS = 10
-"""Least length of a preference: `I prefer tabs.` is one."""
+"""Minimum length of a preference: `I prefer tabs.` is one."""
 _MIN_SUCCESSES = 2
 """Successful runs of a command that make it a procedure."""
 
@@ -278,7 +278,7 @@ class LessonIndex:
         self._statement_rows, self._statement_lessons = GrowingArray(np.intp), GrowingArray(np.intp)
         self._run_rows, self._run_lessons = GrowingArray(np.intp), GrowingArray(np.intp)
         self._result_rows, self._result_runs = GrowingArray(np.intp), GrowingArray(np.intp)
-        self._result_worked = GrowingArray(np.bool_)
+        self._result_succeeded = GrowingArray(np.bool_)
         self._run_of_call: dict[str, int | None] = {}
         """The run of each tool call, by its id; None where it runs no command."""
 
@@ -309,11 +309,13 @@ class LessonIndex:
         at, lessons = self._statement_rows.all, self._statement_lessons.all
         is_stated = is_included[at]
         # A command becomes a procedure if at least two runs succeeded, by their last result.
-        has_worked = np.zeros(len(self._run_rows), np.bool_)
-        is_known = is_included[self._result_rows.all]
+        has_succeeded = np.zeros(len(self._run_rows), np.bool_)
+        is_result_included = is_included[self._result_rows.all]
         # of several values for one run the last one is assigned
-        has_worked[self._result_runs.all[is_known]] = self._result_worked.all[is_known]
-        is_good = is_included[self._run_rows.all] & has_worked
+        has_succeeded[self._result_runs.all[is_result_included]] = self._result_succeeded.all[
+            is_result_included
+        ]
+        is_good = is_included[self._run_rows.all] & has_succeeded
         runs, run_lessons = self._run_rows.all[is_good], self._run_lessons.all[is_good]
         is_procedure = np.bincount(run_lessons, minlength=1)[run_lessons] >= _MIN_SUCCESSES
         return [
@@ -339,7 +341,7 @@ class LessonIndex:
             if run is not None:
                 self._result_rows.extend([row])
                 self._result_runs.extend([run])
-                self._result_worked.extend([tool_actions.get_outcome(message) == "done"])
+                self._result_succeeded.extend([tool_actions.get_outcome(message) == "done"])
 
     def _add_run(self, row: int, command: str) -> int | None:
         """Return the number of a new run; None where there is no command."""

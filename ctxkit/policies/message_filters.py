@@ -190,8 +190,8 @@ class TurnAge(HistoryFilter):
                 elif _is_inserted(view.rows.message(p)):
                     pinned.put(p)
             # Hide all before the first kept position; messages that the session inserted stay.
-            first = self._first(view, visible, replies.found, call)
-            _hide_before(view, first, [p for p in pinned.found if p < first], (), call)
+            first = self._first(view, visible, replies.positions, call)
+            _hide_before(view, first, [p for p in pinned.positions if p < first], (), call)
 
     def _first(
         self, view: ScheduleView, visible: VisibleWindow, replies: Sequence[int], call: int
@@ -201,10 +201,10 @@ class TurnAge(HistoryFilter):
         if count < self.turns:
             return 0
         i = visible.index(replies[count - self.turns])
-        while not self.from_reply and i and _is_request(view, visible.found[i - 1]):
+        while not self.from_reply and i and _is_request(view, visible.positions[i - 1]):
             i -= 1
         i = visible.safe_before(view, i, call)
-        return visible.found[i] if i else 0
+        return visible.positions[i] if i else 0
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -244,13 +244,13 @@ class Tail(HistoryFilter):
                 if p in free:
                     free.out(p)
                     pinned.put(p)
-            first = self._first(view, free.found, call)
+            first = self._first(view, free.positions, call)
             # Without pinned messages a safe cut is enough; else hide one by one, with the results
             # whose reply is hidden.
-            if first and not (pinned.found and pinned.found[0] < first):
+            if first and not (pinned.positions and pinned.positions[0] < first):
                 _hide_before(view, _next_safe_cut(view, visible, first, call), (), (), call)
             else:
-                pinned_before = [p for p in pinned.found if p < first]
+                pinned_before = [p for p in pinned.positions if p < first]
                 orphans = _orphaned_results(view, visible, first, call)
                 _hide_before(view, first, pinned_before, orphans, call)
 
@@ -312,12 +312,12 @@ def _next_safe_cut(view: ScheduleView, visible: VisibleWindow, first: int, call:
     """Return the position of the next safe cut up to the current turn, else of the last before."""
     edge, i = view.turn_edge(call), visible.index(first)
     at = visible.safe(view, i, call)
-    if at < len(visible.found) and visible.found[at] < edge:
-        return visible.found[at]
-    if edge < view.shown(call) and view.is_safe(edge, call):
+    if at < len(visible.positions) and visible.positions[at] < edge:
+        return visible.positions[at]
+    if edge < view.count_arrived(call) and view.is_safe(edge, call):
         return edge
-    at = visible.safe_before(view, min(i, len(visible.found) - 1), call)
-    return visible.found[at] if at > 0 else 0
+    at = visible.safe_before(view, min(i, len(visible.positions) - 1), call)
+    return visible.positions[at] if at > 0 else 0
 
 
 def _orphaned_results(
@@ -327,7 +327,7 @@ def _orphaned_results(
     rows, i = view.rows, visible.index(first)
     return [
         p
-        for p in visible.found[i : visible.safe(view, i, call)]
+        for p in visible.positions[i : visible.safe(view, i, call)]
         if view.role(p) == TOOL
         and first > rows.members(rows.group(p), call)[0]
         and not view.stays(p, call)
@@ -412,14 +412,16 @@ class Prune(ScheduledPruning):
             return None
         return 0 if self.tool_calls == "all" else int(match[1] or 1)
 
-    def left(self, message: Message, *, gone: frozenset[str], thinks: bool) -> Message | None:
-        """Return a message without the calls in `gone`, and without reasoning unless `thinks`."""
+    def strip_message(
+        self, message: Message, *, removed_ids: frozenset[str], keeps_reasoning: bool
+    ) -> Message | None:
+        """Return a message without the calls of these ids, and without reasoning unless kept."""
         new = message
-        if message.role == "tool" and message.call_id in gone:
+        if message.role == "tool" and message.call_id in removed_ids:
             return None
         if message.role == "assistant":
-            new = content.without_calls(message, gone)
-            new = new if thinks else content.without_reasoning(new)
+            new = content.without_calls(message, removed_ids)
+            new = new if keeps_reasoning else content.without_reasoning(new)
         return None if self.empty_messages == "remove" and content.is_empty_message(new) else new
 
     def concerns(self, tool: str) -> bool:
@@ -469,13 +471,13 @@ class _Pruned:
     def _update_reasoning(self, view: ScheduleView, call: int) -> set[int]:
         """Update which messages keep their reasoning; return the positions that may change."""
         visible, ends, turns = self._visible, self._end, self._turn
-        self._end = visible.found[-1] if visible.found else 0
+        self._end = visible.positions[-1] if visible.positions else 0
         self._turn = view.turn_edge(call)
         if self.rule.reasoning == "before-last-message":
             return {self._end, ends} if ends != self._end else set()
         passed = self.rule.reasoning == "all" and self._turn != turns
         return set(
-            visible.found[visible.index(turns) : visible.index(self._turn)] if passed else ()
+            visible.positions[visible.index(turns) : visible.index(self._turn)] if passed else ()
         )
 
     def change(self, view: ScheduleView, p: int, call: int, *, emptied: bool = False) -> None:
@@ -488,7 +490,7 @@ class _Pruned:
             keeps_reasoning = {"none": True, "all": p >= self._turn}.get(
                 rule.reasoning, p == self._end
             )
-            what = partial(rule.left, gone=gone, thinks=keeps_reasoning)
+            what = partial(rule.strip_message, removed_ids=gone, keeps_reasoning=keeps_reasoning)
             view.change(p, what, since=call, only_if_smaller=False)
 
     def _update_units(self, view: ScheduleView, added: list[int], hidden: list[int]) -> None:
@@ -496,7 +498,7 @@ class _Pruned:
         for p in hidden:
             if p in self._units:
                 self._units.out(p)
-        positions = self._visible.found
+        positions = self._visible.positions
         for p in (*added, *hidden):
             for i in range(at := self._visible.index(p), min(at + 2, len(positions))):
                 is_joined = i and view.role(positions[i]) == view.role(positions[i - 1]) == TOOL
@@ -505,14 +507,14 @@ class _Pruned:
 
     def _move_edge(self, view: ScheduleView, call: int) -> Iterable[str]:
         """Move the edge to the newest messages; return the ids between its old and new position."""
-        last, units = self.rule.last, self._units.found
+        last, units = self.rule.last, self._units.positions
         edge = units[-last] if last and len(units) >= last else 0
         if last == 0:
             edge = view.turn_edge(call)
         # Only ids of messages between the old and the new edge can change their state.
         a, b = sorted((self._edge, edge))
         self._edge = edge
-        between = self._visible.found[self._visible.index(a) : self._visible.index(b)]
+        between = self._visible.positions[self._visible.index(a) : self._visible.index(b)]
         return [i for p in between for i in _call_ids(view, p)]
 
     def _is_dropped(self, view: ScheduleView, i: str, call: int) -> bool:
@@ -526,7 +528,7 @@ class _Pruned:
             return False
         if "*" in self.rule.tools:
             return True
-        tools = [c.name for p in positions for c in view.said_calls(p) if c.id == i]
+        tools = [c.name for p in positions for c in view.recorded_calls(p) if c.id == i]
         return self.rule.concerns(tools[-1] if tools else "")
 
 
@@ -536,7 +538,7 @@ def _call_ids(view: ScheduleView, p: int) -> Iterable[str]:
     names = cache.get(p)
     if names is None:
         answered = view.rows.message(p).call_id
-        ids = dict.fromkeys(c.id for c in view.said_calls(p))
+        ids = dict.fromkeys(c.id for c in view.recorded_calls(p))
         names = cache[p] = tuple(ids if answered is None else {**ids, answered: None})
     return names
 
@@ -555,7 +557,7 @@ class Cap(ScheduledPruning):
     """
 
     max_messages: Natural = 0
-    """Most messages; 0: any number."""
+    """Maximum number of messages; 0: any number."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Hide the messages between the head and the newest ones when there are too many."""
@@ -570,9 +572,9 @@ class Cap(ScheduledPruning):
                 if p not in protected and view.stays(p, call):
                     protected.put(p)
             old_left: set[int] | None = view.memory.get("left")
-            if old_left is None and len(visible.found) <= self.max_messages:
+            if old_left is None and len(visible.positions) <= self.max_messages:
                 continue
-            old_left = set(visible.found) if old_left is None else old_left.difference(hidden)
+            old_left = set(visible.positions) if old_left is None else old_left.difference(hidden)
             # Compare with the last call: only differences are changed.
             left = view.memory["left"] = set(self._apply(view, visible, protected, call))
             all_hidden: set[int] = view.memory.setdefault("gone", set())
@@ -585,21 +587,21 @@ class Cap(ScheduledPruning):
         self, view: ScheduleView, visible: VisibleWindow, protected: SlidingWindow, call: int
     ) -> list[int]:
         """Return the positions that stay: hide until at most `max_messages` are left."""
-        positions = visible.found
+        positions = visible.positions
         # Tyrum repeats its cap until it fits, or a pass changes nothing.
         while len(positions) > self.max_messages:
             new = self._apply_once(view, visible, protected, call)
             if len(new) == len(positions):
                 break
             visible = VisibleWindow()
-            visible.found = positions = new
+            visible.positions = positions = new
         return positions
 
     def _apply_once(
         self, view: ScheduleView, visible: VisibleWindow, protected: SlidingWindow, call: int
     ) -> list[int]:
         """Return the positions that one pass of Tyrum's cap leaves; groups are not parted."""
-        positions, most = visible.found, self.max_messages
+        positions, most = visible.positions, self.max_messages
         roles = [view.role(p) for p in positions[:most]]
         head = next((i for i, role in enumerate(roles) if role in (ASSISTANT, TOOL)), most) or 1
         # The head alone fills the limit: cut it, but do not part a group.
@@ -609,7 +611,10 @@ class Cap(ScheduledPruning):
                 for p in positions[:most]
                 if not _loses_group_member(view, p, positions[most], call)
             ]
-            return head_positions + protected.found[bisect_left(protected.found, positions[most]) :]
+            return (
+                head_positions
+                + protected.positions[bisect_left(protected.positions, positions[most]) :]
+            )
         # Keep the head and the newest messages; protected ones between them stay, too.
         stop = visible.safe(view, len(positions) - (most - head), call)
         start = visible.safe(view, head, call)
@@ -619,8 +624,8 @@ class Cap(ScheduledPruning):
             positions[start],
             positions[stop] if stop < len(positions) else positions[-1] + 1,
         )
-        a, b = bisect_left(protected.found, first), bisect_left(protected.found, last)
-        return positions[:start] + protected.found[a:b] + positions[stop:]
+        a, b = bisect_left(protected.positions, first), bisect_left(protected.positions, last)
+        return positions[:start] + protected.positions[a:b] + positions[stop:]
 
 
 def _loses_group_member(view: ScheduleView, p: int, edge: int, call: int) -> bool:

@@ -322,12 +322,12 @@ def _written_paths(view: ScheduleView, p: int, writers: tuple[str, ...]) -> list
     """Return the paths that a reply writes."""
     if view.role(p) == TOOL:
         return []
-    return [path for call in view.said_calls(p) if (path := matching_call_path(call, writers))]
+    return [path for call in view.recorded_calls(p) if (path := matching_call_path(call, writers))]
 
 
 def _read_path(view: ScheduleView, p: int, readers: tuple[str, ...]) -> str:
     """Return the path of the file that a result is the content of; empty for other results."""
-    call = view.asked(p) if view.role(p) == TOOL else None
+    call = view.answered_call(p) if view.role(p) == TOOL else None
     return matching_call_path(call, readers) if call is not None else ""
 
 

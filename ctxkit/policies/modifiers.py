@@ -83,8 +83,8 @@ class LeveledSummary(BasePolicy):
         while full_row := self._find_full_level(new):
             first, before, level = full_row
             inner = self.inner
-            passage = Passage(new, before, first, inner.limit, inner.told())
-            summary = inner.asked(inner.maker, passage)
+            passage = Passage(new, before, first, inner.limit, inner.summary_instructions())
+            summary = inner.summarise_passage(inner.maker, passage)
             leveled_summary = _at_level(summary, min(level + 1, MAX_LEVEL))
             why = f"{before - first} summaries of level {level}"
             method = inner.name_method()
@@ -290,7 +290,7 @@ def at_boundaries(rules: Rules, share: float = 0.5) -> Rules:
 
     Args:
         rules: rules with a policy and a trigger.
-        share: least share of the window that the prompt fills, above 0 and up to 1.
+        share: minimum share of the window that the prompt fills, above 0 and up to 1.
 
     Raises:
         BadArguments: the rules compact nothing.
@@ -318,7 +318,7 @@ def keep_rules(rules: Rules, tokens: int = 400) -> Rules:
 
     Args:
         rules: rules that compact.
-        tokens: most tokens of that message's rules; those that bind or forbid come first.
+        tokens: maximum tokens of that message's rules; those that bind or forbid come first.
 
     Raises:
         BadArguments: the rules compact nothing.

@@ -47,7 +47,7 @@ class Passage:
         history: the history.
         before: one past the last position.
         start: the first position.
-        limit: most tokens of the summary; None: the summariser decides.
+        limit: maximum tokens of the summary; None: the summariser decides.
         instructions: instructions for the summariser, in plain words.
 
     Example:
@@ -68,7 +68,7 @@ class Passage:
     """One past the last position."""
     start: int = 0
     limit: int | None = None
-    """Most tokens of the summary; None: the summariser decides."""
+    """Maximum tokens of the summary; None: the summariser decides."""
     instructions: str = ""
     """Instructions for the summariser, in plain words."""
 
@@ -150,8 +150,8 @@ class ShareOfInput(ValidatedSettings):
 
     Args:
         share: share of the input, above 0 and up to 1.
-        cap: most tokens.
-        floor: least tokens.
+        cap: maximum tokens.
+        floor: minimum tokens.
 
     Raises:
         BadArguments: the floor is above the cap.
@@ -229,8 +229,8 @@ class Extractive(ValidatedSettings):
     reports how many of those are included.
 
     Args:
-        tokens: most tokens of the summary; the limit of a passage takes precedence.
-        share: most tokens as a share of the passage, above 0 and up to 1.
+        tokens: maximum tokens of the summary; the limit of a passage takes precedence.
+        share: maximum tokens as a share of the passage, above 0 and up to 1.
         user: share of the budget for user messages, 0 to 1.
 
     Example:
@@ -241,9 +241,9 @@ class Extractive(ValidatedSettings):
     """
 
     tokens: Positive = 1500
-    """Most tokens; the limit of a passage takes precedence."""
+    """Maximum tokens; the limit of a passage takes precedence."""
     share: PositiveShare = 0.3
-    """Most tokens as a share of the passage."""
+    """Maximum tokens as a share of the passage."""
     user: Proportion = 0.55
     """Share of the budget for user messages."""
     name = "extractive"
@@ -285,7 +285,7 @@ def _passage_parts(
         rows = places[edited:] + (history.lo - head.size)
         parts = column.upto(int(rows[-1]) + 1)[rows] if len(rows) else rows
         if edited:
-            edited_parts = lines.made([history[p] for p in places[:edited].tolist()])
+            edited_parts = lines.parts_outside_log([history[p] for p in places[:edited].tolist()])
             parts = np.concatenate((edited_parts, parts), dtype=np.int32)
         return lines, parts, column.upto(history.hi) if focused else parts
 
@@ -312,7 +312,7 @@ def validate_summary(summary: Any) -> Message | str | int:
     return summary
 
 
-def written_instead(summary: Message | str, error: object) -> Message:
+def with_summary_error(summary: Message | str, error: object) -> Message:
     """Return a fallback summary as a message whose details hold the error."""
     message = (
         Message(role="summary", parts=(Text(summary),)) if isinstance(summary, str) else summary
@@ -323,12 +323,12 @@ def written_instead(summary: Message | str, error: object) -> Message:
 
 
 def put_record_before(record: str, text: str, separator: str) -> Message:
-    """Return a summary of a text worked out from the record, and of one that a model wrote.
+    """Return one summary: text computed from the record, then text that a model wrote.
 
     Args:
-        record: the text that cost nothing.
+        record: the text computed from the record, which costs nothing.
         text: the text of the summariser; empty: there is none.
-        separator: what stands between them where there are both.
+        separator: text between them, if there are both.
     """
     head = record + separator if record and text else record
     return Message(

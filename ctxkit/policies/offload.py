@@ -53,7 +53,7 @@ class Digest(ScheduledPruning):
     keep_last: Natural = 10
     """Number of newest tool results that stay."""
     line_chars: Natural = 200
-    """Most characters of a line of the digest."""
+    """Maximum characters of a line of the digest."""
     appends = True
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
@@ -106,7 +106,7 @@ class _Archive:
             if not view.stays(p, call) and window.put(p):
                 view.change(p, _with_stub, since=call)
                 yield p
-        for p, old in window.settle(len(window.found) - self.digest.keep_last):
+        for p, old in window.settle(len(window.positions) - self.digest.keep_last):
             view.change(p, _with_stub if old else UNDO_CHANGE, since=call)
             if old:
                 yield p
@@ -224,7 +224,7 @@ class Offload(ScheduledPruning):
         """Offload each result on arrival."""
         for p in view.new("tool", tools=self.tools):
             if view.long(p, self.threshold):
-                what = partial(self._stub, call=view.asked(p))
+                what = partial(self._stub, call=view.answered_call(p))
                 view.change(p, what, since=view.arrival(p), min_chars=self.threshold + 1)
 
     def artifacts(self, messages: Iterable[Message]) -> dict[str, Message]:

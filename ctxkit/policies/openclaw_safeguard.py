@@ -32,7 +32,7 @@ MERGE_INSTRUCTIONS = (
     " and promises; newer before older."
 )
 MAX_FAILURES = 8
-"""Most tool failures in the list."""
+"""Maximum number of tool failures in the list."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -65,7 +65,7 @@ class Safeguard(PiSummary):
                 summarised.
         """
         if self.quirks:
-            first = self.cut(history, room)
+            first = self.find_cut(history, room)
             splits = first and history.item(first).role(history.log) != USER
             if splits and find_turn_start(history, first) <= 0:
                 raise ModelError(
@@ -78,18 +78,18 @@ class Safeguard(PiSummary):
         )
         return PiSummary.__call__(policy, history, room)
 
-    def written(self, history: History, first: int) -> Message | str | int:
+    def write_summary(self, history: History, first: int) -> Message | str | int:
         """Return the summary with the list of tool failures."""
-        summary = super().written(history, first)
+        summary = super().write_summary(history, first)
         if not isinstance(summary, str):
             return summary
         places = np.arange(self.front(history), first)
         return summary + failures_section(tool_actions.map_messages(history, places, failure_line))
 
-    def asked(self, maker: Any, passage: Passage) -> Message | str | int:
+    def summarise_passage(self, maker: Any, passage: Passage) -> Message | str | int:
         """Return the summary of a passage, in chunks if long, each given the summary so far."""
         if isinstance(maker, LOCAL_SUMMARISERS):
-            return super().asked(maker, passage)
+            return super().summarise_passage(maker, passage)
         # Oversized messages are left out with a note. Messages over the history share are a part
         # of their own. Each part is summarised in chunks; several summaries are merged by one call.
         messages = passage.messages
@@ -107,7 +107,7 @@ class Safeguard(PiSummary):
             for chunk in rows:
                 start, before = positions[chunk[0]], positions[chunk[-1]] + 1
                 part = replace(passage, start=start, before=before, instructions=instructions)
-                summary = super().asked(maker, part)
+                summary = super().summarise_passage(maker, part)
                 if isinstance(summary, int):
                     return summary
                 text = summary_text(summary)
@@ -120,7 +120,7 @@ class Safeguard(PiSummary):
             last = replace(
                 passage, start=positions[-1], before=positions[-1] + 1, instructions=instructions
             )
-            summary = super().asked(maker, last)
+            summary = super().summarise_passage(maker, last)
             partial = [summary if isinstance(summary, str) else "\n\n".join(partial)]
         return "\n\n".join([*partial, *notes])
 

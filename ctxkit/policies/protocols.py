@@ -154,7 +154,7 @@ class RunState(Protocol):
         >>> import ctxkit as ck
         >>> class AtMostOne(ck.policies.guards.BaseGuard):
         ...     def first(self, past, forecast, start, stop):
-        ...         return stop if past.cuts else start
+        ...         return stop if past.compactions else start
         >>> rules = ck.policies.Rules(
         ...     "window:keep_tokens=2000", ck.policies.triggers.Above(4_000), guards=AtMostOne()
         ... )
@@ -167,7 +167,7 @@ class RunState(Protocol):
     """The first call of the run."""
 
     @property
-    def cuts(self) -> Sequence[PastCompaction]:
+    def compactions(self) -> Sequence[PastCompaction]:
         """The compactions that took effect, in order."""
 
 

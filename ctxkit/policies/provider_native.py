@@ -1,4 +1,4 @@
-"""Compaction and clearing by the provider (Anthropic, OpenAI), with sizes as far as known."""
+"""Compaction and clearing by the provider (Anthropic, OpenAI), with sizes where they are known."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ OPENAI_COMPACT_SHARE = 0.7
 class Native(DataclassPolicy):
     """Compaction by the provider: Anthropic clears old tool results, OpenAI inserts an opaque item.
 
-    OpenAI replaces the old messages by an encrypted item, which nobody can read: it is modelled as
-    a message of which only the size is assumed.
+    OpenAI replaces the old messages by an encrypted item, which nobody can read. It is modelled
+    as a message with an assumed size and no text.
 
     Example:
         >>> import ctxkit as ck
@@ -42,7 +42,7 @@ class Native(DataclassPolicy):
     keep_last: Natural = 3
     """Newest tool results that Anthropic keeps; newest user messages that OpenAI keeps."""
     clear_at_least: Natural = 0
-    """Least number of tokens that Anthropic must free."""
+    """Minimum number of tokens that Anthropic must free."""
     item_tokens: Positive = 1500
     """Size of OpenAI's item in tokens: an assumption, as no log records it."""
 
@@ -63,13 +63,13 @@ class Native(DataclassPolicy):
         return replace_with_opaque_item(history, cut, self.item_tokens)
 
 
-def replace_with_opaque_item(history: History, cut: int, tokens: int) -> History:
-    """Return the history with an item of `tokens` in place of all before a cut, if smaller."""
+def replace_with_opaque_item(history: History, first: int, tokens: int) -> History:
+    """Return the history with an item of `tokens` in place of all before `first`, if smaller."""
     item = make_opaque_item(tokens)
-    new = history.summarise(cut, item, "the provider compacts", tokens=tokens, method="native")
+    new = history.summarise(first, item, "the provider compacts", tokens=tokens, method="native")
     return take_if_smaller(history, new)
 
 
 def make_opaque_item(tokens: int) -> Message:
-    """Return OpenAI's encrypted item as a message of which only the size is assumed."""
+    """Return OpenAI's encrypted item as a message with an assumed size and no text."""
     return Message(role="summary", kind="native", parts=(SizeOnly("compaction", tokens=tokens),))

@@ -31,7 +31,7 @@ from ctxkit.policies.offline_summarisers import (
     ShareOfInput,
     summary_text,
     validate_summary,
-    written_instead,
+    with_summary_error,
 )
 from ctxkit.policies.texts import summary_prompts, tool_actions
 from ctxkit.policies.texts.summary_prompts import PI_SECTIONS, PI_TURN_SECTIONS
@@ -50,13 +50,13 @@ LOCAL_SUMMARISERS = (Extractive, Fixed, RecordedSummary, ShareOfInput)
 
 
 # Compaction by a summary, step by step:
-# 1. The range: from the first position that may go (`front`) to the first that is kept (`cut`), by
-#    tokens, turns, messages or a share of the window. The cut is moved to a safe one, so that no
-#    tool call loses its result.
+# 1. The range: from the first position that may go (`front`) to the first that is kept
+#    (`find_cut`), by tokens, turns, messages or a share of the window. The cut is moved to a safe
+#    one, so that no tool call loses its result.
 # 2. The passages: all old turns, and if the cut splits a turn, its first part by itself, so that
 #    the kept second part has its context.
 # 3. The summariser writes one summary per passage. A model's summary is audited (sections,
-#    identifiers, last request) and asked for again, `retries` times; a failure goes to `otherwise`.
+#    identifiers, last request) and retried, `retries` times; a failure goes to `otherwise`.
 # 4. The summaries are joined, and replace the range. A result that is not smaller is discarded.
 # Subclasses override single steps; they never change the history themselves.
 
@@ -95,9 +95,9 @@ class Summary(DataclassPolicy):
     summariser: Any = None
     """Writes the summary, ``(passage) -> text``; None: the summariser of the rules."""
     limit: Positive | None = None
-    """Most tokens of a summary."""
+    """Maximum tokens of a summary."""
     split_limit: Positive | None = None
-    """Most tokens of the summary of a split turn's first part."""
+    """Maximum tokens of the summary of a split turn's first part."""
     instructions: str = ""
     """Instructions for summarisers that use a model."""
     sections: tuple[str, ...] = ()
@@ -148,14 +148,14 @@ class Summary(DataclassPolicy):
 
     @property
     def writer(self) -> Any:
-        """The source of the summary, for tables: `maker`, unless the policy does not use it."""
+        """The source of the summary, for tables: `maker`, where the policy uses it."""
         return self.maker
 
     def name_method(self, word: str = "summary") -> str:
-        """Return the method of the summary's edit: by what it was written.
+        """Return the method of the summary's edit, which says what wrote it.
 
         Args:
-            word: the policy's word for a summary that a model writes, or that stands for one.
+            word: the method of a summary that a model writes, or of a placeholder for one.
         """
         # A summariser that puts the record before another's text is free where the other one is.
         writer = getattr(self.writer, "summariser", self.writer)
@@ -178,10 +178,10 @@ class Summary(DataclassPolicy):
         Raises:
             ModelError: the summariser failed, and `otherwise` is None.
         """
-        start, first = self.front(history), self.cut(history, room)
+        start, first = self.front(history), self.find_cut(history, room)
         if first <= start or not has_content(history, first, start):
             return history
-        summary = self.written(history, first)
+        summary = self.write_summary(history, first)
         why = "between the beginning and what is kept" if start else "older than what is kept"
         method = self.name_method()
         new = history.summarise(first, summary, why, start=start, method=method)
@@ -199,25 +199,25 @@ class Summary(DataclassPolicy):
             first = end_of_leading_summaries(history, first)
         return first
 
-    def cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, room: ContextBudget) -> int:
         """Return the first position that is kept; 0 where nothing can be summarised."""
         if self.keep_turns is not None:
             return history.safe_before(max(history.nth_last_request(self.keep_turns), 0))
         if self.keep_messages is not None:
-            return self.at(history, max(len(history) - self.keep_messages, 0))
+            return self.move_to_safe_cut(history, max(len(history) - self.keep_messages, 0))
         tokens = self.keep_tokens if self.keep_tokens is not None else 20_000
         if self.keep_share is not None:
             tokens = int(room.limit * self.keep_share)
-        return self.at(history, history.back(tokens, estimated=self.estimated))
+        return self.move_to_safe_cut(history, history.back(tokens, estimated=self.estimated))
 
-    def at(self, history: History, position: int) -> int:
+    def move_to_safe_cut(self, history: History, position: int) -> int:
         """Return the safe cut at or after a position; the start of its turn if turns stay whole."""
         if not self.split_turns:
             return history.safe_before(max(find_turn_start(history, position), 0))
         cut = history.safe(position)
         return cut or history.safe_before(min(position, max(len(history) - 1, 0)))
 
-    def turn(self, history: History, first: int) -> int:
+    def find_split_turn(self, history: History, first: int) -> int:
         """Return the start of the turn that a cut splits; 0: it splits none, or the first one."""
         splits = self.apart and 0 < first < len(history)
         if not splits or history.item(first).role(history.log) == USER:
@@ -226,29 +226,35 @@ class Summary(DataclassPolicy):
 
     # -- the text of the summary -------------------------------------------------------------------
 
-    def written(self, history: History, first: int) -> Message | str | int:
+    def write_summary(self, history: History, first: int) -> Message | str | int:
         """Return the summary of all messages before a position: a message, a text, or its size."""
         maker = self.maker
         if isinstance(maker, Fixed):  # its size is fixed, so a split turn needs no second summary
             parts = [Passage(history, first, 0, self.limit)]
         else:
-            parts = self.behind(history, first)
-        return self.joined([self.asked(maker, passage) for passage in parts], parts)
+            parts = self.passages_behind_front(history, first)
+        return self.join_summaries(
+            [self.summarise_passage(maker, passage) for passage in parts], parts
+        )
 
-    def behind(self, history: History, first: int) -> list[Passage]:
-        """Return the passages, cut to what follows the messages that stay in front."""
+    def passages_behind_front(self, history: History, first: int) -> list[Passage]:
+        """Return the passages without the messages that stay in front."""
         start, parts = self.front(history), self.passages(history, first)
         return [
             p if p.start >= start else replace(p, start=start) for p in parts if p.before > start
         ]
 
-    def start(self, history: History) -> int:  # noqa: ARG002  subclasses use it
+    def find_read_start(self, history: History) -> int:  # noqa: ARG002  subclasses use it
         """Return the first position that is read: 0."""
         return 0
 
     def passages(self, history: History, first: int) -> list[Passage]:
         """Return the passages to summarise: the old turns, and the first part of a split turn."""
-        instructions, start, turn = self.told(), self.start(history), self.turn(history, first)
+        instructions, start, turn = (
+            self.summary_instructions(),
+            self.find_read_start(history),
+            self.find_split_turn(history, first),
+        )
         if turn <= start or not has_content(history, turn, start):
             return [Passage(history, first, start, self.limit, instructions)]
         return [
@@ -256,7 +262,7 @@ class Summary(DataclassPolicy):
             Passage(history, first, turn, self.split_limit or self.limit, instructions),
         ]
 
-    def told(self) -> str:
+    def summary_instructions(self) -> str:
         """Return the instructions for the summariser."""
         names = ", ".join(self.sections)
         sections = f"Write these sections: {names}." if names else ""
@@ -265,10 +271,10 @@ class Summary(DataclassPolicy):
         )
         return "\n\n".join(t for t in (self.instructions, sections, rest) if t)
 
-    def joined(
+    def join_summaries(
         self, summaries: list[Message | str | int], parts: list[Passage]
     ) -> Message | str | int:
-        """Return one summary, joined from those of the passages."""
+        """Return one summary, joined from the summaries of the passages."""
         failed = [m for m in summaries if isinstance(m, Message) and SUMMARY_ERROR_KEY in m.details]
         used_fallback = self.otherwise is not None and bool(failed)
         if len(summaries) == 1 and not isinstance(summaries[0], str) and not used_fallback:
@@ -287,10 +293,12 @@ class Summary(DataclassPolicy):
             )
             text += tool_actions.format_file_lists(chain.from_iterable(file_paths))
         text = text if text.startswith(self.prefix) else self.prefix + text
-        return written_instead(text, failed[0].details[SUMMARY_ERROR_KEY]) if failed else text
+        return with_summary_error(text, failed[0].details[SUMMARY_ERROR_KEY]) if failed else text
 
-    def asked(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
-        """Return the summary of a passage; ask again while the audit finds something missing."""
+    def summarise_passage(
+        self, maker: Callable[[Passage], Any], passage: Passage
+    ) -> Message | str | int:
+        """Return the summary of a passage; retry while the audit finds something missing."""
         try:
             summary = self._once(maker, passage)
             for _ in range(0 if isinstance(maker, LOCAL_SUMMARISERS) else self.retries):
@@ -306,7 +314,7 @@ class Summary(DataclassPolicy):
                 summary = validate_summary(
                     self.otherwise(replace(passage, instructions=failure_text(error)))
                 )
-                return summary if isinstance(summary, int) else written_instead(summary, error)
+                return summary if isinstance(summary, int) else with_summary_error(summary, error)
             if isinstance(error, ModelError):
                 raise
             raise ModelError(f"No summary was made: {error}") from error
@@ -320,7 +328,7 @@ class Summary(DataclassPolicy):
         return validate_summary(summary)
 
     def audit(self, summary: Message | str | int, passage: Passage) -> tuple[str, ...]:
-        """Return what a summary lacks: sections, identifiers (`strict`), the last request."""
+        """Return what a summary is missing: sections, identifiers (`strict`), the last request."""
         if isinstance(summary, int):
             return ()
         texts = [summary_prompts.plain_text(m) for m in passage.messages]
@@ -381,33 +389,33 @@ class PiSummary(Summary):
     before_request: bool = False
     """Cut as if the pending request were not there: Pi compacts before it adds the request."""
 
-    def cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, room: ContextBudget) -> int:
         """Return the first position that is kept; a pending request is always kept."""
         if not self.before_request:
-            return super().cut(history, room)
+            return super().find_cut(history, room)
         # Pi adds the pending request after the compaction: keep as much before it as usual.
         last = len(history) - 1
         row = history.row(last) if last >= 0 else -1
         if not is_new_request(history.log, row, history.call):
-            return super().cut(history, room)
+            return super().find_cut(history, room)
         request = history.item(last)
         tail_tokens = (self.keeps or 0) + (request.estimate if self.estimated else request.tokens)
-        first = self.at(history, history.back(tail_tokens, estimated=self.estimated))
+        first = self.move_to_safe_cut(history, history.back(tail_tokens, estimated=self.estimated))
         if first < last:
             return first
         return 0 if self.quirks else history.safe_before(max(last - 1, 0))
 
-    def start(self, history: History) -> int:
+    def find_read_start(self, history: History) -> int:
         """Return the first position that is read: with quirks, after what was kept before."""
         if not self.quirks or self.remembers:
             return 0
         return first_since_compaction(history, waiting=self.before_request)
 
-    def at(self, history: History, position: int) -> int:
+    def move_to_safe_cut(self, history: History, position: int) -> int:
         """Return Pi's cut at or after a position."""
         if not self.quirks:
-            return super().at(history, position)
-        start = self.start(history)
+            return super().move_to_safe_cut(history, position)
+        start = self.find_read_start(history)
         first = history.safe(max(position, start))
         return first if first > start else 0
 

@@ -67,7 +67,7 @@ class Superseded(ScheduledPruning):
 
     counts = False
     min_chars: Natural = 65_536
-    """Least characters of all superseded results; 0: empty them at once."""
+    """Minimum characters of all superseded results; 0: empty them at once."""
     writers: tuple[str, ...] = ("write_file", "patch_file", "write", "edit")
     """Names or globs of tools that write a file."""
     whole_writers: tuple[str, ...] = ("write_file", "write")
@@ -129,7 +129,7 @@ class _Emptied:
                 results.add(result)
         counted = self._chars.keys()
         for p in (*results, *(p for p in changed_before if p in counted and p not in results)):
-            chars = view.left(p, call).chars if self._rule_of(view, p) >= 0 else 0
+            chars = view.state_before(p, call).chars if self._rule_of(view, p) >= 0 else 0
             self._total += chars - self._chars.pop(p, 0)
             if self._rule_of(view, p) >= 0:
                 self._chars[p] = chars
@@ -154,7 +154,7 @@ class _Emptied:
             view.change(p, what, since=call)
         for p in sorted(replies):
             results_by_id = (
-                {c.id: self._results.get(c.id) for c in view.said_calls(p)} if enough else {}
+                {c.id: self._results.get(c.id) for c in view.recorded_calls(p)} if enough else {}
             )
             notes = {i: CALL_NOTES[of[1]] for i, of in results_by_id.items() if of is not None}
             what = partial(_with_notes, notes=notes) if notes else UNDO_CHANGE
@@ -335,7 +335,7 @@ class RepeatTracker:
         return self._callers.get(call_id, ())
 
     def _add_message(self, view: ScheduleView, p: int) -> Iterable[str]:
-        for call in view.said_calls(p):
+        for call in view.recorded_calls(p):
             insort(self._callers.setdefault(call.id, []), p)
             yield call.id
             if self._results.get(call.id):
@@ -351,7 +351,7 @@ class RepeatTracker:
                     yield from self._add_answered(q, call)
 
     def _remove_message(self, view: ScheduleView, p: int) -> Iterable[str]:
-        for call in view.said_calls(p):
+        for call in view.recorded_calls(p):
             if self._results.get(call.id):
                 yield from self._remove_answered(p, call)
             self._callers[call.id].remove(p)
@@ -367,7 +367,7 @@ class RepeatTracker:
 
     def _calls_with_id(self, view: ScheduleView, call_id: str) -> list[tuple[int, ToolCall]]:
         replies = dict.fromkeys(self._callers.get(call_id, ()))
-        return [(q, call) for q in replies for call in view.said_calls(q) if call.id == call_id]
+        return [(q, call) for q in replies for call in view.recorded_calls(q) if call.id == call_id]
 
     def _add_answered(self, p: int, call: ToolCall) -> Iterable[str]:
         for kind in self.kinds:

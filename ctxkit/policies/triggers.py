@@ -89,7 +89,7 @@ class BaseTrigger(Named):
     """The reason in the log of compactions (`window_size`, `turn_count`, ...); empty: the name."""
 
     def why(self, forecast: Forecast, call: int) -> str:  # noqa: ARG002  combined triggers use them
-        """Return the reason for which it is due at a call at which it is due."""
+        """Return the reason why it is due at a call."""
         return self.name or self.word or name_of(self)
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:

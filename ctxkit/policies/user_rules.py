@@ -22,7 +22,7 @@ RULES_HEADING = "RULES and facts that the user stated earlier, word for word; th
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class KeepRules(DataclassPolicy):
-    """Insert the user's rules that are gone from the prompt behind the summary, word for word.
+    """Insert the user's rules that were removed from the prompt after the summary, word for word.
 
     Use it after a policy that removes messages: `summary | keep_rules`. It is renewed at each
     compaction and depends on the history only, so a replay and a live session agree. Rules that
@@ -38,11 +38,11 @@ class KeepRules(DataclassPolicy):
     """
 
     tokens: Positive = 400
-    """Most tokens of the message's sentences: rules that bind or forbid come first, then those that
-    choose, then what else the user stated; the newer ones first."""
+    """Maximum tokens of the sentences: rules that bind or forbid come first, then choices,
+    then the user's other statements; newer ones first."""
 
     def __call__(self, history: History, _room: ContextBudget) -> History:
-        """Return the history with the rules; unchanged where none is gone."""
+        """Return the history with the rules; unchanged where none was removed."""
         old = [p for p in range(history.head.size) if _is_digest(history[p])]
         rules = fit_rules(find_removed_rules(history), self.tokens, history.log.counter)
         text = "\n".join([RULES_HEADING, *(f"- {rule.text}" for rule in rules)]) if rules else ""

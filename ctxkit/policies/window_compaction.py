@@ -35,7 +35,7 @@ class Window(DataclassPolicy):
     """
 
     keep_tokens: Positive = 60_000
-    """Most tokens of the prompt after the compaction."""
+    """Maximum tokens of the prompt after the compaction."""
     estimated: bool = False
     """Count tokens by the system's own estimate instead of the billed ones."""
 
@@ -47,7 +47,7 @@ class Window(DataclassPolicy):
         start = end_of_leading_summaries(history)
         cut = history.fitting(self.keep_tokens, start=start, estimated=self.estimated)
         # At least the last message stays, even where it does not fit by itself.
-        cut = safe_pair_cut(history, min(cut, len(history) - 1))
+        cut = find_safe_pair_cut(history, min(cut, len(history) - 1))
         return history.drop(cut, "over the budget", start=start)
 
 
@@ -107,7 +107,7 @@ class WindowShare(DataclassPolicy):
         return history.drop(cut, f"over {self.keep_share:.0%} of the window", start=start)
 
 
-def safe_pair_cut(history: History, position: int) -> int:
+def find_safe_pair_cut(history: History, position: int) -> int:
     """Return the first safe cut from a position on that does not part a request from its reply."""
     # Move on while the cut would separate a user message from the reply right after it.
     p = cut = history.safe(position)

@@ -37,7 +37,7 @@ MAX_HINTS = 500
 
 @dataclass(frozen=True)
 class ConfigKey:
-    """One key of a config file and the setting of the preset that it is."""
+    """One key of a config file and the preset's setting for it."""
 
     path: str
     """The key with its sections in the system's own spelling: ``Compaction.TriggerTurnCount``."""
@@ -46,7 +46,7 @@ class ConfigKey:
     kind: ValueKind
 
     def read(self, value: Any, place: str = "") -> Any:
-        """Return a value of the file as the preset takes it.
+        """Convert a value of the file to the preset's type.
 
         Args:
             value: the value to read.
@@ -99,7 +99,7 @@ class KeyTable:
     open: frozenset[str] = frozenset({""})
     """Sections with many other keys; an unknown key is reported only where it looks misspelt."""
 
-    def found(self, config: Mapping[str, Any], _agent: str | None = None) -> ParsedConfig:
+    def parse(self, config: Mapping[str, Any], _agent: str | None = None) -> ParsedConfig:
         """Parse a config file.
 
         Raises:
@@ -154,7 +154,7 @@ class KeyTable:
                 self.read(subsection, parsed, prefix, f"{path}.")
 
     def tree(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters under the system's own keys; what is None is left out."""
+        """Return the parameters under the system's own keys, without those that are None."""
         tree: dict[str, Any] = {}
         for key in self.keys:
             value = parameters.get(key.parameter)
@@ -173,7 +173,7 @@ class SystemConfigFile:
     """The config file of one system."""
 
     system: str
-    """The system, which is its preset's name too."""
+    """The system, which is also the name of its preset."""
     file: str
     """What the file is usually called."""
     weigh: Callable[[Mapping[str, Any]], int]
@@ -301,11 +301,11 @@ def zero_if_single(signs: int) -> int:
 def _unknown_key_note(
     name: str, display_key: str, valid_names: Sequence[str], *, is_open: bool
 ) -> list[str]:
-    """Return what is said of a key that nobody knows; in an open section only of a slip."""
+    """Return the note on an unknown key; in an open section only on a likely typo."""
     from difflib import get_close_matches
 
     folded = [n.casefold() for n in valid_names]
-    # open sections have many keys of which nothing is known: only a near miss is a slip
+    # open sections have many unknown keys: only a near miss is taken for a typo
     if is_open and not get_close_matches(name.casefold(), folded, n=1, cutoff=0.85):
         return []
     hint = did_you_mean(name, valid_names)
@@ -317,7 +317,7 @@ class ConfigWriter:
     """Writes a preset's rules as its system's config file; frozen, so that rules can be pickled."""
 
     system: str
-    """Whose file: the preset's name."""
+    """The system of the file: the preset's name."""
     subject: str = ""
     """The agent or the model whose settings they are, where the file has several."""
     syntax: str = ""
@@ -331,7 +331,7 @@ class ConfigWriter:
 
         Raises:
             BadArguments: the rules were changed since the preset made them, so that their
-                parameters do not say them.
+                parameters do not describe them.
         """
         config: SystemConfigFile = import_module(f"ctxkit.presets.systems.{self.system}").CONFIG
         parameters = dict(rules.parameters)

@@ -66,8 +66,8 @@ UNREAD_AGENT_KEYS = {
     ),
     "AgentFile": _READ_FROM_FILE,
 }
-"""Keys of an agent that say something of its context and are read by nothing here: each with the
-reason that a person is told, where there is one.
+"""Keys of an agent that concern its context and are not read here, each with the reason for the
+user, if there is one.
 """
 IGNORED_AGENT_KEYS = {
     **dict.fromkeys(
@@ -114,7 +114,7 @@ UNREAD_KEYS = {
     "Saga": "nothing is taken back",
     "SystemPromptPath": _READ_FROM_FILE,
 }
-"""Keys that are read by nothing here, as those of an agent."""
+"""Keys that are not read here, with their reasons."""
 IGNORED_KEYS = {
     **dict.fromkeys(("SchemaVersion", "Name", "Description", "Agents", "Selection"), ""),
     "Compaction.PinLastRoutingSignal": "",
@@ -200,7 +200,7 @@ UNREAD_REASONS = {
 }
 """Why a key is not obeyed by a team, by the key in lower case."""
 SELECTION_NOTE = "Selection (but for its signals)"
-"""What rules do not have of a selection."""
+"""The part of a selection that rules cannot represent."""
 
 _OBEYED_BY_TEAM = {
     key.rpartition(".")[2].casefold() for key in (*TEAM_KEYS, *TEAM_AGENT_KEYS, SELECTION_NOTE)
@@ -241,7 +241,7 @@ ANY_STATE = "Any"
 
 
 def weigh_config(config: Mapping[str, Any]) -> int:
-    """Count the signs of fuseraft."""
+    """Count the keys that identify fuseraft."""
     body = _body(config)
     # only fuseraft puts everything under `Orchestration`
     if body is not config:
@@ -278,8 +278,7 @@ def weigh_config(config: Mapping[str, Any]) -> int:
 
 
 def read_config(config: Mapping[str, Any], agent: str | None) -> ParsedConfig:
-    """Gather what the file says about one agent; without a name, that in which all its agents
-    agree.
+    """Parse the settings of one agent; without a name, those on which all agents agree.
 
     Raises:
         BadArguments: there is no such agent, or a value is of the wrong kind.
@@ -328,7 +327,7 @@ def _pinned(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_counts(config: Mapping[str, Any]) -> None:
-    """Refuse a team with more agents, states or ways between them than anybody oversees.
+    """Refuse a team with too many agents, states or transitions.
 
     Args:
         config: the file, or what is under `Orchestration`.
@@ -349,7 +348,7 @@ def check_counts(config: Mapping[str, Any]) -> None:
 
 
 def check_count(what: str, count: int, max_count: int) -> None:
-    """Refuse what a team has too many of.
+    """Refuse a list of a team that is too long.
 
     Raises:
         BadArguments: there are more than `max_count`.
@@ -489,7 +488,7 @@ def _signals(selection: Any) -> Iterator[str]:
 
 
 def _routes(selection: Any) -> bool:
-    """Say whether a selection says more than the signals that `tree` writes."""
+    """Return whether a selection says more than the signals that `tree` writes."""
     states = _get(selection, "StateMachine.States")
     return selection is not None and not (isinstance(states, dict) and set(states) == {ANY_STATE})
 

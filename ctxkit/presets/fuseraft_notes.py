@@ -1,4 +1,4 @@
-"""The sentence on what of fuseraft's file is not obeyed: one short list, the weightiest first."""
+"""The sentence on ignored keys of fuseraft's file: a short list, the most important first."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _KEY_WEIGHTS = {
 
 
 def weigh_key(path: str) -> int:
-    """Return the place of a key in a list of what is not obeyed, the weightiest first."""
+    """Return the rank of a key in the list of ignored keys, the most important first."""
     names = re.findall(r"\w+", path.casefold())
     return min((_KEY_WEIGHTS[name] for name in names if name in _KEY_WEIGHTS), default=_OTHERS)
 
 
 MAX_REASONS = 8
-"""Reasons of a list; the lighter ones are counted."""
+"""Maximum number of reasons in a list; the others are counted."""
 
 
 def format_ignored_keys(rows: Iterable[tuple[str, Sequence[str], str]]) -> str:
-    """Return a sentence on the keys that are not obeyed, the weightiest first; empty: all are.
+    """Return a sentence on the ignored keys, the most important first; empty: none is ignored.
 
     Args:
         rows: key, agents that have it, reason; keys of one reason are named together.

@@ -1,4 +1,4 @@
-"""Settings of presets that change nothing as the others stand, and what holds each of them.
+"""Settings of presets that have no effect while other settings have their values, and why.
 
 A setting is inert where a preset makes equal rules with any value of it (`has_effect` makes them).
 `INERT_SETTINGS` declares for each such setting the reason, and the setting that holds it. Some
@@ -36,7 +36,7 @@ class InertSetting(NamedTuple):
 
     settings: tuple[str, ...]
     controller: str
-    """The setting of the preset that holds them; empty: none does."""
+    """The setting of the preset that makes them inert; empty: none does."""
     why: str
     free: Any = None
     """A value of `controller` under which they have an effect."""
@@ -47,7 +47,7 @@ class InertSetting(NamedTuple):
         return f"held by {self.controller}: {self.why}" if self.controller else self.why
 
 
-def _held(settings: str, controller: str, free: Any, why: str) -> InertSetting:
+def _inert_unless(settings: str, controller: str, free: Any, why: str) -> InertSetting:
     return InertSetting(tuple(settings.split()), controller, why, free)
 
 
@@ -68,8 +68,10 @@ _PRUNING_SETTINGS = (
     "soft_trim_max_chars soft_trim_head_chars soft_trim_tail_chars hard_clear "
     "hard_clear_placeholder tools_allow tools_deny"
 )
-_RESERVE = _held("reserve_tokens", "reserve_tokens_floor", 0, "the larger of the two is held free")
-_SAFEGUARD = _held(
+_RESERVE = _inert_unless(
+    "reserve_tokens", "reserve_tokens_floor", 0, "the larger of the two is held free"
+)
+_SAFEGUARD = _inert_unless(
     "max_history_share identifier_policy identifier_instructions",
     "mode",
     "safeguard",
@@ -77,8 +79,8 @@ _SAFEGUARD = _held(
 )
 INERT_SETTINGS: dict[str, tuple[InertSetting, ...]] = {
     "fuseraft": (
-        _held("token_budget", "mode", "window", "only mode `window` has a token budget"),
-        _held(
+        _inert_unless("token_budget", "mode", "window", "only mode `window` has a token budget"),
+        _inert_unless(
             "trigger_turn_count keep_recent_turns include_reasoning include_symbol_graph "
             "include_exploration routing_signals summary_template max_chars_per_history_message "
             "anti_thrash_min_savings_ratio anti_thrash_window",
@@ -86,41 +88,49 @@ INERT_SETTINGS: dict[str, tuple[InertSetting, ...]] = {
             "llm",
             "mode `window` drops pairs and writes no summary",
         ),
-        _held(
+        _inert_unless(
             "in_turn_tool_window",
             "max_tool_result_tokens",
             3_000,
             "at 0 no results are evicted within a turn",
         ),
-        _held("context_cap_fraction", "max_tail_messages", 10, "at 0 there is no cap to come near"),
-        _held(
+        _inert_unless(
+            "context_cap_fraction", "max_tail_messages", 10, "at 0 there is no cap to come near"
+        ),
+        _inert_unless(
             "tool_result_char_overrides", "max_tool_result_chars", 500, "at 0 results stay whole"
         ),
         _for_models("summary_template max_chars_per_history_message"),
         _for_live_sessions("max_payload_bytes", "only a live session sends bytes"),
     ),
     "tyrum": (
-        _held("limit_input", "reserved_input_tokens", 0, "a limit below the reserve is none"),
+        _inert_unless(
+            "limit_input", "reserved_input_tokens", 0, "a limit below the reserve is none"
+        ),
         _for_live_sessions("memory_flush", "only a live session saves to memory"),
     ),
     "ai": (
-        _held("max_messages max_tokens", "context_window", 0, "a window takes its place"),
-        _held("max_messages", "max_tokens", 0, "a limit of tokens takes its place"),
-        _held("reserve_tokens", "context_window", 30_000, "at 0 there is no window to reserve of"),
-        _held("keep_recent", "keep_recent_tokens", 0, "above 0 it counts tokens, not messages"),
-        _held("keep_recent_tokens", "max_tokens", 200_000, "at most half of it is kept"),
+        _inert_unless("max_messages max_tokens", "context_window", 0, "a window takes its place"),
+        _inert_unless("max_messages", "max_tokens", 0, "a limit of tokens takes its place"),
+        _inert_unless(
+            "reserve_tokens", "context_window", 30_000, "at 0 there is no window to reserve of"
+        ),
+        _inert_unless(
+            "keep_recent", "keep_recent_tokens", 0, "above 0 it counts tokens, not messages"
+        ),
+        _inert_unless("keep_recent_tokens", "max_tokens", 200_000, "at most half of it is kept"),
         _for_live_sessions(
             "large_output_threshold", "only a live session writes large outputs to files"
         ),
     ),
     "fased": (
         _RESERVE,
-        _held(
+        _inert_unless(
             _PRUNING_SETTINGS, "context_pruning", "cache-ttl", "nothing is pruned while it is `off`"
         ),
         _SAFEGUARD,
-        _held("quality_retries", "mode", "safeguard", "only mode `safeguard` has it"),
-        _held(
+        _inert_unless("quality_retries", "mode", "safeguard", "only mode `safeguard` has it"),
+        _inert_unless(
             "soft_threshold_tokens",
             "memory_flush",
             free=True,
@@ -130,25 +140,27 @@ INERT_SETTINGS: dict[str, tuple[InertSetting, ...]] = {
         _for_models("identifier_policy identifier_instructions"),
     ),
     "openclaw": (
-        _held(
+        _inert_unless(
             "reserve_tokens reserve_tokens_floor",
             "context_window",
             None,
             "at most a quarter of the window is held free",
         ),
         _RESERVE,
-        _held("reserve_tokens_floor", "reserve_tokens", 0, "the larger of the two is held free"),
-        _held(
+        _inert_unless(
+            "reserve_tokens_floor", "reserve_tokens", 0, "the larger of the two is held free"
+        ),
+        _inert_unless(
             _PRUNING_SETTINGS, "pruning", "cache-ttl", "nothing is pruned unless it is `cache-ttl`"
         ),
         _SAFEGUARD,
-        _held(
+        _inert_unless(
             "recent_turns_preserve quality_guard",
             "mode",
             "safeguard",
             "only mode `safeguard` has it",
         ),
-        _held(
+        _inert_unless(
             "quality_guard_max_retries",
             "quality_guard",
             free=True,
@@ -159,7 +171,7 @@ INERT_SETTINGS: dict[str, tuple[InertSetting, ...]] = {
     ),
     "codex": (_for_models("compact_prompt"),),
     "claude_code": (
-        _held(
+        _inert_unless(
             "idle_compaction idle_min_tokens",
             "version",
             "2.1.299",
@@ -167,14 +179,14 @@ INERT_SETTINGS: dict[str, tuple[InertSetting, ...]] = {
         ),
     ),
     "gemini": (
-        _held(
+        _inert_unless(
             "retained_tokens max_tokens coalescing_threshold_tokens masking_threshold_tokens "
             "max_tokens_per_node max_state_tokens",
             "variant",
             "pipeline",
             "only the pipeline has it",
         ),
-        _held(
+        _inert_unless(
             "compression_threshold compression_preserve_threshold function_response_token_budget "
             "truncate_tool_output_threshold",
             "variant",
@@ -183,19 +195,23 @@ INERT_SETTINGS: dict[str, tuple[InertSetting, ...]] = {
         ),
     ),
     "opencode": (
-        _held("reserved", "limit_input", 60_000, "without it the reply's tokens are held free"),
-        _held("limit_output", "reserved", None, "it is held free in place of the reply's tokens"),
-        _held("limit_output", "version", "1.18", "version 2 holds `reserved` free"),
-        _held(
+        _inert_unless(
+            "reserved", "limit_input", 60_000, "without it the reply's tokens are held free"
+        ),
+        _inert_unless(
+            "limit_output", "reserved", None, "it is held free in place of the reply's tokens"
+        ),
+        _inert_unless("limit_output", "version", "1.18", "version 2 holds `reserved` free"),
+        _inert_unless(
             "prune_protect prune_minimum",
             "prune",
             free=True,
             why="no tool output is cleared while it is off",
         ),
-        _held("tail_turns", "version", "1.18", "version 2 does not count turns"),
+        _inert_unless("tail_turns", "version", "1.18", "version 2 does not count turns"),
     ),
     "langchain_summary": (
-        _held(
+        _inert_unless(
             "keep trim_tokens_to_summarize summary_prompt",
             "trigger",
             ("messages", 40),
@@ -208,7 +224,7 @@ INERT_SETTINGS: dict[str, tuple[InertSetting, ...]] = {
     "anthropic_clear_tools": (_NO_WINDOW,),
     "inspect_summary": (_for_models("instructions prompt"),),
     "deepagents": (
-        _held(
+        _inert_unless(
             "truncate_args_keep truncate_args_max_length",
             "truncate_args_trigger",
             ("messages", 5),
@@ -217,13 +233,13 @@ INERT_SETTINGS: dict[str, tuple[InertSetting, ...]] = {
         _for_models("summary_prompt"),
     ),
     "strands": (
-        _held(
+        _inert_unless(
             "summary_ratio preserve_recent_messages focus",
             "method",
             "summary",
             "only a summary has it",
         ),
-        _held(
+        _inert_unless(
             "window_size should_truncate_results per_turn",
             "method",
             "window",
@@ -231,7 +247,7 @@ INERT_SETTINGS: dict[str, tuple[InertSetting, ...]] = {
         ),
     ),
     "adk": (
-        _held(
+        _inert_unless(
             "focus summariser",
             "token_threshold",
             10_000,
@@ -244,11 +260,11 @@ INERT_SETTINGS: dict[str, tuple[InertSetting, ...]] = {
         _NO_WINDOW,
     ),
     "semantic_kernel": (
-        _held("focus", "method", "summary", "a truncation writes no summary"),
+        _inert_unless("focus", "method", "summary", "a truncation writes no summary"),
         _NO_WINDOW,
     ),
     "letta": (
-        _held(
+        _inert_unless(
             "sliding_window_percentage",
             "mode",
             "sliding_window",
@@ -257,17 +273,21 @@ INERT_SETTINGS: dict[str, tuple[InertSetting, ...]] = {
         _for_models("prompt"),
     ),
     "boise": (
-        _held(
+        _inert_unless(
             "ceiling_ratio", "ceiling_cap_tokens", 10**9, "the smaller of the two is the ceiling"
         ),
-        _held("ceiling_cap_tokens", "ceiling_ratio", 1.0, "the smaller of the two is the ceiling"),
-        _held("hard_mult", "hard_ceiling_ratio", 1.0, "the smaller of the two is the hard ceiling"),
-        _held(
+        _inert_unless(
+            "ceiling_cap_tokens", "ceiling_ratio", 1.0, "the smaller of the two is the ceiling"
+        ),
+        _inert_unless(
+            "hard_mult", "hard_ceiling_ratio", 1.0, "the smaller of the two is the hard ceiling"
+        ),
+        _inert_unless(
             "hard_ceiling_ratio", "hard_mult", 10.0, "the smaller of the two is the hard ceiling"
         ),
     ),
     "cline": (
-        _held(
+        _inert_unless(
             "max_input_tokens trigger_ratio preserve_recent_tokens focus summariser",
             "version",
             "sdk",
@@ -275,7 +295,7 @@ INERT_SETTINGS: dict[str, tuple[InertSetting, ...]] = {
         ),
     ),
     "roo": (
-        _held(
+        _inert_unless(
             "auto_condense_context_percent custom_condensing_prompt",
             "auto_condense_context",
             free=True,
@@ -285,7 +305,7 @@ INERT_SETTINGS: dict[str, tuple[InertSetting, ...]] = {
     ),
     "ai_sdk": (_NO_WINDOW,),
     "anthropic_compact": (
-        _held(
+        _inert_unless(
             "keep_messages",
             "pause_after_compaction",
             free=True,

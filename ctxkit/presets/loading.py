@@ -117,7 +117,7 @@ def describe_keys(parsed: ParsedConfig, *, faults: bool = False) -> list[str]:
 
     Args:
         parsed: the file.
-        faults: leave out what is in order and only not in the rules of one agent.
+        faults: leave out valid keys that only rules of one agent cannot represent.
     """
     parts = []
     if parsed.unknown:
@@ -147,7 +147,7 @@ SYSTEM_CONFIG_FILES: dict[str, SystemConfigFile] = {m.CONFIG.system: m.CONFIG fo
 
 
 def get_system_config_file(system: str) -> SystemConfigFile:
-    """Return what the config file of a system is like.
+    """Return the description of a system's config file.
 
     Raises:
         BadArguments: the system has no known config file; the sentence names the nearest.

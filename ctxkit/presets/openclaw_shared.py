@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 RESERVE_FLOOR = 20_000
-"""Least tokens held free."""
+"""Minimum number of reserved tokens."""
 
 
 def get_effective_reserve(
@@ -112,13 +112,13 @@ OPENCLAW_ONLY_KEYS = keys_from_words(
 )
 """Keys of `compaction` that only OpenClaw documents."""
 SHARED_SECTIONS = keys_from_words("gateway channels messages session meta wizard")
-"""Sections that both have besides."""
+"""Further sections that both have."""
 
 
 def weigh_config(config: Mapping[str, Any], *, openclaw: bool) -> int:
     """Count the keys of a file that point to OpenClaw or to Fased.
 
-    Both share their keys: one that only OpenClaw documents decides for it, otherwise Fased leads.
+    Both share their keys: a key that only OpenClaw documents decides for it, else Fased wins.
     """
     agents = config.get("agents")
     shared_signs = zero_if_single(sum(k in config for k in SHARED_SECTIONS))

@@ -1,4 +1,4 @@
-"""Presets by name, rules from whatever names them, and the decorator that makes a preset."""
+"""Presets by name, rules from names and texts, and the decorator that makes a preset."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.protocols import Policy
 
     RulesLike: TypeAlias = "Rules | Policy | Callable[..., Rules] | str"
-    """Rules, a preset, a policy, or the words for one of them."""
+    """Rules, a preset, a policy, or the text form of one of them."""
 
 
 PRESETS = (
@@ -110,7 +110,15 @@ def preset(name: str, **settings: Any) -> Rules:
 
 
 def preset_differences(name: str) -> tuple[PresetDifference, ...]:
-    """Return where the document and the program of a preset differ, and what the preset does."""
+    """Return where the document and the program of a preset differ, and what the preset does.
+
+    Args:
+        name: one of `names()`.
+
+    Example:
+        >>> [difference.topic for difference in preset_differences("pi")][:2]
+        ['second compaction', 'when']
+    """
     return tuple(getattr(import_module(f"ctxkit.presets.systems.{name}"), "DIFFERENCES", ()))
 
 
@@ -129,7 +137,6 @@ def resolve_rules(rules: RulesLike, *, once: bool = False) -> Rules:
         UnknownPreset: a name is unknown; the sentence names the nearest one.
 
     Example:
-        >>> from ctxkit.presets.registry import resolve_rules
         >>> resolve_rules("pi:reserve_tokens=8_000").parameters["reserve_tokens"]
         8000
     """
@@ -143,7 +150,7 @@ def _to_rules(rules: Any) -> Rules:
     if isinstance(rules, str):
         return _rules_by_name(rules)
     if callable(rules) and str(getattr(rules, "__module__", "")).startswith("ctxkit.presets."):
-        # a preset that was not called: its defaults are meant
+        # a preset that was not called stands for its defaults
         factory: Any = rules
         preset_rules: Rules = factory()
         return preset_rules
@@ -197,10 +204,10 @@ def check_window(window: int | None, reserve: int, keep: int = 0) -> None:
 
 
 def check_between(low: float, high: float, **settings: float) -> None:
-    """Refuse settings outside two limits, which they may be themselves.
+    """Refuse settings outside two limits (inclusive).
 
     Raises:
-        BadArguments: one is; the sentence names it.
+        BadArguments: a setting is outside; the sentence names it.
     """
     for name, value in settings.items():
         if not low <= value <= high:
@@ -208,8 +215,8 @@ def check_between(low: float, high: float, **settings: float) -> None:
 
 
 def typed(make: Callable[P, Rules]) -> Callable[P, Rules]:
-    """Return a preset that first refuses settings of another kind than its signature says, and
-    whose rules bear its name and, as `parameters`, all its settings.
+    """Return a preset that first refuses settings of another type than its signature says, and
+    whose rules have its name and, as `parameters`, all its settings.
     """
     parameters = signature(make).parameters
     defaults = {name: parameter.default for name, parameter in parameters.items()}
@@ -231,7 +238,7 @@ def typed(make: Callable[P, Rules]) -> Callable[P, Rules]:
 
 
 class PresetDifference(NamedTuple):
-    """One point at which a document and a program differ, or at which a preset cannot follow."""
+    """A difference between document and program, or one that a preset cannot reproduce."""
 
     topic: str
     document: str

@@ -50,13 +50,13 @@ class AnchoredSummary(Summary):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CustomCutSummary(Summary):
-    """The base of summaries whose cut goes by no number of tokens: none are kept at least."""
+    """Base of summaries that keep no fixed number of tokens."""
 
     apart: bool = False
 
     @property
     def keeps(self) -> None:
-        """No number of tokens is kept at least."""
+        """None: no fixed number of tokens is kept."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -66,7 +66,7 @@ class SummariseAll(CustomCutSummary):
     keep_end: int = 0
     """Messages at the end that stay."""
 
-    def cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _room: ContextBudget) -> int:
         """Return the end of what may go: before a call that still waits for its result."""
         return history.safe_before(
             min(end_of_removable(history), max(len(history) - self.keep_end, 0))
@@ -157,7 +157,7 @@ def api_message_starts(history: History) -> NDArray[np.int64]:
 
 
 def opens_turn(history: History, _room: ContextBudget) -> bool:
-    """Say whether a user message waits for its answer."""
+    """Return whether a user message waits for its answer."""
     return len(history) > 0 and history[len(history) - 1].role == "user"
 
 
@@ -191,13 +191,13 @@ class ClauseSummary(Summary):
     keep: tuple[str, float] = ("messages", 20)
     """What is kept: a number of messages or tokens, or a share of the window."""
 
-    def cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, room: ContextBudget) -> int:
         """Return the first position that is kept."""
         return find_langchain_cut(history, room, self.keep)
 
 
 def check_clause(size: Any, what: str) -> tuple[str, float]:
-    """Return a LangChain size clause if it is valid, such as ``("tokens", 4000)``.
+    """Validate and return a LangChain size clause, such as ``("tokens", 4000)``.
 
     Raises:
         BadArguments: it is not valid; the sentence shows valid ones.
@@ -267,7 +267,7 @@ def find_langchain_cut(history: History, room: ContextBudget, keep: tuple[str, f
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ClearUses(ScheduledPruning):
-    """Put a placeholder in the place of old tool results, where the prompt is over a limit."""
+    """Put a placeholder in place of old tool results, where the prompt is over a limit."""
 
     counts = False
     trigger: Natural = 100_000
@@ -286,7 +286,7 @@ class ClearUses(ScheduledPruning):
     enough: bool = False
     """Clear the oldest until `clear_at_least` is freed, instead of all or nothing."""
     placeholder: str = "[cleared]"
-    """What a cleared result says."""
+    """Text of a cleared result."""
 
     def __post_init__(self) -> None:
         if not self.placeholder:
@@ -391,7 +391,7 @@ class _ClearedUses:
 
     def settle_oldest(self, view: ScheduleView, call: int) -> list[tuple[int, bool]]:
         """Clear the oldest results; return each newly cleared (True) or restored (False)."""
-        counted, able = self._counted.found, self._clearable.found
+        counted, able = self._counted.positions, self._clearable.positions
         # `counted[n]` is the oldest result of the last `keep`; only older ones are cleared
         n = len(counted) - self.rule.keep
         clearable = 0 if n <= 0 else bisect_left(able, counted[n]) if self.rule.keep else len(able)
@@ -420,8 +420,8 @@ class _ClearedUses:
 
     def _measure_freed(self, view: ScheduleView, i: int, call: int) -> int:
         """Return the tokens that one more clearing frees where all before it are cleared."""
-        p = self._clearable.found[i]
-        tokens = view.left(p, call).tokens
+        p = self._clearable.positions[i]
+        tokens = view.state_before(p, call).tokens
         freed = tokens - view.after(p, self.rule.placeholder, call).tokens
         reply = self.find_reply(view, p, call) if self.rule.clear_inputs else -1
         if reply >= 0:
@@ -432,7 +432,7 @@ class _ClearedUses:
         return freed
 
     def _forget_freed_from(self, p: int) -> None:
-        del self._freed[bisect_left(self._clearable.found, p) + 1 :]
+        del self._freed[bisect_left(self._clearable.positions, p) + 1 :]
 
 
 def _emptied(message: Message, *, ids: frozenset[str]) -> Message:

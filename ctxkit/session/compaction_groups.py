@@ -1,4 +1,4 @@
-"""Compactions of a session: its edits in groups, and whether its format could tell of them."""
+"""Compactions of a session: its edits in groups, and whether its format records compactions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class EditedLog(Protocol):
-    """What is needed of a `Session` here; the session itself counts its compactions by it."""
+    """The attributes of a `Session` that this module needs; `Session` itself imports it."""
 
     @property
     def path(self) -> Sequence[Message | Edit]:
@@ -25,11 +25,11 @@ class EditedLog(Protocol):
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """What its reader noted."""
+        """Further values from its reader."""
 
     @property
     def origin(self) -> Any:
-        """The session that it is a replay of."""
+        """The session of which it is a replay; None for a recorded session."""
 
 
 class EditGroup(NamedTuple):
@@ -66,14 +66,15 @@ def group_edits(session: EditedLog) -> tuple[EditGroup, ...]:
 
 
 def hides_compactions(session: EditedLog) -> bool:
-    """Return True where the format of the log cannot tell of compactions, and it holds none."""
+    """Return True if the log's format does not record compactions and the log has none."""
     is_replay = session.origin is not None
     hidden = session.details.get("cannot_tell", ())
     return not is_replay and not session.edits and "compactions" in hidden
 
 
 def count_compactions(session: EditedLog, before: int | None = None) -> int | None:
-    """Return the number of a session's compactions; None where its format cannot tell of one.
+    """Return the number of a session's compactions; None if its format does not
+    record them.
 
     Args:
         session: the session.

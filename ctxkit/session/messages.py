@@ -19,7 +19,7 @@ COMPACTION_ATTEMPT_KIND = "compaction_attempt"
 ATTEMPT_OUTCOMES = ("failed", "refused", "skipped")
 """Outcomes of such a compaction."""
 EVENT_KINDS = frozenset({"api_error", "synthetic", COMPACTION_ATTEMPT_KIND})
-"""Kinds of messages that the program wrote beside the conversation: a refused call that was tried
+"""Kinds of messages that the program wrote outside the conversation: a refused call that was tried
 again, a reply of its own, or a compaction without an effect. They have the role `system`, are sent
 to no model and are no calls.
 """
@@ -33,7 +33,7 @@ SECTIONS_KEY = "sections"
 INJECTED_KIND = "injected"
 """Kind of a message that the program wrote in the role of the user."""
 ATTACHMENT_KEY = "attachment"
-"""Key of `Message.details` for what the program laid into the prompt by itself (a memory file, a
+"""Key of `Message.details` for content that the program added to the prompt (a memory file, a
 list of skills): its kind by the program's own name. Such a message begins no turn.
 """
 WHOLE_PROMPTS_KEY = "whole_prompts"
@@ -102,7 +102,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True,
 
 
 class SizeOnly(msgspec.Struct, frozen=True, tag="sized", omit_defaults=True, gc=False):
-    """Content of which a log gives only `chars` characters, or `tokens`, of the `kind` named."""
+    """Content that the log does not hold, only its `kind` and its size in `chars` or `tokens`."""
 
     kind: str
     chars: int | None = None
@@ -146,11 +146,11 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def prompt_tokens(self) -> int | None:
         """Tokens of the whole prompt: input, cache reads and writes; None where none is known."""
-        fresh, read = self.input_tokens, self.cache_read_tokens
+        uncached, read = self.input_tokens, self.cache_read_tokens
         short_write, hour_write = self.cache_write_tokens, self.cache_write_1h_tokens
-        if fresh is None and read is None and short_write is None and hour_write is None:
+        if uncached is None and read is None and short_write is None and hour_write is None:
             return None
-        return (fresh or 0) + (read or 0) + (short_write or 0) + (hour_write or 0)
+        return (uncached or 0) + (read or 0) + (short_write or 0) + (hour_write or 0)
 
 
 REPORTED_CONTEXT_KEY = "used"
@@ -218,9 +218,9 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
 
     @property
     def prompt_tokens(self) -> int | None:
-        """Recorded tokens of the prompt of a reply; None: unknown, as where usage is of a turn.
+        """Recorded prompt tokens of a reply; None if unknown, as for usage of a whole turn.
 
-        They are those of its own usage, else the size of the context that its program reported.
+        They are those of its own usage, else the context size that its program reported.
         """
         prompt = None if self.usage is None or self.kind == "turn" else self.usage.prompt_tokens
         reported = self.details.get(REPORTED_CONTEXT_KEY)
@@ -245,7 +245,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
 
     @property
     def sections(self) -> tuple[tuple[str, str, int], ...]:
-        """Name, text and raw characters of each prompt section, one a part; empty without any."""
+        """Name, text and raw characters of each prompt section (one per part); may be empty."""
         rows = self.details.get(SECTIONS_KEY)
         if not isinstance(rows, list) or len(rows) != len(self.parts):
             return ()
@@ -266,9 +266,9 @@ def _positive_or_zero(value: object) -> int:
 
 
 def has_sealed_part(message: Message) -> bool:
-    """Return whether a summary is sealed by a provider, so that nobody knows its tokens.
+    """Return whether a provider encrypted a summary, so that its tokens are unknown.
 
-    The length of an encrypted text says nothing of the size of what it stands for.
+    The length of an encrypted text says nothing about the size of its content.
     """
     return message.role == "summary" and any(
         isinstance(p, SizeOnly) and p.tokens is None for p in message.parts
@@ -278,8 +278,8 @@ def has_sealed_part(message: Message) -> bool:
 SUMMARY_ERROR_KEY = "error"
 """Key of the details of a summary, or of the edit in its place, for why a summariser failed."""
 RECORD_CHARS_KEY = "record_chars"
-"""Key of the details of a summary for the number of its first characters that were worked out from
-the record; a model wrote what follows them, and nothing else of it is billed.
+"""Key of the details of a summary for the number of its first characters that were derived from
+the record; a model wrote the rest, which alone is billed.
 """
 EditKind = Literal["dropped", "shortened", "replaced", "summarised"]
 
@@ -306,7 +306,7 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=Fal
     reason: str = ""
     """Why these messages, as a phrase for a person to read."""
     trigger: str | None = None
-    """Why it was due: `auto`, `manual`, `overflow`, `tokens`, ..."""
+    """Cause of the compaction: `auto`, `manual`, `overflow`, `tokens`, ..."""
     method: str | None = None
     """The method by its own name in the policy or tool."""
     agent: str | None = None

@@ -187,8 +187,8 @@ NOT_OVERFLOW_TEXTS: tuple[OverflowText, ...] = (
     ),
 )
 
-# Errors about the shape of a prompt, which shorter or fewer tool messages may mend (fuseraft's
-# classifiable context errors beside the overflow).
+# Errors about the shape of a prompt, which shorter or fewer tool messages may fix (fuseraft's
+# classifiable context errors other than the overflow).
 SHAPE_TEXTS: tuple[OverflowText, ...] = (
     OverflowText(
         "Bedrock, Anthropic",
@@ -261,7 +261,7 @@ def is_overflow(error: str | BaseException) -> bool:
 
 def is_malformed_prompt(error: str | BaseException) -> bool:
     """Return whether an error names a tool call without its result, or a thinking budget that the
-    reply cannot hold: shorter or fewer tool messages may mend it.
+    reply cannot hold: shorter or fewer tool messages may fix it.
     """
     return bool(_SHAPE.search(_error_text(error)))
 
@@ -285,7 +285,7 @@ _WINDOW_PATTERNS = tuple(
 
 
 def parse_window(text: str) -> int | None:
-    """Return the context window, in tokens, that an overflow's text names; None where it has none.
+    """Return the context window, in tokens, that an overflow's text names; None if it names none.
 
     A number below 256 is no window.
     """

@@ -1,7 +1,7 @@
-"""The records of what prunings changed of single prompts, kept with the replies of a session.
+"""Records of how prunings changed single prompts, stored in the details of replies.
 
-A pruning, or a trim to fit, changes what one call is sent and leaves the conversation as it is, so
-no `Edit` shows it. The session's own program records it with the reply of that call.
+A pruning, or a trim to fit, changes the prompt of one call and leaves the conversation unchanged,
+so it is no `Edit`. The program that runs the session records it with the reply of that call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Cost: O(changes) to store, O(records) for all calls in order.
 
 PRUNED_KEY = "pruned"
-"""Key of the details of a reply for what prunings changed of its prompt (`PromptPruning`)."""
+"""Key of the details of a reply for how prunings changed its prompt (`PromptPruning`)."""
 
 
 class PrunedMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -33,7 +33,7 @@ class PrunedMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     by: str | None = None
     """Name of the rule that changed it; None: it is sent whole again."""
     parts: tuple[Part, ...] | None = None
-    """What is sent of it; None: it is left out."""
+    """The parts that are sent; None: the message is left out."""
 
 
 class AddedMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -61,7 +61,7 @@ class PrunedPrompt(NamedTuple):
     """The pruning of one prompt."""
 
     changes: Mapping[str, PrunedMessage] = {}
-    """What is changed or left out, by the original id of the message."""
+    """Changed and left out messages, by original id."""
     added: tuple[AddedMessage, ...] = ()
     counter: str = ""
     """Name of the counter that counts its tokens; empty: it is not known."""
@@ -69,10 +69,10 @@ class PrunedPrompt(NamedTuple):
     def apply(self, visible: Sequence[Message]) -> list[Message]:
         """Return the messages of a prompt, given those of the conversation at that call."""
         out: list[Message] = []
-        added_behind: dict[str | None, list[Message]] = {}
+        added_after: dict[str | None, list[Message]] = {}
         for each in self.added:
-            added_behind.setdefault(each.after, []).append(each.message)
-        out += added_behind.pop("", ())
+            added_after.setdefault(each.after, []).append(each.message)
+        out += added_after.pop("", ())
         for message in visible:
             name = original_id(message.id)
             change = self.changes.get(name)
@@ -80,12 +80,12 @@ class PrunedPrompt(NamedTuple):
                 out.append(message)
             elif change.parts is not None:
                 out.append(msgspec.structs.replace(message, parts=change.parts))
-            out += added_behind.pop(name, ())
-        return [*out, *(m for messages in added_behind.values() for m in messages)]
+            out += added_after.pop(name, ())
+        return [*out, *(m for messages in added_after.values() for m in messages)]
 
 
 def original_id(message_id: str) -> str:
-    """Return the id of the message that one was made from by changing its content."""
+    """Return the original id of a message whose content was changed."""
     return message_id.split("~", maxsplit=1)[0]
 
 
@@ -113,7 +113,7 @@ def encode_pruning(
 
 
 def has_new_pruning(reply: Message) -> bool:
-    """Return whether prunings changed the prompt of a reply otherwise than the one before."""
+    """Return whether a reply's prompt was pruned differently from the prompt before."""
     record = reply.details.get(PRUNED_KEY)
     return isinstance(record, dict) and not {"changes", "added"}.isdisjoint(record)
 
@@ -147,7 +147,7 @@ class RecordedPrunings:
         """How many records are folded, and the state after them; threads replace it as a whole."""
 
     def __bool__(self) -> bool:
-        """Return whether the log records prunings, be it that there were none."""
+        """Return whether the log records prunings, even if none changed a prompt."""
         return bool(self._records)
 
     def at(self, call: int | None) -> PrunedPrompt:

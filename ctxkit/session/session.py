@@ -100,7 +100,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     tools: tuple[ToolSchema, ...] = ()
     children: tuple[Session, ...] = ()
     parent: str | None = None
-    """Id of the session that this one is a subagent or a continuation of."""
+    """Id of the session of which this one is a subagent or a continuation."""
     path_: str | None = None
     """The file or folder it was read from."""
     skipped: dict[str, int] = {}
@@ -122,9 +122,9 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         if not self.parents:
             return tuple(range(last + 1))
         out: list[int] = []
-        seen: set[int] = set()  # a damaged log may have a cycle
-        while last >= 0 and last not in seen:
-            seen.add(last)
+        visited: set[int] = set()  # a damaged log may have a cycle
+        while last >= 0 and last not in visited:
+            visited.add(last)
             out.append(last)
             last = self.parents[last]
         return tuple(reversed(out))
@@ -178,8 +178,8 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     @cached_property
     def agents(self) -> tuple[str, ...]:
         """Names of the agents that wrote messages, in order of appearance."""
-        written = (e for e in self.messages if e.role != "user")
-        return tuple(dict.fromkeys(e.agent or self.agent for e in written)) or (self.agent,)
+        authored = (e for e in self.messages if e.role != "user")
+        return tuple(dict.fromkeys(e.agent or self.agent for e in authored)) or (self.agent,)
 
     def call(self, index: int) -> ModelCall:
         """Return a call by its number; negatives count from the end.
@@ -231,24 +231,24 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
     @cached_property
     def prunings(self) -> RecordedPrunings:
-        """What the log records of prunings: changes of single prompts; none of a replay."""
+        """The prunings of single prompts that the log records; none for a replay."""
         is_replay = self.format == "replay" or self.origin is not None
         return RecordedPrunings(() if is_replay else (c.message for c in self.calls))
 
     @property
-    def behind(self) -> Any:
+    def prompt_source(self) -> Any:
         """The run that has the sent prompts (`engine.Run`, `engine.live_prompts.SessionPrompts`);
         None for a recorded session whose log has no prunings.
 
-        It is no field: it is neither compared nor written. A changed copy has that of its log.
+        It is not a field: it is neither compared nor written, and a changed copy has its log's.
         """
-        if "behind" not in self.__dict__ and self.prunings:
-            self.__dict__["behind"] = call_hook("session.behind", self)
-        return self.__dict__.get("behind")
+        if "prompt_source" not in self.__dict__ and self.prunings:
+            self.__dict__["prompt_source"] = call_hook("session.prompt_source", self)
+        return self.__dict__.get("prompt_source")
 
-    def backed(self, by: Any) -> Session:
+    def set_prompt_source(self, by: Any) -> Session:
         """Set the run that has the sent prompts; return this session."""
-        self.__dict__["behind"] = by
+        self.__dict__["prompt_source"] = by
         return self
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
@@ -276,10 +276,10 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         Args:
             call: number of the call, negatives from the end; None: the next call.
         """
-        if self.behind is None:
+        if self.prompt_source is None:
             return {}
         index = None if call is None else self.call(call).index
-        left_out: dict[int, str] = self.behind.left_out(index)
+        left_out: dict[int, str] = self.prompt_source.left_out(index)
         return left_out
 
     # -- what the log records ---------------------------------------------------------------------
@@ -303,7 +303,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
     @cached_property
     def has_cache(self) -> bool:
-        """True where at least one call has cached and uncached input apart."""
+        """True where at least one call records cached and uncached input separately."""
         return any(
             c.message.usage is not None and c.message.usage.cache_read_tokens is not None
             for c in self.calls
@@ -387,7 +387,7 @@ def with_unique_ids(sessions: Iterable[Session]) -> list[Session]:
             out.append(session)
         else:
             copy = msgspec.structs.replace(session, id=new_id, parent=parent)
-            out.append(copy.backed(session.behind))
+            out.append(copy.set_prompt_source(session.prompt_source))
     return out
 
 
@@ -453,7 +453,7 @@ class ListPrefix(Sequence[T_co]):
         return self._values[range(self._n)[at]]
 
     def added_since(self, earlier: object) -> Sequence[T_co] | None:
-        """Return the values added since an earlier prefix; None where that is of another list."""
+        """Return the values added since an earlier prefix; None if that is of another list."""
         if isinstance(earlier, ListPrefix) and earlier._values is self._values:  # noqa: SLF001
             return self._values[earlier._n : self._n]  # noqa: SLF001
         return None

@@ -1,6 +1,6 @@
 """Paths and commands of tool calls, one-line descriptions, and kinds of tools by name.
 
-A system with a list of its own has it as a setting of its preset.
+A system with other kinds of tools has its own list as a setting of its preset.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MAX_CHARS = 4_000
 
 
 def get_call_path(call: ToolCall) -> str | None:
-    """Return the file that a call works on, as the log has it; None where it names none."""
+    """Return the file that a call works on, as the log has it; None if it names none."""
     for key in _present_keys(call.arguments, _PATH_KEYS):
         value = call.arguments[key]
         if isinstance(value, str) and 0 < len(value) <= _MAX_CHARS:
@@ -118,9 +118,7 @@ def describe_message(message: Message, call: ToolCall | None, folder: str | None
 
 
 def format_message_number(position: int | None) -> str:
-    """Return the number of a message that all views show: its position in `session.path`, else that
-    it is new, as what a compaction inserted.
-    """
+    """Return the number of a message in all views: its position in `session.path`, else `new`."""
     return "new" if position is None else f"#{position}"
 
 

@@ -1,9 +1,5 @@
 """Several agents on one task, each in its own session, with hand-offs, contracts and views."""
 
-from __future__ import annotations
+from ctxkit._internal.lazy import lazy_exports
 
-from ctxkit._internal.lazy import public_dir
-from ctxkit.teams.team_building import team
-
-__all__ = ["team"]
-__dir__ = public_dir(__all__)
+__getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)

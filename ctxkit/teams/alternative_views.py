@@ -218,7 +218,7 @@ def with_view_sizes(log: AgentLog, keys: Mapping[str, Any]) -> AgentLog:
     scale = _token_scale(prompts, shown_sizes)
     fixed = max(round(prompts[0] - scale * shown_sizes[0]), 0)
     n, source = len(prompts), tuple(_DERIVED for _ in counts)
-    return replace(log, known=MessageSizes(
+    return replace(log, record_sizes=MessageSizes(
         session=log.record, counter=counter.name,
         tokens=tuple(max(round(scale * c), 1) if c else 0 for c in counts),
         source=source, fixed=fixed, fixed_at=(fixed,) * n, unsent_at=(0,) * n,
@@ -498,7 +498,7 @@ def _view_agent(log: AgentLog, view: TeamView, whole: AgentLog, *, loss: bool) -
     """Return what an agent would have been sent under a view; `whole` is its log as recorded."""
     base = log_from_session(log.shared, Rules(), anchored=log.anchored)
     run = run_rules(base, view.rules(log.agent), find_context_window(log.shared))
-    sent, sheet = RunPrompts(run), ReplayCostModel.of(whole.record, whole.known)
+    sent, sheet = RunPrompts(run), ReplayCostModel.of(whole.record, whole.record_sizes)
     bill = bill_replay(sheet, sent)
     row = {"prompt_tokens": bill.prompts, "peak_tokens": bill.peak,
            "cost_usd": bill.cost_usd, "source": "derived" if sheet.has_usage else "estimated",

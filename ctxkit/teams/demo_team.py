@@ -81,7 +81,20 @@ def make_scripted_agent(
     turns: Sequence[Sequence[Message | tuple[str, dict[str, Any]] | str]],
     clock: Callable[[], float],
 ) -> ScriptedAgent:
-    """Return a scripted agent: each turn's tool calls (name, arguments), then its final text."""
+    """Return a scripted agent: each turn's tool calls (name, arguments), then its final text.
+
+    Args:
+        agent: its name in the team.
+        turns: of each turn what it does, in order: calls, texts or whole replies.
+        clock: gives the time of its replies, in seconds.
+
+    Example:
+        >>> tester = make_scripted_agent(
+        ...     "Tester", [[("read", {"path": "roman.py"}), "It is right."]], lambda: 0.0
+        ... )
+        >>> tester.reply(0, 1).text
+        'It is right.'
+    """
     script: list[ScriptTurn] = []
     for n, turn in enumerate(turns):
         script.append(

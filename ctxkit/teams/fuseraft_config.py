@@ -83,11 +83,19 @@ REQUIREMENT_KINDS = (
 
 
 def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
-    """Return the plan of a config.
+    """Return the plan of a team: its members, the order of turns, hand-offs and contracts.
+
+    Args:
+        config: fuseraft's config file, as it was parsed.
 
     Raises:
         BadArguments: two agents have one name, a state is missing or named twice, a hand-off leads
             nowhere, a contract can never hold, ...: one sentence.
+
+    Example:
+        >>> plan = parse_plan({"Agents": [{"Name": "Planner"}, {"Name": "Tester"}]})
+        >>> [member.name for member in plan.members]
+        ['Planner', 'Tester']
     """
     body = orchestration_section(config)
     members = members_of(config)

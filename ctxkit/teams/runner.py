@@ -175,7 +175,7 @@ class Team:
         if sub is None:
             return session
         with_child = msgspec.structs.replace(session, children=(sub.session,))
-        return with_child.backed(session.behind)
+        return with_child.set_prompt_source(session.prompt_source)
 
     @property
     def subs(self) -> Mapping[str, LiveSession]:

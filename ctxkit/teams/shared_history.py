@@ -311,7 +311,7 @@ class DeclaredContext(ScheduledPruning):
 
 def _first_new(view: ScheduleView, edge: int, call: int) -> int:
     """Return the first position of the messages before a turn's input that are new in it."""
-    first = edge if edge < view.shown(call) else edge - 1
+    first = edge if edge < view.count_arrived(call) else edge - 1
     turn = view.rows.message(first).turn if first >= 0 else None
     # messages of other agents for this turn are just before its input and have its number
     while edge and view.role(edge - 1) == USER and view.rows.message(edge - 1).turn == turn:

@@ -190,7 +190,7 @@ class SubAgent:
 
     Args:
         agent: for whom it works.
-        tell: is told when it begins and ends.
+        emit: called when it begins and ends.
     """
 
     def __init__(self, agent: str, emit: EventSink) -> None:

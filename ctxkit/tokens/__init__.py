@@ -23,6 +23,8 @@ from ctxkit.tokens.estimated_counters import (
     EstimatedCounter,
     estimated_counter,
 )
+from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
+from ctxkit.tokens.message_sizes import measure_sizes
 from ctxkit.tokens.tiktoken_counters import (
     Claude2Counter,
     TiktokenCounter,
@@ -54,8 +56,10 @@ __all__ = [
     "counter_names",
     "default_counter",
     "encoding_for_model",
+    "estimate_schema_tokens",
     "estimated_counter",
     "exact_counter",
     "get_counter",
+    "measure_sizes",
 ]
 __dir__ = public_dir(__all__)

@@ -1,7 +1,7 @@
 """Context windows of a session's models: recorded, or from the price table unless refuted.
 
-What refutes the table are the sizes in the session's own log, or the automatic compactions of like
-sessions that were read with it: the same tool, version and model.
+The table is refuted by sizes in the session's own log, or by automatic compactions of similar
+sessions read with it (same tool, version and model).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COMMON_WINDOWS = (32_000, 64_000, 128_000, 200_000, 256_000, 400_000, 1_000_000,
 """Context windows on the market, in tokens; Claude has two of them."""
 _CLAUDE_WINDOWS = (200_000, 1_000_000)
 _MIN_COMPACTION_SHARE = 0.5
-"""Programs compact by themselves above this share of the window: Claude Code at 0.78 to 0.87, Codex
+"""Programs compact automatically above this share of the window: Claude Code at 0.78 to 0.87, Codex
 at 0.9, Pi, OpenCode and Kimi above 0.8.
 """
 _AUTOMATIC_TRIGGERS = ("auto", "overflow")
@@ -42,7 +42,7 @@ class ContextWindow(NamedTuple):
     source: str | None
     """`recorded` in the log, or `derived` from the price table."""
     note: str | None = None
-    """A sentence to print beside the figure, where it is not the price table's."""
+    """A sentence to print with the figure if it is not the price table's."""
 
 
 class _WindowEvidence(NamedTuple):
@@ -51,12 +51,12 @@ class _WindowEvidence(NamedTuple):
     reached: int = 0
     """The largest prompt."""
     compacted: int = 0
-    """The largest size at which the program compacted by itself; 0: it never did."""
+    """The largest size at an automatic compaction; 0: there was none."""
     like: int = 0
-    """Like sessions whose compactions these are; 0: the session's own."""
+    """Number of similar sessions that have these compactions; 0: the session's own."""
 
     def name_source(self) -> str:
-        """Return whose compactions bound the window, and the largest of them."""
+        """Describe the compactions that bound the window, with the largest size."""
         if not self.like:
             return f"its own compaction (at {self.compacted:,})"
         return (
@@ -66,7 +66,7 @@ class _WindowEvidence(NamedTuple):
 
 
 LIKE_WINDOWS_KEY = "like_windows"
-"""Key of `Session.details` for what like sessions show of the windows of its models, by model:
+"""Key of `Session.details` for the window evidence of similar sessions, by model:
 `[compacted, sessions]`, the largest automatic compaction and the number of sessions that have one.
 """
 
@@ -76,11 +76,11 @@ def get_context_window(
 ) -> ContextWindow:
     """Return the context window of a model in a session.
 
-    A recorded window comes first. Then the one that the program gives the model, where a rule is
-    known (`tool_window` of `tokens.provider_rules`), else the price table's, unless the log refutes
-    it: a prompt was larger, or the program compacted by itself at less than half of it. Then the
-    window is the smallest common one that is large enough for the sizes in the log. Where the log
-    has no such compaction, those of like sessions count that were read with it.
+    A recorded window comes first, then the one that the program gives the model (`tool_window` of
+    `tokens.provider_rules`), then the price table's. The log refutes the latter two if a prompt was
+    larger, or if the program compacted automatically at less than half of it: the result is then
+    the smallest common window that is large enough for the sizes in the log. If the log has no
+    automatic compaction, those of similar sessions read with it count.
 
     Args:
         session: the session.
@@ -137,11 +137,11 @@ def context_window_notes(session: Session) -> list[str]:
 
 
 def share_window_evidence(sessions: Sequence[Session]) -> list[Session]:
-    """Return sessions with what the automatic compactions of like ones show of their windows.
+    """Add to sessions the window evidence from automatic compactions of similar ones.
 
-    Sessions are alike in tool, version and model. One that compacted by itself needs none; where
-    like sessions contradict each other (one had a prompt beyond the window that the others'
-    compactions show), none is given.
+    Similar sessions have the same tool, version and model. One that compacted automatically needs
+    no other evidence. None is added if similar sessions contradict each other (one had a prompt
+    larger than the window that the others' compactions show).
 
     Args:
         sessions: sessions that were read together, with their children.
@@ -182,7 +182,7 @@ def _find_shareable(session: Session) -> Iterator[tuple[str, _WindowEvidence]]:
 def _with_like_windows(
     session: Session, like: dict[tuple[str, str | None, str], list[int]]
 ) -> Session:
-    """Return a session, and its children, with the evidence of like ones where it has none."""
+    """Return a session, and its children, with the evidence of similar ones if it has none."""
     children = tuple(_with_like_windows(child, like) for child in session.children)
     if any(new is not old for new, old in zip(children, session.children, strict=True)):
         session = msgspec.structs.replace(session, children=children)
@@ -205,7 +205,7 @@ def _with_like_windows(
 def _add_like_sessions(
     own: _WindowEvidence, session: Session, model: str | None
 ) -> _WindowEvidence:
-    """Return the evidence of a log, or of like sessions where it does not say and they agree."""
+    """Return the evidence of a log, else that of similar sessions if they agree."""
     stated = session.details.get(LIKE_WINDOWS_KEY)
     window = stated.get(model) if isinstance(stated, dict) else None
     if own.compacted or not isinstance(window, (list, tuple)) or len(window) != 2:

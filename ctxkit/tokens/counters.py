@@ -64,9 +64,9 @@ class ContextBudget(msgspec.Struct, frozen=True):
     limit: int
     """The model's context window, in tokens: prompt and reply together."""
     reserve: int
-    """Tokens of it that stay free for the reply."""
+    """Tokens of the limit that stay free for the reply."""
     counter: TokenCounter
-    """The counter of all sizes that policies compare with it."""
+    """The counter of all sizes that policies compare with the budget."""
 
     def __post_init__(self) -> None:
         if self.limit <= 0 or self.reserve < 0:
@@ -82,7 +82,7 @@ class ContextBudget(msgspec.Struct, frozen=True):
 
 
 def encode_arguments(call: ToolCall, *, ordered: bool = False) -> str:
-    """Return the arguments of a tool call as compact JSON, or their raw text where they are none.
+    """Return the arguments of a tool call as compact JSON, or their raw text if they are no JSON.
 
     Args:
         call: the tool call.
@@ -145,10 +145,10 @@ def count_size_only_tokens(part: SizeOnly) -> int:
 class SplittableCounter(Protocol):
     """A counter that gives positions at which counts add up, as all of `ctxkit.tokens` do."""
 
-    def fresh(self, text: str) -> int:
+    def count_uncached(self, text: str) -> int:
         """Return the tokens of a text without storing the count."""
 
-    def cut(self, text: str) -> int:
+    def find_split(self, text: str) -> int:
         """Return the last position at which counts add up, or 0."""
 
 
@@ -156,7 +156,7 @@ class IncrementalCounter:
     """The token count of a text that grows, such as streamed output or a log.
 
     The count is exact at each append. Text before the last position at which counts add up is never
-    counted again; only the tail behind it is. Where a text has no such position (a run of white
+    counted again; only the tail after it is. Where a text has no such position (a run of white
     space, a script without ASCII), the whole tail is counted at each append.
 
     Args:
@@ -177,11 +177,10 @@ class IncrementalCounter:
     def append(self, text: str) -> int:
         """Append a text; return the tokens of the whole."""
         tail = self._tail + text
-        count, cut = self._counter.fresh, self._counter.cut(tail)
-        # before the cut nothing can change any more, so it is counted once
-        if cut:
-            self._head_tokens += count(tail[:cut])
-            tail = tail[cut:]
+        count, split = self._counter.count_uncached, self._counter.find_split(tail)
+        if split:  # later text does not change the count before it
+            self._head_tokens += count(tail[:split])
+            tail = tail[split:]
         self._tail = tail
         self.tokens = self._head_tokens + (count(tail) if tail else 0)
         return self.tokens
@@ -233,7 +232,7 @@ def measure_message(message: Message) -> tuple[int, int]:
         chars = len(parts[0].text)
         return chars, -(-chars // 4)
     chars, fixed_tokens, fixed_chars = 0, 0, 0
-    # `fixed`: of parts whose tokens do not follow from their characters
+    # `fixed`: tokens of parts that do not follow from their characters
     for part in parts:
         kind = type(part)
         if kind is Text or kind is Thinking:

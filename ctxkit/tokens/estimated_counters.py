@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 # How real systems estimate tokens: the length of what is sent, in one of three units, divided by
 # three or four. They differ in what counts (role and tool names, JSON or text, images, failed
-# replies) and in what is rounded (each part, each message, the total). Each system is one value of
-# `EstimatedCounter`; its sources are named beside it.
+# replies) and in what is rounded (each part, each message, the total). Each system is one
+# `EstimatedCounter`, whose docstring names the source.
 
 LengthUnit = Literal["characters", "bytes", "utf16"]
 
@@ -51,7 +51,7 @@ class EstimatedCounter(msgspec.Struct, frozen=True, kw_only=True):
     role: bool = False
     """Whether the name of the role counts."""
     tool_name: bool = True
-    """Whether the tool's name counts beside the arguments of a call."""
+    """Whether the tool's name counts in addition to the arguments of a call."""
     parts_as_json: Literal["none", "other", "message"] = "none"
     """`other`: parts that are no plain text count by their JSON; `message`: all parts do, except a
     single text.
@@ -76,11 +76,11 @@ class EstimatedCounter(msgspec.Struct, frozen=True, kw_only=True):
         """Return the tokens of a text by itself."""
         return self._to_tokens(self.units(text))
 
-    def fresh(self, text: str) -> int:
+    def count_uncached(self, text: str) -> int:
         """Return the tokens of a text by itself; an estimate stores no counts."""
         return self(text)
 
-    def cut(self, text: str) -> int:  # noqa: ARG002
+    def find_split(self, text: str) -> int:  # noqa: ARG002
         """Return 0: because of rounding there is no position at which estimates add up."""
         return 0
 

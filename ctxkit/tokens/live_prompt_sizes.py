@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COUNTED_TOKENS_KEY = "counted_tokens"
 """Key of the details of a live session's reply: counted tokens of the messages of its prompt."""
 MAX_COUNT_PER_BILL = 4
-"""A bill below the counted tokens divided by this does not show how other prompts are billed."""
+"""A bill below the counted tokens divided by this is not used to scale other prompts."""
 MAX_IGNORED_SHARE = 0.05
 """Messages since the last prompt are ignored in a size up to this share of the prompt."""
 _MIN_SIZE_RATIO = 2
@@ -32,7 +32,7 @@ _MIN_SIZE_RATIO = 2
 # State of a live prompt: the last billed reply, and the messages since. If only a few tokens came
 # since (`NOISE`), the last bill is the size. Else the coming prompt is counted and scaled: by the
 # bill of the prompt that it extends, or by the slope between the smallest and the largest known
-# bill. A compaction, another model or other tools make the bills before useless.
+# bill. Bills before a compaction or a change of model or tools are not used.
 
 
 class PromptSize(NamedTuple):
@@ -65,7 +65,13 @@ def get_billed_prompt(reply: Message) -> int | None:
 
 
 def estimate_schema_tokens(tools: Iterable[ToolSchema]) -> int:
-    """Estimate the tokens of tool schemas without a bill: a quarter of their characters."""
+    """Estimate the tokens of tool schemas without a bill: a quarter of their characters.
+
+    Example:
+        >>> from ctxkit.session import ToolSchema
+        >>> estimate_schema_tokens([ToolSchema(name="read", description="Read a file.")])
+        5
+    """
     return sum(estimate_tool_tokens(tools))
 
 
@@ -121,20 +127,20 @@ def get_prompt_size(session: Session, call: int) -> PromptSize:
     billed = get_billed_prompt(session.calls[call].message)
     if billed is not None:
         return PromptSize(billed, "recorded")
-    return PromptSize(session.behind.prompt_size(call), "estimated")
+    return PromptSize(session.prompt_source.prompt_size(call), "estimated")
 
 
 def estimate_next_prompt(session: Session) -> PromptSize:
     """Return the size of a live session's next prompt, as if nothing were compacted before it."""
-    behind, last = session.behind, _reply_before(session, len(session.path))
-    billed = collect_bills((c.message for c in session.calls), behind.schemas)
-    extends_last = last is not None and _is_plausible_bill(last, behind.schemas)
+    source, last = session.prompt_source, _reply_before(session, len(session.path))
+    billed = collect_bills((c.message for c in session.calls), source.schemas)
+    extends_last = last is not None and _is_plausible_bill(last, source.schemas)
     base = billed[-1] if billed and extends_last else None
-    return PromptSize(estimate_billed_tokens(behind.counted_next, billed, base), "estimated")
+    return PromptSize(estimate_billed_tokens(source.counted_next, billed, base), "estimated")
 
 
 def get_current_size(session: Session) -> PromptSize:
-    """Return the present size of a live session: the last billed prompt, or the estimated next one.
+    """Return the current size of a live session: the last billed prompt, or the estimated next one.
 
     The next one counts after a compaction, or where the messages since are more than
     `MAX_IGNORED_SHARE`.
@@ -210,7 +216,7 @@ def _is_live(session: Session, edit: Edit) -> bool:
 
 
 def _reply_before(session: Session, position: int) -> Message | None:
-    """Return the last billed reply before a position; None where a compaction came since."""
+    """Return the last billed reply before a position; None if a compaction followed it."""
     for entry in reversed(session.path[:position]):
         if isinstance(entry, Edit):
             return None

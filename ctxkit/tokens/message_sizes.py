@@ -18,9 +18,6 @@ from ctxkit.tokens.counters import count_json_chars
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ctxkit.session.messages import ToolSchema
     from ctxkit.session.session import LogEntry, ModelCall
     from ctxkit.tokens.counters import TokenCounter
@@ -61,7 +58,7 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
     usage.
     """
     fixed_at: tuple[int, ...]
-    """The same for each call: it differs by agent and model, and rises where the log shows less
+    """The fixed part of each call: it differs by agent and model, and rises if the log shows less
     than was sent.
     """
     unsent_at: tuple[int, ...]
@@ -84,7 +81,7 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
     """Size of each message that the session's edits inserted, in order."""
 
     @cached_property
-    def begun(self) -> tuple[int, ...]:
+    def first_fixed_at(self) -> tuple[int, ...]:
         """For each call the first fixed part of its agent, model and set of tools."""
         first: dict[tuple[str, str | None, str | None], int] = {}
         tools, out = None, []
@@ -95,13 +92,13 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def is_regular(self) -> bool:
-        """True where only another agent, model or set of tools changes what no message holds."""
-        return self.unseen_at == self.begun
+        """True if the unseen part changes only with the agent, model or set of tools."""
+        return self.unseen_at == self.first_fixed_at
 
     @cached_property
     def unseen_at(self) -> tuple[int, ...]:
-        """For each call the tokens of its billed prompt beyond its messages; negative: fewer
-        were sent. Of a call without a bill those of the model.
+        """For each call the billed prompt tokens beyond its messages (negative: fewer were sent);
+        for a call without a bill the modelled ones.
         """
         bills = _recorded_prompts(self.session)
         rows = zip(self.fixed_at, self.unsent_at, self.modelled, bills, strict=True)
@@ -132,7 +129,7 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
         """
         return self._by_object[id(message)]
 
-    def shown(self, call: int | None = None) -> int:
+    def modelled_tokens(self, call: int | None = None) -> int:
         """Return the modelled tokens of a call's prompt.
 
         Args:
@@ -142,19 +139,6 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
             return self.modelled[self.session.call(call).index]
         unseen = self.fixed_at[-1] - self.unsent_at[-1] if self.fixed_at else 0
         return max(unseen + sum(self.of(m) for m in self.session.view()), 0)
-
-    @property
-    def reproduction(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Three arrays: the calls with a recorded prompt, their modelled and recorded tokens."""
-        import numpy as np
-
-        pairs = [
-            (i, m, r)
-            for i, (m, r) in enumerate(zip(self.modelled, self.recorded, strict=True))
-            if r is not None
-        ]
-        calls, modelled, recorded = np.array(pairs, dtype=np.int64).reshape(-1, 3).T
-        return calls, modelled, recorded
 
 
 def measure_sizes(session: Session, counter: TokenCounter | None = None) -> MessageSizes:
@@ -219,7 +203,7 @@ def estimate_tool_tokens(tools: Iterable[ToolSchema]) -> list[int]:
 
 
 def is_count_near(recorded: int, counted: int) -> bool:
-    """Return whether counting alone can explain how far a count is off what was recorded."""
+    """Return whether counting error alone can explain a count's difference from the record."""
     return 0 < counted / MAX_COUNT_FACTOR <= recorded <= counted * MAX_COUNT_FACTOR
 
 
@@ -245,10 +229,10 @@ _MAX_COUNT_FACTOR = 1.3
 
 
 def _stated_total(session: Session, slots: MessageSlots, schemas: int) -> tuple[int, int]:
-    """Return the prompt tokens that a log states for the whole run alone, and the counted ones.
+    """Return the prompt tokens that a log records only as a total of the run, and the counted ones.
 
-    Both are 0 where it states none, or where more than counting explains the difference, as when
-    the agent sent less than the log shows.
+    Both are 0 if it records no total, or if counting error does not explain the difference, for
+    example when the agent sent less than the log shows.
     """
     stated = session.details.get("input_tokens")
     size_of = slots.by_object(slots.raw)
@@ -286,7 +270,7 @@ def _total_growth(anchors: list[UsageAnchor], counts: list[int]) -> tuple[int, i
     """Return by how many tokens prompts grew in all, as recorded and as counted."""
     growths = [a for a in anchors if a.kind == "growth"]
     recorded = sum(a.prompt - a.before for a in growths)
-    return recorded, sum(counts[i] for a in growths for i in a.shown)
+    return recorded, sum(counts[i] for a in growths for i in a.slots)
 
 
 def _unseen_by_call(session: Session, at_anchors: dict[int, tuple[str, int]]) -> tuple[int, ...]:
@@ -307,9 +291,8 @@ def _unseen_by_call(session: Session, at_anchors: dict[int, tuple[str, int]]) ->
 def _fixed_part_by_call(
     session: Session, unseen_at: tuple[int, ...], anchors: list[UsageAnchor]
 ) -> tuple[int, ...]:
-    """Return the fixed part of each call: the unseen tokens, which fall only at a new beginning.
-
-    Where they fall by themselves the client dropped visible messages.
+    """Return the fixed part of each call: the unseen tokens, but at least those at the agent's
+    last `first`, `edit` or `switch` anchor. Where they are fewer, the client dropped messages.
     """
     beginnings = {a.call for a in anchors if a.kind not in ("growth", "drop")}
     floor: dict[str, int] = {}
@@ -324,7 +307,7 @@ def _fixed_part_by_call(
 def _iter_modelled_prompts(
     session: Session, size_of: dict[int, int], unseen_at: tuple[int, ...]
 ) -> Iterator[int]:
-    """Yield for each call the sum of its visible messages and what no message shows."""
+    """Yield for each call the sum of its visible messages and the unseen tokens."""
     unseen = iter(unseen_at)
     visible: list[Message] = []
     total = 0
@@ -389,7 +372,7 @@ class UsageAnchor(msgspec.Struct):
     """`first`, `growth`, `edit` (something was edited since), `switch` (another model or other
     tools) or `drop` (it shrank).
     """
-    shown: list[int]
+    slots: list[int]
     """Slots of the visible messages; for `growth` only of those written since the call before."""
     before: int = 0
     """Prompt of the agent's call before."""
@@ -512,8 +495,8 @@ class MessageSizeAllocator:
 
     def add_anchor(self, anchor: UsageAnchor) -> None:
         """Size the messages that are new at an anchor, and note the unseen part of its prompt."""
-        new = [i for i in anchor.shown if not self.is_sized[i]]
-        old_tokens = sum(self.size[i] for i in anchor.shown if self.is_sized[i])
+        new = [i for i in anchor.slots if not self.is_sized[i]]
+        old_tokens = sum(self.size[i] for i in anchor.slots if self.is_sized[i])
         unseen = self._unseen_of_agent.get(anchor.agent, 0)
         is_growth = anchor.kind == "growth"
         base = anchor.before if is_growth else unseen
@@ -581,10 +564,10 @@ class MessageSizeAllocator:
         outputs = {i: n for i in new if (n := _returned_output(self.messages[i]))}
         reply_count = self.ratio * sum(self.counts[i] for i in outputs)
         other_count = self.ratio * sum(self.counts[i] for i in new if i not in outputs)
-        left = growth - sum(outputs.values())
+        rest = growth - sum(outputs.values())
         is_likely = all(self._is_near(n, self.ratio * self.counts[i]) for i, n in outputs.items())
-        fits = self._is_near(left, other_count) if other_count else left == 0
-        fits = fits or (reply_count == 0 and left > 0)
+        fits = self._is_near(rest, other_count) if other_count else rest == 0
+        fits = fits or (reply_count == 0 and rest > 0)
         return outputs if is_likely and fits else {}
 
     @staticmethod

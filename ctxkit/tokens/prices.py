@@ -135,9 +135,9 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **changes)
 
     def on(self, at: float | None) -> Price:
-        """Return the prices as they were at a time, in seconds since 1970; None: today's.
+        """Return the prices at a time, in seconds since 1970; None: today's.
 
-        Only where `tokens.provider_rules` has a cache read's share of the input price for then.
+        They differ only if `tokens.provider_rules` has another cache-read share for that time.
         """
         if at is None or self.entry is None:
             return self
@@ -563,7 +563,7 @@ def save_user_prices(data: bytes) -> None:
     """
     path = user_price_file()
     try:
-        with SafeFolder.own(path.parent) as folder:
+        with SafeFolder.open_or_create(path.parent) as folder:
             folder.write(path.name, (data,))
     except OSError as e:
         raise StoreError(f"The prices could not be kept in {path.parent} ({e.strerror}).") from None

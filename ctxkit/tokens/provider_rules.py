@@ -24,11 +24,11 @@ __all__ = [
 ]
 __dir__ = public_dir(__all__)
 
-# `data/provider_rules.json` holds one row for each fact, family of models and period. Rows stand
-# from the general to the special: of those that match a model and a day, the last one holds.
+# `data/provider_rules.json` holds one row for each fact, family of models and period. Rows are
+# ordered from general to specific: of those that match a model and a day, the last one applies.
 
 OTHER = "other"
-"""Provider of a model of which no family is known, and of whatever a free router serves."""
+"""Provider of models of no known family, and of models behind a free router."""
 DEFAULT_CACHE_LIFE = 300.0
 """Seconds that a written prefix lives where a model has no rule, and the default of settings: the
 shortest life of the table.
@@ -73,7 +73,7 @@ class ProviderRule(msgspec.Struct, frozen=True, kw_only=True):
     since: str | None = None
     """First day, as `2026-06-27`; None: as long as the models exist."""
     until: str | None = None
-    """Day on which another rule took its place; None: it holds today."""
+    """Day on which another rule replaced it; None: it applies today."""
     source: str
     """Address of the page, or the page of this kit that measures it."""
     read: str
@@ -125,7 +125,7 @@ def get_provider(model: str) -> str:
 
 
 def find_rules(fact: Fact, model: str | None, *, at: float | None = None) -> list[ProviderRule]:
-    """Return the rules of one fact that hold for a model, the most special one last.
+    """Return the rules of one fact that apply to a model, the most specific one last.
 
     Args:
         fact: name of the fact.
@@ -199,7 +199,7 @@ def get_value(
 
 
 def get_comparison_models() -> list[str]:
-    """Return the models of today whose prices are set beside a session's own."""
+    """Return the current models whose prices are compared with a session's own."""
     return [r.value for r in load_rules() if r.fact == "compare_with" and r.until is None]
 
 

@@ -69,7 +69,7 @@ class MemoizingCounter(dict[str, int]):
         __call__ = dict.__getitem__
 
     def __missing__(self, text: str) -> int:
-        tokens = self.fresh(text)
+        tokens = self.count_uncached(text)
         size = sys.getsizeof(text)
         if size <= MEMO_BYTES:
             if self._stored_bytes + size > MEMO_BYTES:
@@ -84,15 +84,15 @@ class MemoizingCounter(dict[str, int]):
                 self.pop(text, None)
             self._stored_bytes = sum(map(sys.getsizeof, list(self)))
 
-    def fresh(self, text: str) -> int:
+    def count_uncached(self, text: str) -> int:
         """Return the tokens of a text without storing the count."""
         raise NotImplementedError
 
-    def cut(self, text: str) -> int:  # noqa: ARG002
+    def find_split(self, text: str) -> int:  # noqa: ARG002
         """Return the last position at which counts add up, or 0 where there is none."""
         return 0
 
-    def by_lines(self, text: str) -> int:
+    def count_by_lines(self, text: str) -> int:
         """Return the tokens of a text, counted line by line, so that lines are remembered."""
         return self[text]
 
@@ -100,9 +100,9 @@ class MemoizingCounter(dict[str, int]):
         """Return the tokens of a message; see `counters.count_message_tokens`."""
         return count_message_tokens(self, message)
 
-    def composed(self, message: Message) -> int:
-        """Return the same number as `message` for a message of a rule, counted line by line."""
-        return count_message_tokens(self.by_lines, message)
+    def count_composed(self, message: Message) -> int:
+        """Return the same number as `message`, counted line by line, for a message of a rule."""
+        return count_message_tokens(self.count_by_lines, message)
 
     def total(self, messages: Iterable[Message]) -> int:
         """Return the sum over messages."""
@@ -134,7 +134,7 @@ class TiktokenCounter(MemoizingCounter):
         self._allow_download = allow_download
         self._count: Callable[[str], int] | None = None
 
-    def fresh(self, text: str) -> int:
+    def count_uncached(self, text: str) -> int:
         """Return the tokens of a text without storing the count.
 
         Raises:
@@ -146,7 +146,7 @@ class TiktokenCounter(MemoizingCounter):
         try:
             return count(text)
         except UnicodeEncodeError:
-            return self.fresh(replace_surrogates(text))
+            return self.count_uncached(replace_surrogates(text))
         except BaseException as error:
             # a panic of tiktoken's Rust code derives from BaseException and has no public class
             if type(error).__name__ != "PanicException":
@@ -172,12 +172,12 @@ class TiktokenCounter(MemoizingCounter):
         """Count with the text split outside of tiktoken, whose own splitter has a small stack."""
         return count_in_pieces(load_encoding(self.name), replace_surrogates(text))
 
-    def cut(self, text: str) -> int:
+    def find_split(self, text: str) -> int:
         """Return the last position at which counts add up, or 0."""
         match = _LAST_ADDITIVE_CUT.match(text)
         return match.end() if match else 0
 
-    def by_lines(self, text: str) -> int:
+    def count_by_lines(self, text: str) -> int:
         """Return the tokens of a text, counted line by line, so that lines are remembered.
 
         In all patterns a piece crosses an end of line only to white space or a slash, and an end of
@@ -202,7 +202,7 @@ class Claude2Counter(MemoizingCounter):
         super().__init__("anthropic")
         self._tokenizer: Any = None
 
-    def fresh(self, text: str) -> int:
+    def count_uncached(self, text: str) -> int:
         """Return the tokens of a text without storing the count.
 
         Raises:

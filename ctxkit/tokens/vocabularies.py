@@ -180,7 +180,7 @@ def _read_vocabulary(path: Path) -> bytes | None:
 
 def _save_copy(path: Path, data: bytes) -> None:
     """Write a copy to our cache atomically; where that fails, the next process searches again."""
-    with suppress(OSError), SafeFolder.own(path.parent) as folder:
+    with suppress(OSError), SafeFolder.open_or_create(path.parent) as folder:
         folder.write(path.name, (data,))
 
 

@@ -108,7 +108,9 @@ def _sessions_of_mapping(source: Any) -> list[Session]:
 
     if isinstance(source, Mapping) and "role" not in source:
         each = ((str(name), one) for name, some in source.items() for one in as_sessions(some))
-        return with_unique_ids([replace(one, id=n, title=n).backed(one.behind) for n, one in each])
+        return with_unique_ids(
+            [replace(one, id=n, title=n).set_prompt_source(one.prompt_source) for n, one in each]
+        )
     return with_unique_ids(as_sessions(source))
 
 

@@ -161,7 +161,7 @@ class SessionView:
 
     def measure(self) -> None:
         """Work out the size of each message, which takes seconds where they are many."""
-        sized = measure_sizes(self.session) if self.session.behind is None else None
+        sized = measure_sizes(self.session) if self.session.prompt_source is None else None
         groups_by_call = count_groups_by_call(self.session, sized=sized)
         self._sizes, self._layers = sized, groups_by_call
 
@@ -197,7 +197,7 @@ class SessionView:
                 yield sanitize_line(path, 200)
 
     def _prompt_contents(self, index: int | None) -> Sequence[MessageLine]:
-        if self._sizes is None and self.session.behind is None:
+        if self._sizes is None and self.session.prompt_source is None:
             return LazyMessageLines(self.session.view(index), self._number_by_id)
         contents = get_prompt_contents(self.session, index, sized=self._sizes)
         return tuple(
@@ -209,7 +209,7 @@ class SessionView:
                 s.changed_by,
                 number=s.position,
             )
-            for i, s in enumerate(contents.shown)
+            for i, s in enumerate(contents.messages)
         )
 
     def describe_line(self, line: MessageLine) -> tuple[str, str]:

@@ -150,16 +150,16 @@ class CompactionDetails:
     def of(self, number: int, one: CompactionRow) -> dict[str, Any]:
         """Return the sentences, the diff and the items of a compaction, as plain values."""
         changes = diff_data(self.session, number)
-        changed = [c for c in changes if c.what != "kept"]
-        changed.sort(key=lambda c: (c.what != "inserted", -c.before))
-        counts = Counter(c.what for c in changes)
+        changed = [c for c in changes if c.action != "kept"]
+        changed.sort(key=lambda c: (c.action != "inserted", -c.before))
+        counts = Counter(c.action for c in changes)
         counts_text = ", ".join(f"{n:,} {what}" for what, n in counts.items())
         more = len(changed) - MAX_CHANGES
         rows = [
             [
                 format_message_number(c.position),
                 sanitize_line(c.name, 80),
-                c.what,
+                c.action,
                 f"{c.before:,}",
                 f"{c.after:,}",
             ]
@@ -197,7 +197,7 @@ class CompactionDetails:
             out.append("No compaction followed.")
         else:
             paid = {True: ": it was not paid back", False: ": it was paid back", None: ""}[
-                cut.unpaid
+                cut.not_paid_back
             ]
             out.append(f"The next one came {cut.interval:,} calls later{paid}.")
         if cut.refill_10 is not None:
@@ -208,9 +208,9 @@ class CompactionDetails:
         """Return what making it cost: as its frame says, else as the bill of a replay takes it."""
         if one.usd is not None:
             return f"Making it cost {format_usd(one.usd)} ({one.usd_source})."
-        if cut is not None and not cut.written:
+        if cut is not None and not cut.summaries:
             return "No model made it."
-        usd = None if cut is None else self._cost_model.summaries_usd(cut.written)
+        usd = None if cut is None else self._cost_model.summaries_usd(cut.summaries)
         if usd is None:
             return "No price of making it is known."
         return f"Making it would have cost {format_usd(usd)} (estimated)."

@@ -138,7 +138,7 @@ class TrialRunner:
             lambda recorded_calls: self._message_log(rules, recorded_calls),
         )
         done = run_rules(log, rules, self._limit)
-        suppressed = [TrialCompaction(h.call, 0, None, None, h.said) for h in done.held]
+        suppressed = [TrialCompaction(h.call, 0, None, None, h.reason_text) for h in done.blocked]
         compactions = [
             TrialCompaction(s.call, s.before, s.after, s.message_savings, "")
             for s in get_run_compactions(done)

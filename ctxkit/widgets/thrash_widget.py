@@ -195,7 +195,7 @@ class MaxCompactions(BaseGuard):
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop` once they are spent."""
-        return stop if len(past.cuts) >= self.cuts else start
+        return stop if len(past.compactions) >= self.cuts else start
 
 
 # A guard that closes after compaction k changes nothing before it: the calls up to there are those

@@ -153,7 +153,6 @@ def test_what_is_advised_on_needs_usage_and_prices():
 
 def test_each_figure_of_a_display_is_a_column_of_its_frame():
     """A name that is in no score would be left out of the display without a word."""
-    from ctxkit.experiments import result_displays
-    from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
+    from ctxkit.experiments import SCORE_COLUMN_NAMES, result_displays
 
     assert {name for name, _ in result_displays._SCORE_ROWS} <= set(SCORE_COLUMN_NAMES)

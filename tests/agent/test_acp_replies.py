@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit.agent.acp_client import ReplyBuilder
+from ctxkit.agent import ReplyBuilder
 
 USAGE = {"usage": {"inputTokens": 1200, "outputTokens": 25, "totalTokens": 1225}}
 ANNOUNCED = {"toolCallId": "c1", "status": "pending", "title": "Shell", "rawInput": {},

@@ -23,7 +23,7 @@ from ctxkit.agent import (
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.session import Message, Text, Usage
-from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
+from ctxkit.tokens import estimate_schema_tokens
 
 COUNT = tokens.get_counter("chars/4")
 

@@ -25,7 +25,7 @@ from ctxkit.agent.models.scripted import make_reply
 from ctxkit.policies import Chain, Recall
 from ctxkit.policies.memory_entries import make_entry
 from ctxkit.session import Message, ToolCall
-from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
+from ctxkit.tokens import estimate_schema_tokens
 
 TURNS = 5
 

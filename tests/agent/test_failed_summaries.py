@@ -19,8 +19,7 @@ from ctxkit import presets
 from ctxkit._internal.formatting import FAILURE_CHARS
 from ctxkit.agent import Provider
 from ctxkit.errors import ModelError
-from ctxkit.policies import Fallback, Rules, Summary
-from ctxkit.policies.evidence_summaries import Hybrid
+from ctxkit.policies import Fallback, Hybrid, Rules, Summary
 from ctxkit.policies.offline_summarisers import may_ask
 from ctxkit.policies.summary_compaction import writers_of
 from ctxkit.presets import preset

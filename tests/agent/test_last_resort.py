@@ -11,8 +11,7 @@ from builders import assistant, result, session, tool_call, user
 from ctxkit import presets, tokens
 from ctxkit.agent import Agent, LiveContext
 from ctxkit.errors import ModelError
-from ctxkit.policies import AdaptiveTrim, Chain, Rules
-from ctxkit.policies.base import apply_policy
+from ctxkit.policies import AdaptiveTrim, Chain, Rules, apply_policy
 from ctxkit.session import Message, Text
 
 COUNT = tokens.get_counter("chars/4")
@@ -36,7 +35,7 @@ def lengths(messages):
 def test_a_consumed_read_keeps_as_much_live_as_in_a_replay():
     context = LiveContext(said(), Rules(counter=COUNT))
     context.prepare(1.0)
-    history = context.run.shown()
+    history = context.run.last_prompt()
     for stage, part in enumerate(AdaptiveTrim().steps):
         assert (
             context.trim(stage).messages == apply_policy(part, history, context.run.room).messages

@@ -390,7 +390,7 @@ def test_a_folder_that_another_process_holds_is_a_sentence(tmp_path):
     ContextStore(tmp_path).put("a", {"a.txt": (b"text", 4)})
     here = SafeFolder(tmp_path / ".ctxkit" / "context")
     refused = pytest.raises(OSError, match="another process")
-    with here, here.locked(), refused, here.locked(0.05):
+    with here, here.lock(), refused, here.lock(0.05):
         raise AssertionError
     ContextStore(tmp_path).put("b", {"a.txt": (b"text", 4)})  # it was given free
 

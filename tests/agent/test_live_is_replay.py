@@ -14,10 +14,19 @@ from talkers import COUNT, said
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.agent import Agent, ScriptedModel, tool
-from ctxkit.policies import Above, AntiThrash, Count, Rules, Share, Spent, Summary, ToolPairs
-from ctxkit.policies.guards import Grace
+from ctxkit.policies import (
+    Above,
+    AntiThrash,
+    Count,
+    Rules,
+    Share,
+    Spent,
+    Summary,
+    ToolPairs,
+    guards,
+)
 from ctxkit.session import ToolCall
-from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
+from ctxkit.tokens import estimate_schema_tokens
 
 SMALL = 6_000
 RULES = {
@@ -34,7 +43,7 @@ RULES = {
     "ai": presets.ai(context_window=40_000),
     "cleared": Rules(policy=Summary(keep_tokens=800), trigger=Above(1_500), pruning=ToolPairs(keep_pairs=2), window=SMALL),
     "guarded": Rules(policy=Summary(keep_tokens=2_500), trigger=Above(3_000) | Count(12),
-                     guards=(Grace(calls=2), AntiThrash(0.2, 2)), window=SMALL),
+                     guards=(guards.Grace(calls=2), AntiThrash(0.2, 2)), window=SMALL),
     "spending": Rules(policy=Summary(keep_turns=1), trigger=Spent(9_000), warnings=(Spent(3_000),), window=SMALL),
 }  # fmt: skip
 

@@ -164,20 +164,20 @@ def test_its_cost_is_billed(tmp_path):
     ],
 )
 def test_the_threshold(tokens, window, below, due):
-    assert MemoryFlush(below=below).due(tokens, window) is due
+    assert MemoryFlush(below=below).is_due(tokens, window) is due
 
 
 def test_a_prompt_of_the_users_own_gets_the_word_for_nothing():
-    assert MemoryFlush(prompt="Save it.").told.endswith("answer NO_REPLY.")
-    assert MemoryFlush(prompt="Save it or say NO_REPLY").told == "Save it or say NO_REPLY"
+    assert MemoryFlush(prompt="Save it.").full_prompt.endswith("answer NO_REPLY.")
+    assert MemoryFlush(prompt="Save it or say NO_REPLY").full_prompt == "Save it or say NO_REPLY"
     with pytest.raises(BadArguments):
         MemoryFlush(writes=0)
 
 
 def test_the_presets_hold_their_systems_settings():
     fased = presets.fased(context_window=200_000).flush
-    assert fased.due(176_000, 200_000)
-    assert not fased.due(175_999, 200_000)
+    assert fased.is_due(176_000, 200_000)
+    assert not fased.is_due(175_999, 200_000)
     assert presets.fased(memory_flush=False).flush is None
     tyrum = presets.tyrum().flush
     assert (tyrum.writes, tyrum.message_chars, tyrum.seconds, tyrum.below) == (1, 2000, 2.5, None)

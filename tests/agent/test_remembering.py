@@ -25,7 +25,7 @@ from ctxkit.agent.memory.session_memory import make_memory_provider
 from ctxkit.policies import Above, Recall, Rules, Summary
 from ctxkit.policies.memory_entries import make_entry
 from ctxkit.session import Usage
-from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
+from ctxkit.tokens import estimate_schema_tokens
 
 WISH = "Always keep the column order of the CSV."
 

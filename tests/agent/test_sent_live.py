@@ -12,8 +12,7 @@ import ctxkit as ck
 from ctxkit.agent import Provider
 from ctxkit.engine.provider_guard import OPENING
 from ctxkit.errors import ModelError
-from ctxkit.metrics.context_report import report
-from ctxkit.metrics.prompt_composition import count_groups_by_call
+from ctxkit.metrics import count_groups_by_call
 from ctxkit.presets import preset
 from ctxkit.session import ToolCall, Usage
 from ctxkit.widgets.explorer_values import SessionView
@@ -43,7 +42,7 @@ def held(one, heard):
         results = sum(len(i.message.text) for i in messages if i.message.role == "tool")
         assert event["content_chars"]["fn_results"] == results
         assert event["est_tokens"] == sum(i.tokens for i in items)
-        made = report(one.session, call)
+        made = ck.report(one.session, call)
         assert made.messages_n == len(request.messages)
         assert sum(p.tokens for p in made.parts) == made.prompt_tokens
         assert sum(g[call] for g in stacked.groups.values()) == made.prompt_tokens
@@ -132,7 +131,7 @@ def test_a_server_received_what_is_shown():
         results = [m["content"] for m in body["messages"] if m["role"] == "tool"]
         assert results == [i.message.text for i in items if i.message.role == "tool"]
         assert len(items) == len(body["messages"])
-        made = report(one.session, call)
+        made = ck.report(one.session, call)
         shown = sum(p.chars for p in made.parts if p.group == "tool results")
         assert shown == sum(map(len, results))
         assert sum(p.tokens for p in made.parts) == made.prompt_tokens

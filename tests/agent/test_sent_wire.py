@@ -12,8 +12,7 @@ from talks_by_chance import small
 
 import ctxkit as ck
 from ctxkit.agent import Provider
-from ctxkit.metrics.context_report import report
-from ctxkit.metrics.prompt_composition import count_groups_by_call
+from ctxkit.metrics import count_groups_by_call
 from ctxkit.presets import names
 from ctxkit.session import SizeOnly, Text, ToolCall
 
@@ -95,7 +94,7 @@ def held(kind, session, heard, bodies):
         assert sum(event["msg_counts"].values()) + 1 == len(messages)  # it counts no instructions
         assert event["est_tokens"] == sum(i.tokens for i in items)
         assert all(i.tokens == i.raw_tokens for i in messages if i.changed_by is None)
-        made, usage = report(session, call), session.calls[call].message.usage
+        made, usage = ck.report(session, call), session.calls[call].message.usage
         billed = event["est_tokens"] if usage is None else usage.prompt_tokens  # it overflowed
         assert made.prompt_tokens == billed == sum(p.tokens for p in made.parts)
         assert usage is None or prompts[call] == billed

@@ -15,7 +15,6 @@ from talkers import COUNT, ECHO, Says, agent, live, run, said
 import ctxkit as ck
 from ctxkit.agent.store.session_files import _billed_turns
 from ctxkit.errors import ModelError
-from ctxkit.formats.snapshots import turns
 from ctxkit.plots.budget_charts import budget_data
 from ctxkit.policies import Above, Count, Rules, Spent, Summary
 from ctxkit.presets import preset
@@ -53,7 +52,7 @@ def one_storage():
 
 def same(one):
     """Hold the live frame against the log of snapshots and the frame of the record."""
-    log = turns(ck.read_snapshots(one.workspace.snapshots(one.id)))
+    log = ck.snapshots.turns(ck.read_snapshots(one.workspace.snapshots(one.id)))
     upto = log.columns.get_loc("compaction_occurred") + 1
     assert len(log) == len(one.turns)
     for name in log.columns[:upto]:
@@ -169,7 +168,7 @@ def test_a_replay_of_the_record_is_the_same_frame(name, tmp_path_factory):
                 for c in range(len(steps))
             ]
             assert sums[: len(steps)] == sums[len(steps) :]
-            runs = [one.agent.compactor.context.run, again.behind]
+            runs = [one.agent.compactor.context.run, again.prompt_source]
             assert runs[0].prompts.tolist() == runs[1].prompts.tolist()
             assert {r.total for r in runs} == {runs[0].prompts.sum()}
             if all(c.message.usage for c in one.session.calls):  # none failed
@@ -249,7 +248,7 @@ def test_after_a_restore_the_log_holds_the_turns_that_stand(tmp_path):
         now = one.workspace.snapshots(one.id)
         assert now.stat().st_ino == inode
         assert now.read_bytes()[:300] == before[:300]  # what stands is as it was written
-        record, rows = ck.read(one.log.path), iter(one.session.behind.row_sizes)
+        record, rows = ck.read(one.log.path), iter(one.session.prompt_source.row_sizes)
         sizes = [next(rows) if m.visible else 0 for m in record.messages]
         again = ck.replay(record, RULES["above"], tokens=sizes, fixed=one.session.sent(0)[0].tokens)
         for name in ("turn", "compaction_occurred", "calls_n"):

@@ -11,7 +11,6 @@ from cli.conftest import SAMPLE
 from cli.words import ctxkit, in_terminal, told
 
 import ctxkit as ck
-from ctxkit.metrics.cost.spending import spend
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def test_spend_by_something_keeps_its_rows_for_a_session_too(home):
 
 
 def test_the_answer_about_money_is_the_largest_that_could_be_avoided():
-    bill = spend(ck.read(SAMPLE))
+    bill = ck.spend(ck.read(SAMPLE))
     usd = float(re.search(r"\(\$([\d.]+)\)", bill.answer)[1])
     avoidable = [sum(f.usd for f in bill.fetched)]
     avoidable += [r.sent_usd for r in bill.resent]
@@ -92,11 +91,42 @@ def test_logs_without_usage_or_prices_are_answered_in_one_sentence_each(tmp_path
     folder = tmp_path / ".ctxkit" / "sessions"
     folder.mkdir(parents=True)
     ck.write(ck.read(talk), folder / "one.jsonl")
-    assert told(tmp_path, "when", "last").stderr.endswith("this log has no usage.\n")
-    assert told(tmp_path, "spend", "last").stdout == "No dollars are known: the log has no usage.\n"
+    instead = "has no usage: a report counts its texts.\n"
+    assert told(tmp_path, "when").stderr.endswith(f"this log {instead}")
+    assert told(tmp_path, "spend", "last").stdout == f"No dollars are known: the log {instead}"
     alone = told(tmp_path).stdout
-    assert "this log has no usage." in " ".join(alone.split())
+    assert f"this log {instead.strip()}" in " ".join(alone.split())
     assert "Session: Sum up. (" in alone
+    assert "As the log has no usage, settings are compared by size" in " ".join(
+        told(tmp_path, "compare").stdout.split()
+    )
+
+
+def test_a_log_of_a_model_without_a_price_is_compared_by_size_and_loss(tmp_path):
+    text = SAMPLE.read_text(encoding="utf-8").replace("claude-sonnet-4-5", "acme-1")
+    (tmp_path / "acme.jsonl").write_text(text, encoding="utf-8")
+    assert "a comparison still shows sizes" in told(tmp_path, "when", "acme.jsonl").stderr
+    shown = " ".join(told(tmp_path, "compare", "acme.jsonl", "-r", "pi").stdout.split())
+    assert shown.startswith("Nothing can be chosen: no setting that fits the window has a known")
+    assert "As model 'acme-1' has no price, settings are compared by size and loss alone." in shown
+
+
+@pytest.mark.parametrize("command", ["list", "spend"])
+@pytest.mark.parametrize(
+    "files",
+    [{}, {"notes.txt": b"hello"}, {"picture.bin": b"\x00\x01\x02"}, {"other.json": b'{"a": 1}'}],
+    ids=lambda files: "".join(files) or "empty",
+)
+def test_a_folder_without_a_session_is_answered_in_words(tmp_path, command, files):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    places = ["other", *(f"other/{name}" for name in files)]
+    for place in places:
+        done = told(tmp_path, command, place)
+        assert done.returncode == 0
+        assert done.stdout.startswith(("No session that a reader knows", "No file that may be a"))
 
 
 def test_a_session_without_a_title_is_listed_by_its_first_prompt(tmp_path):

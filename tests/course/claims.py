@@ -26,22 +26,19 @@ from ctxkit.engine.cache_model import input_cost_prediction as prediction
 from ctxkit.engine.cache_model import interval_calibration
 from ctxkit.engine.cache_model.call_features import measure_pause
 from ctxkit.experiments import compare_settings, studies
-from ctxkit.metrics import drift, find_cache_misses, losses, when_to_compact
-from ctxkit.metrics.breakeven import reads_until_mutation_pays
+from ctxkit.metrics import breakeven, drift, find_cache_misses, losses, thrashing, when_to_compact
 from ctxkit.metrics.compactions import MIN_PROGRESS, get_replay_compactions, is_thrashing
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.losable_items import ITEM_FAMILIES, extract_items
-from ctxkit.metrics.thrashing import get_compaction_outcomes
 from ctxkit.policies import Rules, guards, triggers
 from ctxkit.tokens import default_counter
-from ctxkit.tokens.prices import price
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 PAGE, TRUST = (
     (NOTEBOOKS.parent / "docs" / name).read_text(encoding="utf-8")
     for name in ("write-a-policy.md", "trust.md")
 )
-PRICE = price("claude-sonnet-4-5")
+PRICE = ck.prices.price("claude-sonnet-4-5")
 PAIR = Path(ck.__file__).parent / "course" / "pair"
 CHAIN = "clear:keep_last=5 | summary:keep_tokens=8000"
 WINNER = Rules(
@@ -141,7 +138,7 @@ def paid_by_hand():
     new at the call, and as the kit says.
     """
     replay = replay_sample(make_rules_above("summary:keep_tokens=8000", 30_000))
-    cut, (spot, *_) = get_compaction_outcomes(replay)[0], get_replay_compactions(replay)
+    cut, (spot, *_) = thrashing.get_compaction_outcomes(replay)[0], get_replay_compactions(replay)
     (summary,) = cut.written
     usd = summary.source * PRICE.input + summary.summary * PRICE.output
     anew = (PRICE.cache_write - PRICE.cache_read) * (cut.after - 1_545)
@@ -155,7 +152,7 @@ def results_pay(call):
     items = load_sample().sent(call)
     behind = [sum(item.tokens for item in items[i + 1 :]) for i in range(len(items))]
     return [
-        reads_until_mutation_pays(item.tokens, rest)
+        breakeven.reads_until_mutation_pays(item.tokens, rest)
         for item, rest in zip(items, behind, strict=True)
         if item.message.role == "tool"
     ]
@@ -308,7 +305,7 @@ CLAIMS = {
         "36 long web pages, read once": lambda: sum(
             c.name == "open" and "find" not in c.arguments for m in load_sample("research").messages for c in m.tool_calls
         ) == 36,
-        "`claude_code` keeps 33,000 free, and is due at 15,000": lambda: min(c.before for c in get_compaction_outcomes(replay_sample("claude_code"))) >= 15_000,
+        "`claude_code` keeps 33,000 free, and is due at 15,000": lambda: min(c.before for c in thrashing.get_compaction_outcomes(replay_sample("claude_code"))) >= 15_000,
         "Some begin to act near the end of the window and have not reached it here": lambda: not (
             replay_sample("codex", "research").edits or replay_sample("pi", "research").edits
         ),
@@ -337,7 +334,7 @@ CLAIMS = {
             round(usd, 2) == 0.02 for usd in ck.frame(load_sample(), per="compaction")["cost_usd"]
         ),
         "each compaction would need hundreds of calls, and the next one comes after a few": lambda: all(
-            c.pays_after > 200 and c.interval < 10 for c in get_compaction_outcomes(replay_sample(CAREFUL))[:3]
+            c.pays_after > 200 and c.interval < 10 for c in thrashing.get_compaction_outcomes(replay_sample(CAREFUL))[:3]
         ),
         "1 where each has paid, 0 where none has": lambda: [
             score_replay(r, loss=False)["paid_back_share"] for r in (load_sample(), replay_sample(CAREFUL))
@@ -382,7 +379,7 @@ CLAIMS = {
         "Nearly all tokens were read from the cache": lambda: 0.95 < read_share() < 1,
         "`(3.75 - 0.30) / 0.30 = 11.5` times": lambda: (PRICE.cache_write - PRICE.cache_read) / PRICE.cache_read == pytest.approx(11.5),
         "all of `expected` would have been read, had the cache lived": lambda: (
-            [m.kept for m in pauses()] == [0] * len(pauses()) and min(m.expected for m in pauses()) > 0
+            [m.read_tokens for m in pauses()] == [0] * len(pauses()) and min(m.expected for m in pauses()) > 0
         ),
         "a pause is also the moment at which a piece of work is done": lambda: (
             sum(load_sample().call(m.call).turn != load_sample().call(m.call - 1).turn for m in pauses()) >= len(pauses()) - 1
@@ -398,7 +395,7 @@ CLAIMS = {
         ),
         "it cuts before three of four calls": lambda: round(len(replay_sample(make_rules_above("clear:keep_last=20", 10_000)).edits) / 343, 2) == 0.77,
         "all that both prompts share was read (1,545 tokens as worked out, 1,546 as billed)": lambda: [
-            (m.expected, m.kept) for m in find_cache_misses(load_sample()) if m is not None and m.kind == "compaction"
+            (m.expected, m.read_tokens) for m in find_cache_misses(load_sample()) if m is not None and m.kind == "compaction"
         ] == [(1_545, 1_546)] * 2,
         "`best` is the cheapest that puts little more at stake than compacting at the full window would": lambda: all(
             found.loss <= w.max_loss for w in windows() for found in w.ceilings if found.name == "best"
@@ -604,7 +601,7 @@ BECAUSE = {
     "05-a": {"Much of it is the read": lambda: round(88_000 * PRICE.cache_read / 0.05475, 1) == 0.5},
     "05-c": {
         "All pauses together are more than a seventh of the bill": lambda: (
-            sum(m.expected - m.kept for m in pauses()) * (PRICE.cache_write - PRICE.cache_read) > ck.score(load_sample())["cost_usd"] / 7
+            sum(m.expected - m.read_tokens for m in pauses()) * (PRICE.cache_write - PRICE.cache_read) > ck.score(load_sample())["cost_usd"] / 7
         )
     },
     "06-a": {

@@ -14,9 +14,9 @@ from course.claims import BECAUSE, CLAIMS, NOTEBOOKS, code
 from course.notebook_claims import NOTEBOOK_CLAIMS
 from numpy import median
 
-from ctxkit.course.exercises import load_exercises
+from ctxkit.course import load_exercises
 from ctxkit.course.sample_data import replay_sample
-from ctxkit.metrics.thrashing import get_compaction_outcomes
+from ctxkit.metrics import thrashing
 
 
 def printed(number):
@@ -144,5 +144,5 @@ def test_a_sentence_stands_there_and_is_so(number, said):
 def test_claude_code_keeps_what_the_teacher_says_it_keeps():
     """In a window of 48,000 it is due at 15,000: it keeps 33,000 free."""
     assert [
-        c.before for c in get_compaction_outcomes(replay_sample("claude_code"))
+        c.before for c in thrashing.get_compaction_outcomes(replay_sample("claude_code"))
     ] == pytest.approx([15_000] * 8, abs=1_600)

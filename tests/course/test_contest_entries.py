@@ -47,7 +47,7 @@ def test_a_changed_preset_is_kept_by_its_parts():
     "rules", [CHAIN, "window:keep_tokens=20000", Rules(pruning="clear:keep_last=3"), "none"]
 )
 def test_rules_of_parts_come_back_equal(rules):
-    from ctxkit.presets.registry import resolve_rules
+    from ctxkit.presets import resolve_rules
 
     again = decode_rules(json.loads(json.dumps(encode_rules(rules))))
     given = resolve_rules(rules, once=True)

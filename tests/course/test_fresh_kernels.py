@@ -15,7 +15,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 
-from ctxkit.course.exercises import load_exercises
+from ctxkit.course import load_exercises
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = sorted(p.stem[:2] for p in (ROOT / "notebooks").glob("*.ipynb"))

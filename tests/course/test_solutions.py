@@ -10,7 +10,7 @@ import pytest
 from course.notebook_claims import write_asserts
 
 import ctxkit as ck
-from ctxkit.course.exercises import load_exercises
+from ctxkit.course import load_exercises
 
 ROOT = Path(__file__).parents[2]
 OWN = {"04-a", "08-a", "08-b", "10-a", "10-b", "11-a", "11-b", "a1-a", "a1-b", "a2-b", "a3-a"}

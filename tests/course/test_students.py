@@ -13,8 +13,7 @@ import pandas as pd
 import pytest
 
 import ctxkit as ck
-from ctxkit.course import students
-from ctxkit.course.exercises import load_exercises
+from ctxkit.course import load_exercises, students
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, triggers
 
@@ -170,7 +169,7 @@ def test_a_folder_that_cannot_be_written_is_one_warning(monkeypatch):
     def refused(*args, **more):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(students.SafeFolder, "own", refused)
+    monkeypatch.setattr(students.SafeFolder, "open_or_create", refused)
     ck.course.begin("Ada")
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")

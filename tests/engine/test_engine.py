@@ -144,7 +144,7 @@ def same(a: Run, b: Run):
     assert a.fresh_tokens.tolist() == b.fresh_tokens.tolist()
     assert (a.total, a.fresh, a.peak) == (b.total, b.fresh, b.peak)
     assert a.edits == b.edits
-    assert a.held == b.held
+    assert a.blocked == b.blocked
     assert a.warned == b.warned
     assert a.events == b.events
 
@@ -175,20 +175,22 @@ def fold(log, rules):
         )
         first = getattr(rules.trigger, "first", None)
         due = first(view, u, u + 1) == u if first else rules.trigger(h, done.room)
-        past = type("P", (), {"cuts": done.cuts, "log": log, "begin": 0})()
+        past = type("P", (), {"compactions": done.compactions, "log": log, "begin": 0})()
         if due and all(guard.first(past, view, u, u + 1) == u for guard in rules.guards):
             new = rules.policy(h, done.room)
             if new is not h and not any(guard.refuses(past, h, new) for guard in rules.guards):
                 # under a pruning, guards go by what the call was sent, not by the whole conversation
                 sent_sizes = tuple(sum(map(size, make(x).messages)) + log.fixed for x in (h, new))
                 pruned_sizes = sent_sizes if rules.pruning else None
-                done.cuts.append(Compaction(u, h, new, "", pruned_sizes=pruned_sizes))
+                done.compactions.append(Compaction(u, h, new, "", pruned_sizes=pruned_sizes))
                 cuts.append((u, [(e.kind, e.targets) for e in new.edits]))
                 h = new
         now = make(h)
         p = sum(size(m) for m in now.messages) + log.fixed
         alive = [
-            x for c, x in enumerate(before) if not log.sent[u] - log.done[c] >= rules.cache_life
+            x
+            for c, x in enumerate(before)
+            if not log.sent[u] - log.end_times[c] >= rules.cache_life
         ]
         shared = max((shared_tokens(x, now.messages) + log.fixed for x in alive), default=0)
         sizes.append(p)
@@ -217,7 +219,7 @@ def test_jump_is_live_is_fold(family, pruning, seed, a, b):
     same(jump, live(log, rules))
     sizes, fresh, cuts = fold(log, rules)
     assert jump.prompts.tolist() == sizes
-    assert [(c.call, [(e.kind, e.targets) for e in c.edits]) for c in jump.cuts] == cuts
+    assert [(c.call, [(e.kind, e.targets) for e in c.edits]) for c in jump.compactions] == cuts
     assert jump.fresh_tokens.tolist() == fresh
     assert (jump.total, jump.fresh, jump.peak) == (sum(sizes), sum(fresh), max(sizes))
 
@@ -340,7 +342,7 @@ def test_plain_lists_give_the_same(family, seed, a, b):
         log_from_session(talk, Rules(counter=Fours())), Rules(counter=Fours(), **parts)
     )
     assert done.prompts.tolist() == sizes
-    assert [c.call for c in done.cuts] == cuts
+    assert [c.call for c in done.compactions] == cuts
 
 
 # -- no look ahead -------------------------------------------------------------------------------------------------------------
@@ -360,7 +362,7 @@ def test_a_log_cut_off_at_a_call_gives_the_same_run(family, pruning):
         )
         assert done.prompts.tolist() == cut_off.prompts.tolist()
         assert done.edits == cut_off.edits
-        assert done.held == cut_off.held
+        assert done.blocked == cut_off.blocked
 
 
 def test_a_log_that_grows_gives_the_same_run():
@@ -402,7 +404,7 @@ def test_a_policy_that_does_nothing_is_asked_again_and_told():
         Rules(lambda h, room: h, counter=Fours()),
     )
     assert [e.outcome for e in done.events if e.kind == "end"] == ["nothing"] * 4
-    assert not done.cuts
+    assert not done.compactions
 
 
 def test_a_summariser_that_fails_leaves_the_history_and_a_note():
@@ -424,7 +426,7 @@ def test_a_list_of_messages_is_a_policys_answer_too():
         counter=Fours(),
     )
     done = run_rules(log_from_session(talk_of(3), plain), plain)
-    assert [m.role for m in done.shown().messages] == ["system", "user"]
+    assert [m.role for m in done.last_prompt().messages] == ["system", "user"]
 
 
 def test_an_orphan_is_refused_with_the_name_of_its_call():
@@ -444,7 +446,7 @@ def test_new_messages_are_called_back():
     told = []
     rules = Rules(pi(200), t.Above(400), counter=Fours(), on_compacted=told.append)
     done = run_rules(log_from_session(talk_of(6), rules), rules)
-    assert [m[1].role for m in told] == ["summary"] * len(done.cuts)
+    assert [m[1].role for m in told] == ["summary"] * len(done.compactions)
     assert len(told) > 1
 
 
@@ -454,7 +456,7 @@ def test_automatic_compaction_can_be_off_and_done_by_hand():
     done = advance(Run(log, rules), rules, 5)
     cut = done.by_hand(pi(200)(done.history.at(5), done.room))
     advance(done, rules, log.calls)
-    assert [c.call for c in done.cuts] == [5]
+    assert [c.call for c in done.compactions] == [5]
     assert done.prompts[5] == cut.after < done.prompts[4]
     assert done.fresh_tokens[5] == cut.after - size(
         log.messages[0]
@@ -496,4 +498,4 @@ def test_real_sessions_live_as_replayed(real, family):
     log = log_from_session(talk, rules)
     jump = run_rules(log, rules)
     same(jump, live(log, rules))
-    assert jump.cuts
+    assert jump.compactions

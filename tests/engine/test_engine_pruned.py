@@ -43,9 +43,9 @@ from ctxkit.policies import (
     ToolPairs,
     TrimStage,
     WithoutTools,
+    apply_policy,
     triggers,
 )
-from ctxkit.policies.base import apply_policy
 from ctxkit.policies.protocols import is_call_overridden
 from ctxkit.session import Message, Text
 
@@ -72,13 +72,13 @@ def bills(log, parts, policy, window):
     due = None if POLICIES[policy] is None else triggers.Above(window // 2)
     rules = Rules(POLICIES[policy], due, counter=Fours(), window=window, assumed=True)
     said, asked = (run_rules(log, rules.but(pruning=p)) for p in (Chain(parts), by_calls(parts)))
-    assert (said.called, asked.called) == (0, log.calls)
+    assert (said.unscheduled_calls, asked.unscheduled_calls) == (0, log.calls)
     assert said.prompts.tolist() == asked.prompts.tolist()
     assert said.fresh_tokens.tolist() == asked.fresh_tokens.tolist()
     assert (said.total, said.fresh, said.peak) == (asked.total, asked.fresh, asked.peak)
-    assert [c.call for c in said.cuts] == [c.call for c in asked.cuts]
-    cold = {c: n for c, n in said.in_common.items() if c}
-    assert cold == {c: n for c, n in asked.in_common.items() if c}
+    assert [c.call for c in said.compactions] == [c.call for c in asked.compactions]
+    cold = {c: n for c, n in said.shared_when_cold.items() if c}
+    assert cold == {c: n for c, n in asked.shared_when_cold.items() if c}
     return said
 
 
@@ -102,7 +102,7 @@ def test_live_is_replay(name):
     live, whole = Run(log, rules), run_rules(log, rules)
     for call in range(1, log.calls + 1):
         advance(live, rules, call)
-        assert live.shown().tokens == live.prompts[-1]
+        assert live.last_prompt().tokens == live.prompts[-1]
     assert live.prompts.tolist() == whole.prompts.tolist()
     assert live.fresh_tokens.tolist() == whole.fresh_tokens.tolist()
 
@@ -124,7 +124,7 @@ def test_two_rules_that_send_the_same_get_the_same_bill():
     clear = Clear(keep_last=2)
     masked = run_rules(log, Rules(pruning=clear, counter=Fours()))
     cleared = run_rules(log, Rules(clear, counter=Fours()))
-    assert cleared.cuts
+    assert cleared.compactions
     assert masked.prompts.tolist() == cleared.prompts.tolist()
     assert masked.fresh_tokens.tolist() == cleared.fresh_tokens.tolist()
 
@@ -186,7 +186,7 @@ def test_a_subclass_is_billed_as_what_it_sends(part):
     parent = run_rules(log, Rules(pruning=Clear(keep_last=1), counter=Fours()))
     assert done.prompts.tolist() == own.prompts.tolist() != parent.prompts.tolist()
     assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
-    assert done.called == (log.calls if isinstance(part, Loud) else 0)
+    assert done.unscheduled_calls == (log.calls if isinstance(part, Loud) else 0)
 
 
 APPENDING = {"digest": Digest(keep_last=1), "manifest": Tombstones(max_tokens=50, keep_last=1)}
@@ -221,7 +221,7 @@ def test_what_is_put_at_the_end_of_a_call_counts_for_the_parts_behind(before, be
     live = Run(log, rules)
     for call in range(1, log.calls + 1):
         advance(live, rules, call)
-        assert live.shown().tokens == done.prompts[call - 1]
+        assert live.last_prompt().tokens == done.prompts[call - 1]
 
 
 class Marked(Clear):
@@ -288,14 +288,14 @@ def test_stages_that_redefine_their_call_are_asked_by_it(before):
 
     rules = Rules(pruning=Chain((*before, Stepped())), counter=Fours(), window=4000, assumed=True)
     done, own = run_rules(log, rules), run_rules(log, rules.but(pruning=plainly))
-    assert done.called == log.calls
+    assert done.unscheduled_calls == log.calls
     assert done.prompts.tolist() == own.prompts.tolist()
     assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
     live, sent = Run(log, rules), set()
     for call in range(1, log.calls + 1):
         advance(live, rules, call)
-        assert live.shown().tokens == done.prompts[call - 1]
-        sent |= {m.text for m in live.shown().messages if m.role == "tool"}
+        assert live.last_prompt().tokens == done.prompts[call - 1]
+        sent |= {m.text for m in live.last_prompt().messages if m.role == "tool"}
     assert "[brief]" in sent != {"[brief]"}
 
 
@@ -394,8 +394,8 @@ def test_a_schedule_below_another_is_sent_and_billed_as_its_plain_call(join):
     assert done.prompts.tolist() == own.prompts.tolist()
     for call in range(1, log.calls + 1):
         advance(live, rules, call)
-        assert live.shown().tokens == own.prompts[call - 1]
-    assert done.called == live.called == log.calls
+        assert live.last_prompt().tokens == own.prompts[call - 1]
+    assert done.unscheduled_calls == live.unscheduled_calls == log.calls
 
 
 def test_no_part_of_the_kit_says_first_for_a_call_that_it_redefines():
@@ -423,8 +423,8 @@ def test_a_trigger_whose_call_is_redefined_is_asked_by_its_call(join):
     jumped = run_rules(log, rules.but(trigger=join(asked)))
     plain = run_rules(log, rules.but(trigger=asked.__call__))
     eager = run_rules(log, rules.but(trigger=triggers.Above(2000)))
-    assert [c.call for c in jumped.cuts] == [c.call for c in plain.cuts]
-    assert [c.call for c in jumped.cuts] != [c.call for c in eager.cuts]
+    assert [c.call for c in jumped.compactions] == [c.call for c in plain.compactions]
+    assert [c.call for c in jumped.compactions] != [c.call for c in eager.compactions]
 
 
 @pytest.mark.parametrize("seed", [1, 5])
@@ -448,7 +448,11 @@ def test_a_policy_whose_call_is_redefined_is_asked_wherever_the_trigger_is_due(p
     log = log_from_session(by_chance(5, 60), Rules(counter=Fours()))
     rules = Rules(policy, triggers.Above(2000), counter=Fours())
     plain = run_rules(log, rules.but(policy=Often().__call__))
-    assert [c.call for c in run_rules(log, rules).cuts] == [c.call for c in plain.cuts] != []
+    assert (
+        [c.call for c in run_rules(log, rules).compactions]
+        == [c.call for c in plain.compactions]
+        != []
+    )
 
 
 @pytest.mark.parametrize("before", [(), (Clear(keep_last=8),)])
@@ -531,8 +535,8 @@ def test_what_was_sent_is_worked_out_anew_after_an_interrupt():
     part = Interrupted()
     rules = Rules(policy="summary:keep_tokens=4000", trigger=triggers.Above(11_000), pruning=part)
     done, again = run_rules(log, rules), run_rules(log, rules)
-    call = done.cuts[0].call + 5
-    assert len(done.cuts) > 1
+    call = done.compactions[0].call + 5
+    assert len(done.compactions) > 1
     part.now.append(True)
     with pytest.raises(KeyboardInterrupt):
         done.sent(call)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxkit.engine.framework_integration import Context, fit
-from ctxkit.engine.replay import replay
+from ctxkit import Context, fit, replay
 from ctxkit.errors import BadArguments, UnsoundHistory
 from ctxkit.policies import Rules, triggers
 from ctxkit.presets import fuseraft
@@ -114,7 +113,7 @@ def test_a_context_gives_what_a_replay_of_its_session_gives():
     again = replay(context.session, pi(250, 500))
     calls = len(again.calls)
     assert [e.targets for e in again.edits] == [
-        e.targets for c in context.run.cuts if c.call < calls for e in c.edits
+        e.targets for c in context.run.compactions if c.call < calls for e in c.edits
     ]
 
 
@@ -186,7 +185,7 @@ def test_a_context_keeps_the_beginning_of_its_prompts_where_fit_does_not():
         now = context.fit(messages)
         broken += not all(a is b or a == b for a, b in zip(before, now, strict=False))
         before = now
-    assert broken == len(context.run.cuts) > 2
+    assert broken == len(context.run.compactions) > 2
 
 
 def test_rules_that_cut_at_each_call_are_told_once():
@@ -196,7 +195,7 @@ def test_rules_that_cut_at_each_call_are_told_once():
         for n in range(12):
             messages += asked(n)
             context.fit(messages)
-    assert len(context.run.cuts) > 3
+    assert len(context.run.compactions) > 3
     said = [str(w.message) for w in told]
     assert sum("compact at each call" in words for words in said) == 1
     assert len(set(said)) == len(said)

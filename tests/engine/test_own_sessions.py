@@ -8,8 +8,7 @@ import pytest
 from talks_by_chance import small
 
 import ctxkit as ck
-from ctxkit.metrics.context_report import report
-from ctxkit.metrics.prompt_composition import count_groups_by_call
+from ctxkit.metrics import count_groups_by_call
 from ctxkit.policies import Clear, Rules
 from ctxkit.presets import names
 from ctxkit.session.pruning_records import PRUNED_KEY
@@ -48,7 +47,7 @@ def assert_session_has_sent(session, prompts):
     assert [[m.text for m in view] for _, view in session.views()] == texts
     assert [[m.text for m in session.view(call)] for call in range(len(prompts))] == texts
     sizes = [sum(i.tokens for i in items) for items in sent]
-    assert [report(session, call).prompt_tokens for call in range(len(prompts))] == sizes
+    assert [ck.report(session, call).prompt_tokens for call in range(len(prompts))] == sizes
     assert ck.score(session, loss=False)["prompt_tokens"] == sum(sizes)
     stacked = count_groups_by_call(session).groups.values()
     assert [sum(tokens[c] for tokens in stacked) for c in range(len(prompts))] == sizes
@@ -108,7 +107,7 @@ def test_a_log_without_records_is_read_as_before(tmp_path):
         details.pop(PRUNED_KEY, None)
     (tmp_path / "old.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     old = ck.read(tmp_path / "old.jsonl")
-    assert old.behind is None
+    assert old.prompt_source is None
     assert not old.faults
     assert len(old.calls) == len(context.session.calls)
     assert old.messages[-1].parts == context.session.messages[-1].parts
@@ -126,5 +125,5 @@ def test_a_damaged_record_is_dropped(damage, tmp_path):
             details[PRUNED_KEY] = damage
     (tmp_path / "bad.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     bad = ck.read(tmp_path / "bad.jsonl")
-    assert bad.behind is None
+    assert bad.prompt_source is None
     assert [len(bad.view(call)) for call in range(len(prompts))] == [len(p) for p in prompts]

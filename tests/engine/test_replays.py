@@ -7,13 +7,12 @@ from builders import assistant, session, step, summarised, system, usage, user
 from conftest import sample
 from talks_by_chance import by_chance
 
-from ctxkit.engine import log_from_session, run_rules, with_message_ids
-from ctxkit.engine.replay import replay, run_replay
+from ctxkit import replay
+from ctxkit.engine import log_from_session, run_replay, run_rules, with_message_ids
 from ctxkit.errors import BadArguments
-from ctxkit.policies import Rules, guards, triggers
-from ctxkit.policies.context_rules import recorded_rules
+from ctxkit.policies import Rules, guards, recorded_rules, triggers
+from ctxkit.tokens import measure_sizes
 from ctxkit.tokens.live_prompt_sizes import get_billed_prompt
-from ctxkit.tokens.message_sizes import measure_sizes
 
 
 def pi(keep, at, **more):
@@ -39,7 +38,7 @@ def test_the_session_shows_what_the_run_showed(name):
     assert [m.usage.prompt_tokens for c in again.calls if (m := c.message)] == done.prompts.tolist()
     assert [m.id for m in again.view()] == [m.id for m in done.history.at(done.log.calls).messages]
     edited = [c.index for c in again.calls if again.path[c.position - 1] in again.edits]
-    assert sorted({c.call for c in done.cuts}) == edited
+    assert sorted({c.call for c in done.compactions}) == edited
 
 
 def test_replaying_a_replay_changes_nothing():
@@ -158,7 +157,7 @@ def test_pi_files_reproduce_what_the_provider_billed(real):
         if c.message.usage and c.message.usage.prompt_tokens
     }
     off = [abs(int(done.prompts[i]) - n) for i, n in known.items()]
-    assert len(done.cuts) == 2
+    assert len(done.compactions) == 2
     assert len(off) > 450
     assert sum(o == 0 for o in off) > 0.99 * len(off)
 

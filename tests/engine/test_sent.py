@@ -12,8 +12,7 @@ from talks_by_chance import Fours, by_chance
 
 import ctxkit as ck
 from ctxkit.engine import log_from_session, run_rules
-from ctxkit.policies import Chain, Clear, MessageLog, Rules, triggers
-from ctxkit.policies.base import apply_policy
+from ctxkit.policies import Chain, Clear, MessageLog, Rules, apply_policy, triggers
 
 
 def summary(history, _room):
@@ -30,7 +29,7 @@ def test_it_adds_up_and_is_what_the_call_gives(name):
         done = run_rules(
             log, Rules(*policy, pruning=Chain(PARTS[name]), counter=Fours(), window=9000)
         )
-        cuts = [(c.call, c.new) for c in done.cuts]
+        cuts = [(c.call, c.new) for c in done.compactions]
         for call in range(log.calls):
             history = next((h for c, h in reversed(cuts) if c <= call), done.history.start(log))
             view = history.at(call)

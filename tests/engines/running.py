@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.formats import read_all
-from ctxkit.presets.registry import preset_differences
+from ctxkit.presets import preset_differences
 from ctxkit.session import Image, Message, SizeOnly, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ctxkit.experiments.forecast_records import (
     write_trigger_setting,
 )
 from ctxkit.metrics.prediction_intervals import PredictionInterval, predict_interval
-from ctxkit.presets.registry import resolve_rules
+from ctxkit.presets import resolve_rules
 
 START = 1_770_000_000.0
 
@@ -42,7 +42,7 @@ def test_an_interval_by_ranks_holds_as_often_as_it_says():
     ranks = predict_interval(range(1, 20))
     assert (ranks.low, ranks.middle, ranks.high) == (pytest.approx(2), 10, pytest.approx(18))
     inside = [
-        predict_interval([v for v in range(1, 41) if v != held]).holds(held)
+        predict_interval([v for v in range(1, 41) if v != held]).contains(held)
         for held in range(1, 41)
     ]
     assert 0.75 <= sum(inside) / len(inside) <= 0.85
@@ -51,7 +51,7 @@ def test_an_interval_by_ranks_holds_as_often_as_it_says():
 def test_few_values_get_a_wider_interval_and_zeros_none():
     few, more = predict_interval([10, 20, 30, 40]), predict_interval([10, 20, 30, 40] * 2)
     assert few.low < more.low < more.high < few.high
-    assert predict_interval([0, 1, 2, 3]).holds(1) is None
+    assert predict_interval([0, 1, 2, 3]).contains(1) is None
 
 
 def test_what_came_is_held_against_what_was_predicted(tmp_path):

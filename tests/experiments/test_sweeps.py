@@ -12,12 +12,12 @@ import pytest
 from experiments.test_sweeps_scores import talk
 
 import ctxkit as ck
-from ctxkit.engine.replay import run_replay
+from ctxkit.engine import run_replay
+from ctxkit.experiments import SCORE_COLUMN_NAMES
 from ctxkit.experiments.parallel import WorkPlan, WorkShare
-from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.experiments.session_runner import NamedRules, RunOptions, SessionRunner
-from ctxkit.policies.context_rules import recorded_rules
-from ctxkit.presets.registry import resolve_rules
+from ctxkit.policies import recorded_rules
+from ctxkit.presets import resolve_rules
 
 GRID = {
     "context_window": [50_000, 60_000],
@@ -61,7 +61,7 @@ def test_rows_hold_what_the_engine_gives_to_the_token():
             assert (row["prompt_tokens"], row["peak_tokens"], row["compactions_n"]) == (
                 done.total,
                 done.peak,
-                len(done.cuts),
+                len(done.compactions),
             )
             assert row["cost_usd"] == ck.score(ck.replay(s, rule), loss=False)["cost_usd"]
     assert runs["error"].notna().sum() == 4
@@ -213,11 +213,11 @@ def test_a_worker_stays_with_its_session_and_helps_where_it_pays():
     plan = planned(40, 40, run=0.02)
     (mine, _), (other, _), (again, _) = (plan.next(w) for w in ("a", "b", "a"))
     assert mine is again is not other
-    mine.left.clear()
+    mine.remaining.clear()
     helped, settings = plan.next("a")
     assert helped is other
-    assert len(settings) <= (len(other.left) + len(settings)) / 2 + 1
-    other.left = other.left[:1]
+    assert len(settings) <= (len(other.remaining) + len(settings)) / 2 + 1
+    other.remaining = other.remaining[:1]
     assert plan.next("a") is None
 
 
@@ -227,13 +227,13 @@ def test_whole_sessions_lie_ready_while_many_are_left():
     assert [len(r[1]) for r in ready if r] == [10] * 6  # the last ones are better parted
     assert len({r[0].place for r in ready if r}) == 6
     parted = planned(*[10] * 9, run=0.01)
-    parted.next("a")[0].left = [None]
+    parted.next("a")[0].remaining = [None]
     assert parted.spare() is None
 
 
 def test_all_settings_are_handed_out_once():
     plan, seen = planned(17, 1, 90, run=0.01), []
-    while any(s.left for s in plan.shares):
+    while any(s.remaining for s in plan.shares):
         seen += [
             (given[0].place, s.key)
             for w in "abc"

@@ -112,12 +112,12 @@ def test_only_what_takes_long_is_worth_a_start(monkeypatch):
     monkeypatch.setattr(parallel, "monotonic", lambda: now[0])
     pace = parallel.WorkEstimate(110)
     now[0] = 5.0
-    pace.took(10)
+    pace.record_run(10)
     assert not pace.is_slow  # reading the log tells nothing of the other runs
-    pace.took(10)
+    pace.record_run(10)
     now[0] = 6.0
     assert pace.is_slow  # nine seconds are left
-    pace.took(70)
+    pace.record_run(70)
     now[0] += parallel.CHECK_INTERVAL_SECONDS
     assert not pace.is_slow
 
@@ -139,8 +139,8 @@ def test_it_is_too_early_to_say(monkeypatch):
     monkeypatch.setattr(parallel, "process_time", lambda: now[0])
     monkeypatch.setattr(parallel, "monotonic", lambda: now[0])
     pace = parallel.WorkEstimate(100)
-    pace.took(1)
-    pace.took(1)
+    pace.record_run(1)
+    pace.record_run(1)
     now[0] = parallel.FIRST_CHECK_SECONDS / 2
     assert not pace.is_slow
     now[0] = parallel.FIRST_CHECK_SECONDS

@@ -12,14 +12,12 @@ from make_scores import render_page
 import ctxkit as ck
 from ctxkit.engine.replay import compute_shared_tokens, run_replay
 from ctxkit.errors import BadArguments
+from ctxkit.experiments import SCORE_COLUMN_NAMES
 from ctxkit.experiments.comparison import DETAIL_HEADS
-from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.experiments.scores import SessionScoreCache, score_run, score_session
 from ctxkit.metrics.prompt_sizes import SentPrompts
-from ctxkit.policies import Above, Rules
-from ctxkit.policies.context_rules import recorded_rules
+from ctxkit.policies import Above, Rules, recorded_rules
 from ctxkit.session import Usage
-from ctxkit.tokens.prices import price
 
 MODEL = "claude-sonnet-4-5"
 
@@ -62,12 +60,12 @@ def test_a_cut_rewrites_everything_behind_the_first_changed_token():
     s = talk()
     rules = ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed")
     done, again = run_replay(s, rules), ck.replay(s, rules)
-    cut, sheet = done.cuts[0], SessionScoreCache(s).sheet
+    cut, sheet = done.compactions[0], SessionScoreCache(s).sheet
     sent = SentPrompts(done.prompts.tolist(), compute_shared_tokens(done).tolist())
     assert sheet.read(cut.call, sent) == min(cut.new.stable, done.prompts[cut.call])
     assert sheet.read(cut.call, sent) < done.prompts[cut.call - 1]
     assert sheet.read(cut.call + 1, sent) == done.prompts[cut.call]
-    assert ck.score(again, loss=False)["compactions_n"] == len(done.cuts) > 0
+    assert ck.score(again, loss=False)["compactions_n"] == len(done.compactions) > 0
 
 
 def test_a_recorded_pause_is_carried_over_and_keeps_no_more_than_it_kept():
@@ -84,12 +82,12 @@ def test_a_recorded_pause_is_carried_over_and_keeps_no_more_than_it_kept():
     ]
     cold = session(*log)
     a, b = (SessionScoreCache(x).sheet for x in (s, cold))
-    assert a.kept[4] > 10**9
-    assert b.kept[4] == 3000
+    assert a.read_limits[4] > 10**9
+    assert b.read_limits[4] == 3000
 
 
 def test_the_call_that_writes_a_summary_is_billed_fresh_or_as_a_read():
-    s, p = talk(), price(MODEL)
+    s, p = talk(), ck.prices.price(MODEL)
     again = ck.replay(
         s, ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed:1000")
     )

@@ -13,7 +13,6 @@ from ctxkit.errors import BadArguments
 from ctxkit.experiments.memory_ablation import _paste_session
 from ctxkit.experiments.section_costs import SECTION_COLUMNS, TIME_AT_TOP_ROW
 from ctxkit.tokens import default_counter
-from ctxkit.tokens.prices import price
 
 
 def test_a_section_costs_its_tokens_at_every_call():
@@ -36,7 +35,7 @@ def test_a_section_costs_its_tokens_at_every_call():
 def test_its_dollars_are_written_once_and_read_at_every_later_call():
     session = talk()
     table = ck.experiments.sections(session).set_index("section")
-    p = price(MODEL)
+    p = ck.prices.price(MODEL)
     tokens, calls = table.loc["gitignore", "tokens"], len(session.calls)
     by_hand = tokens * (p.cache_write + (calls - 1) * p.cache_read)
     assert table.loc["gitignore", "cost_usd"] == pytest.approx(by_hand, rel=0.02)
@@ -45,7 +44,7 @@ def test_its_dollars_are_written_once_and_read_at_every_later_call():
 def test_the_time_at_the_top_would_bill_all_behind_it_anew_at_each_turn():
     session = talk()
     table = ck.experiments.sections(session).set_index("section")
-    p = price(MODEL)
+    p = ck.prices.price(MODEL)
     head = 700 + table.loc[["base", "gitignore", "store"], "tokens"].sum()
     firsts = [c for c in session.calls if c.turn != session.calls[max(c.index - 1, 0)].turn]
     lost = sum(c.message.usage.cache_read_tokens - head for c in firsts)

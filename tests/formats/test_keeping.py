@@ -110,7 +110,7 @@ def test_what_the_tool_deletes_stays(home: Path, tmp_path: Path):
 def test_a_copy_that_was_broken_off_goes_on(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    real, done = session_archive.Archive.take, []
+    real, done = session_archive.Archive.copy_original, []
 
     def killed(self, original):
         if len(done) == 3:
@@ -120,7 +120,7 @@ def test_a_copy_that_was_broken_off_goes_on(
         done.append(original)
         return real(self, original)
 
-    monkeypatch.setattr(session_archive.Archive, "take", killed)
+    monkeypatch.setattr(session_archive.Archive, "copy_original", killed)
     with pytest.raises(KeyboardInterrupt):
         ck.keep(tmp_path / "kept", home)
     monkeypatch.undo()
@@ -393,6 +393,16 @@ def test_words_are_found_across_all_tools(home: Path, tmp_path: Path):
     assert all("there is no log.txt" in t for t in frame["text"])
     first = frame.iloc[0]
     assert "there is no" in ck.read(first["path"]).path[first["position"]].text
+
+
+def test_sessions_that_were_read_are_searched_too():
+    session = ck.read(ck.samples.path("chat"))
+    hits = ck.find(ck.samples.path("chat"), "the")
+    assert len(hits) > 0
+    for of in (session, [session]):
+        assert ck.find(of, "the")["text"].tolist() == hits["text"].tolist()
+    with pytest.raises(BadArguments):
+        ck.find(5, "the")
 
 
 def test_subagents_of_subagents_are_searched_too(tmp_path: Path):

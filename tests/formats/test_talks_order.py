@@ -11,11 +11,11 @@ def user(text: str) -> dict:
 
 def test_the_later_of_equal_replies_is_taken_for_the_one_that_stayed():
     talk, fine = ChatConversation("test"), {"role": "assistant", "content": "fine"}
-    talk.request([user("a")])
-    talk.reply(fine)
-    talk.request([user("a"), fine, user("b")])
-    talk.reply(fine)
-    talk.request([user("a"), user("b"), fine, user("c")])
+    talk.read_request([user("a")])
+    talk.add_reply(fine)
+    talk.read_request([user("a"), fine, user("b")])
+    talk.add_reply(fine)
+    talk.read_request([user("a"), user("b"), fine, user("c")])
     session = talk.session("s")
     assert [m.text for m in session.view()] == ["a", "b", "fine", "c"]
     assert len(session.edits) == 1
@@ -23,8 +23,8 @@ def test_the_later_of_equal_replies_is_taken_for_the_one_that_stayed():
 
 def test_a_new_message_like_an_old_one_does_not_hide_what_stayed():
     talk = ChatConversation("test")
-    talk.request([user(t) for t in ("go on", "b", "c", "d")])
-    talk.request([user(t) for t in ("c", "d", "go on")])
+    talk.read_request([user(t) for t in ("go on", "b", "c", "d")])
+    talk.read_request([user(t) for t in ("c", "d", "go on")])
     session = talk.session("s")
     assert [m.text for m in session.view()] == ["c", "d", "go on"]
     assert len(session.messages) == 5

@@ -21,7 +21,9 @@ def talk(*prompts: tuple[str, ...], compacted: bool = False) -> PromptThreads:
             key_message(Message(role="user" if i % 2 == 0 else "assistant", parts=(Text(t),)))
             for i, t in enumerate(prompt)
         ]
-        threads.call(heard, Message(role="assistant", parts=(Text(f"r{n}"),)), compacted=compacted)
+        threads.add_call(
+            heard, Message(role="assistant", parts=(Text(f"r{n}"),)), compacted=compacted
+        )
     return threads
 
 

@@ -82,7 +82,6 @@ def test_a_dry_run_counts_them(plot):
 
 
 def test_whether_a_model_takes_pictures_is_in_the_table():
-    from ctxkit.tokens.prices import price
 
-    assert price("claude-sonnet-4-5").pictures is True
-    assert price("gpt-3.5-turbo").pictures is False
+    assert ck.prices.price("claude-sonnet-4-5").pictures is True
+    assert ck.prices.price("gpt-3.5-turbo").pictures is False

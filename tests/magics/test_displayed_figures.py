@@ -7,6 +7,7 @@ shows the exact one under the same name.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import NamedTuple
 from unicodedata import east_asian_width
 
@@ -14,8 +15,12 @@ import pytest
 from conftest import sample
 from magics.shells import new_shell
 from metrics.test_agreement import all_sessions, is_missing, sources
+from talkers import COUNT, Says, said
 
 import ctxkit as ck
+from ctxkit.agent.turn import Outcome
+from ctxkit.policies import Above, Rules, Summary
+from ctxkit.session import ToolCall, Usage
 
 UNITS = {"k": 1e3, "M": 1e6, "m": 1e6}
 
@@ -128,6 +133,22 @@ def read_sessions(run, session) -> dict[str, Shown | None]:
     return figures | ({"cost_usd": parse(cost)} if cost.startswith("$") else {})
 
 
+def read_diff(run, session) -> dict[str, Shown | None]:
+    if not session.edits:
+        return {}
+    text = run("%context diff")
+    counts = {what: int(n) for n, what in re.findall(r"(\d+) (\w+)(?=[,;])", text)}
+    changed = sum(
+        counts.get(what, 0) for what in ("shortened", "replaced", "summarised", "dropped")
+    )
+    figures = {"last_affected_messages_n": Shown(changed, changed)}
+    if session.behind is not None:
+        before, after = re.search(r"([\d,]+) → ([\d,]+) tokens in messages", text).groups()
+        removed = parse(before).low - parse(after).low
+        figures["last_removed_tokens"] = Shown(removed - 1e-9, removed + 1e-9)
+    return figures
+
+
 VIEWS = {
     "status": read_status,
     "detail": read_detail,
@@ -135,6 +156,7 @@ VIEWS = {
     "compactions": read_compactions,
     "spend": read_spend,
     "sessions": read_sessions,
+    "diff": read_diff,
 }
 
 
@@ -209,3 +231,127 @@ def test_a_wrong_figure_on_the_screen_is_found(shell, monkeypatch):
     monkeypatch.setattr(session_commands, "count_compactions", lambda session, before: 7)
     _, found = find_differences(shell, ck.read(ck.samples.path("billing")))
     assert [line for line in found if "status: compactions_n" in line]
+
+
+# -- a turn of `%%agent` ---------------------------------------------------------------------------
+
+PROMPTS = (900, 2_100, 9_000, 3_300, 4_800, 1_700)
+
+
+class Priced(Says):
+    """A model whose provider states what each call cost; its prompts are of given sizes."""
+
+    name, notice, context_window = "test/priced", "", 20_000
+
+    def __init__(self):
+        super().__init__()
+        self.calls_n = 0
+
+    async def __call__(self, request, emit):
+        tokens = PROMPTS[self.calls_n % len(PROMPTS)]
+        self.calls_n += 1
+        usage = Usage(
+            input_tokens=tokens // 3, cache_read_tokens=tokens - tokens // 3,
+            output_tokens=7 + self.calls_n, cost_usd=0.01 * self.calls_n,
+        )  # fmt: skip
+        if self.calls_n % 2 and request.tools:
+            return said(ToolCall(f"c{self.calls_n}", "list_files", {}), stop="tool", usage=usage)
+        return said(f"Done {self.calls_n}.", usage=usage)
+
+
+def read_end_line(text: str) -> dict[str, Shown | None]:
+    """Read the last line of the account of a turn."""
+    found = re.findall(
+        r"(\S+) calls? · (\S+) fresh / (\S+) cached / (\S+) out · (\S+).*? · context "
+        r"([\d,]+)/\S+ \((\S+)\) · (\d+) compactions?",
+        text,
+    )[-1]
+    names = ("calls_n", "fresh", "cached", "out", "cost_usd", "context", "full", "compactions_n")
+    return dict(zip(names, map(parse, found), strict=True))
+
+
+def read_bar(text: str) -> dict[str, Shown | None]:
+    """Read the last bar of the live view of a turn."""
+    used, limit, full = re.findall(r"\] ([\d,]+)/([\d,]+) tokens \((\S+)\)", text)[-1]
+    return {"context": parse(used), "limit": parse(limit), "full": parse(full)}
+
+
+def turn_figures(session) -> dict[str, float | None]:
+    """What the frames have of the last turn, with the calls that wrote summaries in it."""
+    calls, compactions = ck.frame(session, per="call"), ck.frame(session, per="compaction")
+    turn = int(calls["turn"].iloc[-1])
+    calls = calls[calls["turn"] == turn]
+    compactions = compactions[(compactions["turn"] == turn) & compactions["compaction"].notna()]
+    summaries = [session.path[at].usage for at in compactions["position"]]
+    cached = calls["cache_read_tokens"].sum() + sum(u.cache_read_tokens for u in summaries)
+    prompts = calls["prompt_tokens"].sum() + sum(u.prompt_tokens for u in summaries)
+    return {
+        "calls_n": len(calls),
+        "fresh": prompts - cached,
+        "cached": cached,
+        "out": calls["output_tokens"].sum() + sum(u.output_tokens for u in summaries),
+        "cost_usd": calls["cost_usd"].sum() + compactions["cost_usd"].sum(),
+        "context": agreed_figures(session)["last_prompt_tokens"],
+        "compactions_n": len(compactions),
+    }
+
+
+def live_differences(shell, capsys, cell: str) -> tuple[dict[str, float | None], list[str]]:
+    capsys.readouterr()
+    done = shell.run_cell(cell, store_history=True)
+    done.raise_error()
+    exact = turn_figures(done.result.session)
+    lines = {
+        "end line": read_end_line(repr(done.result)), "live bar": read_bar(capsys.readouterr().out)
+    }  # fmt: skip
+    bar = lines["live bar"]
+    full = 100 * bar["context"].low / bar["limit"].low
+    return exact, [
+        f"{line}: {name} {shown} {value}"
+        for line, figures in lines.items()
+        for name, shown in figures.items()
+        if name != "limit" and (value := full if name == "full" else exact[name]) is not None
+        and not (shown and shown.low - 1e-9 <= value <= shown.high + 1e-9)
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def priced(monkeypatch, tmp_path, shell):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ctxkit.agent.models.names.make_model", lambda *_, **__: Priced())
+    shell.run_line_magic("reload_ext", "ctxkit")
+    shell.user_ns["rules"] = Rules(
+        policy=Summary(keep_turns=1), trigger=Above(3_000), counter=COUNT, window=20_000
+    )
+    return shell
+
+
+HEAD = "%%agent --session priced --model scripted/tour --rules rules --tools files --memory off\n"
+
+
+def test_the_end_line_and_the_bar_show_the_figures_of_the_frames(priced, capsys):
+    turns = [live_differences(priced, capsys, f"{HEAD}Turn {i}, go on.") for i in range(5)]
+    assert [line for _, differences in turns for line in differences] == []
+    assert sum(exact["compactions_n"] for exact, _ in turns) >= 1
+    assert all(exact["cost_usd"] > 0 for exact, _ in turns)
+
+
+@pytest.mark.parametrize("figure", ["context_tokens", "compactions"])
+def test_a_wrong_figure_in_the_end_line_is_found(priced, capsys, monkeypatch, figure):
+    account = Outcome.account
+    monkeypatch.setattr(Outcome, "account", lambda o: account(replace(o, **{figure: 77})))
+    _, differences = live_differences(priced, capsys, f"{HEAD}Go.")
+    assert [line for line in differences if line.startswith("end line")]
+
+
+def test_a_wrong_size_in_the_diff_is_found(shell, monkeypatch):
+    from ctxkit.plots import compaction_diff_chart
+
+    monkeypatch.setattr(compaction_diff_chart, "_sent_tokens", lambda session, call: {})
+    session = ck.replay(ck.samples.path("billing"), "claude_code")
+    exact = ck.frame(session, per="compaction").iloc[-1]
+    shell.user_ns["log"] = session
+    shell.run_line_magic("reload_ext", "ctxkit")
+    shell.run_line_magic("context", "use log")
+    found = read_diff(lambda line: repr(shell.run_line_magic(*line[1:].split(" ", 1))), session)
+    assert found["last_removed_tokens"].low > exact["tokens_before"] - exact["tokens_after"] + 1

@@ -83,7 +83,7 @@ def test_live_log_and_replay_agree_to_the_token(begin):
     log = ck.read(".ctxkit/sessions/main.jsonl")
     assert [names(m) for m in log.messages] == [names(m) for m in live.messages]
     assert ["store"] in [names(m) for m in log.messages]
-    again = ck.replay(log, live.behind._latest_run.rules)
+    again = ck.replay(log, live.prompt_source._latest_run.rules)
     for call in range(len(live.calls)):
         held = [
             [(i.message.parts, i.tokens) for i in s.sent(call) if i.message.kind != "fixed"]

@@ -13,9 +13,7 @@ from talkers import run
 import ctxkit as ck
 from ctxkit.agent import LiveSession, Provider, Workspace, tool
 from ctxkit.magics.turn_display import TurnScreen
-from ctxkit.metrics import thrash
-from ctxkit.metrics.context_report import report
-from ctxkit.metrics.prompt_composition import count_groups_by_call
+from ctxkit.metrics import count_groups_by_call, thrash
 from ctxkit.plots import growth
 from ctxkit.plots.compaction_charts import savings_data, thrash_data
 from ctxkit.tokens.live_prompt_sizes import find_current_call
@@ -105,7 +103,7 @@ class Watched:
         assert frame == account == [sum(g[i] for g in stacked) for i in range(len(account))]
         assert list(line.y) == account
         assert turns.max() == max(account)
-        shown = report(session, find_current_call(session))
+        shown = ck.report(session, find_current_call(session))
         assert shown.prompt_source == "recorded"
         assert ck.score(session, loss=False)["peak_tokens"] == max(account)
         assert {*sizes, self.live.agent.gauge()[0], shown.prompt_tokens} == {account[-1]}
@@ -115,7 +113,7 @@ class Watched:
         session = self.live.session
         frame = ck.frame(session, per="compaction").iloc[number]
         before, after = int(frame["tokens_before"]), int(frame["tokens_after"])
-        cut, saved = thrash(session).cuts[number], 1 - after / before
+        cut, saved = thrash(session).outcomes[number], 1 - after / before
         assert (cut.before, cut.after, cut.savings) == (before, after, pytest.approx(saved))
         drawn, tried = savings_data(session)[number], thrash_data(session).tries[number]
         assert (drawn.before, drawn.after, drawn.source) == (before, after, frame["tokens_source"])
@@ -168,7 +166,7 @@ def test_a_compaction_by_hand_is_an_estimate_until_the_next_prompt_is_sent(watch
     guess = here.live.agent.gauge()[0]
     assert (edit.tokens_before, edit.tokens_after) == (was, guess)
     assert 0 < guess < was
-    assert report(here.live.session, find_current_call(here.live.session)).prompt_tokens == guess
+    assert ck.report(here.live.session, find_current_call(here.live.session)).prompt_tokens == guess
     frame = ck.frame(here.live.session, per="compaction").iloc[0]
     assert frame[["tokens_before", "tokens_after", "tokens_source"]].tolist() == [was, guess, "estimated"]  # fmt: skip
     here.turn("yes", *steps(rate=RATES[rate]))
@@ -242,5 +240,5 @@ def test_two_compactions_without_a_prompt_between_them(watched):
     rows = ck.frame(here.live.session, per="compaction")
     assert rows[["tokens_before", "tokens_after"]].to_numpy().tolist() == [
         [was, first.tokens_after], [first.tokens_after, now]]  # fmt: skip
-    [cut] = thrash(here.live.session).cuts
+    [cut] = thrash(here.live.session).outcomes
     assert (cut.before, cut.after) == (was, now)

@@ -18,7 +18,7 @@ TABLE = "_c = %context compactions\nprint(_c[['tokens_before', 'tokens_after', '
 THRASH = """
 from ctxkit.metrics.thrashing import thrash
 s = get_ipython().magics_manager.registry['CtxKit'].session()
-print([[c.before, c.after] for c in thrash(s).cuts], ck.frame(s, per='call')['prompt_tokens'].tolist())
+print([[c.before, c.after] for c in thrash(s).outcomes], ck.frame(s, per='call')['prompt_tokens'].tolist())
 """
 MORE = {"usage": "counted", "rate": 0.75}
 READ = Play("I read.", calls=(("read_file", {"path": "a.txt"}),), **MORE)

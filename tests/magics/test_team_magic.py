@@ -9,7 +9,7 @@ import pytest
 from magics.shells import completions
 
 from ctxkit.errors import BadArguments
-from ctxkit.teams.demo_team import DEMO_TASK
+from ctxkit.teams import DEMO_TASK
 
 PLAN = "Agents:\n  - Name: A\n  - Name: B\nSelection: {Type: sequential}\n"
 

@@ -60,7 +60,7 @@ class RawLog(NamedTuple):
     """Tool calls that are not counted by call."""
 
     def session(self) -> dict[str, Any]:
-        """The columns of the session frame: sums of the calls, else the log's own totals."""
+        """The columns of the session frame: sums of the calls, and the log's own totals."""
         rows = [c.figures() for c in self.calls]
 
         def total(name: str) -> int | None:
@@ -75,7 +75,7 @@ class RawLog(NamedTuple):
             "compactions_n": None if self.compactions is None else len(self.compactions),
             **{name: total(name) for name in names},
             "peak_tokens": max(prompts, default=None),
-            **(self.totals or {}),
+            **{f"logged_{name}": n for name, n in (self.totals or {}).items()},
         }
 
 

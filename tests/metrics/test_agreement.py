@@ -13,6 +13,7 @@ from conftest import SEED, sample
 
 import ctxkit
 import ctxkit as ck
+from ctxkit.experiments.scores import score_session
 from ctxkit.metrics.figure_sources import get_figure_sources
 from ctxkit.presets import names
 
@@ -90,6 +91,27 @@ def test_views_agree_on_samples_and_some_real_sessions(real):
     assert check(list(chosen.values()), 1) > 500
 
 
+def counted_differences(session) -> list[str]:
+    """The views that show another sum of prompts than a score that had to count them."""
+    row = score_session(session, loss=False)
+    shown = [(view, name, source(session).get(name)) for view, source in sources().items()
+             for name in ("prompt_tokens", "peak_tokens")]  # fmt: skip
+    return [
+        f"{session.format} {session.id[:24]}: {name} is {value} in {view}, {row[name]} in a score"
+        for view, name, value in shown
+        if not is_missing(value) and not is_same(value, row[name])
+    ]
+
+
+def test_totals_that_a_log_states_alone_have_names_of_their_own(real):
+    sessions = [s for s in all_sessions(real) if not s.has_usage and s.origin is None]
+    assert [line for s in sessions for line in counted_differences(s)] == []
+    logged = ck.frame(sessions, per="session").dropna(subset="logged_prompt_tokens")
+    assert len(logged) >= 2
+    assert logged["prompt_tokens"].isna().all()
+    assert set(logged["source"]) == {"recorded"}
+
+
 @pytest.mark.long
 def test_views_agree_on_every_session_and_eight_replays_of_each(real):
     assert check(all_sessions(real), REPLAYS) > 50_000
@@ -103,10 +125,10 @@ def test_a_view_that_leaves_summaries_out_is_found(monkeypatch):
     def make_row(session, path=""):
         import msgspec
 
-        from ctxkit.metrics.cost.session_bill import bill_session
+        from ctxkit.metrics import session_bill
 
         row = real_row(session, path)
-        return msgspec.structs.replace(row, usd=bill_session(session).calls_usd)
+        return msgspec.structs.replace(row, usd=session_bill.bill_session(session).calls_usd)
 
     monkeypatch.setattr(folder_board_rows, "make_board_row", make_row)
     _, found = disagreements(ck.read(ck.samples.path("billing")), "record")

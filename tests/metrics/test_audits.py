@@ -7,8 +7,7 @@ from builders import assistant, call, result, session, summarised, user
 from experiments.test_sweeps_scores import talk
 
 import ctxkit as ck
-from ctxkit.metrics import audits, drift, thrash
-from ctxkit.metrics.retention_checks import check_facts_in_view, make_facts, mcnemar, plant_facts
+from ctxkit.metrics import audits, drift, retention_checks, thrash
 
 
 def test_a_good_summary_passes_and_a_bad_one_is_named():
@@ -71,17 +70,17 @@ def test_drift_follows_the_same_items_through_the_cuts():
 
 
 def test_planted_facts_stand_until_a_summary_drops_them():
-    given = make_facts(8)
+    given = retention_checks.make_facts(8)
     recorded = talk(20)
-    s = plant_facts(recorded, given, until=0.3)
+    s = retention_checks.plant_facts(recorded, given, until=0.3)
     assert len({f.family for f in given}) == 4
-    assert all(check_facts_in_view(s, given).values())
+    assert all(retention_checks.check_facts_in_view(s, given).values())
     again = ck.replay(
         s, ck.presets.pi(context_window=50_000, keep_recent_tokens=3000, summariser="fixed")
     )
     assert again.edits
-    assert not any(check_facts_in_view(again, given).values())
-    assert plant_facts(recorded, given, until=0.3) == s
+    assert not any(retention_checks.check_facts_in_view(again, given).values())
+    assert retention_checks.plant_facts(recorded, given, until=0.3) == s
 
 
 @pytest.mark.parametrize(
@@ -92,7 +91,7 @@ def test_the_paired_exact_test_has_the_published_values(one, other, p):
     """10 losses without a win are p=0.002, 9 are p=0.004 in the study that the method is taken from."""
     a = [True] * one + [False] * other + [True, False]
     b = [False] * one + [True] * other + [True, False]
-    verdict = mcnemar(a, b)
+    verdict = retention_checks.mcnemar(a, b)
     assert verdict.p == pytest.approx(p)
     assert (verdict.only_one, verdict.only_other, verdict.both, verdict.neither) == (
         one,
@@ -104,9 +103,9 @@ def test_the_paired_exact_test_has_the_published_values(one, other, p):
 
 def test_unpaired_outcomes_and_sessions_without_a_user_are_refused():
     with pytest.raises(ck.BadArguments, match="paired"):
-        mcnemar([True], [])
+        retention_checks.mcnemar([True], [])
     with pytest.raises(ck.BadArguments, match="user message"):
-        plant_facts(session(assistant()), make_facts(1))
+        retention_checks.plant_facts(session(assistant()), retention_checks.make_facts(1))
 
 
 def test_what_follows_cuts_is_what_thrash_says(real):

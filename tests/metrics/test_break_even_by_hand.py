@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ctxkit.metrics.breakeven import requests_until_reset_pays
+from ctxkit.metrics import breakeven
 
 PRICES = {"cost_usd": 0.0, "read_price": 1.0, "write_price": 11.0}
 """A written token costs ten more than a read one."""
@@ -25,9 +25,9 @@ PRICES = {"cost_usd": 0.0, "read_price": 1.0, "write_price": 11.0}
     ],
 )
 def test_a_reset_is_paid_back_by_what_each_request_saves(more, requests):
-    assert requests_until_reset_pays(100, 20, **PRICES | more) == pytest.approx(requests)
+    assert breakeven.requests_until_reset_pays(100, 20, **PRICES | more) == pytest.approx(requests)
 
 
 def test_a_reset_that_saves_nothing_is_never_paid_back():
-    assert requests_until_reset_pays(20, 20, **PRICES) == math.inf
-    assert requests_until_reset_pays(10, 20, **PRICES) == math.inf
+    assert breakeven.requests_until_reset_pays(20, 20, **PRICES) == math.inf
+    assert breakeven.requests_until_reset_pays(10, 20, **PRICES) == math.inf

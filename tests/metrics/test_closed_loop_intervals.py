@@ -9,11 +9,6 @@ import trust_studies
 
 import ctxkit as ck
 from ctxkit.metrics import elongation
-from ctxkit.metrics.elongation import (
-    estimate_elongation,
-    load_closed_loops,
-    widen_to_closed_loops,
-)
 
 KINDS = ("mask", "summary", "hybrid", "other")
 
@@ -27,9 +22,9 @@ def test_the_table_is_what_the_closed_loops_measure():
 @pytest.mark.parametrize("after", KINDS)
 @pytest.mark.parametrize("family", ["gemini", "qwen", "other"])
 def test_an_interval_holds_every_closed_loop_of_its_kind(before, after, family):
-    studied = estimate_elongation(after, before, family)
-    wide = widen_to_closed_loops(studied, after)
-    runs = [run for run in load_closed_loops() if run.kind == after]
+    studied = elongation.estimate_elongation(after, before, family)
+    wide = elongation.widen_to_closed_loops(studied, after)
+    runs = [run for run in elongation.load_closed_loops() if run.kind == after]
     assert runs
     assert all(wide.low <= run.ratio <= wide.high for run in runs)
     assert (wide.factor, wide.studies) == (studied.factor, studied.studies)
@@ -37,10 +32,10 @@ def test_an_interval_holds_every_closed_loop_of_its_kind(before, after, family):
 
 
 def test_rules_that_change_nothing_and_kinds_without_a_closed_loop_stay_as_they_were(monkeypatch):
-    nothing, mask = estimate_elongation("raw"), estimate_elongation("mask")
-    assert widen_to_closed_loops(nothing, "raw") == nothing
+    nothing, mask = elongation.estimate_elongation("raw"), elongation.estimate_elongation("mask")
+    assert elongation.widen_to_closed_loops(nothing, "raw") == nothing
     monkeypatch.setattr(elongation, "load_closed_loops", lambda: ())
-    assert widen_to_closed_loops(mask, "mask") == mask
+    assert elongation.widen_to_closed_loops(mask, "mask") == mask
 
 
 def test_a_comparison_knows_the_closed_loop_and_says_so():

@@ -10,9 +10,10 @@ from builders import assistant, session, summarised, user
 from metrics.hand_sessions import MODEL, make_priced_session
 
 import ctxkit as ck
-from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, SCORE_COLUMNS
-from ctxkit.metrics.frames import FRAME_COLUMNS
+from ctxkit.experiments import SCORE_COLUMN_NAMES, SCORE_COLUMNS
+from ctxkit.metrics import FRAME_COLUMNS
 from ctxkit.session import Usage
+from ctxkit.widgets.reports.session_summary import get_session_facts
 
 TESTS = Path(__file__).parents[1]
 INPUT_USD = 1800 * 3e-6 + 2000 * 0.3e-6 + 400 * 3.75e-6
@@ -206,6 +207,8 @@ FRAMES = {
         "prompt_tokens": [4200],
         "cache_read_tokens": [2000],
         "output_tokens": [110],
+        "logged_prompt_tokens": [None],
+        "logged_output_tokens": [None],
         "peak_tokens": [1500],
         "calls_usd": [INPUT_USD + OUTPUT_USD],
         "skipped_n": [0],
@@ -247,6 +250,15 @@ def test_a_column_of_a_frame_is_what_was_worked_out(per, column):
     got = [None if pd.isna(v) else v for v in ck.frame(make_priced_session(), per=per)[column]]
     wanted = FRAMES[per][column]
     assert got == (pytest.approx(wanted) if isinstance(wanted[0], float) else wanted)
+
+
+def test_totals_that_a_log_states_alone_are_no_sums_of_its_calls():
+    totals = {"input_tokens": 900, "output_tokens": 40}
+    row = ck.frame(session(user("go"), assistant("done"), details=totals), per="session").iloc[0]
+    assert (row.logged_prompt_tokens, row.logged_output_tokens, row.source) == (900, 40, "recorded")
+    assert row[["prompt_tokens", "output_tokens", "peak_tokens"]].isna().all()
+    page = dict(get_session_facts(session(user("go"), assistant("done"), details=totals)))
+    assert page["all prompts, by the log's total"] == "900"
 
 
 def make_cycles(*cycles: tuple[int, ...]):

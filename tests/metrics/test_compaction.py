@@ -21,7 +21,6 @@ from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.metrics.prompt_sizes import SentPrompts
 from ctxkit.policies import Rules, triggers
 from ctxkit.session import Usage
-from ctxkit.tokens.prices import price
 
 MODEL = "claude-sonnet-4-5"
 
@@ -56,7 +55,7 @@ CUT = Compaction(10, 30_000, 10_000, 20, 4, 500)
 
 
 def pays(cut, of):
-    return count_requests_to_break_even(cut, of, of.summaries_usd(cut.written))
+    return count_requests_to_break_even(cut, of, of.summaries_usd(cut.summaries))
 
 
 @pytest.mark.parametrize(
@@ -83,17 +82,22 @@ def test_how_soon_it_was_full_again():
         [CUT, changed(CUT, call=30)], SentPrompts(prompts), sheet(), [0.0, 0.0]
     )
     assert (one.interval, one.refill_3, one.refill_10, one.rebound_calls) == (20, 0.15, 0.5, 13)
-    assert (two.interval, two.unpaid, two.refill_10, two.rebound_calls) == (None, None, None, 0)
+    assert (two.interval, two.not_paid_back, two.refill_10, two.rebound_calls) == (
+        None,
+        None,
+        None,
+        0,
+    )
     assert one.pays_after == two.pays_after
 
 
 def test_a_warm_one_pays_back_its_summary_and_the_writing_of_what_is_left():
-    p, written = price(MODEL), (sizes_module.WrittenSummary(10, 20_500, 30_000, 500),)
+    p, written = ck.prices.price(MODEL), (sizes_module.WrittenSummary(10, 20_500, 30_000, 500),)
     cost = 20_500 * p.input + 500 * p.output
     expected = (cost + (p.cache_write - p.cache_read) * 10_000) / (p.cache_read * 20_000)
-    assert pays(changed(CUT, written=written), sheet()) == pytest.approx(expected)
+    assert pays(changed(CUT, summaries=written), sheet()) == pytest.approx(expected)
     known = (changed(written[0], usd=0.0),)
-    assert pays(changed(CUT, written=known), sheet()) == pytest.approx(11.5 / 2)
+    assert pays(changed(CUT, summaries=known), sheet()) == pytest.approx(11.5 / 2)
 
 
 def test_on_a_cold_call_nothing_is_written_that_would_not_be_written_anyway():
@@ -110,7 +114,7 @@ def test_on_a_cold_call_nothing_is_written_that_would_not_be_written_anyway():
 def test_what_stays_at_the_front_is_not_written_again():
     front = changed(CUT, front=8_000)
     assert pays(front, sheet()) == pytest.approx(11.5 * 2_000 / 20_000)
-    assert pays(changed(front, sent=29_000), sheet()) == pytest.approx(11.5 / 20)
+    assert pays(changed(front, previous_prompt=29_000), sheet()) == pytest.approx(11.5 / 20)
     assert pays(front, sheet(pauses=(10,))) == 0.0
     at_the_end = changed(CUT, front=10_000)
     assert pays(at_the_end, sheet()) == 0.0
@@ -118,7 +122,7 @@ def test_what_stays_at_the_front_is_not_written_again():
 
 def test_without_a_summary_it_is_the_formula_of_an_edit():
     """``N > (w - r) S / (r x)``, where ``S`` comes after the change and ``x`` went."""
-    p = price(MODEL)
+    p = ck.prices.price(MODEL)
     shares = {"write_share": p.cache_write / p.input, "read_share": p.cache_read / p.input}
     wanted = breakeven.reads_until_mutation_pays(20_000, 2_000, **shares)
     assert pays(changed(CUT, front=8_000), sheet()) == pytest.approx(wanted)
@@ -152,7 +156,7 @@ def test_unpaid_is_what_the_bill_says_where_it_is_left_to_the_next_one(policy, a
     """A compaction is unpaid where the same session without it costs less; cents aside."""
     s, usd = ck.read(ck.samples.path()), []
     rules = Rules(policy=policy, trigger=triggers.Above(above))
-    told = thrash(ck.replay(s, rules)).cuts
+    told = thrash(ck.replay(s, rules)).outcomes
     looked = told[:9:2] if len(told) > 9 else told[:-1]
     for left in (None, *looked):
         calls = tuple(c.call for c in told if c is not left)
@@ -160,7 +164,9 @@ def test_unpaid_is_what_the_bill_says_where_it_is_left_to_the_next_one(policy, a
         usd.append(row["cost_usd"])
     cheaper_without = [usd[0] - without for without in usd[1:]]
     sure = [
-        (c.unpaid, d > 0) for c, d in zip(looked, cheaper_without, strict=True) if abs(d) > 1e-3
+        (c.not_paid_back, d > 0)
+        for c, d in zip(looked, cheaper_without, strict=True)
+        if abs(d) > 1e-3
     ]
     assert len(sure) >= 3
     assert all(unpaid is dearer for unpaid, dearer in sure), sure
@@ -170,7 +176,7 @@ def test_the_thrash_of_a_replay_and_the_columns_of_its_run_are_one():
     s = ck.read(ck.samples.path())
     again = ck.replay(s, ck.presets.semantic_kernel())
     told, row = thrash(again), ck.sweep(s, ck.presets.semantic_kernel(), progress=False).iloc[0]
-    assert len(told.cuts) == row["compactions_n"] > 1
+    assert len(told.outcomes) == row["compactions_n"] > 1
     for name in (
         "not_paid_back_n",
         "paid_back_share",
@@ -201,10 +207,10 @@ def test_a_record_pays_for_its_summaries_by_the_rule_of_a_replay():
     ]
     row, p = (
         ck.score(session(*old, summarised(old, "so far " * 100), *rest, model=MODEL)),
-        price(MODEL),
+        ck.prices.price(MODEL),
     )
-    (cut,) = thrash(session(*old, summarised(old, "so far " * 100), *rest, model=MODEL)).cuts
-    (written,) = cut.written
+    (cut,) = thrash(session(*old, summarised(old, "so far " * 100), *rest, model=MODEL)).outcomes
+    (written,) = cut.summaries
     assert row["summaries_usd"] == pytest.approx(
         written.source * p.input + written.summary * p.output, rel=0.02
     )  # by the recorded prompts here, by anchored sizes there
@@ -227,5 +233,5 @@ def test_what_is_asked_again_counts_where_its_result_alone_was_cleared_and_ids_a
         source="recorded",
     )
     again = [user(), assistant("", tool_call("read_file", path="a.py")), assistant("", other)]
-    (cut,) = thrash(session(*old, cleared, *again, assistant("done"))).cuts
+    (cut,) = thrash(session(*old, cleared, *again, assistant("done"))).outcomes
     assert (cut.reread_rate, cut.reorientation) == (0.5, None)

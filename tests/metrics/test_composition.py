@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.metrics.context_report import REPORT_COLUMNS, report
+from ctxkit.metrics import REPORT_COLUMNS
 from ctxkit.metrics.prompt_composition import GROUPS, count_groups_by_call, split_sections
 from ctxkit.session import Edit, Image, Message, ToolSchema
 from ctxkit.tokens import estimated_counter
@@ -31,7 +31,7 @@ rest
 
 
 def groups(s, call=-1):
-    return report(s, call, counter=COUNTER).groups()
+    return ck.report(s, call, counter=COUNTER).groups()
 
 
 def test_sections_are_headings_and_blocks():
@@ -58,7 +58,7 @@ def test_without_usage_every_part_has_its_plain_count():
 def test_with_usage_the_parts_sum_up_to_the_recorded_prompt():
     tools = (ToolSchema(name="bash", chars=400), ToolSchema(name="read", chars=40))
     s = session(user("u" * 400), assistant(usage=usage(1000)), tools=tools)
-    r = report(s, counter=COUNTER)
+    r = ck.report(s, counter=COUNTER)
     assert (r.prompt_tokens, r.prompt_source) == (1000, "recorded")
     assert r.groups() == {"tool schemas": 110, "user": 100, "not in the log": 790}
     assert [p.name for p in r.parts[:2]] == ["bash", "read"]
@@ -69,7 +69,7 @@ def test_counts_above_the_recorded_prompt_are_scaled_down_and_said():
     s = session(
         user("u" * 4000), assistant(usage=usage(2000)), user("v" * 40), assistant(usage=usage(60))
     )
-    r = report(s, counter=COUNTER)
+    r = ck.report(s, counter=COUNTER)
     assert sum(p.tokens for p in r.parts) == r.prompt_tokens == 60
     assert r.excess > 0
     assert "scaled down" in r.to_text()
@@ -79,31 +79,31 @@ def test_a_shortened_result_shows_both_sizes():
     (a, r) = step("bash", "y" * 400)
     cut = Edit(kind="shortened", targets=(r.id,), inserted=(result("y" * 40, a, id="short"),))
     s = session(user(), a, r, cut, assistant("end"))
-    now = next(p for p in report(s, counter=COUNTER).parts if p.group == "tool results")
+    now = next(p for p in ck.report(s, counter=COUNTER).parts if p.group == "tool results")
     assert (now.tokens, now.raw_tokens) == (10, 100)
-    big = report(s, counter=COUNTER).contributors[0]
+    big = ck.report(s, counter=COUNTER).contributors[0]
     assert (big.tokens, big.raw_tokens, big.position) == (10, 100, 2)
     before = session(user(), a, r, assistant("end"), cut)
-    assert report(before, counter=COUNTER).groups()["tool results"] == 100
+    assert ck.report(before, counter=COUNTER).groups()["tool results"] == 100
 
 
 def test_a_summary_is_a_part_and_stands_in_no_place_of_the_log():
     u = user("u" * 400)
-    r = report(session(u, summarised([u], "s" * 80), assistant()), counter=COUNTER)
+    r = ck.report(session(u, summarised([u], "s" * 80), assistant()), counter=COUNTER)
     assert r.groups() == {"summaries": 20}
     assert r.contributors[0].position is None
 
 
 def test_the_limit_is_recorded_else_of_the_table_else_a_guess_that_says_so():
     def at(**more):
-        r = report(session(user(), assistant(usage=usage(100)), **more), counter=COUNTER)
+        r = ck.report(session(user(), assistant(usage=usage(100)), **more), counter=COUNTER)
         return r.limit, r.limit_source
 
     assert at(context_window=1000) == (1000, "recorded")
     assert at(model="gpt-4o") == (128_000, "derived")
     assert at() == (200_000, "estimated")
     assert (
-        report(
+        ck.report(
             session(user(), assistant(usage=usage(100)), context_window=400), counter=COUNTER
         ).full
         == 0.25
@@ -112,14 +112,14 @@ def test_the_limit_is_recorded_else_of_the_table_else_a_guess_that_says_so():
 
 def test_sums_over_whole_turns_are_no_prompt():
     s = session(user("u" * 40), Message(role="assistant", id="t", kind="turn", usage=usage(50_000)))
-    assert report(s, counter=COUNTER).prompt_tokens == 10
+    assert ck.report(s, counter=COUNTER).prompt_tokens == 10
 
 
 def test_a_log_without_content_says_that_it_cannot_tell():
     s = session(
         *[Message(role="assistant", id=f"t{i}", kind="turn", usage=usage(50)) for i in range(3)]
     )
-    r = report(s, counter=COUNTER)
+    r = ck.report(s, counter=COUNTER)
     assert (r.parts, r.contributors, r.prompt_tokens) == ((), (), 0)
     assert "neither content" in r.to_text()
     assert "neither content" in ck.plots.composition(s, counter=COUNTER).caption
@@ -127,15 +127,15 @@ def test_a_log_without_content_says_that_it_cannot_tell():
 
 def test_the_next_prompt_and_a_session_without_calls():
     s = session(user("u" * 40), assistant("a" * 40))
-    assert report(s, None, counter=COUNTER).prompt_tokens == 20
-    assert report(session(user("u" * 40)), counter=COUNTER).call is None
-    assert report(session(id="empty"), counter=COUNTER).to_text().startswith("Context of empty")
+    assert ck.report(s, None, counter=COUNTER).prompt_tokens == 20
+    assert ck.report(session(user("u" * 40)), counter=COUNTER).call is None
+    assert ck.report(session(id="empty"), counter=COUNTER).to_text().startswith("Context of empty")
     with pytest.raises(ck.BadArguments, match="no call 7"):
-        report(s, 7)
+        ck.report(s, 7)
 
 
 def test_the_frame_has_the_columns_of_its_table():
-    frame = report(session(user(), assistant()), counter=COUNTER).frame()
+    frame = ck.report(session(user(), assistant()), counter=COUNTER).frame()
     assert [(n, str(t)) for n, t in frame.dtypes.items()] == [
         (c.name, c.dtype) for c in REPORT_COLUMNS
     ]
@@ -154,7 +154,7 @@ def test_nothing_of_a_log_becomes_markup():
         id=evil,
         model=evil,
     )
-    r = report(s, counter=COUNTER)
+    r = ck.report(s, counter=COUNTER)
     page = r.to_html()
     assert "<script" not in page
     assert "<img" not in page
@@ -179,7 +179,7 @@ def test_reports_of_real_sessions_sum_up_and_agree_with_their_layers(real, kind)
     for s in sample(list(ck.read_all(real / kind, progress=False)), 2):
         found = count_groups_by_call(s, COUNTER)
         for call in sample(list(found.calls), 3):
-            r = report(s, call, counter=COUNTER)
+            r = ck.report(s, call, counter=COUNTER)
             assert sum(p.tokens for p in r.parts) == r.prompt_tokens
             assert {g: n for g, n in r.groups().items() if n} == {
                 g: t[call] for g, t in found.groups.items() if t[call]

@@ -7,7 +7,6 @@ from builders import assistant, result, session, tool_call, usage, user
 
 import ctxkit as ck
 from ctxkit.metrics import when_to_compact
-from ctxkit.tokens.prices import price
 
 MODEL = "claude-sonnet-5-5"
 """Its reads cost 0.1 of input until 7 October 2026, then 0.05."""
@@ -26,14 +25,18 @@ def working(begin: float, n: int = 40):
 
 
 def test_the_two_dates_have_two_prices():
-    assert price(MODEL, at=BEFORE).read == 2 * price(MODEL, at=AFTER).read
-    assert price(MODEL, at=AFTER) == price(MODEL) == price(MODEL, at=None)
-    assert price("no-such-model", at=BEFORE) is None
+    assert ck.prices.price(MODEL, at=BEFORE).read == 2 * ck.prices.price(MODEL, at=AFTER).read
+    assert (
+        ck.prices.price(MODEL, at=AFTER)
+        == ck.prices.price(MODEL)
+        == ck.prices.price(MODEL, at=None)
+    )
+    assert ck.prices.price("no-such-model", at=BEFORE) is None
 
 
 @TIMES
 def test_when_break_even_and_the_strip_go_by_the_date_of_the_calls(begin):
-    recorded, read = working(begin), price(MODEL, at=begin).read
+    recorded, read = working(begin), ck.prices.price(MODEL, at=begin).read
     assert when_to_compact(recorded, floor=25_000).read_price == read
     assert ck.break_even(recorded, 30).price.read == read
     strip = ck.plots.strip(recorded, 30)
@@ -46,7 +49,9 @@ def test_the_break_even_call_costs_what_the_record_paid(begin):
     recorded = working(begin)
     cut = ck.break_even(recorded, 30).cut
     spent = recorded.call(30).message.usage
-    assert cut.dollars(cut.before()) == pytest.approx(price(MODEL, at=begin).prompt_usd(spent))
+    assert cut.dollars(cut.before()) == pytest.approx(
+        ck.prices.price(MODEL, at=begin).prompt_usd(spent)
+    )
 
 
 @TIMES

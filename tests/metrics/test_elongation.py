@@ -12,16 +12,7 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.elongation import (
-    NOISE_FLOOR,
-    classify_policy,
-    elongate_runs,
-    estimate_elongation,
-    get_model_family,
-    judge_cost,
-    load_studies,
-    pool_studies,
-)
+from ctxkit.metrics import elongation
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +22,13 @@ def runs():
 
 
 def test_only_runs_with_summaries_get_longer_by_a_share(runs):
-    was, now = runs.loc["pi"], elongate_runs(runs, 0.15).loc["pi"]
+    was, now = runs.loc["pi"], elongation.elongate_runs(runs, 0.15).loc["pi"]
     for name in ("calls_n", "prompt_tokens", "output_tokens", "input_usd", "output_usd"):
         assert now[name] == pytest.approx(1.15 * was[name], abs=0.5), name
     parts = was["input_usd"] + was["output_usd"]
     assert now["cost_usd"] == pytest.approx(1.15 * parts + was["summaries_usd"])
     assert (now["source"], now["peak_tokens"]) == ("estimated", was["peak_tokens"])
-    rest = elongate_runs(runs, 0.15).drop("pi")
+    rest = elongation.elongate_runs(runs, 0.15).drop("pi")
     pd.testing.assert_frame_equal(rest, pd.DataFrame(runs).drop("pi"))
 
 
@@ -46,7 +37,7 @@ def test_only_runs_with_summaries_get_longer_by_a_share(runs):
     [("elongation_low", "real_run_low_usd"), ("elongation_high", "real_run_high_usd")],
 )
 def test_each_row_is_as_long_as_its_own_studies_say(runs, end, cost):
-    now = elongate_runs(runs, end=end)
+    now = elongation.elongate_runs(runs, end=end)
     for name, row in runs.iterrows():
         if name != "recorded":
             assert now.loc[name, "cost_usd"] == pytest.approx(row[cost])
@@ -56,47 +47,58 @@ def test_each_row_is_as_long_as_its_own_studies_say(runs, end, cost):
 
 
 def test_no_share_changes_nothing_and_nonsense_is_refused(runs):
-    pd.testing.assert_frame_equal(elongate_runs(runs, 0), pd.DataFrame(runs))
+    pd.testing.assert_frame_equal(elongation.elongate_runs(runs, 0), pd.DataFrame(runs))
     with pytest.raises(BadArguments, match="0 or more"):
-        elongate_runs(runs, -0.1)
+        elongation.elongate_runs(runs, -0.1)
     with pytest.raises(BadArguments, match="sweep or compare"):
-        elongate_runs(pd.DataFrame({"a": [1]}))
+        elongation.elongate_runs(pd.DataFrame({"a": [1]}))
     with pytest.raises(BadArguments, match="elongation_low"):
-        elongate_runs(runs, end="cost_usd")
+        elongation.elongate_runs(runs, end="cost_usd")
 
 
 def test_the_policy_and_the_model_choose_the_distribution():
-    assert get_model_family("gemini-3-pro") == "gemini"
-    assert get_model_family("claude-opus-4-5") == get_model_family(None) == "other"
+    assert elongation.get_model_family("gemini-3-pro") == "gemini"
+    assert (
+        elongation.get_model_family("claude-opus-4-5")
+        == elongation.get_model_family(None)
+        == "other"
+    )
     for after in ("mask", "summary", "hybrid", "other"):
-        found = estimate_elongation(after)
+        found = elongation.estimate_elongation(after)
         assert found.low < found.factor < found.high
-        assert estimate_elongation(after, after).factor == 1.0
-    assert estimate_elongation("summary", "raw", "qwen").studies == 3
-    assert estimate_elongation("summary", "raw", "other").studies == 6
-    assert estimate_elongation("raw") == (1.0, 1.0, 1.0, 0)
-    there, back = estimate_elongation("summary", "mask"), estimate_elongation("mask", "summary")
+        assert elongation.estimate_elongation(after, after).factor == 1.0
+    assert elongation.estimate_elongation("summary", "raw", "qwen").studies == 3
+    assert elongation.estimate_elongation("summary", "raw", "other").studies == 6
+    assert elongation.estimate_elongation("raw") == (1.0, 1.0, 1.0, 0)
+    there, back = (
+        elongation.estimate_elongation("summary", "mask"),
+        elongation.estimate_elongation("mask", "summary"),
+    )
     assert there.factor == pytest.approx(1 / back.factor)
     assert there.low == pytest.approx(1 / back.high)
 
 
 def test_the_interval_holds_eight_of_ten_models_that_were_left_out():
-    told = [s for s in load_studies() if s.before == "raw" and s.after in ("mask", "summary")]
+    told = [
+        s for s in elongation.load_studies() if s.before == "raw" and s.after in ("mask", "summary")
+    ]
     held = []
     for s in told:
-        rest = tuple(x for x in load_studies() if (x.scaffold, x.model) != (s.scaffold, s.model))
-        found = estimate_elongation(s.after, "raw", "other", rest)
+        rest = tuple(
+            x for x in elongation.load_studies() if (x.scaffold, x.model) != (s.scaffold, s.model)
+        )
+        found = elongation.estimate_elongation(s.after, "raw", "other", rest)
         held.append(found.low <= s.ratio <= found.high)
     assert 0.7 <= np.mean(held) <= 0.9
     noise = [s._replace(ratio=s.ratio * 2.0) for s in told]  # a policy that doubled every run
-    found = [estimate_elongation(s.after, "raw", "other") for s in noise]
+    found = [elongation.estimate_elongation(s.after, "raw", "other") for s in noise]
     wrong = [f.low <= s.ratio <= f.high for f, s in zip(found, noise, strict=True)]
     assert np.mean(wrong) < 0.5
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=9), st.floats(0.01, 0.5))
 def test_pooled_studies_lie_within_their_interval_and_agree_with_the_plain_mean(logs, error):
-    found = pool_studies([(y, error) for y in logs])
+    found = elongation.pool_studies([(y, error) for y in logs])
     assert found.factor == pytest.approx(exp(np.mean(logs)))  # equal errors: equal weights
     assert found.low <= found.factor <= found.high
     spread = max(np.var(logs, ddof=1), error**2)
@@ -116,13 +118,26 @@ def test_pooled_studies_lie_within_their_interval_and_agree_with_the_plain_mean(
     ],
 )
 def test_a_policy_is_known_by_what_it_did(told, kind):
-    assert classify_policy(**told) == kind
+    assert elongation.classify_policy(**told) == kind
 
 
 def test_a_difference_below_the_floor_is_not_told_apart():
     record = 10.0
-    assert judge_cost((10.0, 10.0), record) == "within noise"
-    assert judge_cost((8.5, 8.5), record) == judge_cost((11.9, 11.9), record) == "within noise"
-    assert judge_cost((5.0, record / (1 + NOISE_FLOOR) - 0.01), record) == "cheaper"
-    assert judge_cost((5.0, record / (1 + NOISE_FLOOR) + 0.01), record) == "within noise"
-    assert judge_cost((record * (1 + NOISE_FLOOR) + 0.01, 30.0), record) == "dearer"
+    assert elongation.judge_cost((10.0, 10.0), record) == "within noise"
+    assert (
+        elongation.judge_cost((8.5, 8.5), record)
+        == elongation.judge_cost((11.9, 11.9), record)
+        == "within noise"
+    )
+    assert (
+        elongation.judge_cost((5.0, record / (1 + elongation.NOISE_FLOOR) - 0.01), record)
+        == "cheaper"
+    )
+    assert (
+        elongation.judge_cost((5.0, record / (1 + elongation.NOISE_FLOOR) + 0.01), record)
+        == "within noise"
+    )
+    assert (
+        elongation.judge_cost((record * (1 + elongation.NOISE_FLOOR) + 0.01, 30.0), record)
+        == "dearer"
+    )

@@ -102,8 +102,8 @@ def differing(own: SessionRunner, rules: Rules) -> dict:
     """What the columns say otherwise than the definition."""
     done = run_rules(own.log(rules), rules, own.limit)
     lost = found(own, done)
-    moments = lost.shown.moments.tolist()
-    flagged = {time // 2 for time in lost.shown.elsewhere[:, 1].tolist()}
+    moments = lost.visibility.moments.tolist()
+    flagged = {time // 2 for time in lost.visibility.elsewhere[:, 1].tolist()}
     told, slow = (
         make_loss_columns(lost),
         by_definition(own.session, views_of(done), moments, flagged),
@@ -203,7 +203,7 @@ def test_the_work_does_not_grow_with_the_cuts():
             make_loss_columns(lost)
         finally:
             sys.setprofile(None)
-        return len(done.cuts), n
+        return len(done.compactions), n
 
     (many, much), (few, little) = work(100), work(1200)
     assert many > 3 * few > 3 * ORACLE_MOMENTS

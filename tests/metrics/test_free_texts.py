@@ -6,7 +6,6 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.policies.evidence_summaries import Hybrid, HybridSummariser, Narrative
-from ctxkit.tokens.prices import price
 
 TEN_WORDS = "one two three four five six seven eight nine ten"
 
@@ -37,7 +36,7 @@ def test_only_the_words_of_the_model_are_billed_as_its_output(mode):
 
 def test_the_evidence_of_hybrid_costs_nothing():
     again = replay_with("hybrid")
-    p = price(again.model)
+    p = ck.prices.price(again.model)
     edits = [e for e in again.edits if e.kind == "summarised"]
     input_usd = sum(p.input * e.details["source_tokens"] for e in edits)
     output_usd = sum(p.output * e.details["written_tokens"] for e in edits)

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.metrics import losses
+from ctxkit.metrics import loss_tables, losses
 from ctxkit.metrics.losable_items import Item, expand_path_endings, extract_items
 from ctxkit.metrics.loss_analysis import OracleBound
-from ctxkit.metrics.loss_tables import analyse_loss, loss_by_family, score_loss_shares
 from ctxkit.session import Message, Text
 
 
@@ -67,11 +66,13 @@ def cut_session(summary: str = "So far: src/kept.py was made."):
 
 
 def test_retained_lost_and_needed_later():
-    fates = {item.text: fate for item, fate in analyse_loss(cut_session()).fates().items()}
+    fates = {
+        item.text: fate for item, fate in loss_tables.analyse_loss(cut_session()).fates().items()
+    }
     assert fates == {"src/kept.py": "retained", "src/gone.py": "lost", "src/idle.py": "lost"}
     opened = losses(cut_session()).dropna(subset="needed_call")
     assert opened[["item", "needed_call"]].to_numpy().tolist() == [["src/gone.py", 1]]
-    told = score_loss_shares(cut_session())
+    told = loss_tables.score_loss_shares(cut_session())
     assert (
         told["items_n"],
         told["reused_items_n"],
@@ -119,18 +120,18 @@ def test_a_file_that_is_named_can_be_read_again(key):
         user("on"),
         assistant(),
     )
-    fates = {item.text: fate for item, fate in analyse_loss(s).fates().items()}
+    fates = {item.text: fate for item, fate in loss_tables.analyse_loss(s).fates().items()}
     assert fates == {"src/a/top.py": "retained", "lib/deep/inner.py": "recoverable"}
 
 
 def test_what_a_kept_message_says_is_retained():
     old, kept = user("a/b.py"), user("again a/b.py")
-    found = analyse_loss(session(old, kept, summarised([old], "nothing"), assistant()))
+    found = loss_tables.analyse_loss(session(old, kept, summarised([old], "nothing"), assistant()))
     assert list(found.fates().values()) == ["retained"]
 
 
 def test_the_bound_never_keeps_more_than_was_needed():
-    assert 0 <= OracleBound(analyse_loss(cut_session())).missing(0) <= 2
+    assert 0 <= OracleBound(loss_tables.analyse_loss(cut_session())).missing(0) <= 2
 
 
 def long_session(*cuts: int):
@@ -146,26 +147,31 @@ def long_session(*cuts: int):
 
 
 def test_an_item_counts_once_however_often_it_is_cut_away_and_however_late_it_is_needed():
-    often, once = analyse_loss(long_session(*range(10))), analyse_loss(long_session(9))
-    assert [len(x.charged.item) for x in (often, once)] == [10, 10]
+    often, once = (
+        loss_tables.analyse_loss(long_session(*range(10))),
+        loss_tables.analyse_loss(long_session(9)),
+    )
+    assert [len(x.needed_lost.item) for x in (often, once)] == [10, 10]
     assert (
-        loss_by_family(long_session(*range(10)))
+        loss_tables.loss_by_family(long_session(*range(10)))
         .groupby("compaction")["needed_after_n"]
         .sum()
         .tolist()
         == [1] * 10
     )
     assert (
-        score_loss_shares(long_session(*range(10)))["needed_later_loss"]
-        == score_loss_shares(long_session(9))["needed_later_loss"]
+        loss_tables.score_loss_shares(long_session(*range(10)))["needed_later_loss"]
+        == loss_tables.score_loss_shares(long_session(9))["needed_later_loss"]
         == 1
     )
-    assert score_loss_shares(long_session(4))["needed_later_loss"] == 0.5
+    assert loss_tables.score_loss_shares(long_session(4))["needed_later_loss"] == 0.5
 
 
 @given(st.sets(st.integers(0, 9)), st.integers(0, 9))
 def test_one_more_cut_never_looks_better(cuts, more):
-    few, many = (score_loss_shares(long_session(*sorted(c))) for c in (cuts, cuts | {more}))
+    few, many = (
+        loss_tables.score_loss_shares(long_session(*sorted(c))) for c in (cuts, cuts | {more})
+    )
     assert few["reused_items_n"] == many["reused_items_n"]
     assert few["needed_later_loss"] <= many["needed_later_loss"]
 
@@ -185,7 +191,10 @@ def test_a_need_is_charged_to_the_last_cut_that_took_the_item_before_it():
     opened = losses(s)
     assert opened["compaction"].tolist() == [0, 1]
     assert opened["needed_call"].isna().tolist() == [True, False]
-    assert (score_loss_shares(s)["needed_lost_n"], score_loss_shares(s)["calls_to_first_use"]) == (
+    assert (
+        loss_tables.score_loss_shares(s)["needed_lost_n"],
+        loss_tables.score_loss_shares(s)["calls_to_first_use"],
+    ) == (
         1,
         0.0,
     )
@@ -197,9 +206,9 @@ def test_what_the_very_next_call_is_told_again_was_never_out_of_sight():
         a, b, summarised([a, b], "nothing"), user("lib/a.py once more"), assistant("lib/a.py it is")
     )
     assert (
-        score_loss_shares(s)["retained"],
-        score_loss_shares(s)["needed_later_n"],
-        score_loss_shares(s)["needed_lost_n"],
+        loss_tables.score_loss_shares(s)["retained"],
+        loss_tables.score_loss_shares(s)["needed_later_n"],
+        loss_tables.score_loss_shares(s)["needed_lost_n"],
     ) == (
         1,
         1,
@@ -213,25 +222,28 @@ def test_what_is_opened_is_what_is_counted(real):
     )
     opened = losses(s)
     missed = opened[opened["needed_call"].notna()]
-    told = score_loss_shares(s)
+    told = loss_tables.score_loss_shares(s)
     assert (
         missed.groupby(["family", "item"]).ngroups
         == told["needed_lost_n"]
         <= told["needed_later_n"]
     )
-    assert loss_by_family(s)["needed_after_n"].sum() == len(missed)
+    assert loss_tables.loss_by_family(s)["needed_after_n"].sum() == len(missed)
     assert told["regret"] <= told["needed_later_loss"] <= 1
 
 
 def test_no_cut_loses_nothing_and_no_text_says_nothing():
-    assert score_loss_shares(session(user("a/b.py"), assistant()))["needed_later_loss"] == 0
-    assert score_loss_shares(session(Message(role="assistant", id="x"))) == {}
+    assert (
+        loss_tables.score_loss_shares(session(user("a/b.py"), assistant()))["needed_later_loss"]
+        == 0
+    )
+    assert loss_tables.score_loss_shares(session(Message(role="assistant", id="x"))) == {}
 
 
 def test_families_add_up():
     s = cut_session()
-    frame = loss_by_family(s)
-    assert frame["items_n"].sum() == score_loss_shares(s)["items_n"]
+    frame = loss_tables.loss_by_family(s)
+    assert frame["items_n"].sum() == loss_tables.score_loss_shares(s)["items_n"]
     assert set(frame["family"]) >= {"path", "command", "constraint"}
 
 
@@ -266,7 +278,7 @@ def test_pis_table_comes_out_again(real):
     and 3 were cut away and used: three more that the second cut's window had, each charged to the cut that took it.
     """
     s = ck.read(real / "pi/before-compaction.jsonl")
-    paths = loss_by_family(s).query("family == 'path'").set_index("compaction")
+    paths = loss_tables.loss_by_family(s).query("family == 'path'").set_index("compaction")
     assert paths["items_n"].tolist() == [122, 193]
     assert (paths["items_n"] * paths["retained"]).tolist() == pytest.approx([54, 115])
     assert paths["needed_n"].tolist() == [70, 31]

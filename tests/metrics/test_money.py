@@ -6,12 +6,9 @@ import pytest
 from builders import assistant, session, summarised, user
 
 import ctxkit as ck
-from ctxkit.metrics import find_cache_misses
-from ctxkit.metrics.cache_misses import measure_explained_share
+from ctxkit.metrics import cache_misses, find_cache_misses, session_bill
 from ctxkit.metrics.cost.cache_fit import bill_modelled_reads, closure_error
-from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.session import Usage
-from ctxkit.tokens.prices import price
 
 MODEL = "claude-sonnet-4-5"
 
@@ -36,7 +33,7 @@ def test_a_hit_a_pause_and_a_riddle():
         user(), reply(0, 22_900, 1_100, 420),
     )  # fmt: skip
     assert kinds(s) == ["cold_start", None, "ttl_expiry", "unexplained", None]
-    assert [m.lost for m in find_cache_misses(s) if m] == [20_000, 21_000, 18_000]
+    assert [m.missed_tokens for m in find_cache_misses(s) if m] == [20_000, 21_000, 18_000]
 
 
 def test_each_model_has_its_own_cache():
@@ -83,7 +80,7 @@ def test_without_a_split_nothing_is_classified():
 
 def test_the_ledger_is_disjoint_and_priced_by_class():
     s = session(user(), reply(10, 0, 20_000, 0), user(), reply(20, 20_000, 1_000, 5))
-    p, ledger = price(MODEL), bill_session(s)
+    p, ledger = ck.prices.price(MODEL), session_bill.bill_session(s)
     assert [line.prompt for line in ledger.charges] == [20_010, 21_020]
     assert ledger.input_usd == pytest.approx(
         30 * p.input + 20_000 * p.cache_read + 21_000 * p.cache_write
@@ -93,7 +90,7 @@ def test_the_ledger_is_disjoint_and_priced_by_class():
 
 
 def test_an_unknown_model_has_no_price_and_is_counted():
-    ledger = bill_session(session(user(), reply(10, 0, 2_000, 0, "nobody-knows-9")))
+    ledger = session_bill.bill_session(session(user(), reply(10, 0, 2_000, 0, "nobody-knows-9")))
     assert ledger.list_price_usd is None
     assert ledger.unpriced_n == 1
 
@@ -112,7 +109,7 @@ def test_fresh_and_written_tokens_are_not_told_apart_by_the_model():
 def test_real_bills_close(real, name, usd):
     """Pi's session cost $37.90 on the input side."""
     s = ck.read(real / name)
-    assert bill_session(s).input_usd == pytest.approx(usd, abs=0.01)
+    assert session_bill.bill_session(s).input_usd == pytest.approx(usd, abs=0.01)
     assert abs(closure_error(s)) < 0.005
 
 
@@ -158,7 +155,12 @@ def test_misses_whose_cause_the_log_shows_are_counted_by_tokens():
         user(), reply(0, 0, 22_000, 400),
         user(), reply(0, 2_000, 22_000, 410),
     )  # fmt: skip
-    assert measure_explained_share(find_cache_misses(s)) == pytest.approx(20_000 / 40_000)
+    assert cache_misses.measure_explained_share(find_cache_misses(s)) == pytest.approx(
+        20_000 / 40_000
+    )
     assert (
-        measure_explained_share(find_cache_misses(session(user(), reply(0, 0, 20_000, 0)))) is None
+        cache_misses.measure_explained_share(
+            find_cache_misses(session(user(), reply(0, 0, 20_000, 0)))
+        )
+        is None
     )

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from talkers import ECHO, agent, run, said
 
 import ctxkit as ck
-from ctxkit.metrics.context_report import report
 from ctxkit.session import ToolCall, Usage
 from ctxkit.tokens.live_prompt_sizes import (
     COUNTED_TOKENS_KEY,
@@ -57,7 +56,7 @@ def test_by_a_bill_that_can_be_no_size_of_a_prompt_no_other_is_scaled():
     asks = [said(ToolCall(f"c{i}", "echo", {"x": "word " * 400}), usage=tiny) for i in range(4)]
     one = agent(*asks, said("done", usage=tiny), tools=[ECHO])
     ended = run(one.turn("go"))
-    assert {get_current_size(one.session), report(one.session).prompt_tokens} == {
+    assert {get_current_size(one.session), ck.report(one.session).prompt_tokens} == {
         (10, "recorded"),
         10,
     }

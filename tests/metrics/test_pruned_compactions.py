@@ -6,10 +6,9 @@ import pytest
 from conftest import sample
 
 import ctxkit as ck
-from ctxkit.engine.replay import run_replay
+from ctxkit.engine import run_replay
 from ctxkit.metrics.compactions import get_replay_compactions, get_run_compactions
-from ctxkit.presets import names
-from ctxkit.presets.registry import resolve_rules
+from ctxkit.presets import names, resolve_rules
 from ctxkit.widgets.thrash_widget import MaxCompactions
 
 PRUNING = [name for name in names() if resolve_rules(name).pruning is not None]
@@ -24,7 +23,7 @@ def without_the_last(session, rules, n: int):
 def test_the_size_before_is_the_prompt_of_the_same_rules_without_it(name, real):
     session = ck.read(real / "pi/before-compaction.jsonl")
     replay = ck.replay(session, name)
-    run, compactions = replay.behind, get_run_compactions(replay.behind)
+    run, compactions = replay.prompt_source, get_run_compactions(replay.prompt_source)
     assert get_replay_compactions(replay) == compactions
     for n in sample([i for i, c in enumerate(compactions) if c.call < run.call], 3):
         call = compactions[n].call
@@ -37,12 +36,12 @@ def test_what_a_pruning_had_freed_already_is_no_saving(real):
     """217,353 tokens are in the history, and 34,293 of them were sent."""
     session = ck.read(real / "pi/before-compaction.jsonl")
     replay = ck.replay(session, "tyrum")
-    first = get_run_compactions(replay.behind)[0]
-    cut = replay.behind.cuts[0]
+    first = get_run_compactions(replay.prompt_source)[0]
+    cut = replay.prompt_source.compactions[0]
     assert first.before < cut.was.tokens / 2
     row = ck.score(replay, loss=False)
     frame = ck.frame(replay, per="compaction")
     assert frame["tokens_before"][0] == first.before
     assert row["token_savings"] == pytest.approx(frame["token_savings"].mean())
-    outcomes = ck.metrics.thrash(replay).cuts
+    outcomes = ck.metrics.thrash(replay).outcomes
     assert [o.before for o in outcomes] == frame["tokens_before"].tolist()

@@ -7,10 +7,7 @@ from builders import assistant, session, usage, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics import thrash
-from ctxkit.metrics.compactions import amplification, append_only, headroom
-from ctxkit.metrics.cost.session_bill import bill_session
-from ctxkit.tokens.prices import price
+from ctxkit.metrics import compactions, session_bill, thrash
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +22,7 @@ def sum_estimated_output(pi) -> int:
 
 
 def test_calls_and_tokens_by_class(pi):
-    ledger = bill_session(pi)
+    ledger = session_bill.bill_session(pi)
     assert (len(ledger.charges), sum(line.prompt for line in ledger.charges)) == (471, 56_382_684)
     assert [ledger.sum(n) for n in ("read", "write", "fresh")] == [54_693_675, 1_685_320, 3_689]
     assert ledger.sum("output") - sum_estimated_output(pi) == 187_895
@@ -33,7 +30,7 @@ def test_calls_and_tokens_by_class(pi):
 
 
 def test_dollars_by_class(pi):
-    ledger, p = bill_session(pi), price("claude-opus-4-5")
+    ledger, p = session_bill.bill_session(pi), ck.prices.price("claude-opus-4-5")
     output_usd = ledger.output_usd - sum_estimated_output(pi) * p.output
     assert ledger.calls_usd == pytest.approx(42.60, abs=0.005)
     assert ledger.input_usd + output_usd == pytest.approx(42.60, abs=0.005)
@@ -47,7 +44,7 @@ def test_dollars_by_class(pi):
 
 def test_busts_and_what_they_wrote(pi):
     """Reads below a tenth of a prompt above 20,000 tokens: 13, for $7.83, 18 % of the cost."""
-    ledger, p = bill_session(pi), price("claude-opus-4-5")
+    ledger, p = session_bill.bill_session(pi), ck.prices.price("claude-opus-4-5")
     busts = [
         line for line in ledger.charges if line.prompt > 20_000 and line.read < 0.1 * line.prompt
     ]
@@ -61,25 +58,25 @@ def test_busts_and_what_they_wrote(pi):
 
 def test_what_its_compactions_saved(pi):
     assert [len(e.inserted[0].text) for e in pi.edits] == [4_291, 3_649]
-    assert [c.savings for c in thrash(pi).cuts] == pytest.approx([0.853, 0.845], abs=0.002)
+    assert [c.savings for c in thrash(pi).outcomes] == pytest.approx([0.853, 0.845], abs=0.002)
 
 
 def test_the_room_of_a_cycle():
-    assert headroom(100_000, 25_000) == 0.75
-    assert headroom(100_000, 110_000) == pytest.approx(-0.1)
+    assert compactions.headroom(100_000, 25_000) == 0.75
+    assert compactions.headroom(100_000, 110_000) == pytest.approx(-0.1)
     with pytest.raises(BadArguments, match="above 0"):
-        headroom(0, 1)
+        compactions.headroom(0, 1)
 
 
 def test_the_append_only_twin_grows_by_the_reply_and_300_where_the_prompt_fell():
-    assert append_only([100, 150, 40, 60], [10, 20, 30, 40]) == [100, 150, 470, 490]
-    assert append_only([], []) == []
+    assert compactions.append_only([100, 150, 40, 60], [10, 20, 30, 40]) == [100, 150, 470, 490]
+    assert compactions.append_only([], []) == []
     with pytest.raises(BadArguments, match="do not match"):
-        append_only([1], [])
+        compactions.append_only([1], [])
 
 
 def test_amplification_is_one_where_nothing_was_taken_away(pi):
     grown = [m for n in (100, 200, 300) for m in (user(), assistant(usage=usage(n)))]
-    assert amplification(session(*grown)) == 1.0
-    assert amplification(pi) == pytest.approx(2.29, abs=0.01)
-    assert amplification(session(user(), assistant())) is None
+    assert compactions.amplification(session(*grown)) == 1.0
+    assert compactions.amplification(pi) == pytest.approx(2.29, abs=0.01)
+    assert compactions.amplification(session(user(), assistant())) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import assistant, session, summarised, user
 
-from ctxkit.metrics.loss_tables import score_loss_shares
+from ctxkit.metrics import loss_tables
 
 LONG = "word " * 400
 """About 400 tokens in front of the name of a file."""
@@ -20,18 +20,22 @@ def compact(*, summary: str, needed: str, other: str):
 
 
 def test_what_no_choice_of_that_size_could_hold_is_not_regretted():
-    small = score_loss_shares(compact(summary="Nothing.", needed=LONG, other=""))
+    small = loss_tables.score_loss_shares(compact(summary="Nothing.", needed=LONG, other=""))
     assert small["needed_later_loss"] == 1
     # Some ten tokens remain, and the message that names the file has 400.
     assert 0 < small["regret"] < 0.1
 
 
 def test_what_would_have_had_room_is_regretted_whole():
-    wasteful = score_loss_shares(compact(summary=f"Nothing. {LONG}", needed="", other=LONG))
+    wasteful = loss_tables.score_loss_shares(
+        compact(summary=f"Nothing. {LONG}", needed="", other=LONG)
+    )
     assert wasteful["needed_later_loss"] == 1
     assert wasteful["regret"] == 1
 
 
 def test_what_is_half_too_large_is_regretted_by_half():
-    half = score_loss_shares(compact(summary="Nothing. " + "word " * 195, needed=LONG, other=""))
+    half = loss_tables.score_loss_shares(
+        compact(summary="Nothing. " + "word " * 195, needed=LONG, other="")
+    )
     assert half["regret"] == pytest.approx(0.5, abs=0.03)

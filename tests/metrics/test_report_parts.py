@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders import assistant, result, session, system, tool_call, user
 from talks_by_chance import Fours
 
-from ctxkit.metrics.context_report import report
+from ctxkit import report
 from ctxkit.session import Usage
 
 READ = tool_call("read_file", path="a.py")

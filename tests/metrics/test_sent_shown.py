@@ -14,8 +14,7 @@ from late_talks import late_talk
 from talks_by_chance import by_chance, small
 
 import ctxkit as ck
-from ctxkit.metrics.context_report import report
-from ctxkit.metrics.prompt_composition import count_groups_by_call
+from ctxkit.metrics import count_groups_by_call
 from ctxkit.plots.compaction_diff_chart import diff_data
 from ctxkit.policies import Rules
 from ctxkit.presets import names, preset
@@ -32,7 +31,7 @@ def held(session, calls):
     """Hold report and layers of some calls against what was sent."""
     stacked = count_groups_by_call(session).groups
     for call in calls:
-        items, made = session.sent(call), report(session, call)
+        items, made = session.sent(call), ck.report(session, call)
         messages = [i for i in items if i.message.kind != "fixed"]
         assert made.prompt_tokens == sum(p.tokens for p in made.parts)
         assert made.messages_n == len(messages)
@@ -75,7 +74,7 @@ def test_in_every_call_of_a_replay_sent_is_report_is_frame_is_score(name):
     """Each call by itself: its prompt in `sent`, report, chart, call frame and turn frame."""
     again = ck.replay(Session(id="t", log=tuple(late_talk(5, 25))), small(name))
     prompts = [sum(i.tokens for i in again.sent(call)) for call in range(len(again.calls))]
-    assert [report(again, call).prompt_tokens for call in range(len(prompts))] == prompts
+    assert [ck.report(again, call).prompt_tokens for call in range(len(prompts))] == prompts
     stacked = count_groups_by_call(again).groups.values()
     assert [sum(tokens[c] for tokens in stacked) for c in range(len(prompts))] == prompts
     assert ck.frame(again, per="call")["prompt_tokens"].tolist() == prompts
@@ -147,7 +146,7 @@ def test_one_text_in_the_place_of_two_messages_counts_as_what_each_was():
 
     talk = [user("go " * 50), assistant("a"), user("mind " * 50, kind="injected"), assistant("b")]
     again = ck.replay(session(*talk, user("on"), assistant("c")), Rules(pruning=quiet))
-    made = [report(again, call).groups() for call in range(3)]
+    made = [ck.report(again, call).groups() for call in range(3)]
     stacked = count_groups_by_call(again).groups
     assert [{g: n[c] for g, n in stacked.items() if n[c]} for c in range(3)] == made
     assert made[2]["injected"] > 0 < made[2]["user"]
@@ -161,7 +160,7 @@ def test_a_replay_says_whose_figures_its_prompts_are(known):
     replies = [assistant("b " * 90, usage=told(900)), assistant("c", usage=told(1_100))]
     talk = session(user("go"), replies[0], user("on"), replies[1])
     again = ck.replay(talk, Rules(), last_usage=known)
-    made = report(again, 1)
+    made = ck.report(again, 1)
     assert (made.prompt_tokens, made.prompt_source) == (1_100, "recorded" if known else "derived")
     assert sum(p.tokens for p in made.parts) == 1_100
     sent = sum(i.tokens for i in again.sent(1))
@@ -188,7 +187,7 @@ def test_four_times_the_calls_are_not_shown_in_much_more_than_four_times_the_tim
         start = time.process_time()
         count_groups_by_call(again)
         ck.frame(again, per="message")
-        report(again)
+        ck.report(again)
         return time.process_time() - start
 
     few, many = (min(spent(calls) for _ in range(2)) for calls in (500, 2000))

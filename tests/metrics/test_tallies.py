@@ -76,13 +76,13 @@ def test_stretches_are_summed_up_where_it_matters(monkeypatch):
         context_window=30_000, reserve_tokens=4000, keep_recent_tokens=3000, summariser="fixed"
     )
     done = run_rules(bench.log(rules), rules, 200_000)
-    assert len(done.cuts) > 2
+    assert len(done.compactions) > 2
     by_hand = []
     monkeypatch.setattr(TokenTally, "each", lambda self, sent, calls: by_hand.append(calls))
     monkeypatch.setattr(ReplayCostModel, "read", lambda self, call, sent: by_hand.append(call) or 0)
     sheet = bench.base.sheet
     bill_replay(sheet, RunPrompts(done))
-    seams = {cut.call for cut in done.cuts if sheet.billed[cut.call]}
+    seams = {cut.call for cut in done.compactions if sheet.billed[cut.call]}
     assert seams <= set(by_hand) < set(range(60))
 
 
@@ -111,7 +111,7 @@ def test_a_record_without_a_cache_split_is_summed_up_as_its_calls(monkeypatch):
         context_window=40_000, reserve_tokens=4000, keep_recent_tokens=3000, summariser="fixed"
     )
     done = run_rules(bench.log(rules), rules, 200_000)
-    assert done.cuts
+    assert done.compactions
     found = agree(bench, done)
     assert (found.read, found.write, found.fresh) == (0, 0, found.prompts)
     monkeypatch.setattr(TokenTally, "each", None)
@@ -148,4 +148,4 @@ def test_two_rules_that_send_the_same_cost_the_same():
         assert masked.fresh_tokens.tolist() == cleared.fresh_tokens.tolist()
         a, b = (score_run(bench.base, done, "x")["cost_usd"] for done in (masked, cleared))
         assert a == pytest.approx(b)
-    assert cleared.cuts
+    assert cleared.compactions

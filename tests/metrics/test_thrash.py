@@ -7,8 +7,7 @@ from builders import assistant, call, result, session, summarised, user
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.metrics import thrash
-from ctxkit.metrics.thrashing import spiral
+from ctxkit.metrics import thrash, thrashing
 from ctxkit.session import Message, Usage
 
 MODEL = "claude-sonnet-4-5"
@@ -39,17 +38,17 @@ def sawtooth(*prompts: tuple[int, ...]):
 def test_a_cut_that_fills_up_at_once_does_not_pay():
     s = sawtooth((50_000, 100_000), (90_000, 95_000, 99_000), (40_000,))
     t = thrash(s)
-    assert [c.call for c in t.cuts] == [2, 5]
-    assert t.cuts[0].unpaid is True
-    assert t.cuts[0].rebound_calls == 0
+    assert [c.call for c in t.outcomes] == [2, 5]
+    assert t.outcomes[0].not_paid_back is True
+    assert t.outcomes[0].rebound_calls == 0
     assert t.not_paid_back_n == 1
     assert t.paid_back_share == 0.0
 
 
 def test_a_cut_that_holds_is_paid():
     s = sawtooth((50_000, 100_000), tuple(range(20_000, 70_000, 1_000)), (20_000,))
-    assert thrash(s).cuts[0].unpaid is False
-    assert thrash(s).cuts[0].rebound_calls is None
+    assert thrash(s).outcomes[0].not_paid_back is False
+    assert thrash(s).outcomes[0].rebound_calls is None
     assert thrash(s).paid_back_share == 1.0
 
 
@@ -60,13 +59,13 @@ def test_without_a_price_no_number_of_unpaid_cuts_is_told():
 
 
 def test_the_last_cut_is_neither():
-    assert thrash(sawtooth((100_000,), (20_000,))).cuts[0].unpaid is None
+    assert thrash(sawtooth((100_000,), (20_000,))).outcomes[0].not_paid_back is None
 
 
 def test_cuts_without_progress_are_counted_in_a_run():
     s = sawtooth((100_000,), (99_000,), (98_000,), (20_000,))
     assert thrash(s).no_progress_streak == 2
-    assert spiral(s, 97_000) == 3
+    assert thrashing.spiral(s, 97_000) == 3
 
 
 def test_a_file_read_again_after_its_result_went():
@@ -76,7 +75,7 @@ def test_a_file_read_again_after_its_result_went():
     s = session(
         user(), a, ra, b, rb, said(50_000), summarised([a, ra]), user(), again, result("A", again), other, result("ok", other), said(9_000)
     )  # fmt: skip
-    (cut,) = thrash(s).cuts
+    (cut,) = thrash(s).outcomes
     assert cut.reread_rate == 0.5
     assert cut.reorientation == 1
 
@@ -86,7 +85,7 @@ def test_another_part_of_a_file_is_the_same_file_whatever_the_argument_is_called
     first, again = (call("read", **{key: "a.py", "offset": n}) for n in (0, 9))
     old, new = [first, result("A", first)], [again, result("A", again)]
     s = session(user(), *old, said(50_000), summarised(old), user(), *new, said(9_000))
-    assert thrash(s).cuts[0].reread_rate == 1.0
+    assert thrash(s).outcomes[0].reread_rate == 1.0
 
 
 def test_several_compactions_between_two_calls_are_felt_as_one():
@@ -94,10 +93,12 @@ def test_several_compactions_between_two_calls_are_felt_as_one():
     first, second = [a, result("A", a)], [b, result("B", b)]
     s = session(user(), *first, *second, said(50_000, time=0.0), summarised(first), summarised(second), user(),
                 call("read_file", path="a.py"), call("read_file", path="b.py"), said(45_000, time=120.0), model=MODEL)  # fmt: skip
-    (cut,) = thrash(s).cuts
+    (cut,) = thrash(s).outcomes
     assert (cut.compaction, cut.call, cut.reread_rate) == (1, 3, 1.0)
     once = (
-        thrash(session(*[e for e in s.log if e is not s.edits[0]], model=MODEL)).cuts[0].pays_after
+        thrash(session(*[e for e in s.log if e is not s.edits[0]], model=MODEL))
+        .outcomes[0]
+        .pays_after
     )
     assert cut.pays_after > once
 
@@ -105,10 +106,10 @@ def test_several_compactions_between_two_calls_are_felt_as_one():
 def test_the_number_of_a_cut_is_that_of_the_frame():
     s = ck.replay(ck.read(ck.samples.path()), ck.presets.semantic_kernel())
     frame = ck.frame(s, per="compaction").set_index("compaction")
-    assert [frame.loc[c.compaction, "call"] for c in thrash(s).cuts] == [
-        c.call for c in thrash(s).cuts
+    assert [frame.loc[c.compaction, "call"] for c in thrash(s).outcomes] == [
+        c.call for c in thrash(s).outcomes
     ]
-    assert len(s.edits) >= len(frame) >= len(thrash(s).cuts) > 1
+    assert len(s.edits) >= len(frame) >= len(thrash(s).outcomes) > 1
 
 
 def test_minutes_until_full_again():
@@ -117,24 +118,24 @@ def test_minutes_until_full_again():
         [said(20_000, time=60.0), said(80_000, time=240.0)],
     )
     s = session(*first, summarised(first), user(), cycle[0], user(), cycle[1])
-    (cut,) = thrash(s).cuts
+    (cut,) = thrash(s).outcomes
     assert (cut.rebound_calls, cut.rebound_minutes) == (1, 3.0)
 
 
 def test_a_session_without_cuts_says_nothing():
     t = thrash(session(user(), said(10)))
-    assert t.cuts == ()
+    assert t.outcomes == ()
     assert t.paid_back_share is None
     assert t.refilled_share is None
 
 
 def test_pis_cuts_are_those_of_the_published_table(real):
     t = thrash(ck.read(real / "pi/before-compaction.jsonl"))
-    assert [(c.before, c.after) for c in t.cuts] == [
+    assert [(c.before, c.after) for c in t.outcomes] == [
         # the table has the last prompt; the last reply would have been sent, too
         (174_738 + 266, pytest.approx(25_739, rel=0.01)),
         (184_915 + 99, pytest.approx(28_617, rel=0.01)),
     ]
     # The table counts 13 re-reads after the first cut; three of the calls in its 24 stood in an aborted reply and never
     # ran, so they are no tool calls here, and the next three take their place.
-    assert [c.reread_rate for c in t.cuts] == [11 / 24, 8 / 24]
+    assert [c.reread_rate for c in t.outcomes] == [11 / 24, 8 / 24]

@@ -15,7 +15,6 @@ from ctxkit.errors import BadArguments
 from ctxkit.metrics import when_to_compact
 from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL
 from ctxkit.policies import Fixed, Rules, Summary, triggers
-from ctxkit.tokens.prices import Price, Tier, price
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,15 +93,15 @@ def test_a_session_that_is_cheaper_without_a_compaction_is_told_so():
 
 def test_writes_that_live_an_hour_have_their_own_price():
     brief, hour = (when_to_compact(working(60, hour=h), floor=30_000) for h in (False, True))
-    p = price("claude-sonnet-4-5")
+    p = ck.prices.price("claude-sonnet-4-5")
     assert (brief.write_price, hour.write_price) == (p.cache_write, p.cache_write_1h)
     assert brief.best < hour.best
 
 
 def test_prompts_of_another_tier_have_its_prices(monkeypatch):
     """Where carried tokens cost ten times as much above a size, the cheapest ceiling is that size."""
-    tiers = (Tier(50_000, input=3e-5, cache_read=3e-6, cache_write=3.75e-5),)
-    plain = Price(input=3e-6, output=1.5e-5, cache_read=3e-7, cache_write=3.75e-6)
+    tiers = (ck.prices.Tier(50_000, input=3e-5, cache_read=3e-6, cache_write=3.75e-5),)
+    plain = ck.prices.Price(input=3e-6, output=1.5e-5, cache_read=3e-7, cache_write=3.75e-6)
     own = {"plain-model": plain, "tiered-model": replace(plain, tiers=tiers)}
     monkeypatch.setattr("ctxkit.tokens.prices._registered", own)
     common = {"floor": 30_000, "context_window": 200_000, "summary_tokens": 5_000}

@@ -10,7 +10,7 @@ import pytest
 from metrics.test_agreement import sources
 
 import ctxkit as ck
-from ctxkit.formats.registry import format_names
+from ctxkit.formats import format_names
 from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.widgets.watcher import Watcher
 

@@ -11,7 +11,7 @@ from conftest import sample, sessions_folder
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.metrics.cost.session_bill import bill_session
+from ctxkit.metrics import session_bill
 from ctxkit.widgets.folder_board_rows import make_board_row
 
 FOLDER = sessions_folder()
@@ -73,9 +73,9 @@ def test_a_sealed_summary_has_no_size_and_no_price(tmp_path, items):
         *score[["summaries_usd", "cost_usd", "summary_tokens"]],
     ):
         assert missing is pd.NA
-    assert bill_session(s).unpriced_summaries_n == 1
+    assert session_bill.bill_session(s).unpriced_summaries_n == 1
     assert make_board_row(s).usd is None
-    assert ck.metrics.thrash(s).cuts[0].pays_after is None
+    assert ck.metrics.thrash(s).outcomes[0].pays_after is None
 
 
 def test_a_summary_in_the_clear_has_both(tmp_path):

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from widgets.reports.hostile import EVIL, intruders
 
-from ctxkit import read
+from ctxkit import prices, read
 from ctxkit.errors import BadArguments
 from ctxkit.formats import samples
 from ctxkit.metrics import when_to_compact
-from ctxkit.tokens.prices import price
 
 SONNET = "claude-sonnet-4-5"
 
@@ -150,7 +149,7 @@ def test_a_log_that_cannot_say_is_refused_in_a_sentence():
 
 def test_a_summary_of_no_tokens_costs_none():
     least, some = (when_to_compact(grown(), floor=8_000, summary_tokens=n) for n in (0, 1_000))
-    p, behind = price(SONNET), 8_000 - least.stays.fixed  # the cache still has the front
+    p, behind = prices.price(SONNET), 8_000 - least.stays.fixed  # the cache still has the front
     assert some.reset_usd - least.reset_usd > 0
     assert 0 < behind < 8_000
     assert least.reset_usd == pytest.approx(

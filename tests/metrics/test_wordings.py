@@ -7,10 +7,9 @@ from builders import assistant, session, summarised, user
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxkit.metrics import Item, extract_items, loss_tables
 from ctxkit.metrics.fact_retention import extract_exact_values, find_missing_values
 from ctxkit.metrics.item_index import RuleMatcher
-from ctxkit.metrics.losable_items import Item, extract_items
-from ctxkit.metrics.loss_tables import analyse_loss, score_loss_shares
 
 RULE = "Never write to the table billing_runs directly, and support Python 3.9 only"
 
@@ -58,9 +57,11 @@ def told_in(summary: str) -> tuple[float, float]:
     old = [user(RULE + "."), assistant("I see."), user("The runs are monthly."), assistant("Yes.")]
     s = session(*old, summarised(old, summary), user("go on"), assistant("on it"))
     [constraint] = [
-        fate for item, fate in analyse_loss(s).fates().items() if item.family == "constraint"
+        fate
+        for item, fate in loss_tables.analyse_loss(s).fates().items()
+        if item.family == "constraint"
     ]
-    return score_loss_shares(s)["user_rules_kept"], constraint
+    return loss_tables.score_loss_shares(s)["user_rules_kept"], constraint
 
 
 def test_a_summary_in_other_words_keeps_a_rule_and_an_empty_one_loses_it():

@@ -9,7 +9,7 @@ from peer_talks import alone, history, kept, messages, run
 
 import ctxkit as ck
 from ctxkit import presets
-from ctxkit.policies.base import apply_policy
+from ctxkit.policies import apply_policy
 from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = [pytest.mark.peers, pytest.mark.filterwarnings("ignore:.EXPERIMENTAL.:UserWarning")]

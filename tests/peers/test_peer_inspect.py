@@ -4,7 +4,7 @@ import pytest
 from peer_talks import cleared, history, kept, run, script
 
 from ctxkit import presets
-from ctxkit.policies.base import apply_policy
+from ctxkit.policies import apply_policy
 from ctxkit.presets.systems.inspect_edit import REMOVED_PLACEHOLDER
 from ctxkit.presets.systems.inspect_trim import Trim
 from ctxkit.tokens import ContextBudget, get_counter

@@ -6,7 +6,7 @@ import pytest
 from peer_talks import cleared, history, kept, script
 
 from ctxkit import presets
-from ctxkit.policies.base import apply_policy
+from ctxkit.policies import apply_policy
 from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.peers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders import assistant, session, step, summarised, system, usage, user
 
 import ctxkit as ck
-from ctxkit.metrics.prompt_composition import count_groups_by_call
+from ctxkit.metrics import count_groups_by_call
 from ctxkit.plots.composition_chart import CompositionData, composition_data
 from ctxkit.tokens import estimated_counter
 

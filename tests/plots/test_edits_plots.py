@@ -129,7 +129,7 @@ def edited():
 
 
 def rows(s, k):
-    return [(c.what, c.before, c.after, c.reason) for c in diff_data(s, k, counter=COUNTER)]
+    return [(c.action, c.before, c.after, c.reason) for c in diff_data(s, k, counter=COUNTER)]
 
 
 def test_a_diff_tells_what_became_of_every_message():
@@ -174,10 +174,10 @@ def test_sizes_of_a_diff_are_those_of_the_views(real, name):
         for k in range(len(group_edits(s))):
             data = diff_data(s, k, counter=COUNTER)
             assert (
-                sum(c.before > 0 or c.what != "inserted" for c in data)
+                sum(c.before > 0 or c.action != "inserted" for c in data)
                 == ck.frame(s, per="compaction")["messages_before"].iloc[k]
             )
             assert (
-                sum(c.what not in ("dropped", "summarised") for c in data)
+                sum(c.action not in ("dropped", "summarised") for c in data)
                 == ck.frame(s, per="compaction")["messages_after"].iloc[k]
             )

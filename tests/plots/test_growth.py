@@ -8,7 +8,7 @@ from builders import assistant, session, summarised, usage, user
 import ctxkit as ck
 from ctxkit.plots.growth_chart import CompactionMark, GrowthLine, growth_data
 from ctxkit.session import Message
-from ctxkit.tokens.counter_registry import default_counter
+from ctxkit.tokens import default_counter
 
 
 def compacted(**more):

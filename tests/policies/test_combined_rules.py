@@ -5,10 +5,7 @@ from __future__ import annotations
 from builders import assistant, user
 from histories import ROOM, shown
 
-from ctxkit.policies import Above, Rules
-from ctxkit.policies.base import apply_policy
-from ctxkit.policies.guards import AntiThrash
-from ctxkit.policies.triggers import Either
+from ctxkit.policies import Above, AntiThrash, Rules, apply_policy, triggers
 
 
 def replace_text(old: str, new: str):
@@ -55,7 +52,7 @@ def test_the_first_rules_setting_counts_where_both_have_one():
 
 def test_either_trigger_is_enough_and_all_guards_hold():
     one, other = Above(10), Above(20)
-    assert (Rules(FIRST, one) | Rules(SECOND, other)).trigger == Either((one, other))
+    assert (Rules(FIRST, one) | Rules(SECOND, other)).trigger == triggers.Either((one, other))
     assert (Rules(FIRST, one) | Rules(pruning=SECOND)).trigger == one
     assert (Rules(pruning=SECOND) | Rules(FIRST, other)).trigger == other
     guards = AntiThrash(window=5), AntiThrash(window=7)

@@ -32,7 +32,7 @@ from ctxkit.policies.base import as_policy, is_fully_scheduled
 from ctxkit.policies.context_rules import unwrap_function
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.triggers import FunctionTrigger, as_trigger
-from ctxkit.tokens.counters import ContextBudget
+from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(200, 50, Fours())
 LOG = MessageLog.of([m for n in range(9) for m in (user("x" * 40), assistant("y" * 40))], Fours())
@@ -57,7 +57,9 @@ class Oldest(BasePolicy):
 
 
 def cuts(policy, trigger=None, **more):
-    return [c.call for c in run_rules(LOG, Rules(policy, trigger, counter=Fours(), **more)).cuts]
+    return [
+        c.call for c in run_rules(LOG, Rules(policy, trigger, counter=Fours(), **more)).compactions
+    ]
 
 
 # -- the defaults, and each of them said otherwise -------------------------------------------------
@@ -157,8 +159,8 @@ def test_every_kind_says_its_name_by_an_attribute():
     rules = Rules(PartNamed(), DueNamed(), guards=GuardNamed(), counter=Fours())
     done = run_rules(LOG, rules)
     assert rules.label == "mine"
-    assert [c.trigger for c in done.cuts] == ["now"]
-    assert {h.guard for h in done.held} == {"gate"}
+    assert [c.trigger for c in done.compactions] == ["now"]
+    assert {h.guard for h in done.blocked} == {"gate"}
     assert [name_of(p) for p in (Oldest(), triggers.Always(), guards.BaseGuard())] == [
         "Oldest",
         "Always",
@@ -301,8 +303,12 @@ def test_a_policy_without_the_base_works_asked_at_each_call():
     assert cuts(Duck(), triggers.Above(60)) == cuts(Oldest(), triggers.Above(60)) != []
     assert Rules(Duck(), triggers.Above(60)).label == "duck"
     assert [
-        m.text for m in run_rules(LOG, Rules(pruning=Duck(), counter=Fours())).shown().messages
-    ] == [m.text for m in run_rules(LOG, Rules(pruning=Oldest(), counter=Fours())).shown().messages]
+        m.text
+        for m in run_rules(LOG, Rules(pruning=Duck(), counter=Fours())).last_prompt().messages
+    ] == [
+        m.text
+        for m in run_rules(LOG, Rules(pruning=Oldest(), counter=Fours())).last_prompt().messages
+    ]
 
 
 def test_a_policy_that_wants_to_be_lent_a_summariser_must_derive_from_the_base():

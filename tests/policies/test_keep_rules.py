@@ -7,8 +7,7 @@ from builders import assistant, session, step, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.policies import Above, Rules
-from ctxkit.policies.modifiers import keep_rules
+from ctxkit.policies import Above, Rules, modifiers
 from ctxkit.policies.texts.user_rules import (
     RuleStrength,
     UserRule,
@@ -36,7 +35,7 @@ def talk(*first, turns=12):
 
 def replayed(s, *, tokens=400, summariser=lambda _: "Work went on."):
     rules = Rules("summary:keep_tokens=600", Above(3_000), window=8_000, summariser=summariser)
-    return ck.replay(s, keep_rules(rules, tokens))
+    return ck.replay(s, modifiers.keep_rules(rules, tokens))
 
 
 def digests(s, call=None):
@@ -138,10 +137,12 @@ def test_recall_beside_it_keeps_its_own_digest():
     rules = Rules(
         "summary:keep_tokens=600 | recall", Above(3_000), window=8_000, summariser=lambda _: "Work."
     )
-    s = ck.replay(talk("Always keep the column order of the CSV.", VERSION), keep_rules(rules))
+    s = ck.replay(
+        talk("Always keep the column order of the CSV.", VERSION), modifiers.keep_rules(rules)
+    )
     assert len(digests(s)) == 2
 
 
 def test_rules_that_compact_nothing_are_refused():
     with pytest.raises(BadArguments, match="compact nothing"):
-        keep_rules(ck.presets.none())
+        modifiers.keep_rules(ck.presets.none())

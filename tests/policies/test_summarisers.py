@@ -8,8 +8,7 @@ from builders import assistant, call, result, step, summarised, user
 from talks_by_chance import shown
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import Extractive, Fixed, Passage
-from ctxkit.policies.offline_summarisers import RecordedSummary, ShareOfInput, parse_summariser
+from ctxkit.policies import Extractive, Fixed, Passage, offline_summarisers
 
 TALK = (
     user(
@@ -74,8 +73,11 @@ def test_a_large_passage_stays_quick_and_bounded():
 def test_sizes_without_text():
     p = passage(*TALK)
     assert Fixed(500)(p) == 500 and Fixed(500)(passage(*TALK, limit=90)) == 90
-    assert ShareOfInput(0.5, cap=4000, floor=1)(p) == round(0.5 * p.tokens)
-    assert ShareOfInput(0.5, cap=20, floor=1)(p) == 20 and ShareOfInput(0.01, floor=30)(p) == 30
+    assert offline_summarisers.ShareOfInput(0.5, cap=4000, floor=1)(p) == round(0.5 * p.tokens)
+    assert (
+        offline_summarisers.ShareOfInput(0.5, cap=20, floor=1)(p) == 20
+        and offline_summarisers.ShareOfInput(0.01, floor=30)(p) == 30
+    )
 
 
 def test_the_recorded_summary_stands_where_the_cut_coincides():
@@ -84,9 +86,11 @@ def test_the_recorded_summary_stands_where_the_cut_coincides():
     edit = summarised(old, "What was recorded.")
     h.log.recorded.append((1, edit))
     h = h.at(1)
-    assert RecordedSummary()(Passage(h, 2)).text == "What was recorded."
-    assert RecordedSummary(Fixed(7))(Passage(h, 1)) == 7
-    assert RecordedSummary(Fixed(7))(Passage(h.at(0), 1)) == 7  # not yet recorded at call 0
+    assert offline_summarisers.RecordedSummary()(Passage(h, 2)).text == "What was recorded."
+    assert offline_summarisers.RecordedSummary(Fixed(7))(Passage(h, 1)) == 7
+    assert (
+        offline_summarisers.RecordedSummary(Fixed(7))(Passage(h.at(0), 1)) == 7
+    )  # not yet recorded at call 0
 
 
 def test_a_passage_leaves_out_what_stays():
@@ -104,14 +108,14 @@ def test_a_passage_leaves_out_what_stays():
     [
         ("extractive:800", Extractive(800)),
         ("fixed:90", Fixed(90)),
-        ("share:0.2:50:9", ShareOfInput(0.2, 50, 9)),
+        ("share:0.2:50:9", offline_summarisers.ShareOfInput(0.2, 50, 9)),
     ],
 )
 def test_summarisers_have_names(words, made):
-    assert parse_summariser(words) == made
+    assert offline_summarisers.parse_summariser(words) == made
 
 
 @pytest.mark.parametrize("words", ["fixd:3", "fixed:many", "fixed:1:2:3"])
 def test_wrong_names_are_refused(words):
     with pytest.raises(BadArguments):
-        parse_summariser(words)
+        offline_summarisers.parse_summariser(words)

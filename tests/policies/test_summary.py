@@ -167,8 +167,8 @@ def test_sizes_stand_for_summaries_that_nobody_wrote():
 class Noted(Summary):
     """What a person adds to whatever a summary says."""
 
-    def written(self, history, first):
-        return f"{super().written(history, first)} tokens, and {'more ' * 40}"
+    def write_summary(self, history, first):
+        return f"{super().write_summary(history, first)} tokens, and {'more ' * 40}"
 
 
 class Sized(Fixed):
@@ -179,13 +179,13 @@ def test_what_a_class_writes_is_billed_and_sent_for_a_summary_of_a_fixed_size():
     policy = Noted(keep_tokens=300, summariser=Fixed(7))
     log, rules = MessageLog.of(turns(8), CHARS), Rules(policy, Above(900), counter=CHARS)
     done, live = run_rules(log, rules), Run(log, rules)
-    for cut in done.cuts:
+    for cut in done.compactions:
         advance(live, rules, cut.call + 1)
         plain = policy(cut.was, done.room)
-        assert plain.messages == live.shown().messages
-        assert plain.tokens == live.shown().tokens == done.prompts[cut.call]
+        assert plain.messages == live.last_prompt().messages
+        assert plain.tokens == live.last_prompt().tokens == done.prompts[cut.call]
         assert texts(plain)[0].startswith("7 tokens, and more")
-    assert done.cuts
+    assert done.compactions
 
 
 @pytest.mark.parametrize("keep", range(100, 700, 50))

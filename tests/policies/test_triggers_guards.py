@@ -14,7 +14,7 @@ from ctxkit.policies import History, LastUsageOverBudget, MessageLog, Rules, Unp
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
 from ctxkit.policies.triggers import as_trigger
-from ctxkit.tokens.counters import ContextBudget
+from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(200, 50, Fours())
 
@@ -105,7 +105,7 @@ def first(guard, *cuts, calls=20, start=10, life=None):
         ],
         Fours(),
     )
-    past = SimpleNamespace(cuts=cuts, log=log, begin=0)
+    past = SimpleNamespace(compactions=cuts, log=log, begin=0)
     return guard.first(past, UnprunedForecast(History.start(log, start), ROOM), start, calls)
 
 
@@ -157,4 +157,4 @@ def test_turns_since_the_last_compaction():
     from ctxkit.engine import run_rules
 
     log = MessageLog.of([m for _ in range(7) for m in (user(), assistant())], Fours())
-    assert [c.call for c in run_rules(log, rules).cuts] == [2, 4, 6]
+    assert [c.call for c in run_rules(log, rules).compactions] == [2, 4, 6]

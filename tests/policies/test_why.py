@@ -18,7 +18,7 @@ def summary(history, _room):
 def fired(trigger, **more):
     log = log_from_session(by_chance(3, 40), Rules(counter=Fours()))
     done = run_rules(log, Rules(summary, trigger, counter=Fours(), **more))
-    return {cut.trigger for cut in done.cuts}, done
+    return {cut.trigger for cut in done.compactions}, done
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_of_several_the_one_that_was_due_is_named():
     both = triggers.Above(4000) | triggers.Turns(2)
     words, done = fired(both)
     assert words == {"window_size", "turn_count"}
-    for cut in done.cuts:
+    for cut in done.compactions:
         assert (cut.before > 4000) == (cut.trigger == "window_size")
 
 
@@ -51,8 +51,8 @@ def test_what_holds_back_says_how_much_it_saw():
     thrash = guards.AntiThrash(min_savings=0.99, window=2)
     for guard in (thrash, GuardUnlessDue(thrash, triggers.Never())):
         _, done = fired(triggers.Above(1000), guards=guard)
-        assert {h.guard for h in done.held} == {"anti-thrash"}
-        assert {h.why for h in done.held} == {"suppressed: anti-thrash: 2 of 2 below 99%"}
+        assert {h.guard for h in done.blocked} == {"anti-thrash"}
+        assert {h.why for h in done.blocked} == {"suppressed: anti-thrash: 2 of 2 below 99%"}
 
 
 def test_presets_name_no_combination(real):

@@ -5,7 +5,7 @@ from builders import assistant, session, user
 from histories import CHARS, ids, shown
 
 from ctxkit import presets
-from ctxkit.engine.replay import run_replay
+from ctxkit.engine import run_replay
 from ctxkit.errors import BadArguments
 from ctxkit.presets.systems.boise import FloorSummary, window_thresholds
 from ctxkit.tokens import ContextBudget
@@ -65,15 +65,15 @@ def test_a_cut_waits_for_a_cold_cache():
     rules = {"context_window": 80_000, "summariser": "fixed:100"}
     warm = run_replay(paused([10.0] * 10), presets.boise(**rules))
     cold = run_replay(paused([10.0] * 9 + [900.0, 10.0]), presets.boise(**rules))
-    assert [c.call for c in warm.cuts] == []
-    assert [c.call for c in cold.cuts] == [9]
+    assert [c.call for c in warm.compactions] == []
+    assert [c.call for c in cold.compactions] == [9]
 
 
 def test_the_hard_ceiling_does_not_wait():
     done = run_replay(
         paused([10.0] * 18), presets.boise(context_window=80_000, summariser="fixed:100")
     )
-    assert len(done.cuts) == 1
-    assert done.cuts[0].before >= 56_000
+    assert len(done.compactions) == 1
+    assert done.compactions[0].before >= 56_000
     with pytest.raises(BadArguments, match="hard ceiling"):
         presets.boise(hard_ceiling_ratio=0.1)

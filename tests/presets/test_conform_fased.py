@@ -162,8 +162,8 @@ def test_fa11_a_focus_follows_the_identifiers():
 
 def test_fa12_mode_default_ignores_the_identifier_policy():
     """only safeguard tells the summariser about identifiers"""
-    assert "UUIDs" in presets.fased().policy.told()
-    assert "UUIDs" not in presets.fased(mode="default").policy.told()
+    assert "UUIDs" in presets.fased().policy.summary_instructions()
+    assert "UUIDs" not in presets.fased(mode="default").policy.summary_instructions()
 
 
 def test_fa13_the_time_limit_is_passed_on_unless_quirks():

@@ -15,6 +15,7 @@ from ctxkit.policies import (
     AdaptiveTrim,
     Intermediate,
     MessageLog,
+    Narrative,
     Offload,
     RepeatedCommands,
     Rules,
@@ -23,7 +24,6 @@ from ctxkit.policies import (
     TrimStage,
     WithoutTools,
 )
-from ctxkit.policies.evidence_summaries import Narrative
 from ctxkit.policies.offload import artifact_in_stub
 from ctxkit.tokens import ContextBudget
 
@@ -178,8 +178,8 @@ def test_fu33_what_cannot_be_saved_stays():
     log = MessageLog.of([user(), *step("read_file", "x" * 500), assistant("so")], CHARS)
     live = Run(log, Rules(pruning=Offload(threshold=10)))
     advance(live, live.rules, log.calls)
-    assert artifact_in_stub(live.shown().messages[-1])
-    sent = ArtifactOffloader(full).store_artifacts(live, live.shown())
+    assert artifact_in_stub(live.last_prompt().messages[-1])
+    sent = ArtifactOffloader(full).store_artifacts(live, live.last_prompt())
     assert [m.parts for m in sent.messages] == [m.parts for m in live.history.at(1).messages]
 
 
@@ -353,16 +353,20 @@ def run(messages, **settings):
 def test_fu43_replies_count_and_one_turn_is_let_pass():
     """the trigger counts replies; the call after a compaction is let pass"""
     done = run(talk(40), trigger_turn_count=10, keep_recent_turns=3)
-    assert done.cuts[0].call == 10
-    assert all(b.call - a.call > 1 for a, b in zip(done.cuts, done.cuts[1:], strict=False))
+    assert done.compactions[0].call == 10
+    assert all(
+        b.call - a.call > 1 for a, b in zip(done.compactions, done.compactions[1:], strict=False)
+    )
 
 
 def test_fu44_window_mode_drops_pairs_without_a_message():
     """oldest pairs go until the estimate is within the budget; no summary"""
     done = run(talk(40), mode="window", token_budget=2000)
-    assert done.cuts
-    assert {m.role for c in done.cuts for m in c.new.messages} == {"user", "assistant"}
-    assert all(c.new.estimated <= 2000 and c.new.messages[0].role == "user" for c in done.cuts)
+    assert done.compactions
+    assert {m.role for c in done.compactions for m in c.new.messages} == {"user", "assistant"}
+    assert all(
+        c.new.estimated <= 2000 and c.new.messages[0].role == "user" for c in done.compactions
+    )
 
 
 def test_fu45_anti_thrash_guards_only_the_turn_count():
@@ -376,16 +380,16 @@ def test_fu45_anti_thrash_guards_only_the_turn_count():
         "anti_thrash_window": 1,
     }
     held = run(talk(30), **settings, quirks=True)
-    assert len(held.cuts) == 1
-    again = [cut.call for cut in run(talk(30), **settings).cuts]
+    assert len(held.compactions) == 1
+    again = [cut.call for cut in run(talk(30), **settings).compactions]
     assert [b - a for a, b in pairwise(again)] == [4] * (len(again) - 1) != []
-    assert len(run(talk(30), **settings, cutover_at=5000).cuts) > 1
+    assert len(run(talk(30), **settings, cutover_at=5000).compactions) > 1
 
 
 def test_fu46_warnings_come_once_a_cycle():
     """warn_at leaves one note until the next compaction"""
     done = run(talk(30), warn_at=2000, cutover_at=9000)
-    assert len(done.warned) == len(done.cuts) + 1
+    assert len(done.warned) == len(done.compactions) + 1
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_pi11_disabled_compacts_nothing():
         [block(50_000), block(10, assistant), block(50_000), block(1, assistant)], PI
     )
     rules = presets.pi(context_window=60_000, enabled=False)
-    assert advance(Run(log, rules), rules, log.calls).cuts == []
+    assert advance(Run(log, rules), rules, log.calls).compactions == []
 
 
 def test_pi12_tool_results_are_cut_for_the_summariser():

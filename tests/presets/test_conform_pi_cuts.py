@@ -59,10 +59,10 @@ def cut_by(policy, entries, history, start=0):
 
     Nothing cut is the first entry.
     """
-    first = policy.cut(history, ROOM)
+    first = policy.find_cut(history, ROOM)
     if not first:
         return Cut(start)
-    turn = policy.turn(history, first)
+    turn = policy.find_split_turn(history, first)
     row, began = history.row(first), history.row(turn)
     split = entries.kinds[entries.entry_of[row]] == "assistant"
     return Cut(entries.entry_of[row], entries.entry_of[began] if split else -1)
@@ -77,7 +77,7 @@ def summarised(kinds, sizes, keep):
     """How many messages each summary is made from."""
     policy = PiSummary(keep_tokens=keep, quirks=True)
     history = Entries().add(kinds, sizes).shown()
-    return [len(p.messages) for p in policy.passages(history, policy.cut(history, ROOM))]
+    return [len(p.messages) for p in policy.passages(history, policy.find_cut(history, ROOM))]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def entries(draw, least=0):
 def same(policy, made, history, cut, start):
     """Assert that the cut and what is summarised are Pi's."""
     rows = [r for r, e in enumerate(made.entry_of) if start <= e < cut.first]
-    first = policy.cut(history, ROOM)
+    first = policy.find_cut(history, ROOM)
     if not rows:
         assert first == 0
         return

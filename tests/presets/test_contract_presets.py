@@ -10,11 +10,10 @@ from histories import CHARS
 from hypothesis import given, settings
 
 from ctxkit import presets
-from ctxkit.engine.replay import run_replay
+from ctxkit.engine import run_replay
 from ctxkit.errors import BadArguments, UnknownPreset
 from ctxkit.policies import BasePolicy, Rules
-from ctxkit.presets import preset
-from ctxkit.presets.registry import preset_differences
+from ctxkit.presets import preset, preset_differences
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(1500, 200, CHARS)
@@ -260,10 +259,10 @@ def test_real_sessions_stay_sound_under_every_preset(name, quirks, more, session
                 raise
             continue
         late = set()
-        for cut in done.cuts:
+        for cut in done.compactions:
             paired(cut.was.messages, cut.new.messages, late)
             late |= unanswered(cut.was.messages) - unanswered(cut.new.messages)
-        paired(done.log.messages, done.shown().messages, late)
+        paired(done.log.messages, done.last_prompt().messages, late)
 
 
 def unanswered(messages):

@@ -17,8 +17,7 @@ from ctxkit.policies.clearing import PAIR_PLACEHOLDER
 from ctxkit.policies.evidence_summaries import failure_marker, write_intents
 from ctxkit.policies.offload import DIGEST_HEADING
 from ctxkit.policies.texts.tool_actions import reasoning_block
-from ctxkit.presets import preset
-from ctxkit.presets.registry import preset_differences
+from ctxkit.presets import preset, preset_differences
 from ctxkit.presets.systems import ai
 from ctxkit.session import Message, Text
 

@@ -11,7 +11,7 @@ import ctxkit as ck
 from ctxkit.presets import fuseraft_config as keys
 from ctxkit.presets.config_syntax import load_config
 from ctxkit.presets.fuseraft_notes import MAX_REASONS, format_ignored_keys, weigh_key
-from ctxkit.teams.fuseraft_config import parse_plan
+from ctxkit.teams import parse_plan
 
 TABLES = {
     name: [getattr(k, "path", k) for k in getattr(keys, name)]

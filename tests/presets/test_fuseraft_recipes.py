@@ -10,8 +10,7 @@ from running_turns import TURNS, lived
 import ctxkit as ck
 from ctxkit.engine import Run, advance
 from ctxkit.errors import BadArguments
-from ctxkit.policies import MessageLog, Rules
-from ctxkit.policies.base import apply_policy
+from ctxkit.policies import MessageLog, Rules, apply_policy
 from ctxkit.presets import fuseraft
 
 RECIPES = {
@@ -52,14 +51,14 @@ def test_a_recipe_loads_as_it_stands_and_sends_less(tmp_path, name):
     prompt a part of what it was.
     """
     rules, talk = loaded(tmp_path, name), rows()
-    whole = ran(Rules(), talk).shown().tokens
+    whole = ran(Rules(), talk).last_prompt().tokens
     done = ran(rules, talk)
-    assert done.shown().tokens < 0.55 * whole
-    assert bool(done.cuts) == ("Compaction" in RECIPES[name])
+    assert done.last_prompt().tokens < 0.55 * whole
+    assert bool(done.compactions) == ("Compaction" in RECIPES[name])
     if name in ("record", "budget"):
-        assert done.shown().messages[0].text.startswith("[INTENT-DERIVED")
+        assert done.last_prompt().messages[0].text.startswith("[INTENT-DERIVED")
     if name == "budget":
-        assert done.cuts[0].trigger == "cumulative_budget"
+        assert done.compactions[0].trigger == "cumulative_budget"
 
 
 @pytest.mark.parametrize("name", ["reviewer", "auditor"])
@@ -178,7 +177,7 @@ def test_a_recipe_has_the_numbers_of_its_document(tmp_path, name):
 def test_intents_have_fuserafts_heading_and_thrash_its_names(tmp_path):
     """F61, F75, F76, F85, F95: The document's own headings and keys, with its defaults."""
     talk = rows(60, reply="Done.")
-    heading = ran(fuseraft(mode="intent"), talk).shown().messages[0].text.splitlines()[0]
+    heading = ran(fuseraft(mode="intent"), talk).last_prompt().messages[0].text.splitlines()[0]
     assert heading.startswith("[INTENT-DERIVED RECONSTRUCTION — covers turns 1–")
     keys = {
         "AntiThrashWindow": 4,

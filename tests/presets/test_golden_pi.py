@@ -113,10 +113,10 @@ def test_the_cut_is_pis(entries, shipped, keep, cut):
     assert pi(kinds, sizes, keep) == cut
     log, rows = shipped
     history, rules = History.start(log, log.calls - 1), policy(keep)
-    first = rules.cut(history, None)
+    first = rules.find_cut(history, None)
     assert rows[first] == cut[0]
     began = cut[1] if kinds[cut[0]] == "assistant" else 0  # a command begins a turn of its own
-    assert rows[rules.turn(history, first)] == max(began, rows[0])
+    assert rows[rules.find_split_turn(history, first)] == max(began, rows[0])
 
 
 def test_what_the_third_compaction_would_summarise(entries, shipped):
@@ -138,7 +138,7 @@ def test_what_the_third_compaction_would_summarise(entries, shipped):
 
     def summarised(quirks):
         found = policy(20000, quirks)
-        passages = found.passages(history, found.cut(history, None))
+        passages = found.passages(history, found.find_cut(history, None))
         return [sum(m.role != "summary" for m in p.messages) for p in passages]
 
     def unsent(a, b):

@@ -165,8 +165,8 @@ class Turns:
             except CtxkitError as error:
                 self._seen[key] = str(error)
             else:
-                cuts = [[m.text for m in cut.new.messages] for cut in run.cuts]
-                whys = [h.why for h in run.held]
+                cuts = [[m.text for m in cut.new.messages] for cut in run.compactions]
+                whys = [h.why for h in run.blocked]
                 self._seen[key] = (run.prompts.tolist(), cuts, whys, sorted(run.warned))
         return self._seen[key]
 

@@ -5,8 +5,7 @@ from builders import assistant, session, step, user
 
 import ctxkit as ck
 from ctxkit.errors import UnknownPreset
-from ctxkit.presets import names
-from ctxkit.presets.registry import resolve_rules
+from ctxkit.presets import names, resolve_rules
 
 
 @pytest.mark.parametrize("name", names())

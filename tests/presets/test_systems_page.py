@@ -4,8 +4,7 @@ import runpy
 from pathlib import Path
 
 from ctxkit import presets
-from ctxkit.policies import Above, Count, Share
-from ctxkit.policies.triggers import Both, Overflow
+from ctxkit.policies import Above, Count, Share, triggers
 
 MADE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_systems.py"))
 
@@ -25,5 +24,8 @@ def test_triggers_are_said_in_words():
     words = MADE["words"]
     assert words(Share(0.9, or_equal=True)) == "prompt ≥ 90% of the window"
     assert words(Share(1.0, of="budget"), 16_384) == "prompt > the window less 16,384"
-    assert words(Both((Count(9), Above(5)))) == "≥ 9 messages and prompt > 5 tokens"
-    assert words(Above(5) | Overflow(recorded=True)) == "prompt > 5 tokens or after a context error"
+    assert words(triggers.Both((Count(9), Above(5)))) == "≥ 9 messages and prompt > 5 tokens"
+    assert (
+        words(Above(5) | triggers.Overflow(recorded=True))
+        == "prompt > 5 tokens or after a context error"
+    )

@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 
 from ctxkit.errors import CtxkitError
-from ctxkit.policies import Tail
-from ctxkit.policies.base import Chain, Fallback
-from ctxkit.policies.guards import AntiThrash
-from ctxkit.policies.triggers import Overflow
+from ctxkit.policies import AntiThrash, Chain, Fallback, Tail, triggers
 from ctxkit.presets import names, preset
 
 PAGE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_systems.py"))
@@ -63,6 +60,6 @@ def test_what_a_preset_switches_off_stands_behind_the_sentence_of_the_class():
 def test_a_part_stands_with_its_own_settings_and_a_long_text_by_its_length():
     format_value = PAGE["format_value"]
     assert format_value(AntiThrash(window=7)) == "AntiThrash(window=7)"
-    assert format_value(Overflow()) == "Overflow()"
+    assert format_value(triggers.Overflow()) == "Overflow()"
     assert format_value("x" * 2000) == "a text of 2,000 characters"
     assert "`" not in format_value("`x`")

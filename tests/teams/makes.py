@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 import ctxkit as ck
-from ctxkit.teams.demo_team import make_scripted_agent
+from ctxkit.teams import make_scripted_agent
 
 
 def clock():

@@ -15,7 +15,7 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.presets.config_syntax import MAX_BYTES, MAX_DEPTH, MAX_DIGITS, MAX_VALUES, load_config
 from ctxkit.presets.fuseraft_config import MAX_AGENTS, MAX_STATES, MAX_WAYS
-from ctxkit.teams.fuseraft_config import parse_plan
+from ctxkit.teams import parse_plan
 from ctxkit.teams.plan import MAX_CONTRACT_FAILURES, MAX_SILENT_TURNS
 from ctxkit.teams.state_machine import find_signals
 

@@ -10,8 +10,7 @@ from teams.orchestration_files import BROWNFIELD, DEV, PIPELINE, RESEARCH
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.teams.demo_team import make_scripted_agent
-from ctxkit.teams.fuseraft_config import parse_plan
+from ctxkit.teams import make_scripted_agent, parse_plan
 
 VERIFY = "python -c 'print(1)' # test"
 BRIEF = json.dumps({"files_to_change": ["one.py", "test_one.py"], "verify_command": VERIFY,

@@ -14,7 +14,7 @@ from teams.makes import DONE, config, made, shown, state, to
 
 import ctxkit as ck
 from ctxkit.presets.config_syntax import load_config
-from ctxkit.teams.fuseraft_config import parse_plan
+from ctxkit.teams import parse_plan
 from ctxkit.teams.plan import Condition, find_json_object
 from ctxkit.teams.team_building import load_referenced_files
 

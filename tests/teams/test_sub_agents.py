@@ -9,7 +9,7 @@ import pytest
 from teams.makes import config, made, shown
 
 import ctxkit as ck
-from ctxkit.teams.demo_team import make_scripted_agent
+from ctxkit.teams import make_scripted_agent
 
 ASKS = ("sub_agent_explore", {"query": "Where is the table?"})
 PLAN = config(

@@ -12,8 +12,7 @@ from teams.orchestration_files import BROWNFIELD, DEV, PIPELINE, RESEARCH
 from yaml import safe_load
 
 import ctxkit as ck
-from ctxkit.tokens import default_counter
-from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
+from ctxkit.tokens import default_counter, estimate_schema_tokens
 
 SHELL = ("files", "shell")
 

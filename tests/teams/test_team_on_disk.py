@@ -9,7 +9,7 @@ import pytest
 from teams.makes import config, made
 
 import ctxkit as ck
-from ctxkit.teams.demo_team import DEMO_TASK
+from ctxkit.teams import DEMO_TASK
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import ctxkit as ck
 from ctxkit.agent import MemoryStore
 from ctxkit.agent.memory.session_memory import default_memory_folders
 from ctxkit.policies.memory_entries import make_entry
-from ctxkit.teams.demo_team import make_scripted_agent
+from ctxkit.teams import make_scripted_agent
 
 FILES = """
 Orchestration:

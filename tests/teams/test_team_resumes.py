@@ -16,7 +16,7 @@ from teams.makes import DONE, clock, config, made, shown, state, to
 import ctxkit as ck
 from ctxkit.agent import SessionLog
 from ctxkit.errors import BadArguments, ModelError, StoreError
-from ctxkit.teams.demo_team import make_scripted_agent
+from ctxkit.teams import make_scripted_agent
 
 STATES = {
     "One": state("A", to("Two", "ON", HandoffContext=[{"Source": "changes_recent"}])),

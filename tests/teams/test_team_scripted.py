@@ -10,9 +10,8 @@ import pytest
 from teams.makes import shown
 
 import ctxkit as ck
-from ctxkit.teams.demo_team import DEMO_TASK
-from ctxkit.tokens import default_counter
-from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
+from ctxkit.teams import DEMO_TASK
+from ctxkit.tokens import default_counter, estimate_schema_tokens
 
 
 @pytest.fixture(scope="module")

@@ -145,8 +145,7 @@ def test_a_declared_history_is_text_bounded_and_the_oldest_goes_first(talk, tmp_
 def test_live_and_replay_agree_under_each_view(talk, window):
     team = talk(ContextWindow=window)
     live = team.sessions["C"]
-    from ctxkit.tokens import default_counter
-    from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
+    from ctxkit.tokens import default_counter, estimate_schema_tokens
 
     sizes = [default_counter().message(m) for m in live.session.messages]
     fixed = estimate_schema_tokens(t.schema for t in live.agent.tools.values())

@@ -9,7 +9,7 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.team_log import get_agent_logs, get_team_turns
 from ctxkit.session import Message, Session, Text, ToolCall
-from ctxkit.teams.demo_team import DEMO_TASK
+from ctxkit.teams import DEMO_TASK
 
 TESTER = [{"Source": s} for s in ("session_context", "changes_recent:5",
                                   "brief_field:test_targets", "own_history:4")]  # fmt: skip

@@ -66,7 +66,7 @@ def test_texts_of_real_logs_count_as_tiktoken_counts_them(real) -> None:
     for kind in ("claude-code", "codex", "opencode"):
         found = ck.read_all(real / kind, progress=False)
         texts = {m.text for s in found for m in s.messages}
-        assert [tokens.exact_counter().fresh(t) for t in texts] == [
+        assert [tokens.exact_counter().count_uncached(t) for t in texts] == [
             reference("o200k_base", t) for t in texts
         ]
 
@@ -86,22 +86,22 @@ def test_splitting_by_ourselves_counts_the_same(name: str, text: str) -> None:
 )
 def test_runs_are_counted_by_their_period(name: str, text: str) -> None:
     assert exact.has_long_run(text) == (not text.startswith(" \t") or text.isspace())
-    assert tokens.exact_counter(name).fresh(text) == reference(name, text)
+    assert tokens.exact_counter(name).count_uncached(text) == reference(name, text)
 
 
 @pytest.mark.parametrize(
     "text", [" " * 1_000_000, "def f():\n" + " \t" * 500_000 + "x", "\n" * 1_000_000, "😀" * 30_000]
 )
 def test_no_text_stops_the_counter(text: str) -> None:
-    half = tokens.exact_counter().fresh(text[: len(text) // 2])
-    assert half < tokens.exact_counter().fresh(text) <= 2 * half + 8
+    half = tokens.exact_counter().count_uncached(text[: len(text) // 2])
+    assert half < tokens.exact_counter().count_uncached(text) <= 2 * half + 8
 
 
 def test_known_counts_of_a_million() -> None:
     assert (
-        tokens.exact_counter().fresh(" " * 1_000_000) == 7_813
+        tokens.exact_counter().count_uncached(" " * 1_000_000) == 7_813
     )  # 128 spaces a token, as toktok-rs counts them
-    assert tokens.exact_counter().fresh("a" * 1_000_000) == 125_000
+    assert tokens.exact_counter().count_uncached("a" * 1_000_000) == 125_000
 
 
 def test_a_panic_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_special_tokens_and_surrogates_are_text() -> None:
 
 def test_a_text_is_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counter, seen = exact.TiktokenCounter("o200k_base"), []
-    monkeypatch.setattr(counter, "fresh", lambda text: seen.append(text) or 7)
+    monkeypatch.setattr(counter, "count_uncached", lambda text: seen.append(text) or 7)
     text = "some text of which there are two"
     assert counter(text) == counter("".join(list(text))) == 7
     assert seen == [text]
@@ -318,8 +318,8 @@ def test_a_growing_text_is_exact_at_every_append(name: str, parts: list[str]) ->
 @pytest.mark.parametrize("name", NAMES)
 def test_a_growing_text_counts_only_what_is_new(name: str) -> None:
     counter, seen = exact.TiktokenCounter(name), []
-    whole = counter.fresh
-    counter.fresh = lambda text: seen.append(len(text)) or whole(text)  # type: ignore[method-assign]
+    whole = counter.count_uncached
+    counter.count_uncached = lambda text: seen.append(len(text)) or whole(text)  # type: ignore[method-assign]
     line = '{"path": "src/a.py", "ok": true, "n": 17}, '  # one line of JSON, no newline to cut at
     grows = tokens.IncrementalCounter(counter, line)
     for _ in range(99):
@@ -351,15 +351,15 @@ PIECES = st.lists(
 @example(text="*\n/home")
 @example(text="x\n  y\n")
 def test_a_text_counts_as_its_lines_do(name: str, text: str) -> None:
-    assert tokens.exact_counter(name).by_lines(text) == reference(name, text)  # type: ignore[attr-defined]
+    assert tokens.exact_counter(name).count_by_lines(text) == reference(name, text)  # type: ignore[attr-defined]
 
 
 def test_of_a_list_only_new_lines_are_counted() -> None:
     counter, seen = exact.TiktokenCounter("o200k_base"), []
-    whole = counter.fresh
-    counter.fresh = lambda text: seen.append(text) or whole(text)  # type: ignore[method-assign]
+    whole = counter.count_uncached
+    counter.count_uncached = lambda text: seen.append(text) or whole(text)  # type: ignore[method-assign]
     items = [f"- read(file{n}.py)" for n in range(9)]
-    counter.by_lines("\n".join(["A list:", *items]))
+    counter.count_by_lines("\n".join(["A list:", *items]))
     seen.clear()
-    counter.by_lines("\n".join(["A list:", *items[3:], "- write(b.py)"]))
+    counter.count_by_lines("\n".join(["A list:", *items[3:], "- write(b.py)"]))
     assert seen == ["- read(file8.py)\n", "- write(b.py)"]

@@ -17,7 +17,7 @@ from ctxkit.metrics.compaction_timing import EXTRA_LOSS, NEAR_OPTIMAL
 from ctxkit.metrics.growth_profile import MAX_TURN_TOKENS, LossRisk, estimate_floor
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
-from ctxkit.tokens.message_sizes import measure_sizes
+from ctxkit.tokens import measure_sizes
 
 MODEL = "claude-sonnet-4-5"
 

@@ -124,7 +124,9 @@ def test_lost_tokens_have_causes_and_misses_put_elsewhere_have_none(judged):
         for m in find_cache_misses(s)
         if m is not None and m.kind != "cold_start"
     ]
-    named = sum(m.lost for m in lost if m.kind != "unexplained") / sum(m.lost for m in lost)
+    named = sum(m.missed_tokens for m in lost if m.kind != "unexplained") / sum(
+        m.missed_tokens for m in lost
+    )
     pairs = [count_tokens_named_by_chance(s, seed) for s, _ in judged for seed in range(20)]
     assert named >= 0.5
     assert sum(n for _, n in pairs) / sum(n for n, _ in pairs) < 0.1
@@ -139,7 +141,11 @@ def test_claude_codes_losses_with_a_clock_have_causes(real):
         for m in find_cache_misses(s)
         if m is not None and m.kind != "cold_start"
     ]
-    assert sum(m.lost for m in lost if m.kind != "unexplained") / sum(m.lost for m in lost) >= 0.8
+    assert (
+        sum(m.missed_tokens for m in lost if m.kind != "unexplained")
+        / sum(m.missed_tokens for m in lost)
+        >= 0.8
+    )
 
 
 def test_pis_unexplained_misses_stay_unexplained(real):

@@ -109,7 +109,7 @@ def test_one_made_by_hand_is_told_by_larger_prompts_that_nothing_compacts():
 
 
 def test_every_replay_goes_by_the_whole_window_of_a_codex_log():
-    from ctxkit.engine.replay import find_context_window
+    from ctxkit.engine import find_context_window
 
     assert find_context_window(rollout(0)) == 272_000
     assert find_context_window(talk(3, 3)) == 200_000

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 import ctxkit as ck
+from ctxkit.engine.cache_model import miss_rates
 from ctxkit.engine.cache_model.call_classes import classify_call, get_class_base
 from ctxkit.engine.cache_model.call_features import get_call_features
 from ctxkit.engine.cache_model.input_cost_prediction import (
@@ -19,12 +20,15 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 from ctxkit.engine.cache_model.negative_controls import replace_reads, with_random_reads
 from ctxkit.engine.cache_model.session_counts import get_recorded_reads, load_counts
 from ctxkit.experiments import studies
-from ctxkit.experiments.studies import behaviour, closed_loop
-from ctxkit.metrics.elongation import estimate_elongation
+from ctxkit.metrics import elongation
 
 LONG = 16
 """Calls of a session whose halves are judged."""
 PREFIX = "ttl_expiry_prefix"
+SEEDS = range(17, 25)
+"""Seeds of the draws. A half of few calls has no miss or one, and where the chance of none is near
+one half the seed alone decides which of the two the median draw has: the error of the Kimi session
+is 0 % by three of these seeds and 9 to 10 % by five. Their mean is no matter of the seed."""
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +42,19 @@ def half(session, reads=None) -> float:
     return abs(predict_input_cost(made).second_half_error)
 
 
-def test_the_second_half_is_predicted_and_a_random_one_is_not(sessions):
+def test_the_second_half_is_predicted_and_a_random_one_is_not(sessions, monkeypatch):
     assert len(sessions) >= 4
+    errors = []
+    for seed in SEEDS:
+        monkeypatch.setattr(miss_rates, "_SEED", seed)
+        errors.append([half(s) for s in sessions])
     spoilt = []
     for s in sessions:
         known, reads = get_call_features(s), get_recorded_reads(s)
         at, random = len(known) // 2, np.random.default_rng(1)
         second = [int(random.integers(a.prompt + 1)) for a in known[at:]]
         spoilt.append(half(s, [*reads[:at], *second]))
-    assert median(spoilt) > 0.3 > 4 * median(map(half, sessions))
+    assert median(spoilt) > 0.3 > 5 * median(map(fmean, zip(*errors, strict=True)))
 
 
 def test_a_first_half_of_another_kind_teaches_something_else(sessions):
@@ -143,7 +151,7 @@ def test_intervals_of_turns_hold_models_left_out_and_not_those_of_other_policies
     assert left["held"].mean() >= 0.7
     wrong = left["measured"] * 3
     assert ((left["low"] <= wrong) & (wrong <= left["high"])).mean() <= 0.3
-    assert estimate_elongation("mask", "raw", "other").high < 3
+    assert elongation.estimate_elongation("mask", "raw", "other").high < 3
 
 
 def test_the_growth_model_is_told_the_runs_it_speaks_of():
@@ -152,18 +160,21 @@ def test_the_growth_model_is_told_the_runs_it_speaks_of():
 
     raw = pd.DataFrame({"turns": [40, 60], "tokens": [400_000, 900_000], "output": [150, 150]})
     first = 3_000.0
-    real = behaviour.predict_tokens(raw, "mask", "M=10", first).sum()
+    real = ck.studies.behaviour.predict_tokens(raw, "mask", "M=10", first).sum()
     for setting in ("M=2", "M=50"):
-        assert abs(behaviour.predict_tokens(raw, "mask", setting, first).sum() / real - 1) > 0.15
+        assert (
+            abs(ck.studies.behaviour.predict_tokens(raw, "mask", setting, first).sum() / real - 1)
+            > 0.15
+        )
     grown = raw.assign(tokens=raw["tokens"] * 10)
-    assert behaviour.predict_tokens(grown, "mask", "M=10", first).sum() > 3 * real
+    assert ck.studies.behaviour.predict_tokens(grown, "mask", "M=10", first).sum() > 3 * real
 
 
 @pytest.fixture(scope="module")
 def lived():
-    small = closed_loop.make_world(questions=24, lines=40)
+    small = ck.studies.closed_loop.make_world(questions=24, lines=40)
     rules = [ck.presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (2, 5, 10)]
-    return closed_loop.loop(["none", *rules], small)
+    return ck.studies.closed_loop.loop(["none", *rules], small)
 
 
 def test_what_was_out_of_sight_agrees_with_what_was_read_again_and_chance_does_not(lived):

@@ -7,7 +7,7 @@ from truth.claude import Transcript, said, use
 
 import ctxkit as ck
 from ctxkit.session import MISSING_START_KIND
-from ctxkit.tokens.message_sizes import measure_sizes
+from ctxkit.tokens import measure_sizes
 
 KEEPS = {"inspect_trim"}
 """Presets that never drop what comes before the first user message, as their systems do."""
@@ -58,7 +58,7 @@ def test_the_recorded_compaction_takes_it():
     session = made().read()
     assert session.edits[0].targets[0] == session.messages[0].id
     assert session.messages[0].id not in [m.id for m in session.view()]
-    assert measure_sizes(session).shown(-1) == 45_000
+    assert measure_sizes(session).modelled_tokens(-1) == 45_000
 
 
 def test_it_is_in_no_count_of_what_was_said():

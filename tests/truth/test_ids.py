@@ -9,7 +9,7 @@ import pytest
 from builders import assistant, session, usage, user
 
 import ctxkit as ck
-from ctxkit.metrics.frames import FRAME_COLUMNS
+from ctxkit.metrics import FRAME_COLUMNS
 from ctxkit.session import with_unique_ids
 
 

@@ -8,9 +8,8 @@ from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics import audits, drift, losses, meaning, thrash, when_to_compact
+from ctxkit.metrics import audits, drift, loss_tables, losses, meaning, thrash, when_to_compact
 from ctxkit.metrics.compaction_consequences import tabulate_aftermath
-from ctxkit.metrics.loss_tables import loss_by_family
 from ctxkit.session import Message
 
 SONNET = "claude-sonnet-4-5"
@@ -65,7 +64,7 @@ def test_every_figure_is_asked_without_a_crash(name):
     s = CASES[name]
     table = ck.compare(s, ["pi", "none", "swe_agent_mask"], progress=False)
     assert table["error"].isna().all()
-    for frame in (loss_by_family, losses, audits, drift, meaning, tabulate_aftermath):
+    for frame in (loss_tables.loss_by_family, losses, audits, drift, meaning, tabulate_aftermath):
         assert isinstance(frame(s), pd.DataFrame)
     thrash(s)
     ck.plots.loss(s).to_text()
@@ -98,14 +97,14 @@ def test_loss_needs_no_clock_no_usage_and_no_single_model(name):
 
 @pytest.mark.parametrize("name", ["no times", "clocks backwards"])
 def test_without_a_clock_no_minutes_and_no_pauses_are_told(name):
-    cuts = thrash(CASES[name]).cuts
+    cuts = thrash(CASES[name]).outcomes
     assert len(cuts) == 2
     assert {c.minutes for c in cuts} | {c.rebound_minutes for c in cuts} == {None}
     told = when_to_compact(CASES[name])
     assert (told.cold_every, told.wait) == (None, None)
     assert "no times that can be used" in repr(told)
     assert when_to_compact(made()).cold_every is not None
-    assert thrash(made()).cuts[0].minutes == pytest.approx(100 / 60)
+    assert thrash(made()).outcomes[0].minutes == pytest.approx(100 / 60)
 
 
 @pytest.mark.parametrize("name", ["no usage", "one call", "no call"])

@@ -12,7 +12,7 @@ import pytest
 from exams import predicted, trials
 
 import ctxkit as ck
-from ctxkit.metrics.retention_checks import PlantedFact, check_facts_in_view
+from ctxkit.metrics import retention_checks
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +52,10 @@ def test_a_value_that_stands_in_the_view_is_answered_and_one_that_does_not_is_no
     pairs = []
     for trial, replay in zip(exam, replays, strict=True):
         before = ck.replay(trial.session, "none").view(len(replay.calls) - 1)  # the exam itself
-        facts = {v: PlantedFact("reference", v, v) for v, _ in trial.asked}
-        shown = check_facts_in_view(replay, facts.values(), call=len(replay.calls) - 1)
+        facts = {v: retention_checks.PlantedFact("reference", v, v) for v, _ in trial.asked}
+        shown = retention_checks.check_facts_in_view(
+            replay, facts.values(), call=len(replay.calls) - 1
+        )
         pairs += [(shown[facts[v]], right) for v, right in trial.asked]
         assert all(any(v in m.text for m in before) for v, _ in trial.asked)
     assert (pairs.count((True, True)), pairs.count((False, False))) == (288, 312)

@@ -7,10 +7,9 @@ from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
 from ctxkit.session import Usage
-from ctxkit.tokens.prices import price
 
 MODEL = "claude-opus-4-5"
-P = price(MODEL)
+P = ck.prices.price(MODEL)
 
 
 def made(**edit):
@@ -71,7 +70,7 @@ def test_the_two_summaries_of_a_real_log(real):
 
 @pytest.mark.parametrize("name", ["claude_code", "codex"])
 def test_what_stands_beside_a_summary_is_no_output(name):
-    from ctxkit.engine.replay import run_replay
+    from ctxkit.engine import run_replay
     from ctxkit.metrics.compactions import get_replay_compactions, get_run_compactions
 
     rules = (
@@ -84,7 +83,7 @@ def test_what_stands_beside_a_summary_is_no_output(name):
     cuts = get_replay_compactions(again)
     assert cuts == get_run_compactions(done)
     edits = [e for e in again.edits if e.kind == "summarised"]
-    count, p = done.log.counter, price(session.model)
+    count, p = done.log.counter, ck.prices.price(session.model)
     for cut, edit in zip(cuts, edits, strict=True):
         sizes = {m.role: 0 for m in edit.inserted}
         for m in edit.inserted:

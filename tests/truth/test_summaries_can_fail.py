@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.metrics import losses
-from ctxkit.metrics.losable_items import extract_items
-from ctxkit.metrics.loss_tables import score_loss_shares
+from ctxkit.metrics import extract_items, loss_tables, losses
 from ctxkit.policies import Rules, Summary, triggers
 
 NAMES = [f"fin-import-{i}" for i in range(12)]
@@ -72,7 +70,8 @@ def test_an_ok_and_a_full_summary_lie_far_apart_and_anothers_is_like_none(file, 
 @given(st.sets(st.sampled_from(NAMES)), st.sampled_from(NAMES))
 def test_a_summary_that_says_one_more_needed_item_never_recalls_less(kept, more):
     few, many = (
-        score_loss_shares(said(*names))["summary_recall"] for names in (kept, kept | {more})
+        loss_tables.score_loss_shares(said(*names))["summary_recall"]
+        for names in (kept, kept | {more})
     )
     assert few == pytest.approx(len(kept) / 12)
     assert few <= many
@@ -85,7 +84,7 @@ def test_the_same_recall_may_stand_beside_any_loss_and_the_other_way_round():
         for old in [[m for i in range(4) for m in (user(f"fin-import-{i} or fin-export-{i}"), assistant("ok"))]]
         for cut in (old[:2], old[:4])
     )  # fmt: skip
-    one, two = score_loss_shares(half), score_loss_shares(all_)
+    one, two = loss_tables.score_loss_shares(half), loss_tables.score_loss_shares(all_)
     assert one["needed_later_loss"] == 1 / 8 < two["needed_later_loss"] == 3 / 8
     assert (one["at_stake_items_n"], two["at_stake_items_n"]) == (2, 4)
     assert (one["summary_recall"], two["summary_recall"]) == (0.5, 0.25)
@@ -94,7 +93,7 @@ def test_the_same_recall_may_stand_beside_any_loss_and_the_other_way_round():
 def test_shuffled_letters_of_a_summary_keep_nothing():
     text = list(", ".join(NAMES))
     random.Random(3).shuffle(text)
-    assert score_loss_shares(said("".join(text)))["summary_recall"] == 0
+    assert loss_tables.score_loss_shares(said("".join(text)))["summary_recall"] == 0
 
 
 def test_a_users_own_words_weigh_more_than_names_of_tests():
@@ -106,7 +105,10 @@ def test_a_users_own_words_weigh_more_than_names_of_tests():
             *old, summarised(old, kept), user("go"), assistant(" ".join([*tests, "fin-import-7"]))
         )
 
-    queue, test = score_loss_shares(told("fin-import-7")), score_loss_shares(told(tests[0]))
+    queue, test = (
+        loss_tables.score_loss_shares(told("fin-import-7")),
+        loss_tables.score_loss_shares(told(tests[0])),
+    )
     assert queue["needed_later_loss"] == test["needed_later_loss"] == 0.8
     assert (queue["summary_recall"], test["summary_recall"]) == (0.5, 0.125)
     assert queue["weighted_loss"] == 0.5 < test["weighted_loss"] == 0.875

@@ -7,7 +7,7 @@ import pytest
 from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
-from ctxkit.engine.replay import find_context_window
+from ctxkit.engine import find_context_window
 from ctxkit.tokens.context_windows import (
     LIKE_WINDOWS_KEY,
     get_context_window,

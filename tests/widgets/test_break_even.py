@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.tokens.prices import price
 
 BILLING = ck.read(ck.samples.path())
 
@@ -42,7 +41,9 @@ def test_the_next_call_costs_what_the_log_pays(tokens):
     recorded = session(*log)
     cut, spent = ck.break_even(recorded, 3).cut, recorded.call(3).message.usage
     assert spent.cache_write_1h_tokens == cut.before().written
-    assert cut.dollars(cut.before()) == pytest.approx(price("claude-sonnet-4-5").prompt_usd(spent))
+    assert cut.dollars(cut.before()) == pytest.approx(
+        ck.prices.price("claude-sonnet-4-5").prompt_usd(spent)
+    )
     assert cut.write_price == 2 * cut.price.input
 
 

@@ -8,7 +8,7 @@ import pytest
 from builders import assistant, session, usage, user
 
 import ctxkit as ck
-from ctxkit.policies.guards import Attempts
+from ctxkit.policies import guards
 from ctxkit.widgets.tuner_controls import find_knobs
 
 
@@ -49,12 +49,12 @@ def test_what_stands_beside_the_parameters_stays(talk):
 
 
 def test_a_changed_part_is_not_lost_to_the_preset(talk):
-    rules = ck.presets.pi().but(guards=(Attempts(2),))
+    rules = ck.presets.pi().but(guards=(guards.Attempts(2),))
     found = find_knobs(rules, talk, {})
     assert "n" in [
         k.name for k in found.every
     ]  # the guard's own setting; the preset would know nothing of it
-    assert found.make({"n": 5}).guards == (Attempts(5),)
+    assert found.make({"n": 5}).guards == (guards.Attempts(5),)
 
 
 def test_no_knob_turned_gives_the_same_rules(talk):

@@ -11,7 +11,7 @@ from widgets.reports.hostile import hostile, intruders
 import ctxkit as ck
 from ctxkit.errors import BadArguments, UnknownPreset
 from ctxkit.policies import Above, AntiThrash, Rules, Summary
-from ctxkit.presets.registry import resolve_rules
+from ctxkit.presets import resolve_rules
 from ctxkit.widgets import setting_trials as trials
 from ctxkit.widgets.tuner_controls import find_knobs
 
@@ -330,7 +330,7 @@ def test_a_live_session_is_tried_as_it_grows_and_led_from_here_on(tmp_path):
 
     from ctxkit import tokens
     from ctxkit.agent import LiveSession, ScriptedModel, Workspace, get_script
-    from ctxkit.presets.registry import resolve_rules
+    from ctxkit.presets import resolve_rules
 
     model = ScriptedModel(
         get_script("audit").turns,

@@ -69,7 +69,7 @@ class MemoryFlusher:
 
     def is_due(self, tokens: int, window: int, compactions: int) -> bool:
         """Return True if a flush is due before the next call, once per compaction cycle."""
-        if not self.flush.due(tokens, window) or compactions == self._flushed_after:
+        if not self.flush.is_due(tokens, window) or compactions == self._flushed_after:
             return False
         self._flushed_after = compactions
         return True
@@ -119,7 +119,7 @@ class MemoryFlusher:
         if self._writer is None:
             return None
         instruction = Message(
-            role="user", id="flush", kind="injected", parts=(Text(self.flush.told),)
+            role="user", id="flush", kind="injected", parts=(Text(self.flush.full_prompt),)
         )
         sent = (*messages, instruction)
         limit = self.flush.message_chars

@@ -362,7 +362,7 @@ class MemoryFolder:
         Raises:
             StoreError: it cannot be written.
         """
-        with self._open_folder(make=True) as here, here.locked():
+        with self._open_folder(make=True) as here, here.lock():
             here.write(_entry_file(here, entry.guid), (encode_entry(entry),))
             self._write_index(here)
 
@@ -372,7 +372,7 @@ class MemoryFolder:
         Raises:
             StoreError: it cannot be removed.
         """
-        with self._open_folder() as here, here.locked():
+        with self._open_folder() as here, here.lock():
             here.remove(_entry_file(here, entry.guid))
             self._write_index(here)
 
@@ -406,7 +406,7 @@ class MemoryFolder:
             if make:
                 self.path.parent.resolve().mkdir(parents=True, exist_ok=True, mode=0o700)
             top = SafeFolder(self.path.parent.resolve())
-            with top.below((self.path.name,), make=0o700 if make else None) as here:
+            with top.open_subfolder((self.path.name,), make=0o700 if make else None) as here:
                 yield here
         except OSError as e:
             why = f"{e.strerror or type(e).__name__}; links are not followed there"
@@ -528,7 +528,7 @@ class MemoryScope:
             Root(self.base),
             (PROJECT_FOLDERS[0], "memory", "sessions", session, REFS_FILE),
         )
-        with root.open_parent(parts, make=0o700) as folder, folder.locked():
+        with root.open_parent(parts, make=0o700) as folder, folder.lock():
             refs = _read_refs(root, parts) if root.is_file(parts) else []
             if guid not in refs:
                 text = json.dumps([*refs, guid][-MAX_REFS:], indent=2)
@@ -540,7 +540,7 @@ def _iter_ref_files(root: Root) -> Iterator[tuple[str, ...]]:
     yield PROJECT_FOLDERS[1], REFS_FILE
     for home in PROJECT_FOLDERS:
         try:
-            with root.below((home, "memory", "sessions")) as folder:
+            with root.open_subfolder((home, "memory", "sessions")) as folder:
                 names = [n for n, is_file in folder.entries() if not is_file]
         except (OSError, StoreError):
             continue

@@ -148,7 +148,7 @@ class TurnLog:
 
     def on_move(self, session: Session) -> None:
         """Continue from another point: rewrite the snapshot log to the turns on the path."""
-        self._writer.bring(_billed_turns(session))
+        self._writer.replace_turns(_billed_turns(session))
         self.update_frame(session)
 
     def update_frame(self, session: Session) -> None:

@@ -257,7 +257,7 @@ class SessionLog:
     def _acquire_lock(self) -> None:
         """Open and lock the file, and write who holds it."""
         try:
-            self._handle = self._safe_folder.open_own(self.path.name, os.O_RDWR | os.O_CREAT)
+            self._handle = self._safe_folder.open_for_append(self.path.name, os.O_RDWR | os.O_CREAT)
         except OSError as e:
             message = (
                 f"{self.path} cannot be opened for writing ({e.strerror}); links are not followed."

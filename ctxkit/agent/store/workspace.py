@@ -153,7 +153,7 @@ class Workspace:
         """
         try:
             parts = folder.relative_to(self._base).parts
-            with SafeFolder(self._base.resolve()).below(parts, make=make) as here:
+            with SafeFolder(self._base.resolve()).open_subfolder(parts, make=make) as here:
                 yield here
         except OSError as e:
             why = f"{e.strerror or type(e).__name__}; links are not followed there"
@@ -167,7 +167,7 @@ class Workspace:
             StoreError: it is a link, no regular file, or has other names.
         """
         with self.reach(path.parent) as here:
-            return here.open_own(path.name, flags, mode)
+            return here.open_for_append(path.name, flags, mode)
 
     def write(self, path: Path, text: str) -> None:
         """Write a file of the workspace atomically, readable by its owner only.
@@ -307,7 +307,7 @@ def user_state_folder() -> Path:
 def _user_key() -> bytes:
     folder = user_state_folder()
     try:
-        with SafeFolder.own(folder) as here:
+        with SafeFolder.open_or_create(folder) as here:
             with suppress(FileExistsError):
                 new_file = here.open("key", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
                 os.write(new_file, secrets.token_bytes(_KEY_BYTES))

@@ -184,7 +184,7 @@ class Root:
         """
         path = "/".join(parts)[:200]
         try:
-            with self.below(parts[:-1], make) as folder:
+            with self.open_subfolder(parts[:-1], make) as folder:
                 yield folder
         except FileNotFoundError:
             raise StoreError(f"There is no file {path!r}.") from None
@@ -192,7 +192,7 @@ class Root:
             done = "opened" if make is None else "written"
             raise StoreError(f"{path!r} cannot be {done} ({_os_reason(e)}).") from None
 
-    def below(self, parts: Sequence[str], make: int | None = None) -> SafeFolder:
+    def open_subfolder(self, parts: Sequence[str], make: int | None = None) -> SafeFolder:
         """Return a folder below the root, held open.
 
         Raises:
@@ -200,12 +200,12 @@ class Root:
             OSError: a part is a link, is missing, or the system refuses.
         """
         top = SafeFolder(self.folder)
-        if SUPPORTS_DIR_FD and _folder_identity(top.itself()) != self._identity:
+        if SUPPORTS_DIR_FD and _folder_identity(top.get_status()) != self._identity:
             top.close()
             raise StoreError(
                 f"{self.folder} is another folder than before: open the session again."
             )
-        return top.below(parts, make=make)
+        return top.open_subfolder(parts, make=make)
 
 
 def _folder_identity(status: os.stat_result) -> tuple[int, int]:

@@ -359,7 +359,7 @@ class FolderWalk:
         self, parts: tuple[str, ...], inside: SafeFolder | None
     ) -> tuple[SafeFolder, list[tuple[str, bool]]]:
         """Return an open folder and its entries; entered from `inside`, else from the root."""
-        folder = inside.enter(parts[-1]) if inside else self._root.below(parts)
+        folder = inside.open_folder(parts[-1]) if inside else self._root.open_subfolder(parts)
         try:
             return folder, folder.entries()
         except OSError:

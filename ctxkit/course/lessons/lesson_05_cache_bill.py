@@ -117,4 +117,4 @@ def _count_rewritten_after_pauses(minutes: int) -> int:
 
     # only misses after a pause; `expected` would have been read, `kept` really was
     misses = [m for m in find_cache_misses(load_sample()) if m is not None and m.paused]
-    return sum(max(m.expected - m.kept, 0) for m in misses if (m.gap or 0) > 60 * minutes)
+    return sum(max(m.expected - m.read_tokens, 0) for m in misses if (m.gap or 0) > 60 * minutes)

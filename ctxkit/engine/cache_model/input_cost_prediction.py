@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 # Two bills are made of the same rates: the median of the simulated dollars (`simulate_reads`), and
 # rules alone (no unexplained miss). The point is half way between them, in logarithms: unexplained
 # misses are the developer's own, so that the first is too dear for some and the second too cheap.
+# The dollars of few calls are those of no miss, of one, and so on, with gaps between them: where
+# the chance of no miss is near one half, the median and so the point depend on the draws' seed.
 #
 # The middle 80 % of the simulated dollars, and an error of the model itself that the draws do not
 # have (`_MODEL_ERROR`, added in quadrature), are the raw interval. It is stretched by two factors,
@@ -236,7 +238,7 @@ class PredictedSession(NamedTuple):
 
     @property
     def evidence(self) -> Evidence:
-        """What is known of the developer beside the session's own log."""
+        """What is known of the developer in addition to the session's own log."""
         if self.rates.own:
             return "known"
         return "folder" if self.calls and self.calls[0].idle is not None else "alone"
@@ -351,7 +353,7 @@ def _with_interval(
 
 
 def _without_headless(costs: InputCosts, calls: Sequence[CallFeatures]) -> InputCosts:
-    """Leave out the first call of a log without its beginning: nobody can tell what it reads."""
+    """Leave out the first call of a log without its beginning: its read is unknown."""
     counted = np.array([not call.headless for call in calls])
     return InputCosts(costs.whole * counted, costs.saved * counted)
 

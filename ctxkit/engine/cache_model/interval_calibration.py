@@ -80,17 +80,17 @@ def calibrate_stretch(errors: NDArray[Any], owners: Sequence[str]) -> tuple[floa
         (1.0, 2.0)
     """
     names = np.array(owners)
-    shares, held_n = np.zeros(len(_COVERAGES)), np.zeros(len(_COVERAGES))
+    shares, covered_n = np.zeros(len(_COVERAGES)), np.zeros(len(_COVERAGES))
     developers = sorted(set(owners))
     for name in developers:
         own = names == name
         downs, ups = _fit_stretch(_sort_errors(errors[~own], names[~own].tolist()), _COVERAGES)
         left_out = errors[own][:, None]
-        is_held = (left_out >= -downs) & (left_out <= ups)
-        shares += is_held.mean(axis=0)
-        held_n += is_held.sum(axis=0)
-    held = (shares / len(developers) + held_n / len(errors)) / 2
-    too_few = np.flatnonzero(held < COVERAGE - 1e-9)
+        is_covered = (left_out >= -downs) & (left_out <= ups)
+        shares += is_covered.mean(axis=0)
+        covered_n += is_covered.sum(axis=0)
+    coverage = (shares / len(developers) + covered_n / len(errors)) / 2
+    too_few = np.flatnonzero(coverage < COVERAGE - 1e-9)
     at = min(int(too_few[-1]) + 1, len(_COVERAGES) - 1) if len(too_few) else 0
     downs, ups = _fit_stretch(_sort_errors(errors, owners), _COVERAGES[at : at + 1])
     return float(downs[0]), float(ups[0])

@@ -57,7 +57,7 @@ def with_random_reads(session: Session, seed: int = 0) -> Session:
 
 
 def with_shuffled_reads(session: Session, seed: int = 0) -> Session:
-    """Return a session whose shares of reads are those of other calls of it."""
+    """Return a session in which calls have the read shares of other calls, shuffled."""
     known = get_call_features(session)
     shares = [r / a.prompt for a, r in zip(known, get_recorded_reads(session), strict=True)]
     order = np.random.default_rng(seed).permutation(len(known))

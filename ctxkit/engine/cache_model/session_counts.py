@@ -1,6 +1,6 @@
 """Counts of calls and cache misses of recorded sessions, and the table that comes with ctxkit.
 
-The table holds numbers, ids and names of programs and models; nothing that was said.
+The table holds numbers, ids and names of programs and models, and no text of messages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 Evidence: TypeAlias = Literal["alone", "folder", "known"]
-"""What a prediction knows of the developer: nothing beside the log, when their last log was, or
+"""What a prediction knows of the developer: nothing but the log, when their last log was, or
 their other logs."""
 MIN_CALLS = 8
 """Calls that a session needs to be judged; shorter ones only add to the counts."""

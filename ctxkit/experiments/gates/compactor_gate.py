@@ -136,7 +136,7 @@ def gate_compactor(
     faults += tuple(
         f"{n}: no fact outlives a compaction: a program that drops everything does not pass."
         for n, every in survivals.items()
-        if least == 0 and not any(s.kept(1) for s in every)
+        if least == 0 and not any(s.get_share(1) for s in every)
     )
     untested = tuple(
         f"{n}: the compactor left every message as it was, so the gate says nothing about it."
@@ -213,7 +213,7 @@ class RoundResult(NamedTuple):
     number: int
     tokens_before: int
     tokens_left: int
-    kept: tuple[bool, ...]
+    is_retained: tuple[bool, ...]
     """For each fact planted so far, in order, whether its word is in the output."""
     stale_values_n: int
     """Number of values whose old and new words are both in the output."""
@@ -231,20 +231,20 @@ class Survival:
     facts: tuple[Canary, ...]
     rounds: tuple[RoundResult, ...]
 
-    def kept(self, times: int, family: str | None = None) -> float | None:
+    def get_share(self, times: int, family: str | None = None) -> float | None:
         """Return the share of facts that survive so many compactions; None without such facts."""
-        standing = [
-            r.kept[i]
+        survived = [
+            r.is_retained[i]
             for r in self.rounds
-            for i, f in enumerate(self.facts[: len(r.kept)])
+            for i, f in enumerate(self.facts[: len(r.is_retained)])
             if r.number - f.round + 1 == times and family in (None, f.family)
         ]
-        return sum(standing) / len(standing) if standing else None
+        return sum(survived) / len(survived) if survived else None
 
     @property
     def cliff(self) -> int:
         """Compactions after which less than half of the facts survive; rounds + 1: never."""
-        shares = [(n, self.kept(n)) for n in range(1, len(self.rounds) + 1)]
+        shares = [(n, self.get_share(n)) for n in range(1, len(self.rounds) + 1)]
         return next(
             (n for n, s in shares if s is not None and s < CLIFF_SHARE), len(self.rounds) + 1
         )
@@ -252,8 +252,8 @@ class Survival:
     @property
     def survived(self) -> float:
         """Share of all facts that survive the last round."""
-        standing = self.rounds[-1].kept
-        return sum(standing) / len(standing)
+        survived = self.rounds[-1].is_retained
+        return sum(survived) / len(survived)
 
     @property
     def changes(self) -> bool:
@@ -275,7 +275,7 @@ class Survival:
         """Return two tables, survival by number of compactions and results by round, as text."""
         numbers = range(1, len(self.rounds) + 1)
         share_rows = [
-            [f"{n}", *(_format_share(self.kept(n, f)) for f in (None, *CANARY_TEXTS))]
+            [f"{n}", *(_format_share(self.get_share(n, f)) for f in (None, *CANARY_TEXTS))]
             for n in numbers
         ]
         round_rows = [

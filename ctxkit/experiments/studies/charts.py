@@ -46,8 +46,8 @@ def chart_mask_errors(runs: pd.DataFrame) -> Chart:
     """
     found = {unit: masks.by_window(runs, unit).dropna() for unit in _UNITS}
     traces = [
-        _line(f"{what}, {told}", rows, column, look)
-        for look, (unit, told, column, what) in enumerate(
+        _line(f"{what}, {unit_name}", rows, column, look)
+        for look, (unit, unit_name, column, what) in enumerate(
             (u, t, c, w)
             for u, t in _UNITS.items()
             for c, w in (("median", "median"), ("nine_tenths", "nine of ten"))
@@ -116,7 +116,7 @@ def chart_behaviour(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
             y_small=True,
         ),
         head=("policy", "model", "tasks", word.lower(), "80 %"),
-        rows=tuple(_told(r, n, figure) for r, n in zip(rows, names, strict=True)),
+        rows=tuple(_make_ratio_row(r, n, figure) for r, n in zip(rows, names, strict=True)),
         shown=20,
     )
 
@@ -127,7 +127,7 @@ def _place(row: dict[str, Any]) -> str:
     return _MODELS[row["model"]]
 
 
-def _told(row: dict[str, Any], name: str, figure: str) -> tuple[str, ...]:
+def _make_ratio_row(row: dict[str, Any], name: str, figure: str) -> tuple[str, ...]:
     ends = f"{row[f'{figure}_low']:.2f}–{row[f'{figure}_high']:.2f}"
     return (row["after"], name, str(row["tasks"]), f"{row[figure]:.2f}", ends)
 
@@ -154,22 +154,22 @@ def chart_closed_loop(table: pd.DataFrame, figure: str = "usd") -> Chart:
     """Chart what was predicted of each policy beside what came true.
 
     Args:
-        table: what `loops.loop` returned.
+        table: what `closed_loop.loop` returned.
         figure: `usd`, `calls` or `tokens`.
     """
     names = tuple(map(str, table.index))
-    told, real = (table[f"{figure}_{x}"].astype(float).tolist() for x in ("predicted", "real"))
+    predicted, real = (table[f"{figure}_{x}"].astype(float).tolist() for x in ("predicted", "real"))
     sign = "$" * (figure == "usd")
     digits = ".2f" if figure == "usd" else ",.0f"
 
-    def shown(values: list[float]) -> Any:
+    def make_hover(values: list[float]) -> Any:
         return lambda i: f"{names[i]}\n{sign}{values[i]:{digits}}"
 
     x = list(range(len(names)))
     word = {"usd": "dollars", "calls": "calls", "tokens": "prompt tokens"}[figure]
     gaps = [
         Trace(name="missed", x=[i, i], y=[a, b], look=1, dash="dot", follows=True)
-        for i, a, b in zip(x, told, real, strict=True)
+        for i, a, b in zip(x, predicted, real, strict=True)
     ]
     return Chart(
         title=f"Predicted and real {word} of an agent that looks again for what is gone",
@@ -183,12 +183,12 @@ def chart_closed_loop(table: pd.DataFrame, figure: str = "usd") -> Chart:
                 Trace(
                     name="predicted by the replay",
                     x=x,
-                    y=told,
+                    y=predicted,
                     kind="points",
                     look=0,
-                    hover=shown(told),
+                    hover=make_hover(predicted),
                 ),
-                Trace(name="real", x=x, y=real, kind="points", look=1, hover=shown(real)),
+                Trace(name="real", x=x, y=real, kind="points", look=1, hover=make_hover(real)),
             ),
             ticks=names,
             y_small=figure == "usd",
@@ -196,7 +196,7 @@ def chart_closed_loop(table: pd.DataFrame, figure: str = "usd") -> Chart:
         head=("policy", f"{word} predicted", "real", "missed"),
         rows=tuple(
             (n, f"{sign}{a:{digits}}", f"{sign}{b:{digits}}", f"{round(b / a - 1, 9) + 0.0:+.0%}")
-            for n, a, b in zip(names, told, real, strict=True)
+            for n, a, b in zip(names, predicted, real, strict=True)
         ),
         shown=24,
     )

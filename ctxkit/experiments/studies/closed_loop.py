@@ -105,7 +105,7 @@ def run_scripted_agent(
     agent.instruct(INSTRUCTIONS)
 
     async def live() -> None:
-        for n in range(len(at.asked)):
+        for n in range(len(at.services_by_question)):
             await agent.turn(at.question(n))
 
     BackgroundTask(live()).result()
@@ -196,7 +196,7 @@ def count_out_of_sight(replayed: Session, at: World) -> int:
     first = {call.turn: call.index for call in reversed(replayed.calls)}
     # a number counts as missing where it was read in an earlier turn and is not in this prompt
     for turn in sorted(first):
-        needed = set(at.asked[turn])
+        needed = set(at.services_by_question[turn])
         visible = find_visible_services(item.message for item in replayed.sent(first[turn]))
         missing += len((needed & read_before) - visible)
         read_before |= needed
@@ -225,13 +225,14 @@ class World:
 
     files: dict[str, str]
     """Text of each file by path."""
-    asked: tuple[tuple[str, ...], ...]
+    services_by_question: tuple[tuple[str, ...], ...]
     """Services whose ports each question asks for."""
     ports: dict[str, int]
 
     def question(self, n: int) -> str:
         """Return the text of a question."""
-        return f"Question {n}: what is the sum of the ports of {' and '.join(self.asked[n])}?"
+        services = " and ".join(self.services_by_question[n])
+        return f"Question {n}: what is the sum of the ports of {services}?"
 
     def read_config(self, path: str) -> str:
         """Read a configuration file."""

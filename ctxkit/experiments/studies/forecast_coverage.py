@@ -136,7 +136,7 @@ def measure_coverage(
         values = [value for row in ordered if (value := figure(row)) is not None]
         half = len(values) // 2
         interval = predict_interval(values[:half])
-        hits = [interval.holds(v) for v in values[half:]] if interval is not None else []
+        hits = [interval.contains(v) for v in values[half:]] if interval is not None else []
         judged = [h for h in hits if h is not None]
         inside, of = by_developer.get(developer, (0, 0))
         by_developer[developer] = (inside + sum(judged), of + len(judged))

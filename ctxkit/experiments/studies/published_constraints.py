@@ -69,13 +69,13 @@ class JudgedSummary(NamedTuple):
 class MarkAgreement(NamedTuple):
     """Marks of `user_rules` beside what people said of the same summaries."""
 
-    kept: int
+    retained_n: int
     """Summaries that keep the constraint, by a person."""
-    marked_kept: int
+    marked_retained_n: int
     """Of them, those that are marked so."""
-    lost: int
+    lost_n: int
     """Summaries that do not."""
-    marked_lost: int
+    marked_lost_n: int
     """Of them, those that are marked so."""
     order_correlation: float
     """Of the compactors' shares of summaries marked as keeping it with `PUBLISHED_RETENTION`

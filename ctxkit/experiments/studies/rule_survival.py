@@ -287,16 +287,16 @@ def _measure_preset(
             return None
         carried = [_replay_talk(t, keep_rules(rules, tokens)) for t in talks]
         row.setdefault("compactions_n", sum(o.compactions_n for o in without) / len(talks))
-        row[f"kept_{word}"] = sum(o.kept for o in without) / len(talks)
-        row[f"with_{word}"] = sum(o.kept for o in carried) / len(talks)
-        lowest.append(min(o.kept for o in carried))
+        row[f"kept_{word}"] = sum(o.retained_share for o in without) / len(talks)
+        row[f"with_{word}"] = sum(o.retained_share for o in carried) / len(talks)
+        lowest.append(min(o.retained_share for o in carried))
         more.append(sum(o.tokens for o in carried) / sum(o.tokens for o in without) - 1)
     return {**row, "lowest_with": min(lowest), "more_tokens": max(more)}
 
 
 class _Outcome(NamedTuple):
     compactions_n: int
-    kept: float
+    retained_share: float
     removed: bool
     """True where a message of the user left the prompt."""
     tokens: int
@@ -310,8 +310,8 @@ def _replay_talk(talk: RuleTalk, rules: Rules) -> _Outcome:
     view = [item.message for item in run.sent(len(talk.session.calls) - 1)]
     text, ids = "\n".join(m.text for m in view), {m.id for m in view}
     return _Outcome(
-        compactions_n=len(run.stretches()) - 1,
-        kept=sum(key in text for key in talk.keys) / len(talk.keys),
+        compactions_n=len(run.segments()) - 1,
+        retained_share=sum(key in text for key in talk.keys) / len(talk.keys),
         removed=any(m.role == "user" and m.id not in ids for m in talk.session.messages),
         tokens=int(run.prompts.sum()),
     )

@@ -74,7 +74,7 @@ def load_up_to_date(
 def sort_faults(faults: list[SnapshotFault], logs: list[SnapshotLog]) -> SnapshotFaults:
     """Return faults, and those of unfinished last lines, in the order of the logs."""
     report = FaultCollector()
-    report.remember(faults)
+    report.add_all(faults)
     for log in logs:
         if log.unfinished_bytes:
             size = f"{log.unfinished_bytes:,} bytes"
@@ -170,7 +170,7 @@ def _find_changed_logs(index: CacheIndex, states: Mapping[str, FileState]) -> li
 
 def _append_new_rows(folder: Path, index: CacheIndex, changed: list[int]) -> None:
     report = FaultCollector()
-    report.remember(index.faults)
+    report.add_all(index.faults)
     codes = {
         name: {text: log_number for log_number, text in enumerate(index.head.words.get(name, []))}
         for name in TEXT_FIELDS
@@ -299,7 +299,7 @@ def save_index(folder: Path, index: CacheIndex) -> None:
     """Replace the index, and delete the arrays of older generations."""
     head = msgspec.json.encode(index.head)
     body = msgspec.json.encode((index.logs, index.runs, index.faults))
-    with SafeFolder.own(folder) as safe_folder:
+    with SafeFolder.open_or_create(folder) as safe_folder:
         safe_folder.write(_INDEX, (_hash_line(head), b" ", head, b"\n", body))
     for old in folder.iterdir():
         if old.is_dir() and old.name != index.head.generation:
@@ -320,7 +320,7 @@ def append_rows(
     runs: list[tuple[int, int]],
     codes: TextCodes,
 ) -> None:
-    """Write rows behind the valid ones, without saving the index.
+    """Write rows after the valid ones, without saving the index.
 
     Args:
         folder: the cache folder.

@@ -198,7 +198,7 @@ class SnapshotWriter:
             if self._file.read(1) != b"\n":
                 self._file.write(b"\n")
 
-    def bring(self, rows: pd.DataFrame) -> None:
+    def replace_turns(self, rows: pd.DataFrame) -> None:
         """Make the log contain exactly these turns, for instance after a branch or a restore.
 
         Lines that agree are not touched; from the first difference on, lines are replaced. The
@@ -218,7 +218,7 @@ class SnapshotWriter:
                 self._sums[step.agent.lower()] = step.counts[2]
 
     def _replace_tail(self, size: int, tail: bytes) -> None:
-        """Replace everything behind the first bytes; if that fails, restore it."""
+        """Replace everything after the first bytes; if that fails, restore it."""
         self._file.seek(size)
         old_tail = self._file.read()
         if old_tail == tail:

@@ -494,7 +494,7 @@ def _parse_record(record: Row, file: str, number: int, report: FaultCollector) -
         value = record.get(name)
         if value is None:
             if name in REQUIRED_FIELDS:
-                report.once(
+                report.add_once(
                     file, number, f"`{name}` is missing from here on, on this line at least"
                 )
             continue
@@ -502,7 +502,7 @@ def _parse_record(record: Row, file: str, number: int, report: FaultCollector) -
         if problem:
             report.add(file, number, f"`{name}` {problem}", row_retained=True)
     for name in record.keys() - set(SNAPSHOT_FIELDS):
-        report.once(file, number, f"`{name[:80]}` is no known field and was left out")
+        report.add_once(file, number, f"`{name[:80]}` is no known field and was left out")
     return row
 
 

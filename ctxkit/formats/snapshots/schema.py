@@ -163,13 +163,13 @@ class FaultCollector:
         """Add a fault."""
         self.faults.append(SnapshotFault(str(file), line, why, row_retained))
 
-    def once(self, file: str | Path, line: int, why: str) -> None:
+    def add_once(self, file: str | Path, line: int, why: str) -> None:
         """Add a fault of a file at its first line only."""
         if (str(file), why) not in self._reported:
             self._reported.add((str(file), why))
             self.add(file, line, why, row_retained=True)
 
-    def remember(self, faults: list[SnapshotFault]) -> None:
+    def add_all(self, faults: list[SnapshotFault]) -> None:
         """Add the faults of an earlier reading."""
         self.faults.extend(faults)
         self._reported.update((f.file, f.why) for f in faults if f.kept)

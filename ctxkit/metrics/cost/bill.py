@@ -4,7 +4,7 @@
 # from one `SessionBill` (`session_bill.bill_session`), or from the sums of the same charges
 # (`replay_bill.bill_replay`), which sweeps use because they need no list of calls.
 #
-# Two prices are beside each other: `usd` is the log's own figure, else that of the price table;
+# There are two prices: `usd` is the log's own figure, else that of the price table;
 # `list_price_usd` is always that of the table, by which replays are billed. The class dollars of a
 # charge add up to `usd`.
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from ctxkit.tokens.prices import Price
 
 _WEIGHT_MODEL = "claude"
-"""Models whose shares weigh the classes of a log that states dollars of a model without a price."""
+"""Models whose price ratios split the dollars that a log states for a model without a price."""
 _OUTPUT_WEIGHT = 5.0
-"""Price of an output token over that of fresh input, as for all of them."""
+"""Ratio of the price of an output token to that of fresh input, equal for all these models."""
 
 
 class CallCharge(msgspec.Struct, frozen=True, gc=False):
-    """The tokens of one call by disjoint class, and its dollars; None where they have no price."""
+    """The tokens of one call by disjoint class, and its dollars; None without a price."""
 
     call: int
     fresh: int
     read: int
     write: int
-    """All tokens written to the cache, those for an hour among them."""
+    """All tokens written to the cache, including those for an hour."""
     write_1h: int
     output: int
     usd: float | None
-    """As the log states it, else by the price table. The four dollars below add up to it."""
+    """Dollars stated by the log, else by the price table; the sum of the four dollars below."""
     fresh_usd: float | None = None
     read_usd: float | None = None
     write_usd: float | None = None
@@ -66,28 +66,28 @@ class SummaryBill(msgspec.Struct, frozen=True, gc=False):
     """The cost of the model calls that wrote one compaction's summaries."""
 
     compaction: int
-    """Number of the compaction, as the compaction frame counts."""
+    """Number of the compaction in the compaction frame."""
     call: int | None
     """The first call after the compaction; None where none followed."""
     usd: float | None
     source: str | None
-    """recorded, derived or estimated; None, as `usd`, where it has no price."""
+    """recorded, derived or estimated; None, like `usd`, without a price."""
 
 
 class SessionBill(msgspec.Struct, frozen=True):
-    """The charges of all calls and summaries of a session, without those of its subagents.
+    """The charges of all calls and summaries of a session, without its subagents.
 
-    A sum with a part that has no price is None; `priced_usd` is the sum of what has one.
+    A sum is None if a part has no price; `priced_usd` sums the parts that have one.
     """
 
     charges: tuple[CallCharge, ...]
-    """One for each call that has usage."""
+    """One for each call with usage."""
     summaries: tuple[SummaryBill, ...] = ()
     """One for each compaction for which a model was called."""
     logged_usd: float | None = None
-    """The log's own total, where it states none of single calls."""
+    """The log's own total, where it states no dollars of single calls."""
     hides_summaries: bool = False
-    """True where the format cannot tell of compactions, so that their cost is not known."""
+    """True where the format cannot record compactions, so that their cost is unknown."""
 
     @property
     def calls_usd(self) -> float | None:
@@ -105,7 +105,7 @@ class SessionBill(msgspec.Struct, frozen=True):
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars of calls and summaries; of the calls alone where the format tells no summary."""
+        """Dollars of calls and summaries; only of calls if the format cannot record summaries."""
         if self.hides_summaries and not self.summaries:
             return self.calls_usd
         return sum_if_complete((self.calls_usd, self.summaries_usd))
@@ -128,7 +128,7 @@ class SessionBill(msgspec.Struct, frozen=True):
 
     @property
     def priced_usd(self) -> float | None:
-        """Dollars of all calls and summaries that have a price; None where nothing has one."""
+        """Dollars of all calls and summaries that have a price; None if none has one."""
         if not self.charges:
             return self.logged_usd
         if all(c.usd is None for c in self.charges):
@@ -157,7 +157,7 @@ class SessionBill(msgspec.Struct, frozen=True):
 
     @property
     def source(self) -> str | None:
-        """Source of `cost_usd`: the weakest of its parts; None where it is not known."""
+        """Source of `cost_usd`: the weakest of its parts; None where the cost is unknown."""
         if self.cost_usd is None:
             return None
         if not self.charges:
@@ -191,7 +191,7 @@ def make_charge(
         call: its number.
         usage: its tokens.
         model_price: prices of its model; None: the table has none.
-        usd: its dollars, as the log states them, else by the table.
+        usd: its dollars, stated by the log, else by the table.
         source: source of these dollars.
     """
     counts = (
@@ -224,7 +224,7 @@ def make_charge(
 def _split_by_class(
     usd: float, usage: Usage, counts: tuple[int, int, int, int], model_price: Price | None
 ) -> tuple[float, float, float, float]:
-    """Split dollars by token class: by the price table, or by weights where it has no price."""
+    """Split dollars by token class: by the price table, or by weights without a price."""
     if model_price is None:
         shares = (get_value("read_share", _WEIGHT_MODEL), get_value("write_share", _WEIGHT_MODEL))
         weights = (1.0, *shares, _OUTPUT_WEIGHT)
@@ -237,7 +237,7 @@ def _split_by_class(
         fresh_price = p.write() if model_price.has_unlogged_writes(usage) else p.input
         parts = [fresh * fresh_price, read * p.read, write_usd, output * p.output]
     total = sum(parts)
-    if not total:  # a price for nothing
+    if not total:  # dollars without tokens
         return (usd, 0.0, 0.0, 0.0)
     fresh_usd, read_usd, write_usd, output_usd = (usd * part / total for part in parts)
     return fresh_usd, read_usd, write_usd, output_usd

@@ -1,6 +1,6 @@
-"""Splits of a bill by turn, tool, file, server, cache, model, agent and section; waste in it.
+"""Splits of a bill by turn, tool, file, server, cache, model, agent and section; waste in a bill.
 
-Every split adds up to the bill: what a part does not claim is in a part of its own.
+Every split adds up to the bill: dollars that belong to no part are a separate part.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ class BillPart(NamedTuple):
 
 
 class ResentTokens(NamedTuple):
-    """The tokens that a call sent again because the cache did not hold them."""
+    """The tokens that a call sent again because they were not in the cache."""
 
     miss: CacheMiss
     sent_usd: float
     """Dollars of sending them."""
     usd: float
-    """The part of them above the dollars of reading them from the cache."""
+    """Dollars above the price of reading them from the cache."""
 
 
 def split_by_turn(session: Session, bill: SessionBill, prompts: dict[int, str]) -> list[BillPart]:
-    """Return dollars by turn; summaries are a part of their own.
+    """Return dollars by turn; summaries are a separate part.
 
     Args:
         session: the session of the bill.
@@ -93,7 +93,7 @@ def split_by_agent(session: Session, bill: SessionBill) -> list[BillPart]:
 
 
 def split_by_tool(session: Session, bill: SessionBill, prompt_costs: PromptCosts) -> list[BillPart]:
-    """Return dollars by purpose: results of each tool, messages by role, what is in no log.
+    """Return dollars by purpose: results of each tool, messages by role, tokens in no log.
 
     The output of a reply is shared among the tools that it calls.
     """
@@ -109,7 +109,7 @@ def split_by_tool(session: Session, bill: SessionBill, prompt_costs: PromptCosts
 
 
 def split_by_server(rows: Iterable[BillPart]) -> list[BillPart]:
-    """Return dollars by MCP server, from dollars by tool; all others are one part."""
+    """Return dollars by MCP server, from dollars by tool; all other tools are one part."""
     sums = _PartSums()
     for row in rows:
         server = _MCP_TOOL.fullmatch(row.name)
@@ -118,7 +118,7 @@ def split_by_server(rows: Iterable[BillPart]) -> list[BillPart]:
 
 
 def split_by_file(session: Session, bill: SessionBill, prompt_costs: PromptCosts) -> list[BillPart]:
-    """Return dollars by the file that a tool call names; all others are one part."""
+    """Return dollars by the file that a tool call names; all other dollars are one part."""
     rows, root = _PartSums(), (session.cwd or "").rstrip("/")
     for cost in prompt_costs.held:
         path = get_call_path(cost.answers) if cost.answers else _only_path(cost.message)
@@ -131,7 +131,7 @@ def split_by_file(session: Session, bill: SessionBill, prompt_costs: PromptCosts
 
 
 def split_by_section(bill: SessionBill, prompt_costs: PromptCosts) -> list[BillPart]:
-    """Return dollars by section of the system message; all else is one part."""
+    """Return dollars by section of the system message; all other dollars are one part."""
     rows, rest = _PartSums(), (bill.priced_usd or 0.0) - prompt_costs.fixed_usd
     for cost in prompt_costs.held:
         if cost.message.role == "system":
@@ -172,19 +172,19 @@ def split_by_cache(
 
 
 def price_cache_misses(session: Session, bill: SessionBill) -> list[ResentTokens]:
-    """Return the tokens sent again at each miss, with their cost above reading them."""
+    """Return the tokens sent again at each miss, with their cost above that of reading them."""
     charges = {c.call: c for c in _priced(bill)}
     out = []
     for miss in find_cache_misses(session.origin or session):
         charge = charges.get(miss.call) if miss is not None else None
-        if miss is None or charge is None or not miss.lost:
+        if miss is None or charge is None or not miss.missed_tokens:
             continue
         tokens = charge.write + charge.fresh
         if not tokens:
             continue
         new_price = ((charge.write_usd or 0.0) + (charge.fresh_usd or 0.0)) / tokens
         read_price = (charge.read_usd or 0.0) / charge.read if charge.read else 0.1 * new_price
-        missed = min(miss.lost, tokens)
+        missed = min(miss.missed_tokens, tokens)
         out.append(
             ResentTokens(miss, missed * new_price, missed * max(new_price - read_price, 0.0))
         )
@@ -204,7 +204,7 @@ def split_by_subagent(
 
 
 def describe_pauses(resent: Iterable[ResentTokens]) -> str:
-    """Return the range of the pauses in parentheses; an empty string without times."""
+    """Return the range of the pauses in parentheses; empty without times."""
     gaps = [r.miss.gap for r in resent if r.miss.gap is not None]
     range_ends = (
         dict.fromkeys((format_duration(min(gaps)), format_duration(max(gaps)))) if gaps else ()
@@ -218,7 +218,7 @@ class _PartSums:
     def __init__(self) -> None:
         self._usd, self._n = defaultdict[str, float](float), defaultdict[str, int](int)
 
-    def add(self, name: str, usd: float, n: int) -> None:  # a name may come many times
+    def add(self, name: str, usd: float, n: int) -> None:
         self._usd[name] += usd
         self._n[name] += n
 
@@ -267,7 +267,7 @@ def _tool_of(message: Message) -> str:
 
 
 def _output_shares(message: Message) -> list[tuple[str, float]]:
-    """Return the tools that a reply's output calls, with shares by characters that sum to 1."""
+    """Return the tools that a reply calls, with shares by characters that sum to 1."""
     weights: dict[str, float] = defaultdict(float)
     for part in message.parts:
         if isinstance(part, ToolCall):
@@ -318,7 +318,7 @@ def find_repeated_results(session: Session, prompt_costs: PromptCosts) -> list[R
     """Return the results that were fetched more than once, the most expensive first.
 
     A repeat is not always waste: the first result may have left the prompt, or another command may
-    have changed the answer. Results without content, as of writes, are left out.
+    have changed the answer. Results without content, such as those of writes, are left out.
     """
     results_by_request: dict[str, list[tuple[ToolCall, int, float]]] = defaultdict(list)
     for cost in prompt_costs.held:
@@ -344,7 +344,8 @@ def find_unused_tools(
 ) -> list[UnusedTool]:
     """Return tools that were offered and never called, with the estimated cost of their schemas.
 
-    Empty where the log does not list the tools. A schema is counted at a quarter of its characters.
+    Empty if the log does not list the tools. The tokens of a schema are a quarter of its
+    characters.
     """
     used = {call.name for m in session.messages for call in m.tool_calls}
     sizes = {

@@ -1,10 +1,10 @@
-"""The cache model of a record: its parameters, the bill that it gives, and its closure error."""
+"""The cache model of a record: its parameters, the modelled bill, and its closure error."""
 
-# The cache model of a record, in one sentence: every call reads the prefix that it shares with the
-# call before it, less a constant lag, except where the log shows a miss. Only the lag is fitted (a
-# mean over hits), so the closure error, modelled / recorded input dollars - 1, is measured in
-# sample: it shows that classes of misses and prices account for the bill, not that reads can be
-# predicted (`engine.cache_model.input_cost_prediction` is the figure that can fail).
+# The cache model of a record: every call reads the prefix that it shares with the previous call,
+# less a constant lag, except where the log shows a miss. Only the lag is fitted (a mean over hits),
+# so the closure error, modelled / recorded input dollars - 1, is measured in sample: it shows that
+# miss classes and prices account for the bill, not that reads can be predicted (for a figure out of
+# sample see `engine.cache_model.input_cost_prediction`).
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def _billed_calls(session: Session) -> Iterator[tuple[ModelCall, Usage, int]]:
 def bill_modelled_reads(
     session: Session, misses: Sequence[CacheMiss | None] | None = None
 ) -> SessionBill:
-    """Return the bill that the cache model gives for the recorded prompts, without summaries.
+    """Return the modelled bill of the recorded prompts, without summaries.
 
-    A call reads the prefix that it shares with the call before; the rest is written, or sent fresh
-    where the provider bills no writes or the prompt is too short to be cached. A classified miss
-    reads what it read in the log; after a compaction the median of such reads.
+    A call reads the prefix that it shares with the previous call; the rest is written, or sent
+    fresh where the provider bills no writes or the prompt is too short to be cached. A classified
+    miss reads as many tokens as in the log; after a compaction, the median of such reads.
 
     Args:
         session: a recorded session with usage.
-        misses: its cache misses, where they are already known.
+        misses: its cache misses; None: found here.
     """
     misses = find_cache_misses(session) if misses is None else misses
     fit = CacheFit.of(session, misses)
@@ -64,7 +64,11 @@ def bill_modelled_reads(
         if miss is None:
             shared = max(last.get(key, 0) - fit.lag, 0)
         else:
-            shared = fit.floor if miss.kind == "compaction" and fit.floor is not None else miss.kept
+            shared = (
+                fit.floor
+                if miss.kind == "compaction" and fit.floor is not None
+                else miss.read_tokens
+            )
         p = price(call.message.model or session.model, at=call.message.time)
         smallest = min((p.min_cacheable if p else None) or MIN_CACHEABLE, fit.smallest)
         usage = _split_usage(
@@ -80,14 +84,14 @@ def bill_modelled_reads(
 def closure_error(
     session: Session, misses: Sequence[CacheMiss | None] | None = None
 ) -> float | None:
-    """Return how far modelled input dollars are off: modelled / recorded - 1.
+    """Return the relative error of modelled input dollars: modelled / recorded - 1.
 
-    The model is fitted on the same session, so this is near zero even if its reads could not be
+    The model is fitted on the same session, so this is near zero even if its reads cannot be
     predicted.
 
     Args:
         session: a recorded session.
-        misses: its cache misses, where they are already known.
+        misses: its cache misses; None: found here.
 
     Returns:
         A fraction; None without a cache split or prices.
@@ -112,13 +116,13 @@ class CacheFit(msgspec.Struct, frozen=True):
     """The parameters of the cache model that are fitted on a log."""
 
     lag: int
-    """Mean tokens by which the read of a hit falls short of the prompt before it (providers cache
+    """Mean tokens by which the read of a hit is smaller than the previous prompt (providers cache
     whole blocks); negative: the reply is read too.
     """
     floor: int | None
     """Median tokens read after a compaction; None where the log has none."""
     smallest: int
-    """The smallest prompt that the log shows to have been read from the cache."""
+    """Tokens of the smallest prompt that was read from the cache in the log."""
     writes: bool
     """True where the provider bills cache writes separately."""
     hour: bool
@@ -140,7 +144,9 @@ class CacheFit(msgspec.Struct, frozen=True):
             if misses[call.index] is None and key in last:
                 shortfalls.append(last[key] - (u.cache_read_tokens or 0))
             last[key] = prompt
-        after_compaction = [m.kept for m in misses if m is not None and m.kind == "compaction"]
+        after_compaction = [
+            m.read_tokens for m in misses if m is not None and m.kind == "compaction"
+        ]
         return cls(
             lag=round(sum(shortfalls) / len(shortfalls)) if shortfalls else 0,
             floor=int(median(after_compaction)) if after_compaction else None,

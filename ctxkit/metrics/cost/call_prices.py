@@ -1,4 +1,4 @@
-"""Dollars of single calls and of summary calls: as recorded, else from the price table."""
+"""Dollars of single calls and of summary calls: recorded, else from the price table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def price_call(message: Message, model: str | None) -> tuple[float | None, str |
 
 
 def price_call_at(message: Message, prices: Price | None) -> tuple[float | None, str | None]:
-    """Return what `price_call` does, by the prices of the call's model at its time."""
+    """Return the same as `price_call`, by given prices."""
     usage = message.usage
     if usage is None:
         return None, None
@@ -38,7 +38,7 @@ def price_call_at(message: Message, prices: Price | None) -> tuple[float | None,
 def get_output_source(message: Message) -> str | None:
     """Return the source of a call's output tokens; None where the log has none.
 
-    They are estimated where the log has only the first piece of a stream.
+    They are estimated if the log has only the first piece of a stream.
     """
     usage = message.usage
     if usage is None or usage.output_tokens is None:
@@ -47,7 +47,7 @@ def get_output_source(message: Message) -> str | None:
 
 
 def pick_weakest_source(sources: list[str | None]) -> str | None:
-    """Return the least certain of some sources: recorded, derived, estimated; None where one is."""
+    """Return the least certain source (recorded, derived, estimated); None if any is None."""
     if not sources or None in sources:
         return None
     return max(
@@ -56,9 +56,9 @@ def pick_weakest_source(sources: list[str | None]) -> str | None:
 
 
 def is_written_by_model(method: str | None) -> bool:
-    """Return True where a model writes the summaries of a method of rules, or would write them.
+    """Return True if a model writes, or would write, the summaries of a method of rules.
 
-    Without a method the user's own function wrote it.
+    Without a method the user's own function wrote the summary.
     """
     return method is not None and method not in MODEL_FREE_METHODS
 
@@ -66,15 +66,15 @@ def is_written_by_model(method: str | None) -> bool:
 def price_summary(
     session: Session, measured: MeasuredCompaction, *, reuse: bool = False
 ) -> tuple[float | None, str | None]:
-    """Return the dollars of a record's summary calls of a compaction, and the source of the figure.
+    """Return the dollars of the summary calls of a recorded compaction, and their source.
 
-    Where the log does not price them it is an estimate: the source of the summary is sent as fresh
-    input and the summary is the output. None where no model wrote anything, or it has no price.
+    If the log does not price them, they are estimated: the text to summarise is fresh input, and
+    the summary is output. None where no model wrote a summary or the model has no price.
 
     Args:
         session: the session of the compaction.
-        measured: its edits and sizes, and the model whose price is used.
-        reuse: estimate with the whole prompt read from the cache, not with fresh input.
+        measured: the compaction's edits and sizes, and the model whose price is used.
+        reuse: estimate that the whole prompt is read from the cache, instead of fresh input.
     """
     billed_edits = [e for e in measured.group.edits if e.usage is not None]
     if billed_edits:
@@ -92,17 +92,21 @@ def price_summary(
     return usd, None if usd is None else "estimated"
 
 
-def has_summary_calls(cut: EditGroup) -> bool:
-    """Return True where a model was called: the log bills the call, or it holds a summary."""
-    return any(e.usage is not None for e in cut.edits) or _has_model_summary(cut) or is_sealed(cut)
+def has_summary_calls(group: EditGroup) -> bool:
+    """Return True if a model was called: the log bills the call or contains its summary."""
+    return (
+        any(e.usage is not None for e in group.edits)
+        or _has_model_summary(group)
+        or is_sealed(group)
+    )
 
 
-def _has_model_summary(cut: EditGroup) -> bool:
+def _has_model_summary(group: EditGroup) -> bool:
     return any(
         e.source == "recorded"
         and e.method not in MODEL_FREE_METHODS
         and any(m.role == "summary" for m in e.inserted)
-        for e in cut.edits
+        for e in group.edits
     )
 
 

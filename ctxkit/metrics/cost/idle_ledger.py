@@ -1,19 +1,19 @@
-"""The idle ledger: what pauses cost if nothing is done, and under three ways to be ready."""
+"""The idle ledger: costs of pauses if nothing is done, and under three ways to prepare for them."""
 
 # Four choices at a pause
 #
-# When a reply is done, its prompt P (with the reply) is in the cache for `life` seconds. At 0.9
-# of that nobody knows whether the user comes back. With p_r, p_w, p_h the prices of a read, of a
-# write and of a one-hour write, p_o that of output, and g the seconds until the next call:
+# After a reply its prompt P (with the reply) is in the cache for `life` seconds. At 0.9 of that
+# time it is unknown whether the user will come back. With p_r, p_w, p_h the prices of a read, a
+# write and a one-hour write, p_o that of output, and g the seconds until the next call:
 #
 #   nothing   p_r P if g < life, else p_w (P - K) + p_r K; K stays cached for other reasons
 #   warm      p_r P for each refresh, one every 0.9 life, at most `refreshes` of them, then as above
-#   compact   p_r P + p_o S for the summary, then p_w F: what a compaction leaves is written
-#   hour      (p_h - p_w) W for all that was written since the last pause, then p_r P or p_h (P - K)
+#   compact   p_r P + p_o S for the summary, then p_w F to write what the compaction leaves
+#   hour      (p_h - p_w) W for all tokens written since the last pause, then p_r P or p_h (P - K)
 #
-# A session's end is a pause without a return: "nothing" costs nothing there, the others have spent
-# what they spend before. Growth of the prompt by the user's next words is the same for all, and so
-# left out. What a smaller context saves on later calls is not counted, and what it loses neither.
+# A session's end is a pause without a return: "nothing" costs nothing there, the other choices have
+# already spent their part. Growth of the prompt by the user's next words is equal for all choices
+# and left out. Neither the savings nor the losses of a smaller context on later calls are counted.
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ __all__ = ["CHOICES", "IdleLedger", "Pause", "PausePrices", "find_pauses", "idle
 __dir__ = public_dir(__all__)
 
 READY_SHARE = 0.9
-"""Share of the cache's life after which a pause is one: the moment to act before it expires."""
+"""Share of the cache's life after which a gap counts as a pause: the last moment to act."""
 SUMMARY_TOKENS = 4_000
-"""Tokens of a summary, where the session has none of its own."""
+"""Tokens of a summary, if the session has none of its own."""
 MAX_REFRESHES = 200
 MIN_SPREAD_GAPS = 3
-"""Pauses with a return below which their lengths are not smoothed."""
+"""Fewest pauses with a return whose lengths are smoothed."""
 _KERNEL = tuple(NormalDist().inv_cdf((k + 0.5) / 7) for k in range(7))
 """Deviations of equal probability of a standard normal distribution."""
 CHOICES = {
@@ -63,20 +63,20 @@ CHOICES = {
     "compact": "compact before it expires",
     "hour": "pay for the one-hour cache",
 }
-"""The choices and what they are called."""
+"""The choices and their names in texts."""
 
 
 class PausePrices(NamedTuple):
-    """What decides about a pause before it is over: dollars per token, and the cache's life."""
+    """What is known before a pause ends: dollars per token, and the cache's life in seconds."""
 
     read: float
     write: float
     hour_write: float | None
-    """None: the provider has no longer life, or the session pays for it already."""
+    """None: the provider has no longer lifetime, or the session already pays for it."""
     output: float
     life: float
     refreshes: int
-    """Refreshes of a warm cache after which writing again would have been cheaper."""
+    """Refreshes of a warm cache after which writing again is cheaper."""
 
 
 class Pause(NamedTuple):
@@ -90,39 +90,39 @@ class Pause(NamedTuple):
     prefix: int
     """Tokens that are in the cache."""
     still_cached: int
-    """Tokens that stay cached when it expires, as other sessions use them: a guess before."""
+    """Estimated tokens that stay cached after it expires, because other sessions use them."""
     left: int
     """Tokens that a compaction would leave."""
     summary: int
     """Tokens of its summary."""
     written: int
-    """Tokens that were written since the pause before."""
+    """Tokens that were written since the previous pause."""
     prices: PausePrices
     recorded_write: int | None = None
     """Tokens that the next call did not read, as billed; None: the session ended."""
     grown: int = 0
-    """Tokens by which the next prompt was longer: the user's words."""
+    """Tokens by which the next prompt is longer: the user's words."""
 
     def cost(self, choice: str, gap: float | None = None) -> float | None:
         """Return the dollars of a choice.
 
         Args:
             choice: a key of `CHOICES`.
-            gap: seconds until the return; None: as it was.
+            gap: seconds until the return; None: the recorded gap.
 
         Returns:
-            Dollars of what is done in the pause and of the prefix at the next call; None where the
-            choice is not offered.
+            Dollars spent in the pause and on the prefix at the next call; None if the choice is not
+            available.
         """
         return _COSTS[choice](self, self.gap if gap is None else gap)
 
     def predict_write(self) -> int:
-        """Return the tokens that the next call writes after an expired cache, growth left out."""
+        """Return the tokens that the next call writes after an expired cache, without growth."""
         return max(self.prefix - self.still_cached, 0)
 
 
 def _return_cost(pause: Pause, gap: float) -> float:
-    """Return the dollars of the prefix at the next call, if nothing was done about it."""
+    """Return the dollars of the prefix at the next call if nothing was done in the pause."""
     p = pause.prices
     if gap == inf:
         return 0.0
@@ -165,7 +165,7 @@ def find_pauses(session: Session) -> list[Pause]:
     """Return the pauses of a session that last 0.9 of the cache's life or more, and its end.
 
     Args:
-        session: a recorded session with usage, cache reads and times; others have none.
+        session: a recorded session; the result is empty without usage, cache reads or times.
     """
     features = [f for f in get_call_features(session) if not f.subagent]
     if not features or all(f.gap is None for f in features):
@@ -234,10 +234,10 @@ def _make_pause(
 
 
 def expect_cost(pause: Pause, choice: str, gaps: Sequence[float]) -> float | None:
-    """Return the mean dollars of a choice over the lengths that earlier pauses make likely.
+    """Return the expected dollars of a choice, with gap lengths estimated from earlier pauses.
 
     Args:
-        pause: the pause at hand.
+        pause: the current pause.
         choice: a key of `CHOICES`.
         gaps: lengths of earlier pauses in seconds; infinite: no return.
     """
@@ -252,16 +252,16 @@ def average_cost(pause: Pause, choice: str, gaps: Sequence[float]) -> float | No
 
 
 def spread_gaps(gaps: Sequence[float], least: float) -> list[float]:
-    """Return lengths of pauses with each finite one spread over its neighbourhood.
+    """Return lengths of pauses, each finite one smoothed (kernel density estimate).
 
-    A few dozen pauses say little about how many come back just before or after a cache expires, so
-    their logarithms are smoothed by a normal kernel of the width for normal data (standard
-    deviation times n ** -0.2). What falls below the least length is mirrored at it. The share of
-    pauses without a return is unchanged.
+    A few dozen pauses say little about how many users come back just before or after a cache
+    expires, so the logarithms are smoothed by a normal kernel with the bandwidth for normal data
+    (standard deviation times n ** -0.2). Values below the shortest length are mirrored at it. The
+    share of pauses without a return is unchanged.
 
     Args:
         gaps: lengths of pauses in seconds; infinite: no return.
-        least: seconds below which a pause is none.
+        least: seconds of the shortest pause.
 
     Example:
         >>> [round(gap) for gap in spread_gaps([600.0, 600.0, 600.0], 270.0)[:2]]
@@ -286,8 +286,8 @@ def idle(sessions: SessionsLike) -> IdleLedger:
     """Price the pauses of sessions: do nothing, keep warm, compact ahead, an hour's life.
 
     Args:
-        sessions: recorded sessions, paths of logs, or a folder; of one person, as the chance of
-            coming back is theirs.
+        sessions: recorded sessions, paths of logs, or a folder, all of one person, because the
+            probability of coming back is personal.
 
     Returns:
         The ledger; `answer` names the cheapest choice.
@@ -318,7 +318,7 @@ _COLUMNS = (
 
 
 class IdleLedger(NamedTuple):
-    """The pauses of some sessions, and what they cost under each choice."""
+    """The pauses of some sessions, and their costs under each choice."""
 
     pauses: tuple[Pause, ...]
 
@@ -329,7 +329,7 @@ class IdleLedger(NamedTuple):
 
     @property
     def choices_usd(self) -> dict[str, float | None]:
-        """Dollars of all pauses by choice; None where a choice is not offered at all."""
+        """Dollars of all pauses by choice; None if a choice is never available."""
         return {name: self._total(name, self.pauses) for name in CHOICES}
 
     @property
@@ -342,7 +342,7 @@ class IdleLedger(NamedTuple):
         costs = [p.cost(choice) for p in pauses]
         if all(c is None for c in costs):
             return None
-        # where a pause has no such choice (the hour is paid for already), nothing is done
+        # a pause without this choice (the hour is already paid for) counts as "nothing"
         return sum(
             (p.cost("nothing") or 0.0) if c is None else c
             for p, c in zip(pauses, costs, strict=True)
@@ -368,7 +368,7 @@ class IdleLedger(NamedTuple):
 
     @property
     def table(self) -> Table:
-        """One row for each choice, the cheapest first."""
+        """One row per choice, the cheapest first."""
         ends = [p for p in self.pauses if p.gap == inf]
         rows = []
         for name in self.order:
@@ -379,7 +379,7 @@ class IdleLedger(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What the figures leave out."""
+        """The limits of the figures."""
         return (
             "By list prices; only the prefix at the next call is counted. Compacting also makes all"
             " later calls cheaper, and loses what ctxkit when and ctxkit exam can tell. The choices"
@@ -387,7 +387,7 @@ class IdleLedger(NamedTuple):
         )
 
     def to_text(self, *, why: bool = False) -> str:
-        """Return the answer, the table and what they rest on."""
+        """Return the answer, the table and their basis."""
         lines = [self.answer, "", self.table.to_text(), ""]
         lines += [self._describe(p) for p in self.returns[-12:]] + [""] if why else []
         return "\n".join([*lines, self.note])

@@ -2,12 +2,12 @@
 
 # Attribution of prompt dollars to messages
 #
-# A prompt is laid out as the fixed part (system prompt and tools that are not in the log), then the
+# A prompt consists of the fixed part (system prompt and tools that are not in the log), then the
 # messages in order. Its tokens are billed from the front: first those read from the cache, then
 # those written, then those sent fresh. Each message pays for the tokens of its own interval, at the
-# price of the class that they fall into; message sizes are scaled to the billed size of the prompt.
-# So the dollars of all messages and the fixed part add up to the dollars of all prompts. One call
-# costs O(messages shown), as array operations.
+# price of their class; message sizes are scaled to the billed size of the prompt. So the dollars of
+# all messages and the fixed part add up to the dollars of all prompts. Each call takes O(messages
+# in its prompt), as array operations.
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class PromptCosts(NamedTuple):
 
     held: tuple[MessageCost, ...]
     fixed_usd: float
-    """For system prompt and tool schemas that are not in the log."""
+    """Dollars of the system prompt and tool schemas that are not in the log."""
     fixed_tokens: int
-    """Their size at the first call."""
+    """Their tokens at the first call."""
 
 
 def attribute_prompt_costs(session: Session, charges: Sequence[CallCharge]) -> PromptCosts:
@@ -105,7 +105,7 @@ def attribute_prompt_costs(session: Session, charges: Sequence[CallCharge]) -> P
 
 
 def _dollars_by_part(charge: CallCharge, parts: Floats) -> Floats:
-    """Return the dollars of each part of a prompt, whose sizes are given; they sum to its cost."""
+    """Return the dollars of each part of a prompt from the parts' sizes; they sum to its cost."""
     classes = np.array([charge.read, charge.write, charge.fresh], float)
     dollars = np.array([charge.read_usd or 0.0, charge.write_usd or 0.0, charge.fresh_usd or 0.0])
     total, part_usd = parts.sum(), np.zeros(len(parts))

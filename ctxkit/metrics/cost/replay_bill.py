@@ -1,26 +1,26 @@
-"""The bill of a replay: the cache behaviour of the record carried over to other prompts."""
+"""The bill of a replay: the cache behaviour of the record, applied to other prompts."""
 
 # Cache model of a replay
 #
-# The model is fitted on the record (`cache_fit.CacheFit`) and takes from a replay only the size of
-# each prompt and the length of the prefix that it shares with prompts before it. Assumptions, which
+# The model is fitted on the record (`cache_fit.CacheFit`) and uses only the size of each prompt of
+# a replay and the length of the prefix that it shares with earlier prompts. Assumptions, which
 # every report states:
 #
 # * A call reads the longest prefix that it shares with a prompt still in the cache; the rest is
 #   written (or sent fresh where the provider bills no writes). It does not matter whether a
 #   compaction, a mask or a clearing made the prompt: two rules that send the same prompts at the
 #   same times cost the same.
-# * Where the record missed for another reason than a compaction, the replay reads at most what the
-#   record read at that call: other prompts at the same time would most likely have missed too.
+# * Where the record missed for another reason than a compaction, the replay reads at most as much
+#   as the record at that call: other prompts at the same time would most likely have missed too.
 # * The call that writes a summary sends its source as fresh input (`reuse=True`: it reads the
-#   cached prompt instead, as one that was asked for in a pause before the cache expired does), and
-#   its output is the summary.
+#   cached prompt instead, like a summary requested in a pause before the cache expired), and its
+#   output is the summary.
 #
 # Misses are carried over and not predicted; a prediction without the record's reads
 # (`engine.cache_model.input_cost_prediction`) gives the range `cost_low_usd` to `cost_high_usd`.
 #
-# Cost: O(calls) once for the record (prefix sums over its calls), then O(compactions) a run, as
-# between two compactions every prompt differs from the record's by a constant.
+# Cost: O(calls) once for the record (prefix sums over its calls), then O(compactions) per run,
+# because between two compactions every prompt differs from the record's by a constant.
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 
 class ReplayBill(NamedTuple):
-    """The invoice of a replay, over the calls that the record bills.
+    """The bill of a replay, over the calls that the record bills.
 
-    Dollars are None where a call has no price or the record no usage.
+    Dollars are None if a call has no price or the record has no usage.
     """
 
     prompts: int
@@ -69,14 +69,14 @@ class ReplayBill(NamedTuple):
 
     @property
     def cost_usd(self) -> float | None:
-        """All dollars; None where a part is not known."""
+        """All dollars; None if a part is unknown."""
         return sum_if_complete((self.input_usd, self.output_usd, self.summaries_usd))
 
 
 def bill_replay(
     cost_model: ReplayCostModel, sent: SentPrompts, summaries: float | None = 0.0
 ) -> ReplayBill:
-    """Return the invoice of a replay.
+    """Return the bill of a replay.
 
     Args:
         cost_model: the cost model of the record.
@@ -99,7 +99,7 @@ class TokenTally:
         self.cost_model = cost_model
         self.prompts, self.peak = 0, -1
         self._sums: dict[tuple[int, int], FourTokens] = {}
-        """By price and lower edge of the tier."""
+        """Sums by price and lower edge of the tier."""
 
     def each(self, sent: SentPrompts, calls: range) -> None:
         """Add calls one by one."""
@@ -122,7 +122,7 @@ class TokenTally:
         self._sums[model, tier] = _sum_tokens(self._sums.get((model, tier)), tokens)
 
     def bill(self, summaries: float | None, *, priced: bool) -> ReplayBill:
-        """Return the invoice."""
+        """Return the bill of the added calls."""
         cost_model, input_usd, output_usd = self.cost_model, 0.0, 0.0
         total = None
         for (model, tier), tokens in self._sums.items():
@@ -156,26 +156,26 @@ def _sum_tokens(total: FourTokens | None, tokens: FourTokens) -> FourTokens:
 
 
 class _CallSums(NamedTuple):
-    """Sums over the billed calls of a log before a call."""
+    """Sums over the billed calls of a log that precede a call."""
 
     calls_n: int
     prompts: int
     outputs: int
     plain_n: int
-    """Plain calls: the cache was last used by the call before, and the record hit."""
+    """Number of plain calls: the previous call used the cache last, and the record hit."""
     plain_reads: int
 
 
 class LogPrefixSums:
     """Prefix sums over the calls of a log, for runs whose prompts differ from it by constants.
 
-    Where every prompt of some consecutive calls is the log's plus one offset, so is every read of a
-    plain call: sums over them follow from two prefix sums and the offset.
+    If all prompts of consecutive calls are the log's plus one offset, so is every read of a plain
+    call: sums over them follow from two prefix sums and the offset.
     """
 
     def __init__(self, cost_model: ReplayCostModel, sizes: list[int], model: int) -> None:
         self.cost_model, self._model, self._sizes = cost_model, model, sizes
-        # Sizes between which a prompt is cached and has the same price.
+        # Bounds of the sizes at which a prompt is cached and has the same price.
         self._min_size = (
             cost_model.least[model] + max(cost_model.fit.lag, 0) if cost_model.has_cache else -inf
         )
@@ -183,8 +183,8 @@ class LogPrefixSums:
         billed = cost_model.billed
         self._last = [cost_model.last.get(c, c - 1) for c in range(len(billed))]
         self._reads = reads = [self._find_cached(c, last) for c, last in enumerate(self._last)]
-        """For each call what it reads of the log's prompts if nothing is missed."""
-        special = {c for c, n in enumerate(cost_model.kept) if n < UNLIMITED_TOKENS} | set(
+        """The tokens that each call reads of the log's prompts if nothing is missed."""
+        special = {c for c, n in enumerate(cost_model.read_limits) if n < UNLIMITED_TOKENS} | set(
             cost_model.last
         )
         self._special = sorted(c for c in special if billed[c] and cost_model.has_cache)
@@ -199,22 +199,19 @@ class LogPrefixSums:
         )
         sums = [[0, *accumulate(column)] for column in columns]
         self._sums = list(map(_CallSums._make, zip(*sums, strict=True)))
-        """For each call the sums over the calls before it."""
+        """The sums over the calls before each call."""
         self._last_billed = [-1, *accumulate((c if b else -1 for c, b in enumerate(billed)), max)]
-        """For each call the last billed call before it, or -1."""
+        """The last billed call before each call, or -1."""
 
     def _find_cached(self, call: int, last: int) -> int:
-        """Return what a call finds of the one that used its cache last, if nothing is missed."""
+        """Return the tokens that a call reads from its last cache user if nothing is missed."""
         size = self._sizes[call]
         before = size if last < 0 else self._sizes[last]
-        return self.cost_model.found(call, min(before, size), before, size)
+        return self.cost_model.count_expected_read(call, min(before, size), before, size)
 
     @classmethod
     def of(cls, cost_model: ReplayCostModel, log: MessageLog) -> LogPrefixSums | None:
-        """Return the sums of a log, made once; None where they do not apply.
-
-        That is for several models, or prompts of the log that shrink.
-        """
+        """Return the sums of a log, made once; None for several models or shrinking prompts."""
         if len(cost_model.models) != 1 or not log.tokens.rising:
             return None
         if len(log.tokens.C) != len(cost_model.billed):
@@ -225,10 +222,10 @@ class LogPrefixSums:
         return sums
 
     def add_run(self, tally: TokenTally, sent: RunPrompts) -> None:
-        """Add the calls of a run; one by one where prompts are too short or in another tier."""
+        """Add the calls of a run, one by one if prompts are too short or in another tier."""
         cost_model, sizes, special = self.cost_model, self._sizes, self._special
         prompts = read = output = 0
-        for start, stop, offset, has_seam in sent.stretches():
+        for start, stop, offset, has_seam in sent.spans():
             last_billed = self._last_billed[stop]
             peak = (
                 sizes[last_billed] + offset if offset is not None and last_billed >= start else -1
@@ -239,7 +236,7 @@ class LogPrefixSums:
             after, before = self._sums[stop], self._sums[start]
             prompts += after.prompts - before.prompts + offset * (after.calls_n - before.calls_n)
             output += after.outputs - before.outputs
-            # At a seam the first call shares less with the one before: it is no plain call.
+            # The first call of a segment shares less with the previous call, so it is not plain.
             first = start + has_seam
             if has_seam:
                 before = self._sums[first]
@@ -250,7 +247,7 @@ class LogPrefixSums:
                 if 0 <= self._last[call] < start:
                     read += cost_model.read(call, sent)
                 else:  # both prompts have the same offset
-                    read += cost_model.left(call, self._reads[call] + offset)
+                    read += cost_model.limit_read(call, self._reads[call] + offset)
             tally.peak = max(tally.peak, peak)
         rest = prompts - read
         written = rest if cost_model.has_cache and cost_model.fit.writes else 0
@@ -259,7 +256,7 @@ class LogPrefixSums:
 
 
 UNLIMITED_TOKENS = 2**62
-"""Above any prompt: a recorded hit does not limit what a replay's call can read."""
+"""Larger than any prompt: a recorded hit does not limit the read of a replay's call."""
 
 
 class WrittenSummary(msgspec.Struct, frozen=True, gc=False):
@@ -271,40 +268,39 @@ class WrittenSummary(msgspec.Struct, frozen=True, gc=False):
     prompt: int
     """Tokens of the prompt that was compacted."""
     summary: int | None
-    """Tokens of the summary; None: the log does not hold its text."""
+    """Tokens of the summary; None: the log lacks its text."""
     usd: float | None = None
-    """Dollars of the call, where they are known."""
+    """Dollars of the call; None: unknown."""
     warm: bool = False
-    """True where it was asked for in a pause, before the cache expired: it reads the prompt."""
+    """True where it was requested in a pause before the cache expired: it reads the prompt."""
 
 
 class ReplayCostModel(msgspec.Struct, frozen=True):
     """Prices and cache behaviour of a recorded session, fitted once for all its replays."""
 
     billed: tuple[bool, ...]
-    """For each call True where the record bills it; True for all where it has no usage."""
+    """True for each call that the record bills; True for all calls without usage."""
     has_usage: bool
     has_cache: bool
     last: dict[int, int]
-    """The last call that used the cache of a call, where that is not the call before it; -1: none.
-    """
-    kept: tuple[int, ...]
-    """For each call the most tokens that it can read; `UNLIMITED_TOKENS` where the record hit."""
+    """The last call that used the cache of a call, if it is not the previous call; -1: none."""
+    read_limits: tuple[int, ...]
+    """Maximum tokens that each call can read; `UNLIMITED_TOKENS` where the record hit."""
     cold: tuple[bool, ...]
-    """True at the first call of each agent and model: what it reads another session wrote."""
+    """True at the first call of each agent and model, which reads what another session wrote."""
     output: tuple[int, ...]
     """Tokens of each reply."""
     has_output: bool
-    """True where the record states the size of a reply."""
+    """True where the record states the size of any reply."""
     prices: tuple[Price | None, ...]
     model: tuple[int, ...]
-    """For each call the index of its price."""
+    """The index of each call's price."""
     models: frozenset[int]
     """Indices of the prices of billed calls."""
     least: tuple[int, ...]
-    """For each price the smallest prompt that is cached."""
+    """Tokens of the smallest prompt that is cached, by price."""
     edges: tuple[tuple[int, ...], ...]
-    """For each price the lower edges of its tiers, in tokens of the prompt, rising."""
+    """Lower edges of the tiers in tokens of the prompt, ascending, by price."""
     fit: CacheFit
     misses: tuple[CacheMiss | None, ...]
     """The cache miss of each recorded call."""
@@ -317,7 +313,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, session: Session, anchored: MessageSizes | None = None) -> ReplayCostModel:
-        """Return the model of a recorded session; it is fitted once, until prices change."""
+        """Return the model of a recorded session; it is cached until prices change."""
         names = [c.message.model or session.model for c in session.calls]
         prices = tuple(price(n) for n in dict.fromkeys(names))
         fitted: ReplayCostModel | None = session.__dict__.get("cost model")
@@ -350,7 +346,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             has_usage=has_usage,
             has_cache=session.has_cache,
             last=last,
-            kept=_limit_reads_by_misses(session, misses),
+            read_limits=_limit_reads_by_misses(session, misses),
             cold=cold,
             output=tuple((u.output_tokens or 0) if u else 0 for u in usages),
             has_output=any(u is not None and u.output_tokens is not None for u in usages),
@@ -368,13 +364,13 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
 
     @property
     def output_tokens(self) -> int | None:
-        """Tokens of all billed replies; None where the record does not state them."""
+        """Tokens of all billed replies; None if the record does not state them."""
         if not self.has_output:
             return None
         return sum(n for n, b in zip(self.output, self.billed, strict=True) if b)
 
     def read(self, call: int, sent: SentPrompts) -> int:
-        """Return the tokens that a call reads from the cache: the one definition of it."""
+        """Return the tokens that a call reads from the cache (the only definition)."""
         prompt = sent.prompt(call)
         if not self.has_cache or prompt < self.least[self.model[call]]:
             return 0
@@ -385,43 +381,43 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             before, shared = sent.prompt(last), min(sent.shared(call), prompt)
             if last < call - 1:  # the shortest prefix common to all calls in between
                 shared = min(before, *(sent.shared(k) for k in range(last + 1, call + 1)))
-        return self.left(call, self.found(call, shared, before, prompt))
+        return self.limit_read(call, self.count_expected_read(call, shared, before, prompt))
 
-    def found(self, call: int, shared: int, before: int, prompt: int) -> int:
-        """Return the tokens of a shared prefix that a call finds in the cache if it does not miss.
+    def count_expected_read(self, call: int, shared: int, before: int, prompt: int) -> int:
+        """Return the tokens of a shared prefix that a call reads if it does not miss.
 
         Args:
             call: the number of the call.
             shared: tokens of the prefix.
-            before: tokens of the prompt that it shares the prefix with.
+            before: tokens of the prompt with which it shares the prefix.
             prompt: tokens of its own prompt.
         """
         return shared if self.cold[call] else self.hit(shared, before, prompt)
 
-    def left(self, call: int, cached: int) -> int:
-        """Return cached tokens limited to what the record's own call could read."""
-        return max(min(cached, self.kept[call]), 0)
+    def limit_read(self, call: int, cached: int) -> int:
+        """Return cached tokens, limited to the tokens that the recorded call could read."""
+        return max(min(cached, self.read_limits[call]), 0)
 
     def hit(self, shared: int, before: int, prompt: int) -> int:
         """Return the tokens that a hit reads of a shared prefix: the prefix less the fitted lag.
 
-        A negative lag adds the reply, where the whole prompt before it is shared.
+        A negative lag adds the reply if the whole previous prompt is shared.
         """
         lag = self.fit.lag
         return min(shared - (lag if shared >= min(before, prompt) else max(lag, 0)), prompt)
 
     def write(self, call: int, prompt: int) -> bool:
-        """Return True where a call writes to the cache what it does not read, and is billed so."""
+        """Return True if a call is billed for writing the tokens that it does not read."""
         return self.has_cache and self.fit.writes and prompt >= self.least[self.model[call]]
 
     def summaries_usd(
         self, summaries: Sequence[WrittenSummary], *, reuse: bool = False
     ) -> float | None:
-        """Return the dollars of the calls that write summaries; None where one has no price."""
+        """Return the dollars of the calls that write summaries; None if one has no price."""
         return sum_if_complete([self.summary_usd(s, reuse=reuse) for s in summaries])
 
     def summary_usd(self, s: WrittenSummary, *, reuse: bool = False) -> float | None:
-        """Return the dollars of a summary: as recorded, else by the price of the call after it."""
+        """Return the dollars of a summary: recorded, else by the price of the next call."""
         call_price = self.at(s.call)
         if call_price is None or s.summary is None or s.usd is not None:
             return s.usd
@@ -455,14 +451,14 @@ def _find_last_cache_users(
 
 
 def _limit_reads_by_misses(session: Session, misses: Sequence[CacheMiss | None]) -> tuple[int, ...]:
-    """Return for each call the most tokens that it can read, from the recorded misses.
+    """Return the maximum tokens that each call can read, from the recorded misses.
 
-    A miss at a compaction limits a replay only where a pause explains it too.
+    A miss at a compaction limits a replay only if a pause explains it, too.
     """
     life = get_cache_lifetime(session)
     limits = [UNLIMITED_TOKENS] * len(misses)
     for miss in misses:
         if miss is None or (miss.kind == "compaction" and (miss.gap is None or miss.gap < life)):
             continue
-        limits[miss.call] = miss.kept
+        limits[miss.call] = miss.read_tokens
     return tuple(limits)

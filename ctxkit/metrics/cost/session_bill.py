@@ -29,12 +29,13 @@ __dir__ = public_dir(__all__)
 def bill_session(session: Session, *, reuse: bool = False) -> SessionBill:
     """Return the bill of a session, call by call, with its summaries and without its subagents.
 
-    A recorded or live session is billed by its usage, with the dollars of the log or else of the
+    A recorded or live session is billed by its usage, with the dollars of the log, else of the
     price table; a replay by the cache behaviour of its record (`metrics.cost.replay_bill`).
 
     Args:
         session: any session, the path of a log, or a list of messages.
-        reuse: bill a summary that the log does not price as if its call had read the cached prompt.
+        reuse: bill summaries that the log does not price as if their calls had read the cached
+            prompt.
 
     Example:
         >>> import ctxkit as ck
@@ -55,7 +56,7 @@ def bill_session(session: Session, *, reuse: bool = False) -> SessionBill:
 
 
 def get_billed_usages(session: Session) -> list[Usage | None]:
-    """Return the usage of each call as it is billed: of a replay with the reads of its bill."""
+    """Return the billed usage of each call; for a replay it has the cache reads of its bill."""
     if session.origin is None:
         return [c.message.usage for c in session.calls]
     from ctxkit.metrics.cost.replay_bill import ReplayCostModel
@@ -88,7 +89,7 @@ def _charge_replayed_calls(session: Session) -> list[CallCharge]:
 
 
 def _iter_replayed_usages(session: Session) -> Iterator[tuple[int, Usage, Price | None]]:
-    """Yield the calls of a replay that its record bills, with what they read of the cache."""
+    """Yield the calls of a replay that its record bills, with their cache reads."""
     from ctxkit.metrics.compactions import get_replay_prompts
     from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 

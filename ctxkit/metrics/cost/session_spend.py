@@ -73,7 +73,7 @@ _BAR_CSS = "display:inline-block;height:9px;background:#3a93cc"
 
 
 class BillSplits:
-    """A bill that is split in several ways. Every split adds up to `total_usd`."""
+    """A bill with several splits. Every split adds up to `total_usd`."""
 
     ways: ClassVar[Mapping[str, str]] = SPLITS
     """The ways to split it, with the title of each table."""
@@ -128,7 +128,7 @@ class BillSplits:
 
         Args:
             way: see `by`.
-            rows: parts with a row of their own; the rest is one row.
+            rows: maximum number of parts with a row of their own; the rest is one row.
         """
         parts, total = self.by(way), self.total_usd
         rest = parts[rows:]
@@ -162,7 +162,7 @@ class Spend(BillSplits):
 
     @cached_property
     def children(self) -> list[tuple[Session, float]]:
-        """The session of each subagent with its dollars, its own subagents included."""
+        """The session of each subagent with its dollars, including its own subagents."""
         return [(c, Spend(c).total_usd or 0.0) for c in self.session.children]
 
     @cached_property
@@ -183,7 +183,7 @@ class Spend(BillSplits):
 
     @cached_property
     def resent(self) -> list[bill_splits.ResentTokens]:
-        """The tokens that were sent again because the cache did not hold them."""
+        """The tokens that were sent again because they were not in the cache."""
         return bill_splits.price_cache_misses(self.session, self.accounts)
 
     @cached_property
@@ -198,11 +198,11 @@ class Spend(BillSplits):
 
     @cached_property
     def what_ifs(self) -> list[WhatIf]:
-        """Changes that need no replay, with the bill they would have made, most saved first."""
+        """Changes that need no replay, with the bills they would have caused, most saved first."""
         return estimate_what_ifs(self.session, self.accounts, self.portions, self.resent)
 
     def in_window(self, tokens: int) -> WhatIf:
-        """Return the cost in a window of so many tokens, by a replay."""
+        """Return the cost in a window of another size, by a replay."""
         return what_if_smaller_window(self.session, self.accounts, tokens)
 
     def by(self, way: str) -> list[BillPart]:
@@ -262,7 +262,7 @@ class Spend(BillSplits):
 
     @property
     def answer(self) -> str:
-        """The cost in one sentence, with the largest part of it that could be avoided."""
+        """The cost in one sentence, with its largest avoidable part."""
         total = self.total_usd
         if total is None:
             return self.sentences[0]
@@ -282,7 +282,7 @@ class Spend(BillSplits):
 
     @property
     def _misses(self) -> list[tuple[float, str]]:
-        """The dollars of tokens that were sent again, and how many misses of which cause."""
+        """The dollars of tokens that were sent again, and the number of misses, by cause."""
         return [
             (sum(r.sent_usd for r in resent), pluralize(len(resent), *words))
             for kinds, words in _CAUSE_NAMES.items()
@@ -324,7 +324,9 @@ class Spend(BillSplits):
     def _explain_missing_cost(self) -> str:
         if not self.session.calls:
             return "the session has no calls."
-        return "the log has no usage." if not self.accounts.charges else "its model has no price."
+        if self.accounts.charges:
+            return "its model has no price."
+        return "the log has no usage: a report counts its texts."
 
     def _describe_total(self, total: float) -> str:
         tools, cache = self.by("tool"), {p.name: p.usd for p in self.by("cache")}
@@ -338,7 +340,7 @@ class Spend(BillSplits):
         )
 
     def _describe_calls(self) -> str:
-        """Return the number of calls; `4 of 5 calls` where some of them are not billed."""
+        """Return the number of calls; `4 of 5 calls` if some of them are not billed."""
         calls_n, billed_n = len(self.session.calls), len(self.accounts.charges)
         if 0 < billed_n < calls_n and not self.children:
             return f"{billed_n:,} of {pluralize(calls_n, 'call')}"
@@ -424,7 +426,7 @@ def _share_of_bill(usd: float, total: float) -> str:
 
 
 def _treemap_svg(parts: list[BillPart], total: float) -> str:
-    """Return a treemap of the bill as SVG: the area of each part is its share."""
+    """Return a treemap of the bill as SVG, with areas in proportion to shares."""
     cells = [p for p in parts if p.usd > 0.004 * total][:24]
     boxes = _tile_rectangles([p.usd for p in cells], 0.0, 0.0, 720.0, 150.0)
     cells_svg = []
@@ -451,7 +453,7 @@ def _tile_rectangles(
 ) -> list[tuple[float, float, float, float]]:
     """Return a rectangle for each size, largest first, within one at x, y of width w and height h.
 
-    The sizes are halved by sum again and again, each time along the longer side.
+    Sizes are split recursively into halves of about equal sum, along the longer side.
     """
     if not sizes:
         return []

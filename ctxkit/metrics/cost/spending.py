@@ -67,8 +67,8 @@ class SessionsSpend(BillSplits):
         """Split the bill one way.
 
         Args:
-            way: session, day, project, format, or one of the ways of a single session; by turn the
-                parts of different sessions stay apart.
+            way: session, day, project, format, or a way of a single session; by turn, the parts of
+                different sessions are separate.
 
         Returns:
             The parts with name, dollars and number of calls or results, the largest first.
@@ -100,7 +100,7 @@ class SessionsSpend(BillSplits):
 
     @property
     def sentences(self) -> list[str]:
-        """The total in a sentence, and what it leaves out."""
+        """The total and its limits, in sentences."""
         total, n = self.total_usd, pluralize(len(self.sessions), "session")
         if total is None:
             return [f"No dollars are known of {n}."]
@@ -161,18 +161,18 @@ def spend(sessions: SessionsLike) -> Spend | SessionsSpend:
     """Break down the cost of a session, or of several, by turn, tool, file, cache and more.
 
     The dollars of a call are attributed to the messages of its prompt, cached tokens at the price
-    of a read and new ones at that of a write, so every split adds up to the bill. Dollars are those
-    of the log, else usage times the price table; a replay is billed as `compare` bills it.
+    of a read and new ones at that of a write, so every split adds up to the bill. Dollars come from
+    the log, else from usage times the price table; replays are billed as by `compare`.
 
     Args:
         sessions: a session, the path of a log, or a list of messages; or several sessions, or a
-            folder. A session that is also a subagent of another one is counted once.
+            folder. A session that is also a subagent of another session counts once.
 
     Returns:
         The breakdown. It displays as sentences and tables; `by` and `frame` return one split.
 
     Raises:
-        BadArguments: it is no session.
+        BadArguments: the argument is no session.
 
     Example:
         >>> import ctxkit as ck

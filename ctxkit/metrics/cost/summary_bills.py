@@ -1,4 +1,4 @@
-"""Bills of the model calls that wrote the summaries of compactions, of records and replays."""
+"""Bills of the model calls that wrote the summaries of compactions, in records and replays."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ def bill_summaries(
 ) -> tuple[SummaryBill, ...]:
     """Return the bills of a session's summaries, one for each compaction with model calls.
 
-    Of a record: as the log prices the calls, else estimated. Of a replay: by the price of the call
-    after the compaction, for a summary of that size.
+    For a record the dollars come from the log, else they are estimated. For a replay they follow
+    from the size of the summary and the price of the call after the compaction.
 
     Args:
         session: any session.
-        measured: its compactions, where they are already measured.
-        reuse: bill a summary that the log does not price as if its call had read the cached prompt.
+        measured: its compactions; None: measured here.
+        reuse: bill summaries that the log does not price as if their calls had read the cached
+            prompt.
     """
     if not session.edits:
         return ()
@@ -50,8 +51,8 @@ def _bill_replay_summaries(session: Session, *, reuse: bool) -> tuple[SummaryBil
     assert session.origin is not None  # noqa: S101  for the type checker: asked before
     cost_model, calls_n, out = ReplayCostModel.of(session.origin), len(session.calls), []
     for one in get_replay_compactions(session):
-        if one.written:
-            usd = cost_model.summaries_usd(one.written, reuse=reuse)
+        if one.summaries:
+            usd = cost_model.summaries_usd(one.summaries, reuse=reuse)
             call, source = (
                 one.call if one.call < calls_n else None,
                 None if usd is None else "derived",

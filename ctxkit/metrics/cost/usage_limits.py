@@ -1,10 +1,9 @@
-"""Five hours and weeks of a subscription: what was used in them, by session and by cause."""
+"""Usage in the five-hour and weekly spans of a subscription, by session and by cause."""
 
-# A call counts at its time with its dollars by list price, as no log says what a plan counts. Its
-# dollars are parted by what was paid for: the reply, reading the cache, writing again what an
-# expired or broken cache had held (its cause is that of `cache_misses`), and what was new. The
-# parts add up to the call's price. The fullest span of some length ends at a call, so one pass with
-# two ends over the calls finds it.
+# A call counts at its time with its dollars by list price, because no log shows what a plan counts.
+# Its dollars are split by purpose: the reply, reading the cache, writing tokens again after a cache
+# miss (with the cause of `cache_misses`), and new input. The parts add up to the call's price. The
+# fullest span of a given length ends at a call, so one pass with two pointers finds it.
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ UNKNOWN = (
 
 
 class CallCost(NamedTuple):
-    """The dollars of one call by list price, by what was paid for."""
+    """The dollars of one call at list prices, by purpose."""
 
     time: float
     session: str
@@ -66,36 +65,35 @@ class CallCost(NamedTuple):
 
     @property
     def usd(self) -> float:
-        """All of it."""
+        """All dollars of the call."""
         return sum(self.usd_by_cause.values())
 
 
 class UsageSpan(NamedTuple):
-    """What was used in a span of time."""
+    """Usage in a span of time."""
 
     start: float
     """Seconds since 1970."""
     end: float
-    """The time of its last call."""
+    """The time of its last call, in seconds since 1970."""
     usd: float
     calls_n: int
     by_session: dict[str, float]
-    """Dollars, the most first."""
+    """Dollars by session, the largest first."""
     by_cause: dict[str, float]
 
 
 def limits(sessions: SessionsLike) -> LimitReport:
-    """Say what used up the five hours and the weeks of a subscription, by session and cause.
+    """Report the usage in the five-hour and weekly spans of a subscription, by session and cause.
 
-    Dollars are those of list prices: a measure of use, not a bill. Subagents count with their
-    session.
+    Dollars are at list prices: a measure of use, not a bill. Subagents count with their session.
 
     Args:
         sessions: recorded sessions with usage and times, or a folder of them.
 
     Returns:
-        For five hours and for a week the span up to the newest call, and the fullest one. It prints
-        as sentences and a table.
+        For five hours and for a week, the span that ends at the newest call and the fullest span.
+        It prints as sentences and a table.
 
     Raises:
         BadArguments: no call has usage, a time and a price.
@@ -123,12 +121,12 @@ def limits(sessions: SessionsLike) -> LimitReport:
 
 
 def list_call_uses(session: Session) -> tuple[list[CallCost], int]:
-    """Return what the calls of a session and its subagents used, and how many are left out."""
+    """Return the costs of the calls of a session and its subagents, and how many are left out."""
     title = sanitize_line(get_title(session), 60) or "without a title"
     out, left_out = list[CallCost](), 0
     for part in _walk(session):
         misses = find_cache_misses(part) if part.has_cache else ()
-        lost_by_call = {m.call: (m.kind, max(m.lost, 0)) for m in misses if m is not None}
+        lost_by_call = {m.call: (m.kind, max(m.missed_tokens, 0)) for m in misses if m is not None}
         for call in part.calls:
             usd_by_cause = _split_call(call, part.model, lost_by_call.get(call.index))
             if usd_by_cause is None or call.message.time is None:
@@ -165,7 +163,7 @@ def _split_call(
 
 
 def _find_fullest(calls: Sequence[CallCost], seconds: float) -> list[CallCost]:
-    """Return the calls of the span of a length that used most; calls are by time."""
+    """Return the calls in the fullest span of a length; the calls must be ordered by time."""
     first, usd, best, ends = 0, 0.0, -1.0, (0, 0)
     for last, call in enumerate(calls):
         usd += call.usd
@@ -193,17 +191,17 @@ def _sum_span(calls: Sequence[CallCost]) -> UsageSpan:
 
 
 class LimitReport(NamedTuple):
-    """What was used in the spans that subscriptions limit."""
+    """Usage in the spans that subscriptions limit."""
 
     last: dict[str, UsageSpan]
-    """The span up to the newest call, by the name of its length."""
+    """The span that ends at the newest call, by the name of its length."""
     fullest: dict[str, UsageSpan]
     left_out: int
     """Calls without usage, a time or a price."""
 
     @property
     def answer(self) -> str:
-        """What used the fullest five hours, in one sentence."""
+        """The usage in the fullest five hours, in one sentence."""
         span = self.fullest["five hours"]
         session, usd = next(iter(span.by_session.items()))
         cause, cause_usd = next(iter(span.by_cause.items()))
@@ -240,7 +238,7 @@ class LimitReport(NamedTuple):
         return Table(_COLUMNS, tuple(rows))
 
     def sentences(self) -> tuple[str, ...]:
-        """Return what the figures leave out."""
+        """Return the limits of the figures as sentences."""
         out = [UNKNOWN]
         if self.left_out:
             out.append(

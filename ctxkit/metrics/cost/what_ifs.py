@@ -1,4 +1,4 @@
-"""Changes of settings that can be priced without a replay, and what they would have cost."""
+"""Changes of settings that can be priced without a replay, and their costs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from ctxkit.tokens.prices import Price
 
 MIN_USD = 0.005
-"""Dollars below which a sentence is left out."""
+"""Smallest difference in dollars that gets a sentence."""
 
 
 class WhatIf(NamedTuple):
-    """A change of settings, and the bill that it would have made."""
+    """A change of settings, and the difference in dollars that it would have made."""
 
     name: str
     usd: float
-    """Dollars more; negative: dollars saved."""
+    """Additional dollars; negative: dollars saved."""
     sentence: str
 
 
@@ -65,7 +65,7 @@ def _what_if_hour_cache(
         return None
     saved_usd, missed_by_call = (
         sum(r.usd for r in after_short_pauses),
-        {r.miss.call: r.miss.lost for r in after_short_pauses},
+        {r.miss.call: r.miss.missed_tokens for r in after_short_pauses},
     )
     writes = sum(max(c.write - missed_by_call.get(c.call, 0), 0) for c in bill.charges)
     extra_usd = writes * (model_price.cache_write_1h - model_price.cache_write)
@@ -79,9 +79,9 @@ def _what_if_hour_cache(
 
 
 def _what_if_other_models(session: Session, bill: SessionBill) -> WhatIf | None:
-    """Price the same calls by other models' prices, though another model would make other calls.
+    """Price the same calls at other models' prices, though another model would make other calls.
 
-    The tokens are scaled where the ratio of the tokenizers is known, and as they are elsewhere.
+    The tokens are scaled if the ratio of the tokenizers is known.
     """
     session_model, totals = _first_model(session), []
     for name in get_comparison_models():
@@ -124,10 +124,12 @@ def _price_charge(other: Price, c: CallCharge, ratio: float) -> float:
 def _what_if_stable_prefix(
     resent: Sequence[ResentTokens], prompt_costs: PromptCosts
 ) -> WhatIf | None:
-    """Estimate a summary after the stable part of the prompt, which would stay in the cache."""
-    after_compactions = [r for r in resent if r.miss.kind == "compaction" and r.miss.lost]
+    """Estimate the cost with summaries after the stable part of the prompt, which stays cached."""
+    after_compactions = [r for r in resent if r.miss.kind == "compaction" and r.miss.missed_tokens]
     saved_usd = sum(
-        r.usd * min(max(prompt_costs.fixed_tokens - r.miss.kept, 0), r.miss.lost) / r.miss.lost
+        r.usd
+        * min(max(prompt_costs.fixed_tokens - r.miss.read_tokens, 0), r.miss.missed_tokens)
+        / r.miss.missed_tokens
         for r in after_compactions
     )
     if not after_compactions:
@@ -142,7 +144,7 @@ def _what_if_stable_prefix(
 
 
 def _what_if_append_only(session: Session) -> WhatIf | None:
-    """Estimate summaries requested at the end of the cached prompt, not by calls of their own."""
+    """Estimate the cost with summaries requested at the end of the cached prompt."""
     if session.origin is not None or not session.edits:
         return None
     billed_usd, reused_usd = (

@@ -98,7 +98,7 @@ def _make_constant_array(values: list[Any], arrow: Any) -> Any:
 
 
 def _to_numpy(array: Any, dtype: str) -> tuple[Any, Any]:
-    """Return the values of an Arrow array, any number where missing, and the mask of missing."""
+    """Return the values of an Arrow array, with arbitrary numbers where missing, and their mask."""
     n, (valid, data) = len(array), array.buffers()
     missing = ~_unpack_bits(valid, n) if array.null_count else np.zeros(n, np.bool_)
     if not n or data is None:

@@ -119,7 +119,8 @@ def rows(
         count: how messages are counted, as for `frame`.
         unmarked: include drops of the prompt that no edit explains.
         attempts: include compactions of a live session that changed nothing.
-        reuse: bill a summary that the log does not price as if its call had read the cached prompt.
+        reuse: bill summaries that the log does not price as if their calls had read the cached
+            prompt.
     """
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
     for session in sessions:
@@ -201,36 +202,36 @@ def _append_compactions(
 ) -> None:
     measured = measure_compactions(session, count)
     bills = {b.compaction: b for b in bill_summaries(session, measured, reuse=reuse)}
-    for one in measured:
-        group, bill = one.group, bills.get(one.group.number)
+    for compaction in measured:
+        group, bill = compaction.group, bills.get(compaction.group.number)
         data["compaction"].append(group.number)
         data["position"].append(group.position)
         data["turn"].append(session.turns[group.position])
-        data["call"].append(one.call)
-        data["tokens_before"].append(one.before)
-        data["tokens_after"].append(one.after)
-        data["tokens_source"].append(one.source)
-        data["messages_before"].append(one.messages_before)
-        data["messages_after"].append(one.messages_after)
+        data["call"].append(compaction.call)
+        data["tokens_before"].append(compaction.before)
+        data["tokens_after"].append(compaction.after)
+        data["tokens_source"].append(compaction.source)
+        data["messages_before"].append(compaction.messages_before)
+        data["messages_after"].append(compaction.messages_after)
         data["affected_messages_n"].append(len({t for e in group.edits for t in e.targets}))
-        data["token_savings"].append(one.savings)
-        data["message_savings"].append(one.message_savings)
-        data["summary_tokens"].append(one.inserted)
+        data["token_savings"].append(compaction.savings)
+        data["message_savings"].append(compaction.message_savings)
+        data["summary_tokens"].append(compaction.inserted)
         data["cost_usd"].append(None if bill is None else bill.usd)
         data["cost_source"].append(None if bill is None else bill.source)
         _append_descriptions(session, group, data)
 
 
-def _append_descriptions(session: Session, cut: EditGroup, data: dict[str, list[Any]]) -> None:
-    first = cut.edits[0]
+def _append_descriptions(session: Session, group: EditGroup, data: dict[str, list[Any]]) -> None:
+    first = group.edits[0]
     data["session"].append(session.id)
     data["ts"].append(first.time)
     data["agent"].append(first.agent or session.agent)
     data["source"].append(first.source)
     for name in ("kind", "trigger", "method", "reason", "model"):
-        words = dict.fromkeys(w for e in cut.edits if (w := getattr(e, name)))
+        words = dict.fromkeys(w for e in group.edits if (w := getattr(e, name)))
         data[name].append(", ".join(words) or None)
-    data["error"].append(join_summary_errors(cut.edits) or None)
+    data["error"].append(join_summary_errors(group.edits) or None)
 
 
 @shows_figures('frame(per="compaction")')
@@ -238,11 +239,17 @@ def _read_figures(session: Session) -> dict[str, Any]:
     data = rows([session])
     if not data["compaction"]:
         return {}
-    figures: dict[str, Any] = {"compactions_n": len(data["compaction"])}
+    figures: dict[str, Any] = {
+        "compactions_n": len(data["compaction"]),
+        "last_affected_messages_n": data["affected_messages_n"][-1],
+    }
+    if session.behind is not None:  # all sizes are those of prompts
+        before, after = data["tokens_before"][-1], data["tokens_after"][-1]
+        figures["last_removed_tokens"] = before - after
     if None not in data["token_savings"]:
         figures["token_savings"] = fmean(data["token_savings"])
-    # A missing cost is that of a compaction without a model's summary, or of one without a price:
-    # the costs add up to those of all summaries where each that was billed has its price.
+    # The cost is missing for a compaction without a model's summary or without a price, so the
+    # costs add up to those of all summaries only if every billed summary has a price.
     is_priced = all(bill.usd is not None for bill in bill_summaries(session))
     if is_priced and any(usd is not None for usd in data["cost_usd"]):
         figures["summaries_usd"] = sum(usd or 0.0 for usd in data["cost_usd"])

@@ -162,7 +162,7 @@ def _append_states(
 ) -> None:
     messages = session.messages
     edited, n = get_message_fates(session), len(messages)
-    if not edited and session.behind is None and all([m.visible for m in messages]):  # noqa: C419  faster here
+    if not edited and session.prompt_source is None and all([m.visible for m in messages]):  # noqa: C419  faster here
         data["visible"] += [True] * n
         data["state"] += ["shown"] * n
         data["compaction"] += [None] * n
@@ -172,7 +172,7 @@ def _append_states(
         data["sent_tokens"] += _blank_after_last_reply(messages, sizes)
         return
     fates = _find_fates_at_call(session, None, edited)
-    data["visible"] += [fate is None or fate.shown is not None for fate in fates]
+    data["visible"] += [fate is None or fate.replacement is not None for fate in fates]
     data["state"] += ["shown" if fate is None else fate.state for fate in fates]
     data["compaction"] += [None if fate is None else fate.compaction for fate in fates]
     data["reason"] += [None if fate is None else fate.reason for fate in fates]
@@ -201,7 +201,7 @@ def _find_fates_at_call(
         edited: fates by id of the messages that edits before the call changed.
     """
     fates = [edited.get(m.id) if m.visible else _HIDDEN for m in session.messages]
-    if session.behind is None:
+    if session.prompt_source is None:
         return fates
     rows = [i for i, m in enumerate(session.messages) if m.visible]
     for row, part in session.left_out(call).items():
@@ -214,8 +214,8 @@ def _find_fates_at_call(
         fate = fates[i]
         if item.pruned:
             fates[i] = _make_pruned_fate(fate, item.message, item.changed_by)
-        elif fate is not None and fate.shown is None:  # removed and restored as it was
-            fates[i] = None if item.changed_by is None else fate._replace(shown=item.message)
+        elif fate is not None and fate.replacement is None:  # removed and restored as it was
+            fates[i] = None if item.changed_by is None else fate._replace(replacement=item.message)
     return fates
 
 
@@ -232,15 +232,15 @@ def _make_pruned_fate(
 ) -> MessageFate:
     """Return the fate of a message that is pruned for a call, whatever compactions did to it."""
     fate_before = fate or _SHOWN
-    return fate_before._replace(state="pruned", shown=replacement, pruned_by=by)
+    return fate_before._replace(state="pruned", replacement=replacement, pruned_by=by)
 
 
 def _size_after_fates(
     sizes: list[int | None], fates: list[MessageFate | None], count_tokens: Callable[[Message], int]
 ) -> list[int | None]:
-    """Return the size of what is shown of each message."""
+    """Return the size of each message as it is shown."""
     return [
-        size if fate is None else 0 if fate.shown is None else count_tokens(fate.shown)
+        size if fate is None else 0 if fate.replacement is None else count_tokens(fate.replacement)
         for size, fate in zip(sizes, fates, strict=True)
     ]
 
@@ -248,20 +248,20 @@ def _size_after_fates(
 def _blank_after_last_reply(
     messages: tuple[Message, ...], sizes: list[int | None]
 ) -> list[int | None]:
-    """Return the sizes of the messages before the last reply; None for those after it."""
+    """Return the sizes of the messages before the last reply, and None for later ones."""
     last = max(_find_last_reply(messages), 0)
     return [*sizes[:last], *[None] * (len(messages) - last)]
 
 
 def _number_calls(messages: tuple[Message, ...]) -> list[int | None]:
-    """Return for each message the replies before it; None after the last one: no call saw it."""
+    """Return the number of replies before each message; None after the last reply."""
     last = _find_last_reply(messages)
     before = accumulate([m.role == "assistant" for m in messages], initial=0)
     return [*islice(before, last + 1), *[None] * (len(messages) - last - 1)]
 
 
 def _find_last_reply(messages: tuple[Message, ...]) -> int:
-    """Return the index of the last reply; -1: there is none."""
+    """Return the index of the last reply, or -1."""
     positions = reversed(range(len(messages)))
     return next((i for i in positions if messages[i].role == "assistant"), -1)
 
@@ -323,7 +323,7 @@ def audience(session: Session) -> pd.DataFrame:
 
 
 def _kind_of(message: Message, view_by_id: Mapping[str, Message]) -> str | None:
-    """Return what kind a message is; of a result without a word of its log by what became of it."""
+    """Return the kind of a message; for a result without a recorded kind, by its fate."""
     if message.role != "tool" or message.kind:
         return message.kind or None
     return "tool_result" if view_by_id.get(message.id) == message else "tool_result_archived"
@@ -332,7 +332,7 @@ def _kind_of(message: Message, view_by_id: Mapping[str, Message]) -> str | None:
 def _entries_with_position(session: Session) -> Iterator[tuple[int, Message]]:
     """Yield each message with its position; summaries have the position of their edit.
 
-    What an edit leaves of a message is left out: the user has seen the whole message.
+    Messages that an edit shortened are left out, because the user has seen the whole message.
     """
     for position, entry in enumerate(session.path):
         if isinstance(entry, Message):

@@ -86,13 +86,16 @@ COLUMNS = (
         "prompt_tokens",
         INT,
         "tokens",
-        "prompts of all calls together: what was billed; else the log's own total",
+        "prompts of all calls together: what was billed; missing where no call has usage",
     ),
     FrameColumn(
         "cache_read_tokens", INT, "tokens", "the part of them that was read from the cache"
     ),
     FrameColumn(
-        "output_tokens", INT, "tokens", "output of all calls together; else the log's own total"
+        "output_tokens",
+        INT,
+        "tokens",
+        "output of all calls together; missing where no call has usage",
     ),
     FrameColumn(
         "output_source",
@@ -106,6 +109,18 @@ COLUMNS = (
         INT,
         "tokens",
         "the largest prompt; missing where the log has only whole turns",
+    ),
+    FrameColumn(
+        "logged_prompt_tokens",
+        INT,
+        "tokens",
+        "the log's own total of the prompts, where no call has usage",
+    ),
+    FrameColumn(
+        "logged_output_tokens",
+        INT,
+        "tokens",
+        "the log's own total of the output, where no call has usage",
     ),
     FrameColumn(
         "cost_usd",
@@ -259,25 +274,28 @@ def _sum_usage(session: Session, bill: SessionBill) -> dict[str, Any]:
         ),
         "peak_tokens": max((p for p in prompts if p is not None), default=None),
         "source": None if total_prompts is None else "derived",
+        **dict.fromkeys(("logged_prompt_tokens", "logged_output_tokens")),
         **costs,
     }
 
 
 def _get_logged_totals(session: Session) -> dict[str, Any]:
-    """Return the totals that a log states for the whole run, where it has none of single calls."""
-    names = {"prompt_tokens": "input_tokens", "output_tokens": "output_tokens"}
-    totals = {name: session.details.get(key) for name, key in names.items()}
-    logged = {name: n for name, n in totals.items() if isinstance(n, int)}
-    return {
-        **dict.fromkeys((*names, "cache_read_tokens", "peak_tokens")),
-        **logged,
-        "output_source": "recorded" if "output_tokens" in logged else None,
-        "source": "recorded" if logged else None,
+    """Return the totals that a log states for the whole run, where it has none of single calls.
+
+    They are no sums of prompts that any view knows, so they have names of their own.
+    """
+    totals = {
+        f"logged_{name}": n if isinstance(n := session.details.get(key), int) else None
+        for name, key in (("prompt_tokens", "input_tokens"), ("output_tokens", "output_tokens"))
     }
+    is_logged = any(n is not None for n in totals.values())
+    return dict.fromkeys(_SUMS) | totals | {"source": "recorded" if is_logged else None}
 
 
+_SUMS = ("prompt_tokens", "cache_read_tokens", "output_tokens", "output_source", "peak_tokens")
 _FIGURES = (
-    *("calls_n", "turns_n", "cache_read_tokens", "compactions_n"),
+    *("prompt_tokens", "cache_read_tokens", "output_tokens", "peak_tokens"),
+    *("calls_n", "turns_n", "compactions_n"),
     *("tool_errors_n", "failed_calls_n", "errors_n"),
     *("cost_usd", "cost_source", "calls_usd", "summaries_usd", "list_price_usd"),
 )
@@ -286,6 +304,4 @@ _FIGURES = (
 @shows_figures('frame(per="session")')
 def _read_figures(session: Session) -> dict[str, Any]:
     row = {name: values[0] for name, values in rows([session]).items()}
-    # Totals that the log states for the whole run are no sums of its calls.
-    sums = ("prompt_tokens", "output_tokens", "peak_tokens") if row["source"] == "derived" else ()
-    return {name: row[name] for name in (*_FIGURES, *sums)}
+    return {name: row[name] for name in _FIGURES}

@@ -148,7 +148,7 @@ def _append_token_columns(
         data["cache_read_tokens"].append(sum_or_none([u.cache_read_tokens for u in usages]))
         cumulative: int | None = None
         if prompt_sum is not None:
-            name = calls[0].agent.lower()  # fuseraft keeps its running sums without regard to case
+            name = calls[0].agent.lower()  # fuseraft's running sums ignore the case of names
             recorded = _get_int(details, "cumulative_input_tokens")
             cumulative = running_sums[name] = (
                 running_sums.get(name, 0) + prompt_sum if recorded is None else recorded

@@ -75,7 +75,7 @@ class SizeSums:
             self.owing, self.rising = True, False
 
     def owed(self, start: int, stop: int) -> NDArray[Any] | int:
-        """Return the extra billed tokens of the calls start..stop, beside `C`."""
+        """Return the tokens billed for the calls start..stop in addition to `C`."""
         if not self.owing:
             return 0
         # The difference of the running sums is what each call was billed.
@@ -98,32 +98,32 @@ class SizeSums:
 class GrowingColumn:
     """A NumPy column that grows with a list of rows; an access costs O(new rows)."""
 
-    __slots__ = ("_array", "_done", "_make", "_type")
+    __slots__ = ("_array", "_filled", "_make", "_type")
 
     def __init__(self, make: Callable[[int, int], Any], dtype: DTypeLike) -> None:
         self._make, self._type = make, dtype
         self._array: NDArray[Any] = np.empty(0, dtype)
-        self._done = 0
+        self._filled = 0
 
     def upto(self, n: int) -> NDArray[Any]:
         """Return the values of the first `n` rows as a read-only array."""
-        if n > self._done:
+        if n > self._filled:
             if n > len(self._array):
-                larger = np.empty(max(n, 2 * self._done), self._type)
-                larger[: self._done] = self._array[: self._done]
+                larger = np.empty(max(n, 2 * self._filled), self._type)
+                larger[: self._filled] = self._array[: self._filled]
                 self._array = larger
             # Only the new rows are computed; the array doubles, so appending is O(1) amortised.
             self._array.flags.writeable = True
-            self._array[self._done : n] = self._make(self._done, n)
+            self._array[self._filled : n] = self._make(self._filled, n)
             # read-only: a policy that writes into a column would change the log for all others
             self._array.flags.writeable = False
-            self._done = n
+            self._filled = n
         return self._array[:n]
 
     def forget(self, row: int) -> None:
         """Recompute the values from `row` on at the next access."""
-        if row < self._done:
-            self._done, self._array = row, self._array[:row].copy()
+        if row < self._filled:
+            self._filled, self._array = row, self._array[:row].copy()
 
 
 def count_chars(message: Message) -> int:

@@ -30,7 +30,7 @@ _ROW_FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)
 """Multiplier of a row in the hash of (row, key): Fibonacci hashing, modulo 2**64."""
 _ITEM_COLUMNS: dict[str, Callable[[HeadItem], int]] = {
     "rows": lambda i: i.row,
-    "stands": lambda i: i.stands if i.row < 0 else i.row,
+    "source_rows": lambda i: i.last_replaced if i.row < 0 else i.row,
     "keys": lambda i: 0 if i.maker is None else i.maker.key,
     "tokens": lambda i: i.tokens,
     "estimates": lambda i: i.estimate,
@@ -90,7 +90,7 @@ class EditedHead(msgspec.Struct, gc=False):
     def of_columns(
         cls, columns: dict[str, NDArray[Any]], makers: dict[int, MessageSource]
     ) -> EditedHead:
-        """Return a head from the arrays `rows stands keys tokens estimates`.
+        """Return a head from the arrays `rows source_rows keys tokens estimates`.
 
         Args:
             columns: the arrays, by name.
@@ -143,7 +143,7 @@ class EditedHead(msgspec.Struct, gc=False):
         rows = zip(c["rows"].tolist(), c["keys"].tolist(), strict=True)
         return [makers[key].message(log, row) if key else log_messages[row] for row, key in rows]
 
-    def said(self) -> list[int]:
+    def unchanged_rows(self) -> list[int]:
         """Return the rows that are unchanged."""
         if self.tuple_ is not None or self.columns_ is None:
             return [i.row for i in self.items if i.row >= 0 and i.maker is None]
@@ -193,7 +193,7 @@ class EditedHead(msgspec.Struct, gc=False):
         return tuple(np.flatnonzero(is_protected).tolist())
 
     def column(self, log: MessageLog, name: str) -> NDArray[Any]:
-        """Return a column of the items: of the log's columns, or `rows stands keys contents`."""
+        """Return a column of the log, or one of `rows source_rows keys contents`."""
         if self.columns_ is None:
             self.columns_ = {}
         values = self.columns_.get(name)
@@ -209,7 +209,7 @@ class EditedHead(msgspec.Struct, gc=False):
         log_column = log.column(name)
         if not self.size:
             return log_column[:0]
-        values: NDArray[Any] = log_column[np.maximum(self.column(log, "stands"), 0)]
+        values: NDArray[Any] = log_column[np.maximum(self.column(log, "source_rows"), 0)]
         if name in ("roles", "chars", "groups", "tools", "errors", "asks", "thinks"):
             at = np.flatnonzero(self.column(log, "keys"))
             values[at] = self._values(log, name, at, values[at])
@@ -308,34 +308,34 @@ def content_hash(message: Message) -> int:
 class StoredMessage(msgspec.Struct, frozen=True, gc=False):
     """A changed or new message, stored as it is."""
 
-    given: Message
+    stored: Message
 
     @property
     def content(self) -> int:
         """Hash of the content; see `content_hash`."""
-        return content_hash(self.given)
+        return content_hash(self.stored)
 
     @property
     def key(self) -> int:
         """A hash, equal for equal messages within one process; it identifies a cached prefix."""
-        return _hash_key(self.given.id, _content_bytes(self.given))
+        return _hash_key(self.stored.id, _content_bytes(self.stored))
 
     def message(self, _log: MessageLog, _row: int) -> Message:
         """Return the stored message."""
-        return self.given
+        return self.stored
 
     def role(self, _log: MessageLog, _row: int) -> int:
         """Return the code of its role."""
-        return ROLE_CODES[self.given.role]
+        return ROLE_CODES[self.stored.role]
 
     def chars(self) -> int:
         """Return its characters."""
-        return count_chars(self.given)
+        return count_chars(self.stored)
 
     @property
     def pinned(self) -> bool:
         """True where no policy may remove it."""
-        return self.given.pinned
+        return self.stored.pinned
 
 
 _replace = msgspec.structs.replace
@@ -430,7 +430,7 @@ class HeadItem(msgspec.Struct, frozen=True, gc=False):
     estimate: int
     maker: MessageSource | None = None
     """Source of a changed or new message; None: the row is unchanged."""
-    stands: int = -1
+    last_replaced: int = -1
     """The last row that it replaced, where it is no row itself."""
 
     def message(self, log: MessageLog) -> Message:
@@ -457,7 +457,7 @@ def row_content_hash(row: int, content: int) -> int:
 
 
 MAX_CACHED_VALUES = 1 << 16
-"""Most cached values; with more the cache is cleared."""
+"""Maximum number of cached values; with more the cache is cleared."""
 
 
 class ValueCache:

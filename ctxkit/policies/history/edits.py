@@ -93,7 +93,7 @@ def cut_range(
             or has_late_marks
             or start
             or not lo < row < view.hi
-            or not log.is_cut[row]
+            or not log.safe_cuts[row]
         ):
             return _cut_safely(view, start, before, summary_and_size, info)
         if log.stays and log.stays[-1] >= lo:
@@ -175,7 +175,7 @@ def _cut_around(
         prefix += tuple(view.item(p) for p in range(head_size, start))
     protected_places = {p for p in protected_in_head if start <= p < before}
     protected_items = [items[p] for p in sorted(protected_places)]
-    # The summary stands where the first removed message stood: skip protected ones at the start.
+    # The summary takes the position of the first removed message: skip protected ones before it.
     first = start
     while first in protected_places:
         first += 1
@@ -357,7 +357,7 @@ def to_mask(view: H, which: Mask) -> NDArray[Any]:
 
 
 def drop_positions(view: H, at: NDArray[Any], reason: str, method: str | None) -> H:
-    """Return the history without these positions, even where that parts a group."""
+    """Return the history without these positions, even where that splits a group."""
     upto = int(at[-1]) + 1
     columns, makers = _head_arrays(view, upto)
     remaining = {name: np.delete(values, at) for name, values in columns.items()}
@@ -384,7 +384,7 @@ def _head_arrays(view: H, upto: int) -> tuple[dict[str, NDArray[Any]], dict[int,
     rows = np.arange(lo, end)
     tail = {
         "rows": rows,
-        "stands": rows,
+        "source_rows": rows,
         "keys": np.zeros(end - lo, np.int64),
         "tokens": log.column("tokens", end)[lo:],
     }
@@ -495,7 +495,7 @@ def _changed_each(
             continue
         origin = view.log.messages[old.row].id if old.row >= 0 else old_message.id
         maker = StoredMessage(with_content_id(new, origin))
-        size, estimate = measure_message(view, maker.given, old.row)
+        size, estimate = measure_message(view, maker.stored, old.row)
         if only_if_smaller and size >= old.tokens:
             continue
         at.append(p)
@@ -535,7 +535,7 @@ def edit_from_step(step: HistoryEdit, now: HistoryView) -> Edit:
     details: dict[str, Any] = {"messages_before": len(step.was), "messages_after": len(now)}
     if kind == "summarised" and not step.added:
         details |= {"source_tokens": source, "summary_tokens": sum(i.tokens for i in new)}
-        details["written_tokens"] = step.written(log)
+        details["written_tokens"] = step.written_tokens(log)
     if error := step.error or _error_of(step, inserted):
         details[SUMMARY_ERROR_KEY] = error
     return Edit(
@@ -600,7 +600,7 @@ def show_messages(
                     old.row,
                     *measure_message(view, changed, old.row),
                     StoredMessage(changed),
-                    old.stands,
+                    old.last_replaced,
                 )
             )
         else:
@@ -649,7 +649,7 @@ def _apply_changes(view: H, edit: Edit, new: dict[int, Message]) -> H:
     items = [view.item(p) for p in range(upto)]
     for p in at:
         row, size = items[p].row, measure_message(view, new[p], items[p].row)
-        items[p] = HeadItem(row, *size, StoredMessage(new[p]), items[p].stands)
+        items[p] = HeadItem(row, *size, StoredMessage(new[p]), items[p].last_replaced)
     changed = tuple(items[p] for p in at)
     info = (edit.kind, edit.reason, edit.method, edit.usage)
     return replace_head(

@@ -94,7 +94,7 @@ class History(HistoryView, frozen=True):
     def nth_last_request(self, n: int) -> int:
         """Return the position of the n-th last user message; -1: there is none.
 
-        A request of the program's to continue a reply that was cut is none (`CONTINUATION_KEY`).
+        Requests by which a program continues a truncated reply do not count (`CONTINUATION_KEY`).
         """
         position, requests, k = -1, 0, 0
         while requests < n:
@@ -203,7 +203,9 @@ class History(HistoryView, frozen=True):
         """
         return edits.replace_messages(self, changes, text, ("replaced", reason, method, None))
 
-    def left_as(self, changes: Mapping[int, tuple[Message | None, int]], reason: str = "") -> Self:
+    def replace_sized(
+        self, changes: Mapping[int, tuple[Message | None, int]], reason: str = ""
+    ) -> Self:
         """Replace messages by messages of known sizes; None removes one.
 
         Args:

@@ -120,7 +120,7 @@ class HistoryView(msgspec.Struct, frozen=True):
         return iter(self.messages)
 
     @property
-    def said(self) -> Iterator[Message]:
+    def messages_newest_first(self) -> Iterator[Message]:
         """All messages of the log up to this call, in the prompt or not, the newest first."""
         return (self.log.messages[row] for row in range(self.hi - 1, -1, -1))
 
@@ -156,7 +156,7 @@ class HistoryView(msgspec.Struct, frozen=True):
         tail: NDArray[Any]
         if name == "stays":
             return self._protected_mask()
-        if name in ("rows", "stands"):
+        if name in ("rows", "source_rows"):
             tail = np.arange(self.lo, self.hi)
         elif name == "keys":
             tail = np.zeros(self.hi - self.lo, np.int64)
@@ -333,18 +333,18 @@ class HistoryEdit(msgspec.Struct, frozen=True):
         stays = self.was.stays
         return [p for p in range(*self.at) if not stays[p]]
 
-    def written(self, log: MessageLog) -> int:
+    def written_tokens(self, log: MessageLog) -> int:
         """Return the tokens that a model wrote: those of summaries, else of all new items.
 
-        Messages inserted beside a summary are the user's own, or files attached again; the part of
-        a summary that was worked out from the record is not the model's either.
+        Messages inserted together with a summary are the user's own, or files attached again. The
+        part of a summary that is computed from the record is not written by the model either.
         """
         new = self.new or ()
-        summaries = [_written_by_model(i, log) for i in new if i.role(log) == SUMMARY]
+        summaries = [_model_written_tokens(i, log) for i in new if i.role(log) == SUMMARY]
         return sum(summaries) if summaries else sum(i.tokens for i in new)
 
 
-def _written_by_model(item: HeadItem, log: MessageLog) -> int:
+def _model_written_tokens(item: HeadItem, log: MessageLog) -> int:
     message = item.message(log)
     record_chars = message.details.get(RECORD_CHARS_KEY, 0)
     if not record_chars:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 # Layout of a log: lists with one value per row (`messages`, `roles`, `first_calls`, `groups`, ...)
-# and lists with one value per call (`upto`, `fixed_at`, `sent`, `done`, `agents`, `replies`, ...).
+# and lists with one value per call (`upto`, `fixed_at`, `sent`, `end_times`, `replies`, ...).
 # Both only grow. A prompt without edits is the rows 0 to ``upto[call]``, so every question about it
 # is answered from running sums over rows, by bisection, without looking at messages.
 # NumPy columns are derived lazily (`GrowingColumn`); values that other code derives from the log
@@ -61,7 +61,7 @@ class GroupedRows:
         self.results: dict[int, list[int]] = {}
         self.stays: list[int] = []
         """Protected rows, sorted."""
-        self.is_cut = bytearray()
+        self.safe_cuts = bytearray()
         """1 for each row before which a cut is safe."""
         self.late_stays: dict[int, int] = {}
         """Rows that became protected after their first call, and the call since which they are."""
@@ -81,13 +81,13 @@ class GroupedRows:
         if role == ASSISTANT:
             self._call_rows.update({call.id: row for call in message.tool_calls})
         self.groups.append(group)
-        self.is_cut.append(group == row)
+        self.safe_cuts.append(group == row)
         if group != row:
             self.results.setdefault(group, []).append(row)
             call = len(self.upto)
             for r in range(group + 1, row):  # nothing between a result and its call can be cut
-                if self.is_cut[r]:
-                    self.is_cut[r] = 0
+                if self.safe_cuts[r]:
+                    self.safe_cuts[r] = 0
                     if self.first_calls[r] < call:
                         self.late_cuts[r] = call
         if role == SYSTEM or message.pinned or message.pending or group in self._protected:
@@ -129,10 +129,10 @@ class GroupedRows:
     def cuts_at(self, call: int) -> bytearray:
         """Return 1 for each row before which a cut is safe as of a call; do not write to it."""
         if not self._has_mark_after(self.late_cuts, call):
-            return self.is_cut
+            return self.safe_cuts
         cached: tuple[int, int, bytearray] | None = self.memo.get("cuts at")
-        if cached is None or cached[:2] != (call, len(self.is_cut)):
-            cuts = bytearray(self.is_cut)
+        if cached is None or cached[:2] != (call, len(self.safe_cuts)):
+            cuts = bytearray(self.safe_cuts)
             for row, since in self.late_cuts.items():
                 cuts[row] = since > call
             cached = self.memo["cuts at"] = call, len(cuts), cuts
@@ -190,12 +190,12 @@ class MessageLog(GroupedRows):
         self.counts: tuple[list[int], ...] = tuple([0] for _ in ROLE_CODES)
         self.index: dict[str, int] = {}
         self.sent: list[float] = []
-        self.done: list[float] = []
+        self.end_times: list[float] = []
         self.agents: list[str] = []
         self.callers: dict[str, None] = {}
         self.replies: list[Message | None] = []
         self.recorded: list[tuple[int, Edit]] = []
-        self.known: Callable[[Message], int | None] = lambda _message: None
+        self.recorded_size: Callable[[Message], int | None] = lambda _message: None
         """Recorded sizes of messages that recorded compactions inserted; None: not recorded."""
         self._names: dict[str, dict[str, int]] = {"agent": {}, "tool": {}}
         self._has_open_call = False
@@ -263,7 +263,7 @@ class MessageLog(GroupedRows):
         if self.estimates is not self.tokens:
             self.estimates.call(len(self.messages))
         self.sent.append(nan if time is None else time)
-        self.done.append(self.sent[-1])
+        self.end_times.append(self.sent[-1])
         self.agents.append(agent or self.agent)
         self.replies.append(None)
         self.callers.setdefault(self.agents[-1])
@@ -332,7 +332,7 @@ class MessageLog(GroupedRows):
         """
         count = self.counter.message
         if row < 0 and isinstance(self.counter, MemoizingCounter):
-            count = self.counter.composed  # cached: policies write the same lines many times
+            count = self.counter.count_composed  # cached: policies write the same lines many times
         tokens = self._recorded_or_counted(message, count)
         row_tokens = tokens if row < 0 else self.tokens.sizes[row]
         if tokens > row_tokens and count_chars(message) <= count_chars(self.messages[row]):
@@ -340,7 +340,7 @@ class MessageLog(GroupedRows):
         return tokens
 
     def _recorded_or_counted(self, message: Message, count: Callable[[Message], int]) -> int:
-        recorded = self.known(message)
+        recorded = self.recorded_size(message)
         if recorded is not None:
             return recorded
         return count(message) if self.scale == 1.0 else round(count(message) * self.scale)
@@ -353,7 +353,7 @@ class MessageLog(GroupedRows):
             sent = message.time - message.latency if has_times else before  # type: ignore[operator]
             self.open(sent, message.agent, implied=True)
         if message.time is not None:
-            self.done[-1] = message.time
+            self.end_times[-1] = message.time
         self.replies[-1] = message
         self._has_open_call = False
 
@@ -490,7 +490,7 @@ class CacheClock:
         log, first_new, fixed = self.log, len(self.cold), self.log.fixed_at
         if first_new == len(log.upto):
             return self
-        sent, done, sizes = log.sent, log.done, log.tokens.C
+        sent, done, sizes = log.sent, log.end_times, log.tokens.C
         for c in range(first_new, len(log.upto)):
             is_cold = c == 0 or sent[c] - done[c - 1] >= self.life
             shrunk = 0 if is_cold else max(fixed[c - 1] - fixed[c], 0)
@@ -504,7 +504,7 @@ class CacheClock:
 
     def alive(self, before: int, call: int) -> bool:
         """Return True where the cache of one call is alive at a later one, or times are unknown."""
-        return not self.log.sent[call] - self.log.done[before] >= self.life
+        return not self.log.sent[call] - self.log.end_times[before] >= self.life
 
     def fresh(self, upto: int) -> NDArray[Any]:
         """Return the uncached tokens of each call before `upto`, read-only."""

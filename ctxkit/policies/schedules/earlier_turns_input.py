@@ -45,5 +45,5 @@ class EarlierTurnsView(ScheduleView):
         """Return the calls that begin a turn, and those at which its first message arrives."""
         begins = self.rows.turn_changes(self.start, self.stop)
         edges = {self.turn_edge(call) for call in (max(self.start - 1, self.rows.begin), *begins)}
-        arrivals = (self.rows.arrival(p) for p in edges if p < self.shown(self.stop - 1))
+        arrivals = (self.rows.arrival(p) for p in edges if p < self.count_arrived(self.stop - 1))
         return {*begins, *(call for call in arrivals if call >= self.start)}

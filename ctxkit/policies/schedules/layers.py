@@ -71,7 +71,7 @@ class LayerView(Protocol):
 
     @property
     def events(self) -> Sequence[StateChange]:
-        """All changes so far, by call and position. The arrival of an unchanged message is none."""
+        """All changes so far, by call and position, without arrivals of unchanged messages."""
 
     def state(self, p: int, call: int) -> MessageState:
         """Return the state of a position at a call before `stop`."""
@@ -108,7 +108,7 @@ class Layer(LayerView, Protocol):
     def branches(self) -> Sequence[Layer]:
         """Return the layers of the stages, of which each call gets one; without stages, itself."""
 
-    def taken(self, call: int) -> int:
+    def stage_at(self, call: int) -> int:
         """Return the index of the stage that a call gets."""
 
 
@@ -127,11 +127,11 @@ class UnprunedLayer:
 
     def state(self, p: int, call: int) -> MessageState:  # noqa: ARG002  the interface of layers
         """Return the recorded state of a position."""
-        return self.rows.said(p)
+        return self.rows.recorded_state(p)
 
     def states(self, p: int) -> Sequence[MessageState]:
         """Return the only state of a position."""
-        return (self.rows.said(p),)
+        return (self.rows.recorded_state(p),)
 
     def touched(self) -> set[int]:
         """Return the empty set."""
@@ -153,7 +153,7 @@ class UnprunedLayer:
         """Return itself."""
         return (self,)
 
-    def taken(self, call: int) -> int:  # noqa: ARG002  as above
+    def stage_at(self, call: int) -> int:  # noqa: ARG002  as above
         """Return the index of the only stage."""
         return 0
 

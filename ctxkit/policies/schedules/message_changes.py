@@ -156,7 +156,7 @@ class PartChanges:
         for call in [c for c in self._rule_ends if c < self.stop]:
             positions |= self._rule_ends.pop(call)
         if self._rules:
-            protected = self.rows.came_to_stay(self.start, self.stop)
+            protected = self.rows.newly_protected(self.start, self.stop)
             positions.update(p for _, p in protected if p in self._rules)
         for event in changes_between(self.before.events, self.start):
             if event.position in self._rules:
@@ -179,7 +179,7 @@ class PartChanges:
             and inputs[0].message is self.rows.message(p)
         ):
             return self._apply_only_rule(p, inputs[0], rules[0])
-        recorded = self.rows.said(p)
+        recorded = self.rows.recorded_state(p)
         if states is None:
             states = self._states[p] = [s for s in inputs if s.call < self.start]
         last, changes = states[-1] if states else recorded, list[StateChange]()

@@ -95,11 +95,11 @@ class Schedule:
 
     def changed(self, call: int) -> Iterator[tuple[int, MessageState]]:
         """Yield (position, state) for each message that differs at a call from the recorded one."""
-        count = self.rows.shown(call)
+        count = self.rows.count_arrived(call)
         for p in sorted(self.top.touched()):
             if p < count:
                 state = self.top.state(p, call)
-                if state.content != self.rows.said(p).content:
+                if state.content != self.rows.recorded_state(p).content:
                     yield p, state
 
     def adder(self, call: int) -> Any:
@@ -122,7 +122,7 @@ class Schedule:
         appended = self.top.added(call)
         view = self.history if call == self.history.call else self.history.at(call)
         if changes:
-            view = view.left_as(changes, reason)
+            view = view.replace_sized(changes, reason)
         return view if appended is None else view.insert(len(view), appended.message, reason)
 
 
@@ -148,7 +148,7 @@ class PartLayer:
         return self._result.events
 
     def extend(self, stop: int) -> None:
-        """Ask the part about the calls before `stop` that are new."""
+        """Run the part's schedule for the new calls before `stop`."""
         if stop <= self.stop:
             return
         self.before.extend(stop)
@@ -227,9 +227,9 @@ class PartLayer:
         """Return the layers of the stages, of which each call gets one; without stages, itself."""
         return (self,) if self._stages is None else self._stages.layers
 
-    def taken(self, call: int) -> int:
+    def stage_at(self, call: int) -> int:
         """Return the index of the stage that a call gets."""
-        return 0 if self._stages is None else self._stages.taken(call)
+        return 0 if self._stages is None else self._stages.stage_at(call)
 
 
 class StagedLayers:
@@ -253,22 +253,22 @@ class StagedLayers:
         start, self.stop = self.stop, stop
         for call in range(start, stop):
             stage = int(choose(call, partial(self._size, call)))
-            if stage != self.taken(call - 1):
+            if stage != self.stage_at(call - 1):
                 self._switches.append(call)
             self._stage_of_call.append(stage)
-        for stage in {self.taken(call) for call in range(start, stop)}:
+        for stage in {self.stage_at(call) for call in range(start, stop)}:
             self.layers[stage].extend(stop)
 
     def _size(self, call: int, stage: int) -> int:
         self.layers[stage].extend(self.stop)
         return self.layers[stage].total(call, SUM_TOKENS) + self.rows.log.fixed_in(call)
 
-    def taken(self, call: int) -> int:
+    def stage_at(self, call: int) -> int:
         """Return the index of the stage that a call gets."""
         return self._stage_of_call[call - self.rows.begin] if call >= self.rows.begin else 0
 
     def _layer(self, call: int) -> Layer:
-        return self.layers[self.taken(call)]
+        return self.layers[self.stage_at(call)]
 
     # -- changes, as the next part reads them ------------------------------------------------------
 
@@ -293,7 +293,7 @@ class StagedLayers:
         """Yield the changes at a call that gets another stage than the call before."""
         old, new = self._layer(call - 1), self._layer(call)
         for p in sorted(old.touched() | new.touched()):
-            recorded = self.rows.said(p)
+            recorded = self.rows.recorded_state(p)
             if recorded.call > call:
                 continue
             last = recorded if recorded.call == call else old.state(p, call - 1)

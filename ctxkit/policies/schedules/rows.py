@@ -122,7 +122,7 @@ class HistoryRows:
             _extend_char_sums(self.log)
         return sums[row + 1] - sums[row]
 
-    def said(self, p: int) -> MessageState:
+    def recorded_state(self, p: int) -> MessageState:
         """Return the recorded state of a position, valid from its first call on."""
         if p < self.head:
             content = int(self.history.head.column(self.log, "contents")[p])
@@ -166,7 +166,7 @@ class HistoryRows:
             calls = cache[row] = self.log.messages[row].tool_calls
         return calls
 
-    def asked(self, p: int) -> ToolCall | None:
+    def answered_call(self, p: int) -> ToolCall | None:
         """Return the tool call that a result answers, as recorded; None where the log has none."""
         row = self.row(p)
         if row < 0:
@@ -176,7 +176,7 @@ class HistoryRows:
 
     # -- as of a call ------------------------------------------------------------------------------
 
-    def shown(self, call: int) -> int:
+    def count_arrived(self, call: int) -> int:
         """Return the number of positions at a call: those below it have arrived."""
         if call < self.begin:
             return 0
@@ -201,12 +201,12 @@ class HistoryRows:
 
     def is_safe(self, p: int, call: int) -> bool:
         """Return True where, at a call, a cut before a position parts no call from its result."""
-        count = self.shown(call)
+        count = self.count_arrived(call)
         # Messages that replaced others belong to no group: look at the first recorded row.
         while p < self.head and self.row(p) < 0:
             p += 1
         row = self.row(p) if p < count else -1
-        return row < 0 or bool(self.log.is_cut[row]) or self.log.late_cuts.get(row, 0) > call
+        return row < 0 or bool(self.log.safe_cuts[row]) or self.log.late_cuts.get(row, 0) > call
 
     def group(self, p: int) -> int:
         """Return the id of a group: a reply with tool calls, and their results."""
@@ -218,10 +218,10 @@ class HistoryRows:
         if group < 0:
             return [-group - 1]
         positions = [self.place(r) for r in (group, *self.log.results.get(group, ()))]
-        count = self.shown(call)
+        count = self.count_arrived(call)
         return [p for p in positions if p is not None and p < count]
 
-    def came_to_stay(self, start: int, stop: int) -> list[tuple[int, int]]:
+    def newly_protected(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Return the positions that become protected at start..stop, as sorted (call, position)."""
         pairs = []
         for row, call in reversed(self.log.late_stays.items()):
@@ -270,7 +270,7 @@ class HistoryRows:
 
     def became_past(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Return the positions whose turn ends at start..stop, as sorted (call, position)."""
-        new = self._past_on_arrival(self.shown(start - 1), self.shown(stop - 1))
+        new = self._past_on_arrival(self.count_arrived(start - 1), self.count_arrived(stop - 1))
         pairs = [(self.arrival(p), p) for p in new]
         last_edge = self.turn_edge(start - 1) if start > self.begin else 0
         for call in self.turn_changes(start, stop):

@@ -33,11 +33,11 @@ class MessageNews(NamedTuple):
     """Positions of some roles that arrive, are hidden or become protected at one call, sorted."""
 
     call: int
-    came: list[int]
+    arrived: list[int]
     """They arrive at this call, or are no longer hidden."""
-    went: list[int]
+    hidden: list[int]
     """A part before hides them from this call on."""
-    settled: list[int]
+    protected: list[int]
     """They arrived before, and are protected from pruning from this call on."""
 
 
@@ -70,7 +70,7 @@ class ScheduleView:
         self.start, self.stop = changes.start, changes.stop
         self.memory = memory
         """The part's own state between batches of calls, for this history only."""
-        self.first = self.rows.shown(self.start - 1)
+        self.first = self.rows.count_arrived(self.start - 1)
         """The first position that arrives at the new calls."""
         self.staged: tuple[tuple[Any, ...], StageChooser] | None = None
 
@@ -138,9 +138,9 @@ class ScheduleView:
         for call in self.rows.turn_changes(self.start, self.stop):
             yield call, self.rows.turn_edge(call)
 
-    def shown(self, call: int) -> int:
+    def count_arrived(self, call: int) -> int:
         """Return the number of positions at a call."""
-        return self.rows.shown(call)
+        return self.rows.count_arrived(call)
 
     def arrival(self, p: int) -> int:
         """Return the first call whose prompt holds a position."""
@@ -150,7 +150,7 @@ class ScheduleView:
         """Return the code of a message's role."""
         return self.rows.role(p)
 
-    def left(self, p: int, call: int) -> MessageState:
+    def state_before(self, p: int, call: int) -> MessageState:
         """Return the state of a message at a call, after the parts before."""
         return self.before.state(p, call)
 
@@ -166,11 +166,11 @@ class ScheduleView:
         """Return a message at a call, after the parts before; None where it is hidden."""
         return self.before.state(p, call).message
 
-    def asked(self, p: int) -> ToolCall | None:
+    def answered_call(self, p: int) -> ToolCall | None:
         """Return the tool call that a result answers, as recorded."""
-        return self.rows.asked(p)
+        return self.rows.answered_call(p)
 
-    def said_calls(self, p: int) -> tuple[ToolCall, ...]:
+    def recorded_calls(self, p: int) -> tuple[ToolCall, ...]:
         """Return the tool calls of a reply as recorded, whatever parts changed of them."""
         return self.rows.calls(p)
 
@@ -181,7 +181,7 @@ class ScheduleView:
     def has_prompt(self, call: int) -> bool:
         """Return True where the turn of a call begins with a user message."""
         edge = self.turn_edge(call)
-        return edge < self.shown(call) and self.role(edge) == USER
+        return edge < self.count_arrived(call) and self.role(edge) == USER
 
     def stays(self, p: int, call: int) -> bool:
         """Return True where a message is protected from pruning at a call."""
@@ -206,7 +206,7 @@ class ScheduleView:
     def pause(self, call: int) -> float:
         """Return the seconds between the end of the last call and a call; NaN if unknown."""
         log = self.rows.log
-        return log.sent[call] - log.done[call - 1] if 0 < call < log.calls else float("nan")
+        return log.sent[call] - log.end_times[call - 1] if 0 < call < log.calls else float("nan")
 
     def is_tool(self, p: int, patterns: tuple[str, ...]) -> bool:
         """Return True for the result of a tool that matches one of these names or globs."""
@@ -220,7 +220,7 @@ class ScheduleView:
     def new(self, *roles: str, tools: tuple[str, ...] = ("*",)) -> Iterator[int]:
         """Yield the positions that arrive, of these roles (none: all); of results, these tools."""
         codes = {role_code(r) for r in roles}
-        for p in range(self.first, self.shown(self.stop - 1)):
+        for p in range(self.first, self.count_arrived(self.stop - 1)):
             if (not codes or self.rows.role(p) in codes) and self.is_tool(p, tools):
                 yield p
 
@@ -246,17 +246,17 @@ class ScheduleView:
         by_call = _NewsByCall()
         # Three sources, all sorted by call: arrivals, changes of the parts before, protections.
         for call, p in self._arrivals(codes):
-            by_call[call].came.append(p)
+            by_call[call].arrived.append(p)
         for call, p, was, now in changes_between(self.before.events, self.start):
             if (codes is not None and self.role(p) not in codes) or call <= self.arrival(p):
                 continue
             if now.message is None:
-                by_call[call].went.append(p)
+                by_call[call].hidden.append(p)
             elif was.message is None:
-                insort(by_call[call].came, p)
-        for call, p in self.rows.came_to_stay(self.start, self.stop):
+                insort(by_call[call].arrived, p)
+        for call, p in self.rows.newly_protected(self.start, self.stop):
             if self.arrival(p) < call and (codes is None or self.role(p) in codes):
-                by_call[call].settled.append(p)
+                by_call[call].protected.append(p)
         other_calls = self.rows.parted(self.start, self.stop) | self._turn_calls()
         yield from (by_call[call] for call in sorted(by_call.keys() | other_calls))
 
@@ -265,7 +265,7 @@ class ScheduleView:
         # A message that a part before hides on arrival never arrives for this part.
         events = changes_between(self.before.events, self.start)
         hidden = {(call, p) for call, p, _, now in events if now.message is None}
-        for p in self.rows.of_roles(self.first, self.shown(self.stop - 1), codes):
+        for p in self.rows.of_roles(self.first, self.count_arrived(self.stop - 1), codes):
             call = self.rows.arrival(p)
             if (call, p) not in hidden:
                 yield call, p
@@ -307,7 +307,7 @@ class ScheduleView:
                 for p in protected:
                     if p in window:
                         window.out(p)
-            for p, is_old in window.settle(old(len(window.found))):
+            for p, is_old in window.settle(old(len(window.positions))):
                 yield p, call, is_old
 
 
@@ -318,46 +318,46 @@ class ScheduleView:
 class SlidingWindow:
     """A sorted list of positions, of which the first few are old; any can be added or removed."""
 
-    __slots__ = ("found", "old")
+    __slots__ = ("old", "positions")
 
     def __init__(self) -> None:
-        self.found: list[int] = []
+        self.positions: list[int] = []
         self.old = 0
         """Number of old positions."""
 
     def __contains__(self, p: int) -> bool:
-        i = bisect_left(self.found, p)
-        return i < len(self.found) and self.found[i] == p
+        i = bisect_left(self.positions, p)
+        return i < len(self.positions) and self.positions[i] == p
 
     def put(self, p: int) -> bool:
         """Insert a position; return True where it is old."""
-        i = bisect_left(self.found, p)
-        self.found.insert(i, p)
+        i = bisect_left(self.positions, p)
+        self.positions.insert(i, p)
         self.old += i < self.old
         return i < self.old
 
     def out(self, p: int) -> bool:
         """Remove a position; return True where it was old."""
-        i = bisect_left(self.found, p)
+        i = bisect_left(self.positions, p)
         was_old = i < self.old
-        del self.found[i]
+        del self.positions[i]
         self.old -= was_old
         return was_old
 
     def is_old(self, p: int) -> bool:
         """Return True for an old position."""
-        return bisect_left(self.found, p) < self.old
+        return bisect_left(self.positions, p) < self.old
 
     def settle(self, old: int) -> Iterator[tuple[int, bool]]:
         """Set the number of old positions; yield those that become old (True) or not (False)."""
-        target = min(max(old, 0), len(self.found))
+        target = min(max(old, 0), len(self.positions))
         # Move the boundary one by one: each position that it passes changes its age.
         while self.old < target:
-            yield self.found[self.old], True
+            yield self.positions[self.old], True
             self.old += 1
         while self.old > target:
             self.old -= 1
-            yield self.found[self.old], False
+            yield self.positions[self.old], False
 
 
 class OrderedTexts:
@@ -409,16 +409,16 @@ class VisibleWindow(SlidingWindow):
 
     def index(self, p: int) -> int:
         """Return the index of the first position at or after one."""
-        return bisect_left(self.found, p)
+        return bisect_left(self.positions, p)
 
     def safe(self, view: ScheduleView, i: int, call: int) -> int:
         """Return the first index >= `i` at which a cut is safe, or the number of positions."""
-        while i < len(self.found) and not view.is_safe(self.found[i], call):
+        while i < len(self.positions) and not view.is_safe(self.positions[i], call):
             i += 1
-        return min(i, len(self.found))
+        return min(i, len(self.positions))
 
     def safe_before(self, view: ScheduleView, i: int, call: int) -> int:
         """Return the last index <= `i` at which a cut is safe; 0 where there is none."""
-        while 0 < i < len(self.found) and not view.is_safe(self.found[i], call):
+        while 0 < i < len(self.positions) and not view.is_safe(self.positions[i], call):
             i -= 1
         return i

@@ -29,7 +29,7 @@ _APPROVAL = re.compile(
     re.IGNORECASE,
 )
 MAX_NAMED = 6
-"""Sentences of one kind that a model is told of."""
+"""Maximum number of sentences of one kind in the instructions of a retry."""
 
 
 def split_statements(text: str) -> list[str]:
@@ -54,7 +54,7 @@ def find_invented_decisions(decisions: Iterable[str], sources: Iterable[str]) ->
 
     Args:
         decisions: each as the summary has it.
-        sources: all texts that it may know.
+        sources: all texts on which it may be based.
     """
     texts = list(sources)
     source_stems = _stems("\n".join(texts))
@@ -70,7 +70,7 @@ def find_invented_decisions(decisions: Iterable[str], sources: Iterable[str]) ->
 def find_invented_approvals(
     lines: Iterable[str], user_texts: Iterable[str], approvals: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the sentences that speak of an approval which the user never gave.
+    """Return the sentences that mention an approval which the user never gave.
 
     Args:
         lines: of the summary.

@@ -31,7 +31,7 @@ TARGET_KEYS = (
 """Argument names that can hold the target of a tool call, in order of preference."""
 
 _OTHER_ENDS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-"""Line ends of `str.splitlines` beside the newline."""
+"""Line ends of `str.splitlines` other than the newline."""
 
 HINT_KEYS = ("path", "command", "script", "url", "key", "query", "message", "branch")
 """Argument names for the hint in a stub, in order of preference."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 MAX_CANDIDATES = 400
-"""Most lines that are compared with each other, by weight: the comparison is quadratic."""
+"""Maximum number of lines compared with each other, by weight: the comparison is quadratic."""
 FOCUS_BOOST = 4.0
 """Weight bonus of a line with every term of the focus, as a multiple of its weight."""
 FOCUS_SHARE = 0.5
@@ -72,9 +72,9 @@ def write_extract(
     """
     with lines.lock:
         key = (parts.tobytes(), *options, len(all_parts) if options.focus else 0)
-        text = lines.written.get(key)
+        text = lines.extracts.get(key)
         if text is None:
-            text = lines.written[key] = _compose_extract(lines, parts, options, all_parts)
+            text = lines.extracts[key] = _compose_extract(lines, parts, options, all_parts)
             lines.hold(len(text) + len(key[0]))
         return text
 
@@ -228,7 +228,7 @@ def _first_words(lines: LineIndex, parts: NDArray[Any], max_chars: int) -> str:
 
 
 MAX_TERMS = 32
-"""Most terms of a focus."""
+"""Maximum number of terms of a focus."""
 _MAX_FOCUS_CHARS = 60
 """Characters of the focus in the audit line."""
 _SENTENCE_END = re.compile(r"[.!?]+(?=\s)")
@@ -332,7 +332,7 @@ class FocusMatcher:
 
     @property
     def longest(self) -> int:
-        """Most characters of the audit line, with its line end."""
+        """Maximum characters of the audit line, with its line end."""
         return len(self._format_audit(9_999_999, 9_999_999, 1.0)) + 1
 
     def audit(self, weighed: WeighedLines, chosen: list[int]) -> str:

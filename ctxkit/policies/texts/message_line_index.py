@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Message
 
 
-MAX_HELD_CHARS = 16_000_000
-"""Most characters of cached texts beside the log; with more a new index is built."""
-MAX_KEPT_LINES = 100_000
-"""Most lines of an index of messages without a log that stays cached."""
+MAX_CACHED_CHARS = 16_000_000
+"""Maximum characters of cached texts outside the log; above it a new index is built."""
+MAX_CACHED_LINES = 100_000
+"""Maximum number of lines of a cached index of messages without a log."""
 USER_LINE, SUMMARY_LINE, OTHER_LINE = range(3)
 _NESTED_TAGS = ("User: ", "Earlier: ")
-"""Tags of lines of an extract that stay their tags in the next extract."""
+"""Tags that lines of an extract keep in the next extract."""
 _LINE_CODES = {"User": USER_LINE, "Earlier": SUMMARY_LINE}
 
 
@@ -107,7 +107,7 @@ class LineIndex:
         """First line of each part, and one past the last line."""
         self.messages: list[Message] = []
         """The message of each part."""
-        self.written: dict[Any, str] = {}
+        self.extracts: dict[Any, str] = {}
         """Cached extracts, by passage and options."""
         self.near: dict[str, GrowingArray] = {}
         """For each term of a focus, 1 for each word near it, else 0."""
@@ -119,11 +119,11 @@ class LineIndex:
 
     @property
     def full(self) -> bool:
-        """True where the cached texts beside the log are over the bound."""
-        return self._cached_chars > MAX_HELD_CHARS
+        """True where the cached texts outside the log are over the bound."""
+        return self._cached_chars > MAX_CACHED_CHARS
 
     def hold(self, chars: int) -> None:
-        """Count characters of cached texts beside the log."""
+        """Count characters of cached texts outside the log."""
         self._cached_chars += chars
 
     def parts(self, messages: Sequence[Message]) -> NDArray[Any]:
@@ -140,7 +140,7 @@ class LineIndex:
                 self._cached_chars = inf
                 raise
 
-    def made(self, messages: Sequence[Message]) -> NDArray[Any]:
+    def parts_outside_log(self, messages: Sequence[Message]) -> NDArray[Any]:
         """Return the parts of messages outside the log: summaries, shortened messages."""
         old_count = len(self._parts)
         parts = self.parts(messages)
@@ -200,7 +200,7 @@ class LineIndex:
         return ids, bool(ids) and CUE_PATTERN.search(text) is not None
 
     def _read_summary_line(self, text: str) -> tuple[tuple[int, ...], bool]:
-        """Return the same, cached: summaries of one session share most of their lines."""
+        """Return the result of `_read_line`, cached: summaries of one session share most lines."""
         cached = self._summary_lines.get(text)
         if cached is None:
             cached = self._summary_lines[text] = self._read_line(text)
@@ -238,7 +238,7 @@ def index_for_messages(messages: Sequence[Message]) -> LineIndex:
 
 def cache_last_index(lines: LineIndex) -> None:
     """Keep an index of messages without a log alive until the next one, unless it is large."""
-    _last_index[:] = [lines] if len(lines.texts) < MAX_KEPT_LINES else []
+    _last_index[:] = [lines] if len(lines.texts) < MAX_CACHED_LINES else []
 
 
 def index_for_log(log: MessageLog) -> tuple[LineIndex, GrowingColumn]:
@@ -281,9 +281,9 @@ def expand_ranges(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[Any]:
 
 
 MAX_LINE_CHARS = 300
-"""Most characters of a line."""
+"""Maximum characters of a line."""
 MAX_READ_CHARS = 4_000_000
-"""Most characters of a message that are read, half at each end: about a million tokens."""
+"""Maximum characters of a message that are read, half at each end: about a million tokens."""
 FOCUS_MARK = "[Focus "
 """Beginning of an extract's audit line, which later extracts leave out."""
 CUE_PATTERN = re.compile(
@@ -307,7 +307,7 @@ def speaker_tag(message: Message) -> str:
 
 
 def message_lines(message: Message) -> Iterator[tuple[str, str]]:
-    """Yield tag and text of each line of a message that has words; none of recalled memory."""
+    """Yield tag and text of each line of a message that has words, except recalled memory."""
     if message.kind == RECALLED_KIND:
         return
     if message.role == "tool":

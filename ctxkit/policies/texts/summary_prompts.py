@@ -157,7 +157,7 @@ def find_identifiers(text: str, *, limit: int = 50, inner_paths: bool = False) -
 
     Args:
         text: the text.
-        limit: most identifiers.
+        limit: maximum identifiers.
         inner_paths: find paths without their first part, as Tyrum's program (`/routes/api.ts`).
     """
     # A dict keeps the order of the first occurrence, by kind of identifier.

@@ -197,7 +197,7 @@ _REQUEST = re.compile(
 MIN_LETTER_SHARE = 0.7
 """Share of letters and blanks below which a sentence is taken for output of a program."""
 _CHOICE_START = re.compile(r"(?:please\s+)?(?:use|pin|prefer|target)(?!\w)", re.IGNORECASE)
-"""Beginning of what is speech even where most of it is a value ("Use Node 20.11.")."""
+"""Beginning of a sentence that is speech even where most of it is a value ("Use Node 20.11.")."""
 _OUTPUT_START = re.compile(
     r"\s*(?:<|https?://|\$ |\w*(?:Error|Exception|error)\b|Traceback|at \S+ ?\("
     r"|\[?\d[\d:.,T/-]{3,}|npm |\{|\})"
@@ -226,7 +226,7 @@ def extract_user_rules(messages: Iterable[Message]) -> list[UserRule]:
 
 
 def iter_message_rules(message: Message) -> Iterator[UserRule]:
-    """Yield the rules that one message of the user states; of any other message none."""
+    """Yield the rules that a user message states; nothing for other messages."""
     return (r for r in iter_user_statements(message) if r.strength > RuleStrength.STATES)
 
 
@@ -287,7 +287,7 @@ def fit_rules(
 
     Args:
         rules: rules, older ones first.
-        tokens: the most tokens of all of them, a list mark each included.
+        tokens: maximum tokens of all rules, each with a list mark.
         count: counts the tokens of a text.
     """
     order = sorted(range(len(rules)), key=lambda i: (-rules[i].strength, -i))

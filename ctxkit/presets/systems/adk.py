@@ -78,7 +78,7 @@ class AdkSummary(AnchoredSummary):
             self.interval is None or history.tokens >= self.threshold
         )
 
-    def cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _room: ContextBudget) -> int:
         """Return the first position that is kept."""
         n = len(history)
         if self.by_tokens(history):
@@ -110,18 +110,19 @@ def adk(
     """Return the rules of ADK's `EventsCompactionConfig`, 2.13.0; nothing is compacted unless one
     pair is set.
 
-    Read in `google/adk/apps/_configs.py`, `apps/compaction.py` and
+    Source: `google/adk/apps/_configs.py`, `apps/compaction.py` and
     `flows/llm_flows/context/_compaction.py` of google-adk 2.13.0. Its documentation's example is an
     interval of 3 with an overlap of 1.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         compaction_interval: new user turns after which a compaction is due; with `overlap_size`.
         overlap_size: turns before the new ones that the summariser reads once more; it changes
             nothing here.
         token_threshold: tokens of the prompt at which one is due; with `event_retention_size`.
         event_retention_size: events at the end that are kept as they are.
-        focus: what a summary shall look at besides.
+        focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:

@@ -79,7 +79,7 @@ class TwoPhases(DataclassPolicy):
         return new
 
     def collapse_tool_uses(self, history: History) -> History:
-        """Return the history with a line in the place of each old tool use."""
+        """Return the history with a line in place of each old tool use."""
         asks = history.column("asks") & history.role("assistant")
         # replies with calls, and the results of each call group by position
         replies = np.flatnonzero(asks).tolist()
@@ -152,12 +152,13 @@ def agent_framework(
 ) -> Rules:
     """Return the rules of `ContextWindowCompactionStrategy`, 1.23.0.
 
-    Read in `agent_framework/_compaction.py` of agent-framework-core 1.23.0 (0.5, 0.8, four groups,
+    Source: `agent_framework/_compaction.py` of agent-framework-core 1.23.0 (0.5, 0.8, four groups,
     4,096 characters).
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
-        max_output_tokens: tokens of it that are held free for the reply.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
+        max_output_tokens: tokens of it that are reserved for the reply.
         tool_eviction_threshold: share of the rest above which old tool uses become one line each.
         truncation_threshold: share of the rest above which the oldest groups are dropped, down to
             the other share.

@@ -100,10 +100,10 @@ class AiSummary(Summary):
         new = super().__call__(history, room)
         return new if new is history or self.digest is None else self.digest(new, room)
 
-    def cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, room: ContextBudget) -> int:
         """Return the first position that is kept."""
         if not self.keep_tokens:
-            return super().cut(history, room)
+            return super().find_cut(history, room)
         # at most half of the trigger, so that the next compaction is not due at once
         target_tokens = min(self.keep_tokens, max(room.budget // 2, 1))
         if self.quirks:
@@ -115,7 +115,7 @@ class AiSummary(Summary):
         return history.safe(first) or history.safe_before(first)
 
     def _find_turn_cut(self, history: History, target_tokens: int) -> int:
-        start = self.start(history)
+        start = self.find_read_start(history)
         # The message with which the budget is reached, counted from the end; its whole turn is
         # kept. Where the budget is not reached behind the last compaction, nothing is cut.
         crossing = max(history.back(target_tokens, estimated=True), start)
@@ -125,7 +125,7 @@ class AiSummary(Summary):
             else 0
         )
 
-    def start(self, history: History) -> int:
+    def find_read_start(self, history: History) -> int:
         """Return the first position that is looked at: with quirks behind the last compaction."""
         return first_since_compaction(history) if self.quirks else 0
 
@@ -172,14 +172,14 @@ def ai(
     Args:
         context_window: tokens that the model takes; None: as the price table has it, else not
             known; 0: not known to the agent. Where it is not known, `max_tokens` is the limit.
-        auto_compact: whether anything is compacted without being asked.
+        auto_compact: whether to compact automatically.
         max_messages: messages at which a compaction is due where neither a window nor `max_tokens`
             is set.
         max_tokens: tokens at which it is due where the window is not known, or not above the
             reserve.
         keep_recent: messages that are kept where `keep_recent_tokens` is 0.
         keep_recent_tokens: tokens, by ai's estimate, that are kept; at most half of what triggers.
-        reserve_tokens: tokens of the window held free.
+        reserve_tokens: reserved tokens of the window.
         tool_call_cutoff: tool results that stay whole; older ones become excerpts, in a compaction
             a digest.
         tool_summary_strategy: `llm`, `heuristic` or `off`.
@@ -190,7 +190,7 @@ def ai(
             shows where; a replay writes no file.
         truncate_mode: `head` or `head_tail` of the lines; `middle` for characters and bytes too.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
-        quirks: do what the program did: compact by whole turns, without a digest.
+        quirks: reproduce the program: compact by whole turns, without a digest.
 
     Example:
         >>> from ctxkit import presets
@@ -273,11 +273,11 @@ CONFIG_TABLE = KeyTable(
 
 
 def weigh_config(config: Mapping[str, Any]) -> int:
-    """Count the signs of ai."""
+    """Count the keys that identify ai."""
     names = {str(k).casefold() for k in config}
     return 4 * ("compactor" in names) + 2 * ("tooloutput" in names)
 
 
 CONFIG = SystemConfigFile(
-    "ai", "config.json", weigh_config, CONFIG_TABLE.found, CONFIG_TABLE.tree, CONFIG_TABLE.paths
+    "ai", "config.json", weigh_config, CONFIG_TABLE.parse, CONFIG_TABLE.tree, CONFIG_TABLE.paths
 )

@@ -42,11 +42,12 @@ def ai_sdk(
 ) -> Rules:
     """Return rules that prune each call as `pruneMessages` of the package `ai` does.
 
-    Read in `dist/index.js` of ai 7.0.173. The function itself drops no calls unless told to
+    Source: `dist/index.js` of ai 7.0.173. The function itself drops no calls unless told to
     (`toolCalls: []`); here `before-last-message` is the default, as in its own example.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         reasoning: whose reasoning is left out.
         tool_calls: `none`, `all`, `before-last-message` or `before-last-N-messages`.
         tools: names or globs of the tools that this concerns.

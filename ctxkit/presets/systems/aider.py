@@ -29,7 +29,7 @@ DIFFERENCES = (
         "what counts",
         "the chat history",
         "only messages of earlier turns; files and the repository's map are sent apart",
-        "all messages but the request that waits",
+        "all messages but the pending request",
     ),
     PresetDifference(
         "size of a message",
@@ -61,11 +61,11 @@ class AiderSummary(CustomCutSummary):
     """Tokens that the history may have."""
 
     # Aider splits its history at half of the limit, counted from the end, and moves the split back
-    # until the head ends with a reply. The request that waits is not part of the history. Where the
+    # until the head ends with a reply. The pending request is not part of the history. Where the
     # head would have no more than `MIN_SPLIT` messages, everything but that request is summarised.
-    def cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _room: ContextBudget) -> int:
         """Return the first position that is kept: behind a reply."""
-        n = len(history) - 1  # the request that waits
+        n = len(history) - 1  # the pending request
         if n <= MIN_SPLIT:
             return history.safe_before(max(n, 0))
         # half of the limit from the end, then back to a reply
@@ -87,15 +87,16 @@ def aider(
 ) -> Rules:
     """Return Aider's rules.
 
-    Read in `aider/history.py` of Aider-AI/aider at 041f3a4 (`ChatSummary`: `>`, half, four
+    Source: `aider/history.py` of Aider-AI/aider at 041f3a4 (`ChatSummary`: `>`, half, four
     messages, the head ends with a reply) and in `aider/models.py` (5dc9490: a sixteenth of the
     window, from 1,024 to 8,192).
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         max_chat_history_tokens: tokens that the history may have; None: a sixteenth of the window,
             1,024 to 8,192.
-        focus: what a summary shall look at besides.
+        focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:

@@ -43,12 +43,13 @@ def anthropic_clear_tools(
 ) -> Rules:
     """Return the rules of Anthropic's tool result clearing (beta `context-management-2025-06-27`).
 
-    Read on platform.claude.com, "Context editing" (which strategies, `clear_at_least`, what is
+    Source: platform.claude.com, "Context editing" (which strategies, `clear_at_least`, what is
     cleared); the defaults of 100,000 tokens and three tool uses are those that LangChain's mirror
     of it states.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         trigger: tokens of the prompt above which results are cleared.
         keep: tool uses at the end that stay whole.
         clear_at_least: tokens that a clearing must free, or it is not done: a cached prefix has its

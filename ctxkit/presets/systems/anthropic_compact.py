@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ctxkit.tokens import ContextBudget
 
 MIN_TRIGGER_TOKENS: int = get_value("compaction_trigger_min", "claude-opus-5-5")
-"""Least tokens of the trigger that the API takes."""
+"""Minimum tokens of a trigger that the API accepts."""
 INSTRUCTIONS = (
     "Summarise the transcript so that the task can go on without it: state, next steps, what was"
     " learnt."
@@ -66,9 +66,9 @@ class OnDemandSummary(SummariseAll):
         """True: thinking in the turns that stay is still valid (`engine.provider_guard`)."""
         return True
 
-    def cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, room: ContextBudget) -> int:
         """Return the first message of the turns that stay."""
-        end = super().cut(history, room)
+        end = super().find_cut(history, room)
         if not self.keep_turns:
             return end
         first = history.nth_last("user", self.keep_turns)
@@ -89,20 +89,21 @@ def anthropic_compact(
     """Return the rules of the edit `compact_20260112` (beta `compact-2026-01-12`), or of
     compaction on demand (beta `compact-2026-09-04`).
 
-    Read on platform.claude.com, "Compaction": 150,000 by default and 50,000 at least, the block
+    Source: platform.claude.com, "Compaction": 150,000 by default and 50,000 at least, the block
     takes the place of all before it, `instructions` replace the standard prompt,
     `pause_after_compaction` is off. On demand, which the page recommends, the caller chooses when,
     and which turns it keeps behind the block; neither has a default there.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         trigger: tokens of the prompt from which the server compacts, at least 50,000, or from which
             the caller asks for it on demand.
         pause_after_compaction: let the caller keep messages behind the summary.
         keep_messages: how many it keeps; only with the pause.
         keep_turns: turns of the user's that stay behind the block, compacted on demand; None:
             compacted at the threshold.
-        instructions: what the summariser is told instead of the standard prompt.
+        instructions: instructions for the summariser, instead of the standard prompt.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:

@@ -55,7 +55,7 @@ class FloorSummary(Summary):
     protected_turns: int = 3
     """Turns at the end that always stay."""
 
-    def cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _room: ContextBudget) -> int:
         """Return the oldest user message from which all fits, at latest the last turns' first."""
         users = np.flatnonzero(history.role("user")).tolist()
         if len(users) <= self.protected_turns:
@@ -88,7 +88,7 @@ class Armed(BaseGuard):
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call at which it is armed, or forced."""
-        if not past.cuts or past.cuts[-1].after <= self.ceiling:
+        if not past.compactions or past.compactions[-1].after <= self.ceiling:
             return start
         # `above` excludes its limit, and a prompt at the hard ceiling is cut: hence one less
         return forecast.above(self.hard - 1, start, stop)
@@ -112,7 +112,7 @@ def boise(
 ) -> Rules:
     """Return the rules of Boise State's model-relative thresholds.
 
-    Read in `docs/specs/compaction-model-relative-thresholds.md` (1fb4a97) of their
+    Source: `docs/specs/compaction-model-relative-thresholds.md` (1fb4a97) of their
     agentcore-public-stack: the three numbers of a window, the floor-seeking cut, the trigger that a
     cut disarms, the rewrite that waits for a cold cache.
 
@@ -128,7 +128,7 @@ def boise(
         summary_budget_tokens: tokens of a summary.
         deferred_apply: wait with a cut until the provider's cache is cold.
         cache_ttl_seconds: seconds that it lives.
-        focus: what a summary shall look at besides.
+        focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:

@@ -77,7 +77,7 @@ class ClaudeSummary(AnchoredSummary):
     """Tokens, at four characters each, above which a file comes back as its path alone."""
     clear: Clear | None = None
     """Clears older tool outputs first."""
-    due: Any = None
+    is_due: Any = None
     """Says whether a summary is due even then."""
 
     def __call__(self, history: History, room: ContextBudget) -> History:
@@ -85,19 +85,19 @@ class ClaudeSummary(AnchoredSummary):
         if self.clear is not None:
             # clearing comes first; where it frees enough, no summary is made
             history = self.clear(history, room)
-            if not self.due(history, room):
+            if not self.is_due(history, room):
                 return history
-        start, n = self.front(history), self.cut(history, room)
+        start, n = self.front(history), self.find_cut(history, room)
         if not removable_mask(history, start, n).any():
             return history
-        summary = as_summary_message(self.written(history, n), self.prefix)
+        summary = as_summary_message(self.write_summary(history, n), self.prefix)
         files_message = self.make_files_message(history)
         inserted = [summary, files_message] if files_message else summary
         method = self.name_method("claude_code")
         new = history.summarise(n, inserted, "everything is summarised", start=start, method=method)
         return take_if_smaller(history, new) if self.must_shrink else new
 
-    def cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _room: ContextBudget) -> int:
         """Return the end: nothing is kept as it is."""
         return end_of_removable(history)
 
@@ -172,37 +172,38 @@ def claude_code(
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
-    """Return Claude Code's rules, as its documentation and its users tell of them; the program is
-    not public.
+    """Return Claude Code's rules, as its documentation and its users describe them; the
+    program is not public.
 
     Documented (code.claude.com/docs/en/context-window, read as quoted on 2026-10-19): the
     conversation becomes a summary; up to five files come back, one of more than 5,000 tokens as its
-    path; the percentage can be overridden. Told by users (anthropics/claude-code#31806): 13,000
+    path; the percentage can be overridden. Reported by users (anthropics/claude-code#31806): 13,000
     tokens below the window less the summary's 20,000, and an override that can only lower it. Not
     confirmed: how many older tool outputs are cleared before that. Idle sessions: as the releases
     of conPACT (v1.5.0), claude-console (v0.16.0) and afk-compact (0.1.14) and Ark0N/Codeman#554
     observe (13 of them 54.7 to 55.7 minutes after the last reply), read on 2026-11-24.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
-        version: the program that is followed, where versions differ: from 2.1.299 on (the names of
-            its settings are in 2.1.332, too) an idle session is compacted shortly before a one-hour
-            cache ends. The default is the newest, whichever version wrote a log.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
+        version: version of the program to reproduce, where versions differ: from 2.1.299 on (the
+            names of its settings are in 2.1.332, too) an idle session is compacted shortly before a
+            one-hour cache ends. The default is the newest, whichever version wrote a log.
         idle_compaction: `idleCompaction` of the program's settings.
         idle_min_tokens: tokens from which an idle session is compacted
             (`CLAUDE_CODE_IDLE_COMPACT_MIN_TOKENS`).
-        auto_compact_enabled: whether anything is compacted without being asked.
+        auto_compact_enabled: whether to compact automatically.
         autocompact_pct_override: percent of the effective window at which it is due; can only lower
             it.
         auto_compact_window: tokens to reckon with in place of the window; never more than the
             window.
-        summary_max_output_tokens: tokens of the window held free for the summary.
+        summary_max_output_tokens: tokens of the window reserved for the summary.
         buffer_tokens: tokens below the rest at which a compaction is due.
         restored_files: files that come back after a compaction.
         restored_file_tokens: tokens above which a file comes back as its path alone.
         clear_tool_outputs: tool outputs that stay whole, older ones being cleared first; None: none
             is cleared.
-        focus: what a summary shall look at besides, as after `/compact`.
+        focus: a topic that the summary should also cover, as after `/compact`.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:
@@ -237,7 +238,7 @@ def claude_code(
         trigger = trigger | (due_when_idle & OneHourCache())
     trigger = trigger | Overflow(recorded=True)
     if clear_tool_outputs is not None:
-        policy = replace(policy, clear=Clear(keep_last=clear_tool_outputs), due=trigger)
+        policy = replace(policy, clear=Clear(keep_last=clear_tool_outputs), is_due=trigger)
     return Rules(
         policy=policy,
         trigger=trigger,

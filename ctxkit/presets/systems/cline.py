@@ -61,7 +61,7 @@ class ClineSummary(Summary):
     apart: bool = False
     estimated: bool = True
 
-    def at(self, history: History, position: int) -> int:
+    def move_to_safe_cut(self, history: History, position: int) -> int:
         """Return the cut at or before a position, and at or before the last request."""
         # the last request and all behind it stay, even where they are more than the tokens kept
         last = history.nth_last("user", 1)
@@ -87,7 +87,7 @@ def cline(
 ) -> Rules:
     """Return Cline's rules.
 
-    Read in `sdk/packages/core/src/extensions/context/` of cline/cline at 21cb8d2
+    Source: `sdk/packages/core/src/extensions/context/` of cline/cline at 21cb8d2
     (`compaction-shared.ts`: 0.9 of the window, 0.9 of that, 20,000, the cut; `compaction.ts`: `>=`)
     and, for version 3, in `src/core/context/context-management/` before 791d238
     (`context-window-utils.ts`, `getNextTruncationRange`).
@@ -95,11 +95,12 @@ def cline(
     Args:
         version: `sdk` (the core of today) or `3` (first pair kept, half of the rest dropped, or
             three quarters).
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         max_input_tokens: tokens of prompt that it takes; None: 0.9 of the window.
         trigger_ratio: share of these from which a compaction is due; not for version 3.
         preserve_recent_tokens: tokens at the end that stay as they are, with the whole last turn.
-        focus: what a summary shall look at besides.
+        focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:

@@ -96,8 +96,8 @@ class CodexSummary(Summary):
         if not (removable_mask(history, start, n) & ~requests[start:n]).any():
             return history
         chosen, shortened = self.choose_requests(history, requests)
-        passage = Passage(history, n, start, self.limit, self.told())
-        summary = as_summary_message(self.asked(self.maker, passage), self.prefix)
+        passage = Passage(history, n, start, self.limit, self.summary_instructions())
+        summary = as_summary_message(self.summarise_passage(self.maker, passage), self.prefix)
         rest = history.keep(chosen | history.stays | (at < start) | (at >= n)).messages
         tail = len(history) - n
         visible_requests = [shortened.get(m.id, m) for m in rest[: len(rest) - tail]]
@@ -164,20 +164,21 @@ def codex(
     """Return Codex's rules: at 0.9 of the window, or earlier, all but the user's own words becomes
     a summary.
 
-    Read in `codex-rs/core/src/compact.rs` (0100b10: budget of user messages, order, failures) and,
+    Source: `codex-rs/core/src/compact.rs` (0100b10: budget of user messages, order, failures) and,
     as quoted by readers of `codex-rs/protocol/src/openai_models.rs`, the nine tenths; the file
     itself could not be read here.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         model_auto_compact_token_limit: tokens at which a compaction is due; never more than 0.9 of
             the window.
         compact_user_message_max_tokens: tokens of the user's messages that are kept (fixed in the
             program).
         tool_output_token_limit: tokens of one tool output that enter the history; None: as the log
             has it.
-        compact_prompt: what the summariser is told, in place of the default.
-        focus: what a summary shall look at besides (not in Codex).
+        compact_prompt: instructions for the summariser, instead of the default ones.
+        focus: a topic that the summary should also cover (not in Codex).
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:
@@ -231,7 +232,7 @@ OTHER_SIGNS = keys_from_words(
 
 
 def weigh_config(config: Mapping[str, Any]) -> int:
-    """Count the signs of Codex."""
+    """Count the keys that identify Codex."""
     mine = sum(
         str(k) in config for k in (*(k.path for k in CONFIG_TABLE.keys), *CONFIG_TABLE.elsewhere)
     )
@@ -239,8 +240,8 @@ def weigh_config(config: Mapping[str, Any]) -> int:
 
 
 def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
-    """Gather what the file says at its top, and over it what the profile says that it names."""
-    parsed = CONFIG_TABLE.found(config)
+    """Parse the settings at the top of the file; those of its named profile override them."""
+    parsed = CONFIG_TABLE.parse(config)
     name = config.get("profile")
     # a profile whose name has a dot cannot be looked up by a path
     profile = (
@@ -254,7 +255,7 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
 
 
 def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters under the file's own keys; none: a table that says whose file it is."""
+    """Return the parameters under the file's own keys; without any, a table naming the system."""
     return CONFIG_TABLE.tree(parameters) or {"mcp_servers": {}}
 
 

@@ -105,12 +105,13 @@ def deepagents(
     """Return the rules of deepagents' summarization middleware, 0.7.32, for a model whose window is
     known.
 
-    Read in `deepagents/middleware/summarization.py` of deepagents 0.7.32 (0.85, 0.10, 2,000
+    Source: `deepagents/middleware/summarization.py` of deepagents 0.7.32 (0.85, 0.10, 2,000
     characters, the first 20 of which stay; without a profile of the model 170,000 tokens, six
     messages).
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         trigger: `("tokens", n)`, `("messages", n)`, `("fraction", x)`; a dict: all of them; a list:
             any of them.
         keep: what is kept, in the same words.
@@ -118,7 +119,7 @@ def deepagents(
             never.
         truncate_args_keep: what keeps its arguments.
         truncate_args_max_length: characters of an argument above which it is cut.
-        summary_prompt: what the summariser is told, in place of the default.
+        summary_prompt: instructions for the summariser, instead of the default ones.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:

@@ -145,22 +145,23 @@ def fased(
     summariser: Any = None,
     quirks: bool = False,
 ) -> Rules:
-    """Return Fased's rules: Pi's, with at least the floor held free.
+    """Return Fased's rules: Pi's, with at least the floor reserved.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         mode: `safeguard` summarises long histories in stages and lists failed tools; `default` is
             Pi's summary.
-        reserve_tokens: tokens held free; None: Pi's 16,384.
+        reserve_tokens: reserved tokens; None: Pi's 16,384.
         keep_recent_tokens: tokens, by Pi's estimate, that are kept as they are.
-        reserve_tokens_floor: least tokens held free; 0: none.
+        reserve_tokens_floor: minimum number of reserved tokens; 0: none.
         max_history_share: share of the window (0.1 to 0.9) that the history given to one summary
             may have; what is older is summarised first, apart. It acts where a summariser of yours
             or a model writes the text: an extract reads all of it at once.
-        timeout_seconds: seconds that a summariser may take.
+        timeout_seconds: time limit of the summariser, in seconds.
         identifier_policy: `strict` tells the summariser to keep identifiers exactly; only with mode
             `safeguard`.
-        identifier_instructions: what it is told with `custom`; blank: the strict text.
+        identifier_instructions: its instructions with `custom`; blank: the strict text.
         memory_flush: whether a live session saves to memory as Fased does; a replay leaves a
             warning there.
         soft_threshold_tokens: tokens before the compaction at which it would.
@@ -177,12 +178,12 @@ def fased(
         soft_trim_head_chars: characters kept of its head.
         soft_trim_tail_chars: characters kept of its tail.
         hard_clear: whether results are cleared at all.
-        hard_clear_placeholder: what a cleared result says.
+        hard_clear_placeholder: text of a cleared result.
         tools_allow: names or globs of the tools whose results are pruned.
         tools_deny: names or globs of the tools whose results never are.
-        focus: what a summary shall look at besides, as after `/compact`.
+        focus: a topic that the summary should also cover, as after `/compact`.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
-        quirks: do what the program does where it fails or differs.
+        quirks: reproduce the program where it fails or differs from its document.
 
     Example:
         >>> from ctxkit import presets
@@ -259,8 +260,8 @@ CONFIG_TABLE = KeyTable(
 
 
 def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
-    """Gather what the file says; without `agents.defaults` the program runs the plain mode."""
-    parsed = CONFIG_TABLE.found(config)
+    """Parse the settings of the file; without `agents.defaults` the program runs the plain mode."""
+    parsed = CONFIG_TABLE.parse(config)
     if get_section(config, openclaw_shared.DEFAULTS_SECTION) is None:
         parsed.settings["mode"] = "default"
         parsed.notes.append(

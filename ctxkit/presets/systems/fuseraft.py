@@ -1,7 +1,7 @@
 """fuseraft: a filter of each agent's history, compaction in five modes, budgets of tokens, windows
 inside a turn.
 
-Read in its docs/configuration.md at 0466927, and in the code where that is silent.
+Source: its docs/configuration.md at 0466927, and in the code where that is silent.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class GuardUnlessDue(BaseGuard):
 
     @property
     def word(self) -> str:  # type: ignore[override]
-        """What the guard is called."""
+        """Name of the guard."""
         return guard_label(self.guard)
 
     def why(self, past: RunState) -> str:
@@ -197,8 +197,9 @@ def fuseraft(
     agent's own calls return within its turn, it sees whole.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
-        mode: `llm`, `intent`, `lossless`, `hybrid` put a message in the place of old turns;
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
+        mode: `llm`, `intent`, `lossless`, `hybrid` put a message in place of old turns;
             `window` drops pairs.
         trigger_turn_count: replies at which a compaction is due (not with `window`).
         keep_recent_turns: replies that are kept.
@@ -208,7 +209,7 @@ def fuseraft(
         include_symbol_graph: put names defined in written files before it.
         include_exploration: put what was read and searched before it.
         routing_signals: handoff keywords, of which the last one is said again after a compaction.
-        summary_template: what the summariser is told, in place of fuseraft's four sections.
+        summary_template: instructions for the summariser, instead of fuseraft's four sections.
         max_chars_per_history_message: characters of one message that the summariser sees; 0: all.
         anti_thrash_min_savings_ratio: share that a compaction must save; 0: no guard.
         anti_thrash_window: compactions in a row that fall short before there are no more; 0: no
@@ -238,7 +239,7 @@ def fuseraft(
             0: never.
         adaptive_trim: trim for one call where the prompt is over the window, instead of failing.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
-        quirks: do what the program does where it differs from its document.
+        quirks: reproduce the program where it differs from its document.
 
     Example:
         >>> from ctxkit import presets
@@ -282,14 +283,14 @@ def fuseraft(
 
 
 def _make_warnings(p: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what is warned of: tokens sent, and a prompt that nears its cap on messages."""
+    """Return the warnings: tokens sent, and a prompt near its cap on messages."""
     spent = (Spent(p["warn_at"]),) if p["warn_at"] else ()
     cap = int(p["max_tail_messages"] * p["context_cap_fraction"])
     return (*spent, NearCap(cap + 1)) if cap else spent
 
 
 def _check_settings(p: dict[str, Any]) -> None:
-    """Refuse what fuseraft refuses at its start, and what could not work here."""
+    """Refuse settings that fuseraft refuses at its start, or that cannot work here."""
     if p["keep_recent_turns"] >= p["trigger_turn_count"]:
         raise BadArguments(
             f"keep_recent_turns ({p['keep_recent_turns']}) must lie below trigger_turn_count "
@@ -326,7 +327,7 @@ def _make_policy(p: dict[str, Any]) -> Any:
 
 
 def _make_pruning(p: dict[str, Any]) -> Any:
-    """Return what is done for each call, in order: offload, filter, windows, last resort."""
+    """Return the pruning of each call, in order: offload, filter, windows, last resort."""
     quirks = p["quirks"]
     # What the program does where the document says opt-in: 12 pairs, and 200,000 characters, four a
     # token. Pairs are counted only from 90 % of these (180,000 characters) on.

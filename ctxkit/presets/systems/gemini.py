@@ -1,7 +1,7 @@
 """Gemini CLI (google-gemini/gemini-cli): at half the window a snapshot and the last 30 %, or a
 pipeline of budgets.
 
-Read in its docs/reference/configuration.md at 5ce6e01.
+Source: its docs/reference/configuration.md at 5ce6e01.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class GeminiSummary(Summary):
             total += size
         return history.shorten(changes, reason="outputs beyond the budget are cut")
 
-    def cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _room: ContextBudget) -> int:
         """Return the first request behind what goes; else the last, or the end after a reply."""
         return split_point(history, 1 - self.preserve)
 
@@ -163,7 +163,7 @@ class Pipeline(CustomCutSummary):
 
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history within its budgets."""
-        old = self.cut(history, room)
+        old = self.find_cut(history, room)
         mask = (np.arange(len(history)) < old) & (history.estimates > self.node_tokens)
         # characters of half a node: four a token, one half for the head and one for the tail
         half = 2 * self.node_tokens
@@ -200,14 +200,15 @@ def gemini(
 ) -> Rules:
     """Return Gemini CLI's rules: the compression of the released program, or the newer pipeline.
 
-    Read in `chatCompressionService.ts` (02b2885: 0.5, 0.3, 50,000, the split, a result that grew is
+    Source: `chatCompressionService.ts` (02b2885: 0.5, 0.3, 50,000, the split, a result that grew is
     refused) and `context/config/profiles.ts` (039a3fd: the pipeline's numbers). Not confirmed:
     40,000 characters as the limit to which an output is cut there.
 
     Args:
         variant: `classic` (one compression at a share of the window) or `pipeline` (budgets of
             tokens).
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         compression_threshold: share of the window at which a compression is due
             (`model.compressionThreshold`).
         compression_preserve_threshold: share of the characters, the newest, that is kept.
@@ -221,7 +222,7 @@ def gemini(
             masked at once.
         max_tokens_per_node: pipeline: tokens that a message beyond the retained ones keeps.
         max_state_tokens: pipeline: tokens of a snapshot.
-        focus: what a summary shall look at besides.
+        focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:
@@ -328,7 +329,7 @@ OTHER_SIGNS = keys_from_words(
 
 
 def weigh_config(config: Mapping[str, Any]) -> int:
-    """Count the signs of Gemini CLI."""
+    """Count the keys that identify Gemini CLI."""
     mine = (
         (get_section(config, "model.compressionThreshold") is not None)
         + (CONTEXT_SECTION in config)
@@ -343,12 +344,12 @@ def weigh_config(config: Mapping[str, Any]) -> int:
 
 
 def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
-    """Gather what the file says; `experimental.contextManagement` turns the newer pipeline on.
+    """Parse the settings of the file; `experimental.contextManagement` turns the newer pipeline on.
 
     That the pipeline takes its two budgets from `historyWindow`, and not from its profile alone, is
     not confirmed.
     """
-    parsed = CONFIG_TABLE.found(config)
+    parsed = CONFIG_TABLE.parse(config)
     for path in OLDER_THRESHOLD_PATHS:
         if (value := get_section(config, path)) is not None:
             # the key of the current version wins over its older spellings

@@ -53,18 +53,18 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class WithRequest(CustomCutSummary):
-    """Summarise everything, and say the last request again behind the summary."""
+    """Summarise everything, and repeat the last request after the summary."""
 
-    def cut(self, history: History, _room: ContextBudget) -> int:
-        """Return the end of what was said; a request that waits is kept instead of said again."""
+    def find_cut(self, history: History, _room: ContextBudget) -> int:
+        """Return the end of the messages; a pending request is kept instead of repeated."""
         last = len(history) - 1
         if last >= 0 and history[last].role == "user":
             return history.safe_before(last)
         return end_of_removable(history)
 
-    def written(self, history: History, first: int) -> Message | str | int:
+    def write_summary(self, history: History, first: int) -> Message | str | int:
         """Return the summary, the line that the work continues, and the last request if it went."""
-        summary_text = super().written(history, first)
+        summary_text = super().write_summary(history, first)
         if isinstance(summary_text, int):
             return summary_text
         summary = as_summary_message(summary_text)
@@ -84,14 +84,15 @@ def goose(
 ) -> Rules:
     """Return Goose's rules.
 
-    Read in `crates/goose/src/context_mgmt/mod.rs` of block/goose at 0036b81: 0.8, `>`, off at 0 and
+    Source: `crates/goose/src/context_mgmt/mod.rs` of block/goose at 0036b81: 0.8, `>`, off at 0 and
     at 1, all messages summarised, the last message of the user that is text alone said again.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         auto_compact_threshold: share of the window above which it compacts
             (`GOOSE_AUTO_COMPACT_THRESHOLD`); 0 or 1: only after an overflow.
-        focus: what a summary shall look at besides.
+        focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:

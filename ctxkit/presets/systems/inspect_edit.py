@@ -42,7 +42,7 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Edited(DataclassPolicy):
-    """Clear old thinking and old tool uses, or put a text in the place of a whole use."""
+    """Clear old thinking and old tool uses, or put a text in place of a whole use."""
 
     keep: Natural = 3
     """Tool uses at the end that stay whole."""
@@ -118,10 +118,11 @@ def inspect_edit(
 ) -> Rules:
     """Return the rules of Inspect's editing compaction.
 
-    Read in `inspect_ai/model/_compaction/edit.py` of inspect_ai 0.3.285.
+    Source: `inspect_ai/model/_compaction/edit.py` of inspect_ai 0.3.285.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
         keep_thinking_turns: replies at the end that keep their thinking, or `all`.
         keep_tool_uses: tool uses at the end that stay whole; excluded tools do not count among

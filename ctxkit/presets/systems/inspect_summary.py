@@ -49,7 +49,7 @@ class TaskAndSummary(AnchoredSummary):
             first = max(first, task + 1)
         return super().front(history, first)
 
-    def cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _room: ContextBudget) -> int:
         """Return the end: nothing after the task is kept as it is."""
         return end_of_removable(history)
 
@@ -65,13 +65,14 @@ def inspect_summary(
 ) -> Rules:
     """Return the rules of Inspect's summary compaction.
 
-    Read in `inspect_ai/model/_compaction/summary.py` of inspect_ai 0.3.285.
+    Source: `inspect_ai/model/_compaction/summary.py` of inspect_ai 0.3.285.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
-        instructions: what the summariser is told besides.
-        prompt: what it is told in place of the default.
+        instructions: further instructions for the summariser.
+        prompt: instructions that replace the default ones.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:

@@ -73,10 +73,11 @@ def inspect_trim(
 ) -> Rules:
     """Return the rules of Inspect's trimming compaction.
 
-    Read in `inspect_ai/model/_compaction/trim.py` and `_trim.py` of inspect_ai 0.3.285.
+    Source: `inspect_ai/model/_compaction/trim.py` and `_trim.py` of inspect_ai 0.3.285.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
         preserve: share of the messages after the task that one pass leaves.
 

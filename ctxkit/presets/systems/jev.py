@@ -62,7 +62,7 @@ class ScoredResultTrim(DataclassPolicy):
     head_chars: Natural = 300
     """Characters that a cut result keeps."""
     threshold: Proportion = 0.5
-    """Least score at which a call, or a result, stays."""
+    """Minimum score at which a call, or a result, stays."""
     scorer: Callable[[Message], tuple[float, float]] | None = None
     """``(result) -> (keep its call, keep it)``, each from 0 to 1; None: ``(1, 0)``."""
 
@@ -137,14 +137,15 @@ def jev(
     """Return Jev's rules: what is before the last messages loses its tool results, never its
     text.
 
-    Read in `src/compact.ts` of tamaratran/fast-jev-compaction at 15c1ea2 (`DEFAULT_OPTIONS`: 0.5,
+    Source: `src/compact.ts` of tamaratran/fast-jev-compaction at 15c1ea2 (`DEFAULT_OPTIONS`: 0.5,
     6, 300; the decisions on a call; the slack of 120 characters). The share at which it compacts
     (0.8) is not confirmed.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         compact_at: share of the window above which it compacts; there Claude Code decides.
-        keep_threshold: least score at which a call, or a result, stays.
+        keep_threshold: minimum score at which a call, or a result, stays.
         preserve_recent_messages: messages at the end whose calls stay.
         truncate_head_chars: characters that a cut result keeps.
         scorer: scores a result, ``(message) -> (keep its call, keep it)``; None: all calls stay, no

@@ -45,16 +45,17 @@ def langchain_clear_tools(
     """Return the rules of LangChain's context editing, 1.5.0: beyond the trigger old results say
     only `[cleared]`.
 
-    Read in `langchain/agents/middleware/context_editing.py` of langchain 1.5.0.
+    Source: `langchain/agents/middleware/context_editing.py` of langchain 1.5.0.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         trigger: tokens of the prompt above which results are cleared.
         clear_at_least: tokens after which the clearing stops; 0: all that may be cleared is.
         keep: results at the end that stay whole; excluded tools count among them.
         clear_tool_inputs: clear the arguments of the calls too.
         exclude_tools: tools whose results are never cleared.
-        placeholder: what a cleared result says.
+        placeholder: text of a cleared result.
 
     Example:
         >>> from ctxkit import presets

@@ -60,13 +60,13 @@ class LangChainSummary(common.ClauseSummary):
                 start -= 1
             while start < first and history[start].role not in ("user", "summary"):
                 start += 1
-        return [Passage(history, first, start, self.limit, self.told())]
+        return [Passage(history, first, start, self.limit, self.summary_instructions())]
 
-    def written(self, history: History, first: int) -> Message | str | int:
+    def write_summary(self, history: History, first: int) -> Message | str | int:
         """Return the summary; LangChain's own sentence where nothing is left to summarise."""
-        if not self.behind(history, first)[0].positions:
+        if not self.passages_behind_front(history, first)[0].positions:
             return self.prefix + TOO_LONG_TEXT
-        return super().written(history, first)
+        return super().write_summary(history, first)
 
 
 @typed
@@ -82,17 +82,18 @@ def langchain_summary(
     """Return the rules of LangChain's summarization middleware, 1.5.0; without a trigger nothing is
     ever compacted.
 
-    Read in `langchain/agents/middleware/summarization.py` of langchain 1.5.0 (no trigger, 20
+    Source: `langchain/agents/middleware/summarization.py` of langchain 1.5.0 (no trigger, 20
     messages, 4,000 tokens, the cut moves back to the reply whose results it would part).
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         trigger: `("tokens", n)`, `("messages", n)`, `("fraction", x)`; a dict: all of them; a list:
             any of them.
         keep: what is kept, in the same words.
         trim_tokens_to_summarize: tokens of what goes, its newest, that the summariser sees; None:
             all.
-        summary_prompt: what the summariser is told, in place of the default.
+        summary_prompt: instructions for the summariser, instead of the default ones.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:

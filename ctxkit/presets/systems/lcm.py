@@ -76,7 +76,7 @@ class Leaves(CustomCutSummary):
         at_least(self, 2, "fanout")
 
     def __call__(self, history: History, room: ContextBudget) -> History:
-        """Return the history with leaves in the place of its oldest chunks."""
+        """Return the history with leaves in place of its oldest chunks."""
         new = history
         # oldest chunks become summaries until the prompt fits, then summaries are condensed
         while new.tokens > self.share * room.limit:
@@ -115,9 +115,9 @@ class Leaves(CustomCutSummary):
         return history
 
     def summarise_range(self, history: History, start: int, stop: int, why: str) -> History:
-        """Return the history with a summary in the place of some messages."""
-        passage = Passage(history, stop, start, self.limit, self.told())
-        summary = self.joined([self.asked(self.maker, passage)], [passage])
+        """Return the history with a summary in place of some messages."""
+        passage = Passage(history, stop, start, self.limit, self.summary_instructions())
+        summary = self.join_summaries([self.summarise_passage(self.maker, passage)], [passage])
         return history.summarise(stop, summary, why, start=start, method=self.name_method())
 
 
@@ -134,17 +134,18 @@ def lcm(
 ) -> Rules:
     """Return the rules of lossless context management, as the plugin lossless-claw has it.
 
-    Read in `README.md` of Martian-Engineering/lossless-claw at 01dbcbd: 0.75 and 64 (its example),
+    Source: `README.md` of Martian-Engineering/lossless-claw at 01dbcbd: 0.75 and 64 (its example),
     20,000 tokens a leaf. The number of summaries that become one is not confirmed.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         context_threshold: share of the window above which it compacts, and below which it then
             stays.
         fresh_tail_count: messages at the end that stay raw.
         leaf_chunk_tokens: tokens of one chunk that becomes a summary.
         fanout: summaries that become one of the next depth.
-        focus: what a summary shall look at besides.
+        focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:

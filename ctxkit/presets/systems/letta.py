@@ -57,7 +57,7 @@ class LettaSummary(AnchoredSummary):
     goal: float = 0.9
     """Share of the window that what stays must fit, to the tokens of the summary."""
 
-    def cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, room: ContextBudget) -> int:
         """Return the first position that is kept."""
         n = len(history)
         if self.share is None:
@@ -87,20 +87,21 @@ def letta(
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
-    """Return Letta's rules, as its documentation tells of `compaction_settings`.
+    """Return Letta's rules, as its documentation describes `compaction_settings`.
 
-    Read on docs.letta.com, "Compaction (summarization)": mode, 0.3, steps of about a tenth, 50,000
+    Source: docs.letta.com, "Compaction (summarization)": mode, 0.3, steps of about a tenth, 50,000
     characters (2,000 in an earlier version of the page). Not documented, and marked so below: the
     share of the window at which it is due.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         mode: `sliding_window` keeps the newest messages; `all` summarises everything.
         sliding_window_percentage: share of the messages, the oldest, that is summarised at least.
         clip_chars: characters of a summary; None: any number.
         threshold: share of the window at which a compaction is due (an assumption).
-        prompt: what the summariser is told, in place of the default.
-        focus: what a summary shall look at besides.
+        prompt: instructions for the summariser, instead of the default ones.
+        focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:

@@ -11,7 +11,8 @@ def none(*, context_window: int | None = None) -> Rules:
     """Return rules that never change anything.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
 
     Example:
         >>> from ctxkit import presets

@@ -50,7 +50,7 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ServerCompaction(DataclassPolicy):
-    """Put one opaque item in the place of everything."""
+    """Put one opaque item in place of everything."""
 
     item_tokens: Positive = 1500
     """Size of the item, in tokens."""
@@ -95,13 +95,14 @@ def openai_server(
     """Return the rules of `context_management` with a `compact_threshold`, or of the standalone
     endpoint `/responses/compact`.
 
-    Read on developers.openai.com, "Compaction": the threshold is compared with the rendered tokens,
+    Source: developers.openai.com, "Compaction": the threshold is compared with the rendered tokens,
     and what came before the newest item may be left out. There is no default threshold; 0.7 of the
     window is what Fased sets. On demand the caller chooses when, and gets back the user's messages
     and one item (vercel.com, "OpenAI Responses Compaction with AI Gateway", 2026-09-08).
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         compact_threshold: tokens of the prompt above which the server compacts, or above which
             the caller asks for it on demand; None: 0.7 of the window.
         item_tokens: size of the item, in tokens: an assumption, since no log shows it.

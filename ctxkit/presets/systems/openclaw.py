@@ -1,7 +1,7 @@
 """OpenClaw: Pi's compaction behind a safeguard of sections, identifiers and recent turns, and
 pruning when cold.
 
-Read in its configuration reference (https://docs.openclaw.ai/gateway/configuration-reference),
+Source: its configuration reference (https://docs.openclaw.ai/gateway/configuration-reference),
 2026.
 """
 
@@ -147,9 +147,9 @@ class OpenClawSummary(Safeguard):
             all_passages[0] = replace(old, before=start)
         return all_passages
 
-    def written(self, history: History, first: int) -> Message | str | int:
+    def write_summary(self, history: History, first: int) -> Message | str | int:
         """Return the summary with the turns behind it."""
-        summary = super().written(history, first)
+        summary = super().write_summary(history, first)
         if not isinstance(summary, str) or not self.recent_turns:
             return summary
         removed = [history[p] for p in range(first)]
@@ -211,26 +211,27 @@ def openclaw(
     Not confirmed: the timeout (300 s here).
 
     Args:
-        version: the program that is followed, where they differ.
+        version: version of the program to reproduce, where versions differ.
         pruning: `cache-ttl` trims and clears tool results for one call, after a pause; None:
             nothing is pruned.
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         mode: `safeguard` summarises long histories in stages and lists failed tools; `default` is
             Pi's summary.
-        reserve_tokens: tokens held free; None: Pi's 16,384.
+        reserve_tokens: reserved tokens; None: Pi's 16,384.
         keep_recent_tokens: tokens, by Pi's estimate, that are kept as they are.
-        reserve_tokens_floor: least tokens held free; 0: none.
+        reserve_tokens_floor: minimum number of reserved tokens; 0: none.
         max_history_share: share of the window (0.1 to 0.9) that the history given to one summary
             may have.
         recent_turns_preserve: turns of what is summarised that follow the summary word for word (0
             to 12).
         quality_guard: ask again where a summary lost sections, identifiers or the last request.
         quality_guard_max_retries: how often (0 to 3).
-        timeout_seconds: seconds that a summariser may take.
+        timeout_seconds: time limit of the summariser, in seconds.
         identifier_policy: `strict` tells the summariser to keep identifiers exactly; only with mode
             `safeguard`.
-        identifier_instructions: what it is told with `custom`; blank: the strict text.
-        custom_instructions: what a summary shall look at besides.
+        identifier_instructions: its instructions with `custom`; blank: the strict text.
+        custom_instructions: a topic that the summary should also cover.
         ttl_seconds: seconds after which the cache counts as cold.
         keep_last_assistants: replies at the end that pruning leaves alone, with what follows them.
         soft_trim_ratio: share of the window from which long results are trimmed.
@@ -240,7 +241,7 @@ def openclaw(
         soft_trim_head_chars: characters kept of its head.
         soft_trim_tail_chars: characters kept of its tail.
         hard_clear: whether results are cleared at all.
-        hard_clear_placeholder: what a cleared result says.
+        hard_clear_placeholder: text of a cleared result.
         tools_allow: names or globs of the tools whose results are pruned.
         tools_deny: names or globs of the tools whose results never are.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
@@ -341,8 +342,8 @@ RETIRED_SETTINGS = (
 
 
 def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
-    """Gather what the file says."""
-    parsed = CONFIG_TABLE.found(config)
+    """Parse the settings of the file."""
+    parsed = CONFIG_TABLE.parse(config)
     if parsed.settings.get("pruning") == "off":
         parsed.settings["pruning"] = None
     # a file with a retired key can only be meant for the older program

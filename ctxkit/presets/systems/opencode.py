@@ -137,7 +137,7 @@ class OpenCodeSummary(Summary):
     # it is the newest turn, the part of it that still fits is kept, from the next safe cut on.
     # Sizes are differences of prefix sums, so each turn is weighed once. Invariant: the result
     # parts no call from its result; without any request nothing is kept.
-    def cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, room: ContextBudget) -> int:
         """Return where the kept turns begin: the last that fit, or what fits of a long one."""
         budget = self.tail_tokens
         if budget is None:
@@ -161,10 +161,10 @@ class OpenCodeSummary(Summary):
             first = start
         return history.safe_before(first)
 
-    def asked(self, maker: Any, passage: Passage) -> Message | str | int:
-        """Return the summary of a passage; who reads it gets 2,000 characters of each output."""
+    def summarise_passage(self, maker: Any, passage: Passage) -> Message | str | int:
+        """Return the summary of a passage; the summariser gets 2,000 characters of each output."""
         if isinstance(maker, LOCAL_SUMMARISERS):
-            return super().asked(maker, passage)
+            return super().summarise_passage(maker, passage)
         history, most = passage.history, OUTPUT_CHARS + len(TRUNCATED_SUFFIX)
         changes: dict[int, Message | str] = {}
         for p in passage.positions:
@@ -173,7 +173,7 @@ class OpenCodeSummary(Summary):
                     history[p], text[:OUTPUT_CHARS] + TRUNCATED_SUFFIX
                 )
         short = history.shorten(changes, reason="for the summariser")
-        return super().asked(maker, replace(passage, history=short))
+        return super().summarise_passage(maker, replace(passage, history=short))
 
     @staticmethod
     def from_request(history: History, budget: int) -> int:
@@ -212,18 +212,19 @@ def opencode(
 ) -> Rules:
     """Return OpenCode's rules: a summary where what is usable of the window is full.
 
-    Read in `session/overflow.ts` (08f74b9: what is usable, `>=`) and `session/compaction.ts`
+    Source: `session/overflow.ts` (08f74b9: what is usable, `>=`) and `session/compaction.ts`
     (001aa6c: pruning); the kept turns of 1.18 in that file at 31e22f65 (all that fit, a quarter of
     what is usable, from 2,000 tokens up) and of 2 in `packages/core/src/session/compaction.ts` at
-    031a4a9 (20,000 held free, 15,000 kept).
+    031a4a9 (20,000 reserved, 15,000 kept).
 
     Args:
         version: `1.18`, `1.0` (two turns, only the newest split) or `2` (from a request on, 15,000
             tokens). 1.18 is the default, as 2 is not what `opencode` installs.
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         limit_input: tokens of prompt that it takes, where the provider names them apart.
-        limit_output: tokens of reply that it gives; at most 32,000 are held free (2: `reserved`).
-        auto: whether anything is compacted without being asked.
+        limit_output: tokens of reply that it gives; at most 32,000 are reserved (2: `reserved`).
+        auto: whether to compact automatically.
         prune: clear old tool output at the end of each turn.
         reserved: tokens below `limit_input` (2: or below the window) at which a compaction is due;
             None: 20,000, or the reply's if fewer and `limit_input` is given.
@@ -237,7 +238,7 @@ def opencode(
         max_lines: lines of a tool's output that enter the history (`tool_output.max_lines`); 0:
             all.
         max_bytes: bytes of it; 0: all.
-        focus: what a summary shall look at besides.
+        focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:
@@ -309,7 +310,7 @@ PLACEHOLDER_MODEL = "ctxkit/model"
 
 
 def weigh_config(config: Mapping[str, Any]) -> int:
-    """Count the signs of OpenCode."""
+    """Count the keys that identify OpenCode."""
     compaction = config.get("compaction")
     keys = {"auto", "prune", "reserved", "tail_turns", "preserve_recent_tokens", "keep", "buffer"}
     mine = len(keys & compaction.keys()) if isinstance(compaction, dict) else 0
@@ -319,8 +320,8 @@ def weigh_config(config: Mapping[str, Any]) -> int:
 
 
 def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
-    """Gather what the file says; limits are those of its `model`, where `provider` lists it."""
-    parsed = CONFIG_TABLE.found(config)
+    """Parse the settings of the file; limits are those of its `model`, if `provider` lists it."""
+    parsed = CONFIG_TABLE.parse(config)
     model = config.get("model")
     provider, _, name = model.partition("/") if isinstance(model, str) else ("", "", "")
     limit = get_section(config, ("provider", provider, "models", name, "limit"))

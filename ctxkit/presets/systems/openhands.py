@@ -65,7 +65,7 @@ class OpenHandsSummary(AnchoredSummary):
         """Return the tokens above which it is due."""
         return min(self.max_tokens or room.limit, room.limit)
 
-    def cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, room: ContextBudget) -> int:
         """Return the first of the last messages that are kept."""
         n = len(history)
         if self.whole:
@@ -97,11 +97,12 @@ def openhands(
 ) -> Rules:
     """Return the rules of OpenHands' `LLMSummarizingCondenser`.
 
-    Read in `context/condenser/llm_summarizing_condenser.py` of openhands-sdk 1.58: the class's own
+    Source: `context/condenser/llm_summarizing_condenser.py` of openhands-sdk 1.58: the class's own
     defaults; its `default_condenser` sets a max_size of 80 and a keep_first of 4.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         max_size: events above which a condensation is due; half of them remain.
         max_tokens: tokens of the prompt above which it is due, the window's at the most; less than
             half of them remain.

@@ -48,7 +48,7 @@ DIFFERENCES = (
         "as the program",
     ),
     PresetDifference(
-        "the request that waits",
+        "the pending request",
         "not said",
         "is not in the session yet while the cut is looked for: it does not count among the recent"
         " tokens",
@@ -140,21 +140,23 @@ def pi(
 ) -> Rules:
     """Return Pi's rules: compact where the prompt is above the window less the reserve.
 
-    Read in `dist/core/compaction/compaction.js` (`DEFAULT_COMPACTION_SETTINGS`: enabled, 16,384 and
+    Source: `dist/core/compaction/compaction.js` (`DEFAULT_COMPACTION_SETTINGS`: enabled, 16,384 and
     20,000; `prepareCompaction`, `estimateTokens`) and `dist/core/agent-session.js`
     (`_checkCompaction`) of the npm packages @mariozechner/pi-coding-agent 0.58.3 and 0.73.1 and
     @earendil-works/pi-coding-agent 1.5.2.
 
     Args:
-        version: the program that is followed, where they differ; 1.6.0 compacts as 1.5.2 does.
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
-        enabled: whether anything is compacted without being asked.
-        reserve_tokens: tokens held free for the reply and the summary; before 1.5.2 a summary has
+        version: version of the program to reproduce, where versions differ; 1.6.0 compacts as
+            1.5.2 does.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
+        enabled: whether to compact automatically.
+        reserve_tokens: tokens reserved for the reply and the summary; before 1.5.2 a summary has
             at most 0.8 of them.
         keep_recent_tokens: tokens, by Pi's estimate, that are kept as they are.
-        custom_instructions: what a summary shall look at besides.
+        custom_instructions: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
-        quirks: do what the program of that version does where it loses messages, cuts nothing, or
+        quirks: reproduce the program of that version where it loses messages, cuts nothing, or
             looks only before a turn.
 
     Example:
@@ -174,7 +176,7 @@ def pi(
         must_shrink=not quirks,
         quirks=quirks and not newest,
         remembers=version != "0.58.3",
-        # the request that waits is not yet in Pi's session while the cut is looked for
+        # the pending request is not yet in Pi's session while the cut is looked for
         before_request=True,
     )
     # the program weighs the last call, prompt and reply; else the coming prompt is weighed
@@ -207,7 +209,7 @@ OTHER_SIGNS = keys_from_words(
 
 
 def weigh_config(config: Mapping[str, Any]) -> int:
-    """Count the signs of Pi."""
+    """Count the keys that identify Pi."""
     compaction = config.get("compaction")
     keys = {"enabled", "reserveTokens", "keepRecentTokens"}
     mine = len(keys & compaction.keys()) if isinstance(compaction, dict) else 0
@@ -215,5 +217,5 @@ def weigh_config(config: Mapping[str, Any]) -> int:
 
 
 CONFIG = SystemConfigFile(
-    "pi", "settings.json", weigh_config, CONFIG_TABLE.found, CONFIG_TABLE.tree, CONFIG_TABLE.paths
+    "pi", "settings.json", weigh_config, CONFIG_TABLE.parse, CONFIG_TABLE.tree, CONFIG_TABLE.paths
 )

@@ -93,25 +93,25 @@ class PulseSummary(Summary):
     # that case, too. No result is checked against the target a second time.
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return summary and last turns, or the last turns alone."""
-        start, first = self.front(history), self.cut(history, room)
+        start, first = self.front(history), self.find_cut(history, room)
         if first <= start or not has_content(history, first, start):
             return history
         try:
-            summary = self.written(history, first)
+            summary = self.write_summary(history, first)
             if isinstance(summary, str):
                 details = {SENT_ROLE_KEY: "assistant"}
                 summary = Message(role="summary", parts=(Text(summary),), details=details)
             method = self.name_method()
             new = history.summarise(first, summary, "summary", start=start, method=method)
         except ModelError as error:
-            return self.cut_to_last_turns(FALLBACK_PRUNE(history, room), "fallback").instead_of(
+            return self.keep_last_turns_only(FALLBACK_PRUNE(history, room), "fallback").instead_of(
                 str(error)
             )
         if is_above_target(new, self.target):
-            return self.cut_to_last_turns(history, "summary-too-large")
+            return self.keep_last_turns_only(history, "summary-too-large")
         return take_if_smaller(history, new) if self.must_shrink else new
 
-    def cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _room: ContextBudget) -> int:
         """Return the `keep_turns`-th user message from the end; 0 where there are not more."""
         return (
             self.find_last_turns(history)
@@ -119,7 +119,7 @@ class PulseSummary(Summary):
             else 0
         )
 
-    def cut_to_last_turns(self, history: History, why: str) -> History:
+    def keep_last_turns_only(self, history: History, why: str) -> History:
         """Return the last turns alone."""
         first, start = self.find_last_turns(history), self.front(history)
         return history.drop(first, why, start=start, method="fallback")
@@ -130,7 +130,7 @@ class PulseSummary(Summary):
 
 
 def is_above_target(history: History, target: int) -> bool:
-    """Say whether its estimate is above a target; worked out again only where rounding decides."""
+    """Return whether its estimate is above a target; recomputed only where rounding decides."""
     # `estimated` adds up one rounded number for each message, the program rounds once. Both differ
     # by less than a token a message; only within that distance the exact sum is worked out.
     over = history.estimated - target
@@ -216,21 +216,21 @@ CONFIG_TABLE = KeyTable(
 
 
 def weigh_config(config: Mapping[str, Any]) -> int:
-    """Count the signs of pulse-coder."""
+    """Count the keys that identify pulse-coder."""
     return zero_if_single(sum(k.path in config for k in CONFIG_TABLE.keys)) * 3
 
 
 def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
-    """Gather what the variables say. An environment has many others, of which nothing is said.
+    """Parse the settings of environment variables, without notes on all other variables.
 
-    The program takes text that is no number for NaN, and then compacts before every call; here it
-    is refused.
+    The program reads text that is no number as NaN, and then compacts before every call; here
+    such text is refused.
     """
     names = {k.path for k in CONFIG_TABLE.keys} | CONFIG_TABLE.elsewhere
     variables = {
         k: _parse_whole(v) for k, v in config.items() if k in names and v not in ("", None)
     }
-    return CONFIG_TABLE.found(variables)
+    return CONFIG_TABLE.parse(variables)
 
 
 def _parse_whole(value: Any) -> Any:

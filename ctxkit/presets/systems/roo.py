@@ -19,7 +19,7 @@ from ctxkit.presets.registry import (
 from ctxkit.presets.shared_policies import DropHalf, SummariseAll
 
 BUFFER_SHARE = 0.1
-"""Share of the window that is held free beside the reply."""
+"""Share of the window that is reserved in addition to the reply."""
 INSTRUCTIONS = (
     "Summarise the conversation so far: requests, what was done, problems, pending tasks, next"
     " step."
@@ -66,17 +66,18 @@ def roo(
 ) -> Rules:
     """Return Roo Code's rules.
 
-    Read in `src/core/context-management/index.ts` (0.1 of the window, half, even) and
+    Source: `src/core/context-management/index.ts` (0.1 of the window, half, even) and
     `src/core/condense/index.ts` (the summary of everything, 5 to 100 %) of RooCodeInc/Roo-Code at
     cb83656, and in `packages/types/src/providers/anthropic.ts` (8,192) at 2d8837c.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
-        max_tokens: tokens of a reply, held free.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
+        max_tokens: tokens reserved for the reply.
         auto_condense_context: whether a summary is made; else the older half goes.
         auto_condense_context_percent: per cent of the window from which a summary is made (5 to
             100).
-        custom_condensing_prompt: what the summariser is told instead.
+        custom_condensing_prompt: instructions for the summariser, instead of the default ones.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:

@@ -52,9 +52,9 @@ class Reduced(Summary):
     threshold: int = 0
     """Messages beyond the target that are put up with."""
 
-    def cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _room: ContextBudget) -> int:
         """Return the first position that is kept."""
-        return reduction_cut(history, self.target, self.threshold)
+        return find_reduction_cut(history, self.target, self.threshold)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -68,7 +68,7 @@ class Truncated(DataclassPolicy):
 
     def __call__(self, history: History, _room: ContextBudget) -> History:
         """Return the last messages."""
-        first = reduction_cut(history, self.target, self.threshold)
+        first = find_reduction_cut(history, self.target, self.threshold)
         return history.drop(first, f"more than {self.target} messages")
 
 
@@ -77,7 +77,7 @@ class Truncated(DataclassPolicy):
 # messages before the target it moves back to a user message, if there is one. A first system
 # message and a first summary are not among the messages that are reduced; the system message counts
 # towards the target. Cost: linear in run and threshold.
-def reduction_cut(history: History, target: int, threshold: int) -> int:
+def find_reduction_cut(history: History, target: int, threshold: int) -> int:
     """Return where what is kept begins: the target, back over tool use, then to a user message."""
     n = len(history)
     if n <= target + threshold:
@@ -124,7 +124,7 @@ def _run_starts(log: MessageLog) -> list[int]:
 
 
 def _uses_tools(message: Message) -> bool:
-    """Say whether a message is a tool's result or holds a call."""
+    """Return whether a message is a tool's result or holds a call."""
     return message.role == "tool" or bool(message.tool_calls)
 
 
@@ -141,16 +141,17 @@ def semantic_kernel(
     """Return the rules of `ChatHistorySummarizationReducer` or `ChatHistoryTruncationReducer`,
     1.45.0.
 
-    Read in `semantic_kernel/contents/history_reducer/` of semantic-kernel 1.45.0 (one summary for
+    Source: `semantic_kernel/contents/history_reducer/` of semantic-kernel 1.45.0 (one summary for
     all, five sentences, the first system message stays and counts).
 
     Args:
         method: `summary` or `truncation`.
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         target_count: messages that remain.
         threshold_count: messages beyond them before anything is done; within it a user message is
             looked for.
-        focus: what a summary shall look at besides.
+        focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:

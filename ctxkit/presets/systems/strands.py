@@ -117,7 +117,7 @@ class OldestShare(AnchoredSummary):
     preserve: int = 10
     """Messages at the end that are never summarised."""
 
-    def cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _room: ContextBudget) -> int:
         """Return the first position that is kept."""
         n = len(history)
         count = min(max(1, int(n * self.ratio)), n - self.preserve)
@@ -142,11 +142,12 @@ def strands(
 ) -> Rules:
     """Return the rules of Strands' conversation managers, 1.62.0.
 
-    Read in `strands/agent/conversation_manager/` of strands-agents 1.62.0.
+    Source: `strands/agent/conversation_manager/` of strands-agents 1.62.0.
 
     Args:
         method: `window` (the default manager) or `summary`.
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         window_size: messages that the window keeps; 0: none.
         should_truncate_results: whether an overflow cuts long results before anything is dropped.
         per_turn: apply the window before each call, not only when a turn begins.
@@ -155,7 +156,7 @@ def strands(
             does not.
         summary_ratio: share of the messages that a summary takes (0.1 to 0.8).
         preserve_recent_messages: messages at the end that are never summarised.
-        focus: what a summary shall look at besides.
+        focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
     Example:

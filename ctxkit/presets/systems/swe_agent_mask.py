@@ -20,7 +20,8 @@ def swe_agent_mask(*, n: int = 10, polling: int = 1, context_window: int | None 
         n: observations (tool results) at the end that stay whole.
         polling: mask only at every so many observations, so that the provider's cache lives in
             between.
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
 
     Example:
         >>> from ctxkit import presets

@@ -1,4 +1,4 @@
-"""Tyrum at 999cf580: a checkpoint of what is owed in the place of old messages; tool calls pruned
+"""Tyrum at 999cf580: a checkpoint of what is owed in place of old messages; tool calls pruned
 before each call.
 """
 
@@ -17,7 +17,7 @@ from ctxkit.policies.base import Chain
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.memory_policies import MemoryFlush
 from ctxkit.policies.message_filters import Cap, Prune
-from ctxkit.policies.offline_summarisers import written_instead
+from ctxkit.policies.offline_summarisers import with_summary_error
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts import checkpoint_audit, content, summary_prompts
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
@@ -114,7 +114,7 @@ class CheckpointMaker:
     model: Any = None
     """``(passage) -> text`` that answers in JSON; None: the deterministic checkpoint at once."""
     attempts: int = 2
-    """How often the model is asked."""
+    """Maximum number of calls of the model."""
     quirks: bool = False
     """Find only inner parts of paths, and audit nothing."""
     name = "tyrum"
@@ -147,7 +147,7 @@ class CheckpointMaker:
             parts=(Text(render_checkpoint(point, pending)),),
             details={"checkpoint": fields},
         )
-        return written_instead(message, why) if why else message
+        return with_summary_error(message, why) if why else message
 
     def _ask_model(
         self, passage: Passage, previous: Checkpoint | None
@@ -260,7 +260,7 @@ def _find_invented_statements(
 
 
 def _checkpoint_words(point: Checkpoint | None) -> str:
-    """Return all the words of a checkpoint."""
+    """Return all texts of a checkpoint."""
     values = () if point is None else vars(point).values()
     return "\n".join(v if isinstance(v, str) else "\n".join(v) for v in values)
 
@@ -280,7 +280,7 @@ class TyrumSummary(Summary):
     on_failure: ClassVar[str] = "a checkpoint made without a model, after two attempts"
     apart: bool = False
 
-    def cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _room: ContextBudget) -> int:
         """Return the first position that is kept."""
         first = last_units_start(history, self.keep_messages or 0)
         # Pending messages are protected, so only protected positions are looked at. The first one
@@ -350,11 +350,12 @@ def tyrum(
     """Return Tyrum's rules; the size is its estimate of characters, not the provider's count.
 
     Args:
-        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_window: the model's context window in tokens; None: from the price table, else
+            200,000.
         limit_input: tokens of prompt that the model takes, where the provider names them apart.
         limit_output: tokens of reply that it gives; None: `reserved_input_tokens` are held back
             instead.
-        auto: whether anything is compacted without being asked.
+        auto: whether to compact automatically.
         reserved_input_tokens: tokens below the limit at which a compaction is due.
         keep_last_messages_after_compaction: messages kept, where a reply with all its steps is one.
         max_turns: user messages and replies, counted in pairs, at which one is due besides; 0: off.
@@ -449,7 +450,7 @@ def parse_checkpoint(data: Mapping[str, object]) -> Checkpoint:
                 f"A checkpoint has no field {key!r}.{did_you_mean(key, fields_by_name)}"
             )
         if isinstance(value, str):
-            # a single text in the place of a list is a list of one
+            # a single text in place of a list is a list of one
             out[key] = value if isinstance(fields_by_name[key].default, str) else (value,)
         elif isinstance(value, (list, tuple)) and isinstance(fields_by_name[key].default, tuple):
             out[key] = tuple(str(v) for v in value)
@@ -525,7 +526,7 @@ def checkpoint_without_model(
 
 
 _BLOCKS_OF_THE_KIT = frozenset({"memory", "runtime", "time", "gitignore", "store"})
-"""Sections that are about the session and are no words of anybody."""
+"""Sections about the session, which nobody wrote."""
 
 
 def _message_words(message: Message) -> str:

@@ -156,7 +156,9 @@ def render_contributors(session: Session) -> str:
     context = report(session)
     if not context.contributors:
         return ""
-    messages = {s.message.id: s.message for s in get_prompt_contents(session, context.call).shown}
+    messages = {
+        s.message.id: s.message for s in get_prompt_contents(session, context.call).messages
+    }
     head = f"<p>{escape_html(_prompt_sentence(context))}</p>"
     return head + "".join(
         _contributor_html(c, messages[c.id], context.prompt_tokens) for c in context.contributors

@@ -141,9 +141,9 @@ def get_session_facts(session: Session, row: Any = None) -> list[tuple[str, str]
         ("turns", format_count(row.turns_n)),
         ("compactions", format_count(row.compactions_n)),
         ("largest prompt", _peak_text(session, row)),
-        ("all prompts", format_tokens(row.prompt_tokens)),
+        _sum_or_logged("all prompts", row.prompt_tokens, row.logged_prompt_tokens),
         ("read from cache", format_share(row.cache_read_tokens, row.prompt_tokens)),
-        ("output", format_tokens(row.output_tokens)),
+        _sum_or_logged("output", row.output_tokens, row.logged_output_tokens),
         (cost, bill.words),
         ("failed tools", f"{format_count(row.tool_errors_n)} of {format_count(row.tool_calls_n)}"),
     ]
@@ -152,6 +152,13 @@ def get_session_facts(session: Session, row: Any = None) -> list[tuple[str, str]
         if was and bill.total is not None:
             pairs.insert(8, ("against the record", format_change(bill.total / was - 1)))
     return pairs
+
+
+def _sum_or_logged(name: str, tokens: Any, logged: Any) -> tuple[str, str]:
+    """Return a sum over the calls, or where none has usage the log's own total, named as such."""
+    if has_value(logged):
+        return f"{name}, by the log's total", format_tokens(logged)
+    return name, format_tokens(tokens)
 
 
 def _peak_text(session: Session, row: Any) -> str:

@@ -10,8 +10,7 @@ from importlib.util import find_spec
 import pytest
 
 import ctxkit as ck
-from ctxkit.agent import load_litellm
-from ctxkit.agent.recorders import Recording
+from ctxkit.agent import Recording, load_litellm
 
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn about each other
 

@@ -18,10 +18,9 @@ import pytest
 from agent.models.wires import OUT, PROMPT, Play, wire
 
 import ctxkit as ck
-from ctxkit.agent import load_litellm
+from ctxkit.agent import Recording, load_litellm
 from ctxkit.agent.recorders.api_responses import detect_api, parse_call
 from ctxkit.agent.recorders.http_taps import HttpExchange
-from ctxkit.agent.recorders.recording import Recording
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's libraries warn about each other
 LIBRARIES = [n for n in ("httpx", "httpx2") if find_spec(n)]

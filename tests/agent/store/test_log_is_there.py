@@ -16,7 +16,6 @@ import ctxkit as ck
 from ctxkit.agent import SessionLog, Workspace
 from ctxkit.agent.store.workspace import check_session_name
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
 
 
 def open_log(folder):
@@ -230,7 +229,7 @@ def test_a_nul_in_a_path_is_a_sentence(tmp_path, what):
         "write_html": lambda: ck.plots.growth(s).write_html(path),
         "discover": lambda: ck.discover(path),
         "sweep": lambda: ck.sweep([s], ["pi"], out=path),
-        "snapshots": lambda: SnapshotWriter(path),
+        "snapshots": lambda: ck.snapshots.SnapshotWriter(path),
     }[what]
     with pytest.raises((BadArguments, StoreError)) as e:
         call()

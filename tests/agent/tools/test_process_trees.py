@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 import ctxkit
+from ctxkit import gates
 from ctxkit.agent import McpServer, Root, make_shell_tool, process_supervisor, run_tool
 from ctxkit.agent.acp_client import MAX_RUNNING_AGENTS, AcpClient
 from ctxkit.agent.process_tree import ProcessTree
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.experiments.gates.compactor_command import command
 from ctxkit.session import ToolCall
 
 PACKAGE = Path(ctxkit.__file__).parent
@@ -111,7 +111,7 @@ def test_what_a_compactor_starts_ends_with_it(tmp_path, hidden, way, ends):
         "late": "sleep 60",
         "badly": "exit 3",
     }
-    program = command(
+    program = gates.command(
         script(tmp_path, hidden.words(way), then[ends]), seconds=3 if ends == "late" else 20
     )
     if ends == "well":
@@ -136,7 +136,7 @@ def test_what_a_compactor_starts_ends_with_it(tmp_path, hidden, way, ends):
 def test_how_a_program_ends_is_told_as_if_nothing_stood_between(tmp_path, body, said):
     (tmp_path / "p.sh").write_text(body)
     with pytest.raises(BadArguments, match=said):
-        command(f"sh {tmp_path / 'p.sh'}")([])
+        gates.command(f"sh {tmp_path / 'p.sh'}")([])
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_what_cannot_be_started_is_a_sentence(tmp_path, mode, text, said):
         program.write_text(text)
         program.chmod(mode)
     with pytest.raises(BadArguments, match=said):
-        command(str(program))([])
+        gates.command(str(program))([])
 
 
 # -- a shell -----------------------------------------------------------------------------------------
@@ -367,5 +367,5 @@ def test_a_tree_that_could_not_be_started_leaves_nothing_open(tmp_path):
     assert open_files() == before
     for _ in range(3):
         with pytest.raises(BadArguments):
-            command("sh -c false")([])
+            gates.command("sh -c false")([])
     assert open_files() == before

@@ -110,7 +110,7 @@ def test_rules_that_got_worse_are_named_with_by_how_much(session, tmp_path):
 
 
 def test_the_noise_is_what_a_window_1_percent_other_moves(session):
-    from ctxkit.engine.replay import find_context_window
+    from ctxkit.engine import find_context_window
 
     found = measure_rules([session], ["pi"])["pi"][session.id].figures["cost_usd"]
     limit = find_context_window(session)

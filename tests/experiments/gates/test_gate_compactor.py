@@ -9,8 +9,6 @@ import pytest
 from _internal.redaction.corpus import B64, drawn
 
 import ctxkit as ck
-from ctxkit.experiments.gates import gate_compactor, survival
-from ctxkit.experiments.gates.compactor_command import command
 from ctxkit.experiments.gates.compactor_gate import find_faults, make_canaries, split_session
 from ctxkit.experiments.gates.regression_gate import load_baseline
 
@@ -37,7 +35,7 @@ def newest(n):
 
 
 def test_a_compactor_that_does_nothing_loses_nothing(session):
-    found = survival(same, session, 4)
+    found = ck.gates.survival(same, session, 4)
     assert found.survived == 1
     assert found.cliff == 5
     assert found.faults == ()
@@ -51,10 +49,10 @@ def test_a_compactor_that_does_nothing_loses_nothing(session):
 
 
 def test_facts_fall_off_where_they_are_dropped(session):
-    found = survival(newest(150), session, 6)
-    assert (found.kept(1), found.kept(3), found.cliff) == (1, 0, 2)
-    assert 0 < found.kept(2) < 0.5
-    assert found.kept(1, "decision") == 1
+    found = ck.gates.survival(newest(150), session, 6)
+    assert (found.get_share(1), found.get_share(3), found.cliff) == (1, 0, 2)
+    assert 0 < found.get_share(2) < 0.5
+    assert found.get_share(1, "decision") == 1
     assert "Facts fall off after 2 compactions" in found.to_text()
 
 
@@ -62,7 +60,7 @@ def test_a_value_whose_new_one_is_gone_is_wrong(session):
     def forgets_news(messages):
         return [m for m in messages if " now." not in (m["content"] or "") or m["role"] != "user"]
 
-    assert [r.wrong_n for r in survival(forgets_news, session, 3).rounds] == [0, 1, 2]
+    assert [r.wrong_n for r in ck.gates.survival(forgets_news, session, 3).rounds] == [0, 1, 2]
 
 
 def test_parts_of_a_session_are_all_of_it_and_part_no_call(session):
@@ -143,8 +141,8 @@ def program(tmp_path):
 
 def test_a_program_is_asked_as_a_function_is(session, program):
     words = program("print(json.dumps({'messages': m[:1] + m[-40:]}))")
-    one = survival(command(words), session, 3)
-    assert one == survival(lambda m: m[:1] + m[-40:], session, 3)
+    one = ck.gates.survival(ck.gates.command(words), session, 3)
+    assert one == ck.gates.survival(lambda m: m[:1] + m[-40:], session, 3)
     assert one.faults  # it cuts between calls and results
 
 
@@ -172,7 +170,7 @@ def test_a_program_that_misbehaves_is_a_sentence(session, program, monkeypatch, 
     monkeypatch.setattr("ctxkit.experiments.gates.compactor_command.MAX_OUTPUT_BYTES", 1 << 20)
     begun = time.monotonic()
     with pytest.raises(ck.BadArguments) as error:
-        gate_compactor(program(body), session, timeout=1 if "sleep" in body else 20)
+        ck.gates.gate_compactor(program(body), session, timeout=1 if "sleep" in body else 20)
     assert told in str(error.value)
     assert str(error.value).startswith("Round 1: ")
     assert "\x1b" not in str(error.value)
@@ -197,7 +195,7 @@ LINE = drawn(1, B64, 64)
 def test_what_is_quoted_of_a_program_holds_no_key(session, program, monkeypatch, body):
     monkeypatch.setenv("DB_PASSWORD", "Tr0ub4dor3xyz")
     try:
-        told = gate_compactor(program(body), session).to_text()
+        told = ck.gates.gate_compactor(program(body), session).to_text()
     except ck.BadArguments as error:
         told = str(error)
     assert not any(
@@ -212,14 +210,14 @@ def test_what_a_program_printed_before_it_ended_is_bounded_too(session, program,
         "ctxkit.experiments.gates.compactor_command._POLL_SECONDS", 1.0
     )  # it ends between two looks
     with pytest.raises(ck.BadArguments, match="printed more than 1 MB"):
-        gate_compactor(program("print('[' + ' ' * (1 << 20) + ']')"), session)
+        ck.gates.gate_compactor(program("print('[' + ' ' * (1 << 20) + ']')"), session)
 
 
 def test_what_a_hanging_program_started_ends_with_it(session, tmp_path, program):
     mark = tmp_path / "still"
     body = f"import subprocess; subprocess.Popen(['sh', '-c', 'sleep 3; touch {mark}']); time.sleep(60)"
     with pytest.raises(ck.BadArguments):
-        gate_compactor(program(body), session, timeout=1)
+        ck.gates.gate_compactor(program(body), session, timeout=1)
     time.sleep(3)
     assert not mark.exists()
 
@@ -227,18 +225,18 @@ def test_what_a_hanging_program_started_ends_with_it(session, tmp_path, program)
 @pytest.mark.parametrize("words", ["", 'a "b', "no-such-program-here"])
 def test_what_is_no_command_is_a_sentence(session, words):
     with pytest.raises(ck.BadArguments):
-        gate_compactor(words, session)
+        ck.gates.gate_compactor(words, session)
 
 
 def test_a_compactor_is_held_against_its_baseline(session, tmp_path):
     path = tmp_path / "b.json"
-    assert gate_compactor(same, session, path, update=True).ok
-    assert gate_compactor(same, session, path).ok
-    report = gate_compactor(newest(150), session, path)
+    assert ck.gates.gate_compactor(same, session, path, update=True).ok
+    assert ck.gates.gate_compactor(same, session, path).ok
+    report = ck.gates.gate_compactor(newest(150), session, path)
     assert {c.figure for c in report.worse} == {"survived", "cliff_round"}
     assert "survived" in report.to_text()
     with pytest.raises(ck.BadArguments, match="There is no baseline"):
-        gate_compactor(same, session, tmp_path / "none.json")
+        ck.gates.gate_compactor(same, session, tmp_path / "none.json")
 
 
 @pytest.mark.parametrize(
@@ -252,12 +250,12 @@ def test_a_compactor_is_held_against_its_baseline(session, tmp_path):
 def test_what_cannot_be_held_is_told_before_the_compactor_is_asked(session, tmp_path, more, told):
     where = {"baseline": tmp_path / more["baseline"]} if "baseline" in more else {}
     with pytest.raises(ck.BadArguments, match=told):
-        gate_compactor(lambda _: pytest.fail("it was asked"), session, **more | where)
+        ck.gates.gate_compactor(lambda _: pytest.fail("it was asked"), session, **more | where)
 
 
 def test_fewer_facts_than_asked_for_are_a_fault(session):
-    assert not gate_compactor(newest(150), session, least=0.5).ok
-    assert gate_compactor(newest(150), session).ok
+    assert not ck.gates.gate_compactor(newest(150), session, least=0.5).ok
+    assert ck.gates.gate_compactor(newest(150), session).ok
 
 
 def test_repeats_tell_the_noise(session, tmp_path):
@@ -267,7 +265,7 @@ def test_repeats_tell_the_noise(session, tmp_path):
         return messages if next(turn) < 6 else newest(150)(messages)
 
     path = tmp_path / "b.json"
-    gate_compactor(moody, session, path, repeat=2, update=True)
+    ck.gates.gate_compactor(moody, session, path, repeat=2, update=True)
     found = load_baseline(path)["compacted"][session.id].figures["survived"]
     assert found.value == 1
     assert found.noise > 0.5

@@ -5,19 +5,18 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit.experiments.gates.compactor_gate import gate_compactor
 
 SAMPLE = ck.samples.path("billing")
 
 
 def test_a_program_that_drops_everything_fails_without_a_bound():
-    report = gate_compactor(lambda messages: messages[:1], rounds=2)
+    report = ck.gates.gate_compactor(lambda messages: messages[:1], rounds=2)
     assert not report.ok
     assert "no fact outlives" in report.faults[0]
 
 
 def test_a_program_that_changes_nothing_says_so():
-    report = gate_compactor(lambda messages: messages, rounds=2)
+    report = ck.gates.gate_compactor(lambda messages: messages, rounds=2)
     assert report.ok
     assert "left every message as it was" in report.untested[0]
     assert report.sentence == "Nothing got worse, but not all was tested: see above."
@@ -30,7 +29,7 @@ def test_a_program_that_compacts_passes_as_before():
             kept = kept[1:]
         return [messages[0], *(m for m in kept if m["role"] != "system")]
 
-    report = gate_compactor(newest, rounds=2, exam=True)
+    report = ck.gates.gate_compactor(newest, rounds=2, exam=True)
     assert report.ok, report
     assert report.untested == ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxkit.experiments.studies import published_runs
+from ctxkit import studies
 from ctxkit.experiments.studies.published_runs import COMPLEXITY_TRAP, find_studies_folder
 
 
@@ -20,4 +20,4 @@ def published():
 
 @pytest.fixture(scope="session")
 def trap(published):
-    return published_runs.read_runs(published / COMPLEXITY_TRAP)
+    return studies.published_runs.read_runs(published / COMPLEXITY_TRAP)

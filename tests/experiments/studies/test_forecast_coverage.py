@@ -14,7 +14,7 @@ from ctxkit.experiments.studies.forecast_coverage import (
     price_carried_tokens,
 )
 from ctxkit.experiments.studies.threshold_habits import make_developers
-from ctxkit.session.messages import Usage
+from ctxkit.session import Usage
 
 PAGE = Path(__file__).parents[3] / "docs" / "forecasts.md"
 

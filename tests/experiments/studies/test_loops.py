@@ -7,7 +7,6 @@ from trust_studies import closed_rules
 
 import ctxkit as ck
 from ctxkit.agent import GIVE_UP_TEXT
-from ctxkit.experiments.studies import charts, closed_loop
 from ctxkit.experiments.studies.closed_loop import find_visible_services, make_world
 
 SMALL = {"questions": 24, "services": 12, "lines": 60}
@@ -28,12 +27,12 @@ def small():
 
 @pytest.fixture(scope="module")
 def blind(small):
-    return closed_loop.loop(RULES, small, blind=True)
+    return ck.studies.closed_loop.loop(RULES, small, blind=True)
 
 
 @pytest.fixture(scope="module")
 def seeing(small):
-    return closed_loop.loop(RULES, small)
+    return ck.studies.closed_loop.loop(RULES, small)
 
 
 def test_with_its_eyes_closed_all_comes_true(blind):
@@ -76,27 +75,29 @@ def test_what_was_out_of_sight_foretells_what_is_read_again(seeing):
 def test_worlds_and_lives_are_the_same_each_time(small):
     assert make_world(**SMALL) == small
     assert make_world(**SMALL, seed=8) != small
-    one, two = (closed_loop.run_scripted_agent(RULES[2], small) for _ in range(2))
+    one, two = (ck.studies.closed_loop.run_scripted_agent(RULES[2], small) for _ in range(2))
     assert [m.parts for m in one.messages] == [m.parts for m in two.messages]
     answers = [m.text for m in one.messages if m.role == "assistant" and m.text]
-    sums = [sum(small.ports[n] for n in names) for names in small.asked]
+    sums = [sum(small.ports[n] for n in names) for names in small.services_by_question]
     assert answers == [f"The sum is {n}." for n in sums]
     assert GIVE_UP_TEXT not in answers
 
 
 def test_it_sees_numbers_wherever_they_stand(small):
-    session = closed_loop.run_scripted_agent("none", small)
+    session = ck.studies.closed_loop.run_scripted_agent("none", small)
     assert find_visible_services(session.messages) == {
-        name for names in small.asked for name in names
+        name for names in small.services_by_question for name in names
     }
-    assert all(m.model == closed_loop.PRICED for m in session.messages if m.role == "assistant")
+    assert all(
+        m.model == ck.studies.closed_loop.PRICED for m in session.messages if m.role == "assistant"
+    )
     assert ck.score(session, loss=False)["cost_usd"] > 0
 
 
 def test_the_pictures_show_the_distance(seeing):
-    text = charts.chart_closed_loop(seeing).to_text()
+    text = ck.studies.charts.chart_closed_loop(seeing).to_text()
     assert f"{seeing.loc['mask 3', 'usd_error']:+.0%}" in text
     for figure in ("calls", "tokens"):
-        chart = charts.chart_closed_loop(seeing, figure)
+        chart = ck.studies.charts.chart_closed_loop(seeing, figure)
         assert "<svg" in chart.to_html()
         assert len(chart.to_plotly()["data"]) == len(seeing) + 2

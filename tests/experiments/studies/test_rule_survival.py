@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxkit.experiments.studies import rule_survival
+from ctxkit import studies
 from ctxkit.experiments.studies.rule_survival import (
     HELD_OUT_WORDINGS,
     TUNED_WORDINGS,
@@ -54,4 +54,4 @@ def test_the_page_says_first_how_much_is_kept():
         r"<!-- measured -->\nWith `keep_rules` at least (\d+)%", PAGE.read_text(encoding="utf-8")
     )
     assert int(kept[1]) >= 90
-    assert rule_survival.RULES_PER_TALK == 15
+    assert studies.rule_survival.RULES_PER_TALK == 15

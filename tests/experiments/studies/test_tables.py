@@ -15,7 +15,6 @@ from ctxkit.experiments.studies.published_runs import (
     list_table_names,
 )
 from ctxkit.metrics import elongation
-from ctxkit.metrics.elongation import NOISE_FLOOR
 
 
 def test_every_table_says_where_it_comes_from_and_is_small():
@@ -44,7 +43,7 @@ def test_the_columns_are_those_that_are_told(name, columns):
 
 def test_the_floor_in_force_is_the_one_that_was_measured():
     found = studies.table("floors").set_index(["figure", "tasks"])["floor"]
-    assert abs(found["usd", 50] - NOISE_FLOOR) < 0.01
+    assert abs(found["usd", 50] - elongation.NOISE_FLOOR) < 0.01
 
 
 def test_runs_that_are_not_there_are_a_sentence(tmp_path, monkeypatch):

@@ -13,7 +13,6 @@ from snapshot_logs import MARKER, ROW, records, text
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.formats.snapshots import follow
 
 WRITER = """
 import sys, time
@@ -32,7 +31,7 @@ def test_every_row_of_a_writing_process_comes_once(tmp_path):
     (tmp_path / "rows").write_text(text(records(150)))
     path = tmp_path / "ctx_snapshots_1.jsonl"
     with subprocess.Popen([sys.executable, "-c", WRITER, path, tmp_path / "rows"]) as process:
-        follower = follow(path, poll=0.02)
+        follower = ck.snapshots.follow(path, poll=0.02)
         turns = []
         for new in follower:
             turns += new["turn"].to_list()
@@ -44,14 +43,14 @@ def test_every_row_of_a_writing_process_comes_once(tmp_path):
 
 
 def test_it_ends_when_nothing_comes_or_when_told(tmp_path):
-    assert list(follow(tmp_path / "not-there.jsonl", poll=0.01, idle=0.02)) == []
-    follower = follow(tmp_path, poll=10)
+    assert list(ck.snapshots.follow(tmp_path / "not-there.jsonl", poll=0.01, idle=0.02)) == []
+    follower = ck.snapshots.follow(tmp_path, poll=10)
     threading.Timer(0.05, follower.stop).start()
     assert list(follower) == []
 
 
 def test_new_files_torn_lines_and_replaced_logs(tmp_path):
-    follower = follow(tmp_path)
+    follower = ck.snapshots.follow(tmp_path)
     assert len(follower.new()) == 0
     path = tmp_path / "ctx_snapshots_1.jsonl"
     path.write_text(ROW + "\n" + MARKER[:40])
@@ -69,12 +68,12 @@ def test_new_files_torn_lines_and_replaced_logs(tmp_path):
 def test_from_the_end(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(ROW + "\n")
-    follower = follow(path, from_end=True)
+    follower = ck.snapshots.follow(path, from_end=True)
     with path.open("a") as f:
         f.write(MARKER + "\n")
     assert follower.new()["agent"].to_list() == ["system"]
     with pytest.raises(BadArguments):
-        follow(path, poll=0)
+        ck.snapshots.follow(path, poll=0)
 
 
 def test_processes_share_one_cache(tmp_path, monkeypatch):

@@ -14,12 +14,13 @@ from snapshot_logs import MARKER, ROW
 import ctxkit as ck
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats import write_snapshots
-from ctxkit.formats.snapshots import SnapshotWriter
 from ctxkit.formats.snapshots.frame_writer import encode_snapshot, format_dotnet_time
 
 
 def writer(path, **more):
-    return SnapshotWriter(path, "77d6be00", now=lambda: datetime(2026, 9, 19, tzinfo=UTC), **more)
+    return ck.snapshots.SnapshotWriter(
+        path, "77d6be00", now=lambda: datetime(2026, 9, 19, tzinfo=UTC), **more
+    )
 
 
 def test_lines_are_byte_exact(tmp_path):
@@ -116,7 +117,7 @@ def test_lines_of_another_kind_are_taken_back_when_the_log_is_brought_to_its_tur
     row = {"agent": "Developer", "turn": 1, "turn_input_tokens": 10, "turn_output_tokens": 2}
     row |= {"cumulative_input_tokens": 10, "ts": None, "compaction_occurred": False}
     with writer(path) as w:
-        w.bring(pd.DataFrame([{**row, "warn_at": None, "cutover_at": None}]))
+        w.replace_turns(pd.DataFrame([{**row, "warn_at": None, "cutover_at": None}]))
     (found,) = path.read_text().splitlines()
     assert json.loads(found)["turn_input_tokens"] == 10
 
@@ -128,13 +129,13 @@ def test_a_log_that_cannot_be_brought_to_its_turns_stays_as_it_was(tmp_path):
     row["ts"] = pd.Timestamp("2026-01-01", tz="UTC")
     first, second = [{**row, "turn": n, "cumulative_input_tokens": 10 * n} for n in (1, 2)]
     with writer(tmp_path / "a.jsonl") as w:
-        w.bring(pd.DataFrame([first, second]))
+        w.replace_turns(pd.DataFrame([first, second]))
         before = (tmp_path / "a.jsonl").read_bytes()
         w._file = Full(w._file)
         with pytest.raises(OSError, match="full"):
-            w.bring(pd.DataFrame([first, {**second, "turn_input_tokens": 11}]))
+            w.replace_turns(pd.DataFrame([first, {**second, "turn_input_tokens": 11}]))
         assert (tmp_path / "a.jsonl").read_bytes() == before
-        w.bring(pd.DataFrame([first]))
+        w.replace_turns(pd.DataFrame([first]))
     assert (tmp_path / "a.jsonl").read_bytes() == before.splitlines(keepends=True)[0]
 
 

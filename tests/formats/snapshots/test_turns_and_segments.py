@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.formats import snapshots
-from ctxkit.metrics.frames import FRAME_COLUMNS
+from ctxkit.metrics import FRAME_COLUMNS
 from ctxkit.plots.budget_charts import budget_data
 
 NOW = datetime(2026, 9, 19, tzinfo=UTC)

@@ -9,7 +9,7 @@ import pytest
 from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
-from ctxkit.metrics.cost.session_bill import bill_session
+from ctxkit.metrics import session_bill
 
 SAMPLE = ck.samples.path("billing")
 MODEL = "claude-sonnet-4-5"
@@ -58,7 +58,7 @@ def test_a_summary_without_a_price_leaves_the_session_without_a_cost_in_every_vi
     assert pd.isna(ck.score(log, loss=False)["cost_usd"])
     assert make_board_row(log).usd is index_session(log).cost_usd is ck.spend(log).cost_usd is None
     assert ck.spend(log).total_usd == pytest.approx(row.calls_usd)
-    assert bill_session(log).unpriced_summaries_n == 1
+    assert session_bill.bill_session(log).unpriced_summaries_n == 1
 
 
 def test_a_total_that_the_log_states_is_the_cost_in_every_view():

@@ -11,7 +11,7 @@ from widgets.reports.hostile import hostile, intruders
 
 import ctxkit as ck
 from ctxkit._internal.tables import display_width
-from ctxkit.metrics.cost.session_bill import bill_session
+from ctxkit.metrics import session_bill
 from ctxkit.metrics.cost.spending import SPLITS, Spend
 from ctxkit.session import ToolSchema, Usage
 
@@ -157,7 +157,7 @@ def test_unpriced_summaries_are_told():
     log = [user(), assistant(usage=usage(9), model=MODEL)]
     cut = summarised(log, "So far: much.", usage=usage(9), model="nobody-knows")
     s = session(*log, cut, user(), assistant(usage=usage(9), model=MODEL))
-    assert bill_session(s).unpriced_summaries_n == 1
+    assert session_bill.bill_session(s).unpriced_summaries_n == 1
     assert any("1 summary without a price is in no sum" in told for told in ck.spend(s).sentences)
 
 
@@ -167,5 +167,5 @@ def test_unpriced_calls_are_told():
         assistant(usage=usage(9), model=MODEL),
         assistant(usage=usage(9), model="nobody-knows"),
     )
-    assert bill_session(s).unpriced_n == 1
+    assert session_bill.bill_session(s).unpriced_n == 1
     assert any("1 call without a price" in told for told in ck.spend(s).sentences)

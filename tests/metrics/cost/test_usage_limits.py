@@ -10,7 +10,6 @@ from widgets.reports.hostile import EVIL, SECRET, list_leaks
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.cost.usage_limits import SPANS, _find_fullest, list_call_uses
-from ctxkit.tokens.prices import price
 
 SONNET = "claude-sonnet-4-5"
 HOUR = 3_600.0
@@ -27,7 +26,8 @@ def test_the_causes_add_up_to_the_price_of_the_calls():
     uses, left_out = list_call_uses(s)
     assert left_out == 0
     whole = sum(
-        price(c.message.model, at=c.message.time).cost_usd(c.message.usage) for c in s.calls
+        ck.prices.price(c.message.model, at=c.message.time).cost_usd(c.message.usage)
+        for c in s.calls
     )
     assert sum(u.usd for u in uses) == pytest.approx(whole)
     assert min(v for u in uses for v in u.usd_by_cause.values()) >= 0

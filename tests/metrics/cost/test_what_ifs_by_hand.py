@@ -10,7 +10,6 @@ from builders import assistant, session, summarised, user
 
 import ctxkit as ck
 from ctxkit.session import Usage
-from ctxkit.tokens.prices import price
 from ctxkit.tokens.provider_rules import get_comparison_models
 
 MODEL = "claude-sonnet-4-5"
@@ -30,8 +29,10 @@ def test_cheaper_summaries_cost_as_much_less_as_their_model_reads_for_less():
     spent = ck.spend(make_compacted(20_000))
     (found,) = [w for w in spent.what_ifs if w.name == "cheaper summaries"]
     summaries = spent.accounts.priced_summaries_usd
-    cheapest = min(price(name).input for name in get_comparison_models())
-    assert summaries + found.usd == pytest.approx(summaries * cheapest / price(MODEL).input)
+    cheapest = min(ck.prices.price(name).input for name in get_comparison_models())
+    assert summaries + found.usd == pytest.approx(
+        summaries * cheapest / ck.prices.price(MODEL).input
+    )
     assert -summaries < found.usd < 0
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import ctxkit as ck
-from ctxkit.metrics.frames import FRAME_COLUMNS
+from ctxkit.metrics import FRAME_COLUMNS
 
 ARROW = {"Int64": pa.int64(), "Float64": pa.float64(), "boolean": pa.bool_(), "string": pa.large_string(),
          "datetime64[ns, UTC]": pa.timestamp("ns", "UTC")}  # fmt: skip

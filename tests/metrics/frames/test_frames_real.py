@@ -7,7 +7,7 @@ import pytest
 from conftest import sample
 
 import ctxkit as ck
-from ctxkit.metrics.frames import FRAME_COLUMNS
+from ctxkit.metrics import FRAME_COLUMNS
 from ctxkit.plots.chart import PLOTLY_MIME_TYPE
 from ctxkit.session import with_unique_ids
 

@@ -9,11 +9,11 @@ import pytest
 from builders import assistant, user
 from talks_by_chance import Fours
 
+from ctxkit.policies import MessageLog
 from ctxkit.policies.history.edited_head import EditedHead, HeadItem, SizedSummary, StoredMessage
-from ctxkit.policies.history.message_log import MessageLog
 
 LOG_TEXTS = ("first question", "an answer", "second question", "another answer", "third")
-COLUMNS = ("rows", "stands", "keys", "tokens", "estimates")
+COLUMNS = ("rows", "source_rows", "keys", "tokens", "estimates")
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def make_head(form: str) -> EditedHead:
     if form == "tuple":
         return EditedHead.of(items)
     rows = [
-        (i.row, i.stands if i.row < 0 else i.row, 0 if i.maker is None else i.maker.key, i.tokens, i.estimate)
+        (i.row, i.last_replaced if i.row < 0 else i.row, 0 if i.maker is None else i.maker.key, i.tokens, i.estimate)
         for i in items
     ]  # fmt: skip
     arrays = dict(zip(COLUMNS, map(np.array, zip(*rows, strict=True)), strict=True))
@@ -51,7 +51,7 @@ QUESTIONS = {
     "items": lambda head, log: [head.item(p).row for p in range(head.size)],
     "messages": lambda head, log: [m.text for m in head.messages(log)],
     "message": lambda head, log: [head.message(log, p).text for p in range(head.size)],
-    "unchanged": lambda head, log: head.said(),
+    "unchanged": lambda head, log: head.unchanged_rows(),
     "rows": lambda head, log: [head.row(p) for p in range(head.size)],
     "sums": lambda head, log: (head.sums(estimated=False), head.sums(estimated=True)),
     "before": lambda head, log: [

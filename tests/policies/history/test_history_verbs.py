@@ -263,7 +263,7 @@ def test_a_result_that_came_after_its_call_was_dropped_is_nobodys_fault():
 def test_rules_that_replace_can_be_replayed_where_a_result_came_late():
     log = MessageLog.of(late_talk(6, 25), Fours())
     rules = preset("agent_framework").but(window=9_000, assumed=True, reserve=1_000)
-    assert run_rules(log, rules).cuts
+    assert run_rules(log, rules).compactions
 
 
 def test_an_edit_says_why_a_summary_failed_and_one_that_puts_it_back_does_not():

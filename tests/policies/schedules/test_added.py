@@ -5,8 +5,7 @@ from builders import assistant, system, user
 from ctxkit.policies import History, MessageLog, Schedule
 from ctxkit.policies.schedules import OrderedTexts
 from ctxkit.session import Message, Text
-from ctxkit.tokens import ContextBudget
-from ctxkit.tokens.counter_registry import default_counter
+from ctxkit.tokens import ContextBudget, default_counter
 
 TEXTS = ["a list\n- one", "a list\n- one\n- two 22", "a list\n- one\n- two 2222 ", "another\n", ""]
 

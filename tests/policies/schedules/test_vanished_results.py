@@ -15,7 +15,7 @@ class HideOldResult(ScheduledPruning):
     def schedule(self, view, _room):
         results = view.memory.setdefault("results", [])
         for new in view.news("tool"):
-            results += new.came
+            results += new.arrived
             if len(results) >= 4 and not view.memory.get("done"):
                 view.memory["done"] = True
                 for p in (results[1], results[1] - 1):

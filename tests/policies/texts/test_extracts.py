@@ -118,7 +118,7 @@ def test_lines_are_made_anew_where_summaries_have_filled_them(monkeypatch):
     history = shown(*(user(f"Never touch part {n}.") for n in range(9)))
     before = Extractive()(Passage(history, 8))
     old = history.log.memo["lines"][0]
-    monkeypatch.setattr(line_index, "MAX_HELD_CHARS", 10)
+    monkeypatch.setattr(line_index, "MAX_CACHED_CHARS", 10)
     for n in range(3):
         made = history.summarise(4, f"Summary {n}.")
         assert "Earlier: Summary" in Extractive(share=1.0)(Passage(made, 3))

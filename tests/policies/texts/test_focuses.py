@@ -144,7 +144,7 @@ def test_the_same_passage_has_one_extract_whatever_other_runs_wrote():
     for n in range(5):  # other runs bring summaries into the lines of the session
         made = history.summarise(30, f"User: order-{n}1111 is one more id.")
         Extractive(300)(Passage(made, 20))
-    history.log.memo["lines"][0].written.clear()
+    history.log.memo["lines"][0].extracts.clear()
     assert Extractive(300)(Passage(history, 60, instructions=instructions)) == first
 
 

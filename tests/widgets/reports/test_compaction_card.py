@@ -9,7 +9,7 @@ from widgets.reports.hostile import SECRET, hostile, list_leaks
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.losable_items import extract_items
+from ctxkit.metrics import extract_items
 from ctxkit.widgets.reports.compaction_card import (
     HIDDEN,
     MAX_BYTES,

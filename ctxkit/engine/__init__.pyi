@@ -1,0 +1,16 @@
+# The public names: type checkers and editors read this stub, `lazy_exports` at run time.
+from .replay import find_context_window as find_context_window
+from .replay import run_replay as run_replay
+from .rule_runs import Run as Run
+from .rule_runs import advance as advance
+from .rule_runs import run_rules as run_rules
+from .run_conversion import billing_offset as billing_offset
+from .run_conversion import call_start_time as call_start_time
+from .run_conversion import count_sizes_by_last_usage as count_sizes_by_last_usage
+from .run_conversion import log_from_session as log_from_session
+from .run_conversion import run_of_replay as run_of_replay
+from .run_conversion import weave_edits as weave_edits
+from .run_conversion import with_message_ids as with_message_ids
+from .run_segments import BlockedCompaction as BlockedCompaction
+from .run_segments import Compaction as Compaction
+from .run_segments import PolicyRunEvent as PolicyRunEvent
