@@ -114,7 +114,7 @@ def test_making_a_compaction_costs_what_the_log_or_the_bill_of_a_replay_says(sam
     )
     first = min(
         ck.metrics.thrashing.get_compaction_outcomes(busy), key=lambda one: one.call
-    ).written
+    ).summaries
     billed = f"{format_usd(ReplayCostModel.of(sample).summaries_usd(first))} (derived)."
     assert f"Making it cost {billed}" in ck.savings(busy).detail["ledger"][0]
     dropped = ck.replay(sample, "inspect_trim")
