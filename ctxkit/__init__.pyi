@@ -35,13 +35,13 @@ from .experiments.advice import advise as advise
 from .experiments.comparison import compare as compare
 from .experiments.gates.regression_gate import gate as gate
 from .experiments.grids import grid as grid
-from .experiments.scores import score as score
+from .experiments.cost_and_loss_scores import score as score
 from .experiments.sweep_runs import sweep as sweep
 from .presets.loading import load_rules as load_rules
 from .experiments.system_config_validation import validate as validate
 
 # run agents
-from .agent.recorders.recording import record as record
+from .agent.recorders.api_call_recorder import record as record
 from .engine.framework_integration import (
     Context as Context,
     fit as fit,
@@ -57,7 +57,7 @@ from .course.exercises import check as check
 from .policies.history.history import History as History
 from .session.messages import Edit as Edit, Message as Message, Usage as Usage
 from .session.session import Session as Session
-from .tokens.counters import ContextBudget as ContextBudget
+from .tokens.counter_protocol import ContextBudget as ContextBudget
 
 # errors
 from .errors import (

@@ -37,9 +37,9 @@ from ctxkit.experiments.studies.rule_survival import (
     make_talks,
     measure_rule_survival,
 )
-from ctxkit.metrics.compaction_timing import EXTRA_LOSS
 from ctxkit.metrics.cost.idle_ledger import find_pauses
 from ctxkit.metrics.growth_profile import GrowthProfile
+from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
 from ctxkit.metrics.threshold_costs import LATER_SESSIONS
 from ctxkit.widgets.reports.compaction_card import make_card
 

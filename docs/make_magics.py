@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ctxkit.magics.arguments import get_options, get_settings, get_words
+from ctxkit.magics.cell_arguments import KitSettings
 from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS
 from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
-from ctxkit.magics.settings import KitSettings
 from ctxkit.magics.subcommand_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC, Subcommand
 
 PAGE = Path(__file__).with_name("magics.md")

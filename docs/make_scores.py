@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ctxkit.experiments.score_columns import SCORE_COLUMNS
-from ctxkit.metrics.compaction_timing import EXTRA_LOSS
 from ctxkit.metrics.elongation import INTERVAL_LEVEL, NOISE_FLOOR
 from ctxkit.metrics.item_index import USER_WEIGHT
+from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
 from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL
 
 _HEAD = f"""# Scores

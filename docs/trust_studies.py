@@ -9,7 +9,7 @@ import numpy as np
 
 import ctxkit as ck
 from ctxkit import presets
-from ctxkit.experiments.scores import classify_replayed_policy, score_session
+from ctxkit.experiments.cost_and_loss_scores import classify_replayed_policy, score_session
 from ctxkit.experiments.studies import behaviour, closed_loop, masks
 from ctxkit.experiments.studies.published_runs import table
 from ctxkit.metrics.elongation import INTERVAL_LEVEL, NOISE_FLOOR, estimate_elongation

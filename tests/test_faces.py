@@ -58,7 +58,7 @@ def test_metrics_are_there_in_a_fresh_interpreter_whatever_was_imported_first():
     for first in (
         "pass",
         "from ctxkit.metrics.thrashing import get_compaction_outcomes",
-        "import ctxkit.experiments.scores",
+        "import ctxkit.experiments.cost_and_loss_scores",
     ):
         done = subprocess.run(
             [sys.executable, "-c", code, first],

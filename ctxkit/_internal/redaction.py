@@ -28,7 +28,7 @@ from ctxkit._internal.visible_text import VisibleText
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ctxkit._internal.secret_rules import RedactionRule
+    from ctxkit._internal.redaction_rule import RedactionRule
     from ctxkit._internal.visible_text import Span
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.secret_rules import RedactionRule, compile_once
+from ctxkit._internal.redaction_rule import RedactionRule, compile_once
 from ctxkit._internal.visible_text import VisibleText
 
 if TYPE_CHECKING:

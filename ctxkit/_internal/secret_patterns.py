@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit._internal import secret_heuristics
-from ctxkit._internal.secret_rules import RedactionRule, compile_once
+from ctxkit._internal.redaction_rule import RedactionRule, compile_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -20,9 +20,9 @@ from ctxkit.agent.live_budget import LiveBudget
 from ctxkit.agent.live_context import LiveContext
 from ctxkit.agent.model_summaries import (
     TOOL_SUMMARY_TRIGGER,
-    ArchiveResults,
     CachedPrefix,
     ModelSummariser,
+    ResultSummaryPolicy,
     find_result_excerpts,
     find_results_to_summarise,
     sum_usage,
@@ -249,7 +249,7 @@ class Compactor:
                 summaries[result.id] = text
             if summaries:
                 await self.compact(
-                    spent, limits, ArchiveResults(said=summaries), trigger=TOOL_SUMMARY_TRIGGER
+                    spent, limits, ResultSummaryPolicy(said=summaries), trigger=TOOL_SUMMARY_TRIGGER
                 )
                 self._result_backoff.reset()
             if error:

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.agent import COMPACT_TOOL, Agent
 from ctxkit.agent.document_store import ContextStore
-from ctxkit.agent.memory.session_memory import MemoryPromoter
-from ctxkit.agent.resume import (
+from ctxkit.agent.memory.session_memory import MemoryLifecycle
+from ctxkit.agent.session_settings_seal import (
     check_model,
     describe_differences,
     describe_tool_changes,
@@ -26,7 +26,8 @@ from ctxkit.agent.resume import (
     with_session_settings,
 )
 from ctxkit.agent.span_export import SpanExport
-from ctxkit.agent.store.artifacts import ArtifactStore, CombinedExtraFiles, reading_advice
+from ctxkit.agent.store.artifacts import ArtifactStore, ToolFileSources, reading_advice
+from ctxkit.agent.store.project_folder import Workspace, check_session_name
 from ctxkit.agent.store.session_files import (
     ContextReportStore,
     EventLog,
@@ -34,7 +35,6 @@ from ctxkit.agent.store.session_files import (
     WorkRecordWriter,
 )
 from ctxkit.agent.store.session_log import SessionLog, get_checkpoint
-from ctxkit.agent.store.workspace import Workspace, check_session_name
 from ctxkit.agent.system_prompt import PromptSections, PromptSources, parse_section_names
 from ctxkit.agent.tools.root import Root
 from ctxkit.agent.tools.tool_selection import FILE_TOOLS, make_tools
@@ -77,7 +77,7 @@ _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 # * Every event goes, in this order, to the event log, the work files, the turn log, memory, and
 #   then to the listeners. A listener that raises is removed, and its failure is logged.
 # * The settings (model, rules, tools, limits) are stored under the user's seal whenever they
-#   change, so a resumed session can say what is different (`agent.resume`).
+#   change, so a resumed session can say what is different (`agent.session_settings_seal`).
 
 
 class LiveSession:
@@ -163,7 +163,7 @@ class LiveSession:
             ),
             advice=lambda: reading_advice(t.schema for t in self.agent.tools.values()),
         )
-        files = CombinedExtraFiles(self.store, self._artifacts)
+        files = ToolFileSources(self.store, self._artifacts)
         agent_tools = make_tools(tools, self.root, namespace, files, work_tools)
         schemas = () if via else tuple(t.schema for t in (*agent_tools, COMPACT_TOOL))
         self.settings = {
@@ -233,7 +233,7 @@ class LiveSession:
             self.reports = ContextReportStore(self.workspace, self.id)
             """Context reports, one per turn."""
             self._turn_log = TurnLog(self._snapshots, self.session)
-            self._promoter = MemoryPromoter(memory, lambda: self.session, self._emit)
+            self._promoter = MemoryLifecycle(memory, lambda: self.session, self._emit)
         except BaseException:
             self.log.close()
             raise
@@ -419,7 +419,7 @@ class LiveSession:
             )
 
     async def remember(self) -> tuple[list[MemoryEntry], str]:
-        """Let the model extract memories from the session (see `MemoryPromoter.remember`).
+        """Let the model extract memories from the session (see `MemoryLifecycle.remember`).
 
         Returns:
             The stored entries, and a phrase on what the extraction cost.

@@ -308,7 +308,7 @@ async def summarise_result(model: Model, result: Message) -> ResultSummary:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ArchiveResults(DataclassPolicy):
+class ResultSummaryPolicy(DataclassPolicy):
     """Replace tool results by stubs, and add a message with their summaries at the end."""
 
     said: Mapping[str, str] = field(default_factory=dict)

@@ -22,8 +22,8 @@ def demo_(context: click.Context, folder: Path) -> None:
     """Answer four questions about a bundled session; write its report and notebook to FOLDER."""
     from ctxkit.formats.reading import read
     from ctxkit.formats.samples import path
-    from ctxkit.metrics.compaction_timing import when_to_compact
     from ctxkit.metrics.cost.spending import spend
+    from ctxkit.metrics.optimal_trigger import when_to_compact
     from ctxkit.widgets.reports import export
 
     file = str(path(SAMPLE))

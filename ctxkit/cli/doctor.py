@@ -181,7 +181,7 @@ def _check_folders() -> DoctorFinding:
 
 
 def _check_state_folder() -> DoctorFinding:
-    from ctxkit.agent.store.workspace import user_state_folder
+    from ctxkit.agent.store.project_folder import user_state_folder
 
     folder = user_state_folder()
     try:

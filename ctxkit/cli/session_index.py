@@ -93,7 +93,7 @@ class SessionIndex:
 
     def __init__(self, folder: Path | None = None) -> None:
         if folder is None:
-            from ctxkit.agent.store.workspace import user_state_folder
+            from ctxkit.agent.store.project_folder import user_state_folder
 
             folder = user_state_folder()
         self._cache = FileCache(folder / INDEX_FILE, LogFile, INDEX_VERSION, ctxkit.__version__)

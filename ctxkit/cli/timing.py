@@ -156,7 +156,7 @@ def print_newest_answers() -> None:
 
 
 def _answer_when(session: Session) -> list[str]:
-    from ctxkit.metrics.compaction_timing import when_to_compact
+    from ctxkit.metrics.optimal_trigger import when_to_compact
 
     try:
         timing = when_to_compact(session)

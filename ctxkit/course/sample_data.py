@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments
 from ctxkit.formats import samples
 from ctxkit.formats.reading import read
-from ctxkit.formats.session_arguments import as_session
+from ctxkit.formats.session_conversion import as_session
 from ctxkit.presets.registry import resolve_rules
 
 if TYPE_CHECKING:
-    from ctxkit.formats.session_arguments import SessionLike
+    from ctxkit.formats.session_conversion import SessionLike
     from ctxkit.policies.context_rules import Rules
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.messages import Message
@@ -104,7 +104,7 @@ def replay_sample(rules: RulesLike, name: str = "billing") -> Session:
 
 def score_replay(replay: Session, *, loss: bool = True) -> dict[str, Any]:
     """Return the score of a replay, as a comparison has it."""
-    from ctxkit.experiments.scores import score
+    from ctxkit.experiments.cost_and_loss_scores import score
 
     return dict(score(replay, loss=loss))
 

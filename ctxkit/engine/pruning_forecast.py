@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.prompt_size_forecast import BilledSizes
     from ctxkit.policies.schedules.layers import Layer
     from ctxkit.policies.schedules.rows import HistoryRows
-    from ctxkit.tokens.counters import ContextBudget
+    from ctxkit.tokens.counter_protocol import ContextBudget
 
 
 # Billing of pruned prompts.

@@ -16,7 +16,7 @@ from ctxkit.engine.live_prompts import SentPrompts
 from ctxkit.engine.provider_guard import count_refused_calls
 from ctxkit.engine.rule_runs import find_first_compaction_call
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.policies.context_rules import (
     THRESHOLD_NAMES,
     RecordedCompactions,
@@ -32,7 +32,7 @@ from ctxkit.session.messages import REPORTED_CONTEXT_KEY, Edit, Message, Usage
 from ctxkit.session.pruning_records import PRUNED_KEY
 from ctxkit.tokens.counter_registry import default_counter, get_counter
 from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens, get_billed_prompt
-from ctxkit.tokens.message_sizes import masks_results, measure_sizes
+from ctxkit.tokens.message_sizes import has_mask_processor, measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.session import Session
-    from ctxkit.tokens.counters import TokenCounter
+    from ctxkit.tokens.counter_protocol import TokenCounter
     from ctxkit.tokens.message_sizes import MessageSizes
 
 _replace = msgspec.structs.replace
@@ -140,10 +140,10 @@ def run_replay(
             anchored=sizes,
         )
 
-    return run_rules(choose_log(session, sizes, rules, limit, build_log), rules, limit)
+    return run_rules(build_replay_log(session, sizes, rules, limit, build_log), rules, limit)
 
 
-def choose_log(
+def build_replay_log(
     session: Session,
     sizes: MessageSizes | None,
     rules: Rules,
@@ -248,7 +248,7 @@ def run_record(session: Session) -> Run:
     run: Run | None = session.__dict__.get("run of the record")
     if run is None:
         rules = recorded_rules()
-        if masks_results(session):
+        if has_mask_processor(session):
             n_results = session.details["history_processor"].get("n", 0)
             rules = rules.but(pruning=swe_agent_mask(n=n_results).pruning)
         run = session.__dict__["run of the record"] = run_replay(session, rules)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.context_rules import Rules
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
-    from ctxkit.tokens.counters import TokenCounter
+    from ctxkit.tokens.counter_protocol import TokenCounter
     from ctxkit.tokens.message_sizes import MessageSizes
 
 _replace = msgspec.structs.replace

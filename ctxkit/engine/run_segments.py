@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.policies.schedules.layers import StateChange
     from ctxkit.session.messages import Edit
-    from ctxkit.tokens.counters import ContextBudget
+    from ctxkit.tokens.counter_protocol import ContextBudget
 
 
 class PrunedHistory:

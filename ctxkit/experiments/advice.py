@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import has_value, pluralize
 from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache
 from ctxkit.experiments.grids import resolve_rules
-from ctxkit.experiments.scores import SessionScoreCache
 from ctxkit.experiments.session_runner import RunOptions, SessionRunner
 from ctxkit.experiments.sweep_runs import get_recorded_sessions, mark_pareto_front, run_sweep
-from ctxkit.metrics.compaction_timing import EXTRA_LOSS
-from ctxkit.metrics.growth_profile import DEFAULT_WINDOW, LossRisk, estimate_floor
+from ctxkit.metrics.growth_profile import DEFAULT_WINDOW, LossBySize, estimate_floor
+from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
 from ctxkit.metrics.run_statistics import FEW_SESSIONS, compare_settings, estimate_cost_uncertainty
 from ctxkit.tokens.context_windows import get_context_window
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.experiments.grids import RulesArgument
-    from ctxkit.formats.session_arguments import SessionsLike
+    from ctxkit.formats.session_conversion import SessionsLike
     from ctxkit.session.session import Session
 
 NO_MANAGEMENT = "no management"
@@ -153,7 +153,7 @@ def _estimate_session_bound(base: SessionScoreCache) -> _SessionBound | None:
     try:
         floor = estimate_floor(session, base.anchored, base.memory)
         window = get_context_window(session, session.model).tokens or DEFAULT_WINDOW
-        loss_at_window = LossRisk(base.memory, base.anchored, floor.total, floor.fixed).at(window)
+        loss_at_window = LossBySize(base.memory, base.anchored, floor.total, floor.fixed).at(window)
     except CtxkitError:
         return None
     return _SessionBound(session.id, window, floor.total, loss_at_window)

@@ -24,8 +24,8 @@ from ctxkit._internal.tables import TERMINAL_COLUMNS as WIDE
 from ctxkit._internal.tables import TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.engine.cache_model.input_cost_prediction import describe_prediction
 from ctxkit.engine.replay import session_from_run
+from ctxkit.experiments.cost_and_loss_scores import score_session
 from ctxkit.experiments.score_columns import SCORE_COLUMNS, build_score_frame
-from ctxkit.experiments.scores import score_session
 from ctxkit.experiments.session_runner import RunOptions, SessionRunner
 from ctxkit.experiments.setting_choice import (
     SettingChoice,
@@ -34,7 +34,7 @@ from ctxkit.experiments.setting_choice import (
     choose_setting,
 )
 from ctxkit.experiments.sweep_runs import resolve_settings, run_settings
-from ctxkit.formats.session_arguments import as_session
+from ctxkit.formats.session_conversion import as_session
 from ctxkit.metrics.elongation import INTERVAL_LEVEL, NOISE_FLOOR, load_closed_loops
 from ctxkit.metrics.run_statistics import find_pareto_front
 from ctxkit.session.titles import get_title
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from ctxkit.engine import Run
     from ctxkit.experiments.grids import RejectedSetting, RulesArgument
-    from ctxkit.formats.session_arguments import SessionLike
+    from ctxkit.formats.session_conversion import SessionLike
     from ctxkit.policies.context_rules import Rules
     from ctxkit.session.session import Session
     from ctxkit.teams.alternative_views import ViewComparison

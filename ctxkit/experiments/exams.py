@@ -28,7 +28,7 @@ from ctxkit.experiments.exam_questions import (
     find_answers,
     make_exam,
 )
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.fact_retention import find_missing_values
 from ctxkit.metrics.retention_checks import mcnemar
 from ctxkit.session.messages import Message, Text
@@ -463,7 +463,7 @@ def _as_answer_function(model: str | AnswerFunction) -> AnswerFunction:
         return model
     from ctxkit.agent.event_loops import run_coroutine
     from ctxkit.agent.models.model import Request, ignore_delta
-    from ctxkit.agent.models.names import make_model
+    from ctxkit.agent.models.model_factory import make_model
 
     provider = make_model(model, counter=default_counter(), clock=time.time)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.metrics.compaction_timing import CompactionTiming
+    from ctxkit.metrics.optimal_trigger import CompactionTiming
     from ctxkit.metrics.shared_threshold import Threshold
     from ctxkit.policies.context_rules import Rules
     from ctxkit.session.session import Session
@@ -157,7 +157,7 @@ def measure_session(session: Session, setting: Rules | None) -> dict[str, float 
     Figures that the log does not contain are None.
     """
     from ctxkit.engine.replay import replay
-    from ctxkit.experiments.scores import score
+    from ctxkit.experiments.cost_and_loss_scores import score
 
     try:
         row = score(session if setting is None else replay(session, setting))

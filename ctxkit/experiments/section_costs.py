@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from ctxkit._internal.lazy import public_dir
 from ctxkit.engine.replay import compute_shared_tokens, run_replay
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.experiments.scores import SessionScoreCache
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.compactions import get_run_compactions
 from ctxkit.metrics.cost.replay_bill import bill_replay
 from ctxkit.metrics.frames.building import build_frame
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
-from ctxkit.metrics.known_values import sum_if_complete
+from ctxkit.metrics.optional_numbers import sum_if_complete
 from ctxkit.metrics.prompt_composition import separate_schemas, share_message_tokens
 from ctxkit.metrics.prompt_composition import split_sections as cut
 from ctxkit.metrics.prompt_sizes import SentPrompts

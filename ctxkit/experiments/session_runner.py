@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.engine import log_from_session, run_of_replay, run_rules, with_message_ids
-from ctxkit.engine.replay import choose_log, find_context_window
+from ctxkit.engine.replay import build_replay_log, find_context_window
 from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, name_score_figures, score_run
 from ctxkit.experiments.grids import RejectedSetting, convert_to_plain
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
-from ctxkit.experiments.scores import SessionScoreCache, name_score_figures, score_run
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.policies.context_rules import unwrap_function
 
@@ -75,7 +75,7 @@ class SessionRunner:
 
     def log(self, rules: Rules) -> MessageLog:
         """Return the message log sized by the rules' counter and estimator."""
-        return choose_log(
+        return build_replay_log(
             self.session,
             self.base.anchored,
             rules,

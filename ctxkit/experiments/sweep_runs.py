@@ -21,7 +21,7 @@ from ctxkit.experiments.session_runner import (
     make_session_key,
 )
 from ctxkit.experiments.setting_choice import check_max_loss
-from ctxkit.formats.session_arguments import as_sessions
+from ctxkit.formats.session_conversion import as_sessions
 from ctxkit.metrics.run_statistics import compare_settings, summarise_runs
 from ctxkit.metrics.run_statistics import find_pareto_front as _front
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.experiments.grids import RulesArgument
-    from ctxkit.formats.session_arguments import SessionsLike
+    from ctxkit.formats.session_conversion import SessionsLike
     from ctxkit.session.session import Session
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ctxkit.formats.chat_messages import (
     count_skipped,
     encode_tool_schemas,
-    parse_parts,
+    parse_parts_and_results,
     parse_stop_reason,
     parse_tool_schemas,
 )
@@ -259,7 +259,7 @@ class _StepReader:
 
 
 def _parse_content(raw: Any, skipped: dict[str, int]) -> list[Part]:
-    parts = parse_parts(raw, skipped)[0]
+    parts = parse_parts_and_results(raw, skipped)[0]
     raw_parts = as_list(raw)
     for i, part in enumerate(parts):
         source = as_dict(as_dict(raw_parts[i]).get("source")) if i < len(raw_parts) else {}

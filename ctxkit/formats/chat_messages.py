@@ -175,7 +175,7 @@ def _parse_general(
             return []
         role = "user"
     common_fields = {k: v for k, v in fields.items() if k in _COMMON_FIELDS}
-    parts, results = parse_parts(
+    parts, results = parse_parts_and_results(
         raw.get("parts") if raw.get("content") is None else raw.get("content"), skipped
     )
     messages: list[Message] = []
@@ -184,7 +184,7 @@ def _parse_general(
     if role == "assistant":  # results of server tools are inside the reply
         common_fields["kind"] = "server"
     for result in results:
-        result_parts, _ = parse_parts(_result_content(result), skipped)
+        result_parts, _ = parse_parts_and_results(_result_content(result), skipped)
         if not result_parts and result.get("content"):
             result_parts = [
                 SizeOnly(as_str(result.get("type")), chars=len(to_text(result["content"])))
@@ -242,7 +242,7 @@ def _parse_response_item(
         common_fields = {k: v for k, v in fields.items() if k in _COMMON_FIELDS}
         output = raw.get("output")
         parts = (
-            parse_parts(output, {})[0]
+            parse_parts_and_results(output, {})[0]
             if type(output) is list and all(map(is_supported_part, output))
             else []
         )
@@ -299,7 +299,9 @@ def count_skipped(skipped: dict[str, int], name: str) -> None:
     skipped[name] = skipped.get(name, 0) + 1
 
 
-def parse_parts(content: Any, skipped: dict[str, int]) -> tuple[list[Part], list[dict[str, Any]]]:
+def parse_parts_and_results(
+    content: Any, skipped: dict[str, int]
+) -> tuple[list[Part], list[dict[str, Any]]]:
     """Parse a content: a string, a part, or a list of parts.
 
     Returns:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.formats.chat_messages import parse_parts
+from ctxkit.formats.chat_messages import parse_parts_and_results
 from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
 from ctxkit.formats.untrusted_fields import (
     as_dict,
@@ -219,7 +219,7 @@ def parse_content(content: Any, skipped: Counter[str]) -> tuple[Part, ...]:
     """Return a content as parts, without images that have no data."""
     if type(content) is str:
         return (Text(content),) if content else ()
-    parts, _ = parse_parts(content, skipped)
+    parts, _ = parse_parts_and_results(content, skipped)
     return tuple(p for p in parts if type(p) is not Image or p.data or p.url)
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ctxkit.formats.chat_messages import (
     count_skipped,
     parse_chat_message,
-    parse_parts,
+    parse_parts_and_results,
     parse_tool_schemas,
 )
 from ctxkit.formats.session_builder import SessionBuilder
@@ -180,7 +180,7 @@ class _RecordTree:
 
 def _add_message(raw: dict[str, Any], builder: SessionBuilder) -> None:
     message_type, time = as_str(raw.get("type")), parse_timestamp(raw.get("timestamp"))
-    parts, _ = parse_parts(raw.get("content"), builder.skipped)
+    parts, _ = parse_parts_and_results(raw.get("content"), builder.skipped)
     if message_type in _NOTICE_TYPES:
         notice = Message(
             role="system",
@@ -290,7 +290,9 @@ def _read_contents(source: Source, contents: list[Any]) -> Session:
     request = as_dict(source.document)
     instructions = request.get("systemInstruction", request.get("system_instruction"))
     instruction_parts = tuple(
-        parse_parts(as_dict(instructions).get("parts", instructions), builder.skipped)[0]
+        parse_parts_and_results(as_dict(instructions).get("parts", instructions), builder.skipped)[
+            0
+        ]
     )
     if instruction_parts:
         builder.add_message("system", instruction_parts)

@@ -15,7 +15,7 @@ from ctxkit.errors import ReadError
 from ctxkit.formats.chat_messages import (
     count_skipped,
     parse_chat_message,
-    parse_parts,
+    parse_parts_and_results,
     parse_stop_reason,
 )
 from ctxkit.formats.log_source import Source
@@ -228,7 +228,9 @@ class WireReader:
             self.end_step({}, None)
             self._step_id = as_str(event.get("uuid"))
         elif event_type == "content.part":
-            parts, _ = parse_parts([normalize_part(event.get("part"))], self.builder.skipped)
+            parts, _ = parse_parts_and_results(
+                [normalize_part(event.get("part"))], self.builder.skipped
+            )
             self._parts += parts
         elif event_type == "tool.call":
             arguments, raw_arguments = parse_arguments(event.get("args"))
@@ -374,7 +376,9 @@ _CONTEXT_MARKS = {"_system_prompt", "_usage", "_checkpoint"}
 def make_tool_result(output: object, skipped: dict[str, int], **fields: Any) -> Message:
     """Return a tool result from its output (text or parts) and its other fields."""
     parts = (
-        parse_parts(output, skipped)[0] if type(output) in (str, list) else [Text(to_text(output))]
+        parse_parts_and_results(output, skipped)[0]
+        if type(output) in (str, list)
+        else [Text(to_text(output))]
     )
     return Message(role="tool", parts=tuple(parts), **fields)
 
@@ -419,7 +423,7 @@ class LegacyWire:
         time = parse_timestamp(record.get("timestamp"))
         if event_type in _INPUT_KINDS:
             self.finish_reply()
-            parts, _ = parse_parts(payload.get("user_input"), self.builder.skipped)
+            parts, _ = parse_parts_and_results(payload.get("user_input"), self.builder.skipped)
             self.builder.add_message("user", parts, time=time, kind=_INPUT_KINDS[event_type])
         elif event_type in _PART_TYPES:
             self._add_parts(
@@ -450,7 +454,9 @@ class LegacyWire:
 
     def _add_parts(self, raw_parts: list[Any], time: float | None) -> None:
         self._begin_reply(time)
-        self._parts += parse_parts([normalize_part(r) for r in raw_parts], self.builder.skipped)[0]
+        self._parts += parse_parts_and_results(
+            [normalize_part(r) for r in raw_parts], self.builder.skipped
+        )[0]
 
     def _read_call(self, payload: dict[str, Any], time: float | None) -> None:
         self._begin_reply(time)

@@ -13,7 +13,7 @@ from ctxkit.formats.chat_messages import (
     count_skipped,
     fill_tool_names,
     parse_chat_message,
-    parse_parts,
+    parse_parts_and_results,
     parse_stop_reason,
     parse_tool_schemas,
     parse_usage,
@@ -360,8 +360,8 @@ class _EventReader:
             self._read_observation(event, time, observation)
         elif event_kind == "SystemPromptEvent":
             self.tools = parse_tool_schemas(event.get("tools")) or self.tools
-            parts, _ = parse_parts(event.get("system_prompt"), self.builder.skipped)
-            extra, _ = parse_parts(event.get("dynamic_context"), self.builder.skipped)
+            parts, _ = parse_parts_and_results(event.get("system_prompt"), self.builder.skipped)
+            extra, _ = parse_parts_and_results(event.get("dynamic_context"), self.builder.skipped)
             self._add_message(event, Message(role="system", parts=(*parts, *extra), time=time))
         elif event_kind == "Condensation":
             self._read_condensation(event, time)
@@ -383,7 +383,7 @@ class _EventReader:
         for m in parse_chat_message(
             event.get("llm_message"), SessionBuilder(), self.builder.skipped, time=time, **fields
         ):
-            extra, _ = parse_parts(event.get("extended_content"), self.builder.skipped)
+            extra, _ = parse_parts_and_results(event.get("extended_content"), self.builder.skipped)
             self._add_message(event, replace(m, parts=(*m.parts, *extra)))
 
     def _read_action(self, event: dict[str, Any], time: float | None) -> None:
@@ -426,17 +426,17 @@ class _EventReader:
                 self.builder.replace(index, replace(reply, parts=(*reply.parts, *calls)))
 
     def _parse_thoughts(self, event: dict[str, Any]) -> list[Part]:
-        parts, _ = parse_parts(event.get("thinking_blocks"), self.builder.skipped)
+        parts, _ = parse_parts_and_results(event.get("thinking_blocks"), self.builder.skipped)
         reason = str_or_none(event.get("reasoning_content"))
         if reason and not parts:
             parts = [Thinking(reason)]
-        return [*parts, *parse_parts(event.get("thought"), self.builder.skipped)[0]]
+        return [*parts, *parse_parts_and_results(event.get("thought"), self.builder.skipped)[0]]
 
     def _read_observation(
         self, event: dict[str, Any], time: float | None, observation: dict[str, Any]
     ) -> None:
         content = observation.get("content", observation.get("output"))
-        parts, _ = parse_parts(
+        parts, _ = parse_parts_and_results(
             content if type(content) in (str, list) else to_text(content), self.builder.skipped
         )
         exit_code = observation.get("exit_code")

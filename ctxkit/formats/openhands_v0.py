@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ctxkit.formats.chat_messages import (
     count_skipped,
     parse_chat_message,
-    parse_parts,
+    parse_parts_and_results,
     parse_stop_reason,
     parse_tool_schemas,
     parse_usage,
@@ -213,7 +213,7 @@ class _V0EventReader:
         args = as_dict(event.get("args"))
         text = as_str(args.get("content")) or as_str(event.get("content"))
         urls = [url for url in as_list(args.get("image_urls")) if type(url) is str]
-        images, _ = parse_parts(
+        images, _ = parse_parts_and_results(
             [{"type": "image_url", "image_url": {"url": url}} for url in urls], self.builder.skipped
         )
         return [*([Text(text)] if text else []), *images]

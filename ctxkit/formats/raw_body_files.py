@@ -122,26 +122,26 @@ def _read_index(path: Path, faults: list[Fault]) -> Iterator[dict[str, Any]]:
             faults.append(Fault(number, f"{INDEX}: the line is no whole JSON"))
 
 
-class RawBodyText(NamedTuple):
+class BodyContent(NamedTuple):
     """The content of a file, and its digest."""
 
     fields: dict[str, Any]
     digest: bytes
 
 
-def read_body(path: Path, faults: list[Fault]) -> RawBodyText:
+def read_body(path: Path, faults: list[Fault]) -> BodyContent:
     """Return the object of a file; a damaged one becomes a fault and an empty object."""
     try:
         if path.stat().st_size > MAX_BODY_BYTES:
             faults.append(Fault(0, f"{path.name}: larger than {MAX_BODY_BYTES:,} bytes"))
-            return RawBodyText({}, b"")
+            return BodyContent({}, b"")
         data = path.read_bytes()
-        return RawBodyText(
+        return BodyContent(
             as_dict(msgspec.json.decode(data)), blake2b(data, digest_size=16).digest()
         )
     except (OSError, msgspec.MsgspecError, RecursionError):
         faults.append(Fault(0, f"{path.name}: the body is no whole JSON"))
-        return RawBodyText({}, b"")
+        return BodyContent({}, b"")
 
 
 def _base_name(value: Any) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from ctxkit import tokens
 from ctxkit.session.messages import ABANDONED, MISSING_START_KIND, Edit, Message, SizeOnly, Usage
 from ctxkit.tokens.context_windows import context_window_notes
-from ctxkit.tokens.counters import estimate_message_tokens
+from ctxkit.tokens.counter_protocol import estimate_message_tokens
 from ctxkit.tokens.message_sizes import find_prompt_drops, measure_sizes
 
 if TYPE_CHECKING:

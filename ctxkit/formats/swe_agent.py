@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit import tokens
-from ctxkit.formats.chat_messages import count_skipped, parse_parts, parse_tool_calls
+from ctxkit.formats.chat_messages import count_skipped, parse_parts_and_results, parse_tool_calls
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_fields import (
     as_dict,
@@ -117,7 +117,7 @@ class _HistoryReader:
     def read_message(self, raw_message: dict[str, Any]) -> None:
         role = as_str(raw_message.get("role"))
         self.agent = self.agent or str_or_none(raw_message.get("agent"))
-        parts, _ = parse_parts(raw_message.get("content"), self.builder.skipped)
+        parts, _ = parse_parts_and_results(raw_message.get("content"), self.builder.skipped)
         agent = str_or_none(raw_message.get("agent"))
         if raw_message.get("is_demo") is True:
             # A demonstration is part of the prompt and never was a call, whatever role it plays.

@@ -44,7 +44,7 @@ _EMPTY_CELL_CALL = re.compile(
 def load(shell: InteractiveShell) -> None:
     """Register the magics, their settings for `%config CtxKit`, and their completion."""
     from ctxkit._internal.distribution import warn_of_conflict
-    from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.agent.store.project_folder import Workspace
     from ctxkit.agent.system_prompt import SECTIONS
     from ctxkit.formats.registry import format_names
     from ctxkit.magics.completion import make_matcher

@@ -15,8 +15,8 @@ from ctxkit._internal.formatting import TextAndHtml, pluralize, sanitize_line
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.event_loops import BackgroundTask, run_coroutine
 from ctxkit.agent.models.model import accepts_images, images_unsupported_message
-from ctxkit.agent.resume import check_model
-from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent.session_settings_seal import check_model
+from ctxkit.agent.store.project_folder import Workspace
 from ctxkit.agent.system_prompt import PromptSections, PromptSources, parse_section_names
 from ctxkit.agent.tools.images import (
     IMAGE_KINDS,
@@ -27,10 +27,10 @@ from ctxkit.agent.tools.images import (
 from ctxkit.agent.tools.root import Root
 from ctxkit.agent.turn import Limits
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.magics.approvals import Approvals, ask_here, select_approval_tools
+from ctxkit.magics.approvals import ToolApprover, ask_here, select_approval_tools
+from ctxkit.magics.cell_arguments import AgentArguments
 from ctxkit.magics.external_programs import check_via_options, find_external_log
-from ctxkit.magics.sessions import DEFAULT_SESSION, SESSION_SETTINGS, describe_project_files
-from ctxkit.magics.settings import AgentArguments
+from ctxkit.magics.live_sessions import DEFAULT_SESSION, SESSION_SETTINGS, describe_project_files
 from ctxkit.magics.subcommand_dispatch import TextPage
 from ctxkit.magics.turn_display import CellView, TerminalView, TurnScreen
 from ctxkit.magics.turn_handle import TurnAnswer, TurnHandle, TurnInterrupted
@@ -104,7 +104,7 @@ def run_agent(kit: KitState, line: AgentArguments, body: str) -> object:
         raise BadArguments(images_unsupported_message(live.agent.model))
     if line.background:
         return run_in_background(kit, live, prompt, line.out, confirmed, pictures=pictures)
-    live.agent.approve = Approvals(confirmed, kit.lives.always(name), ask_here)
+    live.agent.approve = ToolApprover(confirmed, kit.lives.always(name), ask_here)
     return run_in_cell(kit, live, prompt, line.out, pictures)
 
 
@@ -137,7 +137,7 @@ def run_in_background(
     handle = TurnHandle(
         live.name, leaves=not kit.seed
     )  # with a seed no output is changed afterwards
-    live.agent.approve = Approvals(confirmed, kit.lives.always(live.name), handle.ask)
+    live.agent.approve = ToolApprover(confirmed, kit.lives.always(live.name), handle.ask)
     screen = TurnScreen(live, handle if kit.rich else TerminalView())
 
     async def work() -> TurnAnswer:

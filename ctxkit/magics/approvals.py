@@ -34,7 +34,7 @@ _TRIES = 3
 _YES, _NO, _ALWAYS = ("y", "yes", "allow"), ("n", "no", "deny"), ("a", "always")
 
 
-class Approvals:
+class ToolApprover:
     """Ask a person before calls of some tools run; a value for `Agent.approve`.
 
     Args:

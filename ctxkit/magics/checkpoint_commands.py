@@ -48,7 +48,7 @@ class BranchArguments(SessionArguments):
 
 def show_budget(kit: KitState, line: SessionArguments) -> Chart:
     """Return the chart of cumulative input."""
-    from ctxkit.plots.budget_charts import budget as chart
+    from ctxkit.plots.cumulative_input_charts import budget as chart
 
     return chart(kit.session(line.session))
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ctxkit.agent.live_session import LiveSession
+    from ctxkit.magics.cell_arguments import CompactArguments
     from ctxkit.magics.kernel_state import KitState
-    from ctxkit.magics.settings import CompactArguments
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.protocols import Policy
     from ctxkit.session.messages import Edit

@@ -213,7 +213,7 @@ def open_external_session(
     from ctxkit.agent.acp_agent import AcpModel, ExternalAgent
     from ctxkit.agent.acp_client import AcpClient
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.agent.store.project_folder import Workspace
     from ctxkit.presets.registry import resolve_rules
 
     agent = AcpClient(command)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.settings import KitSettings
+from ctxkit.magics.cell_arguments import KitSettings
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.magics.sessions import LiveSessions
+    from ctxkit.magics.live_sessions import LiveSessions
 
 
 class KitState(KitSettings):
@@ -29,7 +29,7 @@ class KitState(KitSettings):
     def lives(self) -> LiveSessions:
         """The live sessions of this kernel."""
         if self._lives is None:
-            from ctxkit.magics.sessions import LiveSessions
+            from ctxkit.magics.live_sessions import LiveSessions
 
             self._lives = LiveSessions(self)
         return self._lives
@@ -64,7 +64,7 @@ class KitState(KitSettings):
         elif isinstance(variable, Session) and format is None:
             session, name = variable, name or what
         else:
-            from ctxkit.agent.store.workspace import Workspace
+            from ctxkit.agent.store.project_folder import Workspace
             from ctxkit.formats.reading import read
 
             path, workspace = Path(what).expanduser(), Workspace()
@@ -86,7 +86,7 @@ class KitState(KitSettings):
         Raises:
             BadArguments: there is one of that name.
         """
-        from ctxkit.agent.store.workspace import Workspace
+        from ctxkit.agent.store.project_folder import Workspace
         from ctxkit.formats.writing import write
 
         place = Workspace()

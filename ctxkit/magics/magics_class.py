@@ -12,7 +12,7 @@ from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var
 
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.magics import checkpoint_commands, memory_commands
-from ctxkit.magics import prompt_section_commands as context_commands
+from ctxkit.magics import section_and_store_commands as context_commands
 from ctxkit.magics import session_report_commands as session_commands
 from ctxkit.magics.arguments import strip_semicolon
 from ctxkit.magics.kernel_state import KitState

@@ -441,8 +441,8 @@ def count_next_prompt(kit: KitState, options: SessionArguments) -> TextPage:
 
 
 def _get_report_store(kit: KitState, name: str | None) -> ContextReportStore:
+    from ctxkit.agent.store.project_folder import Workspace
     from ctxkit.agent.store.session_files import ContextReportStore
-    from ctxkit.agent.store.workspace import Workspace
 
     session_name = name or kit.lives.current_name
     if session_name is not None and session_name in kit.lives:

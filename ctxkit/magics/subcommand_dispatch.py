@@ -15,7 +15,7 @@ from ctxkit.magics.arguments import (
     strip_semicolon,
     wants_help,
 )
-from ctxkit.magics.settings import AgentArguments, CompactArguments, TeamArguments
+from ctxkit.magics.cell_arguments import AgentArguments, CompactArguments, TeamArguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.approvals import Approvals, ask_here, select_approval_tools
+from ctxkit.magics.approvals import ToolApprover, ask_here, select_approval_tools
 from ctxkit.magics.arguments import get_settings
-from ctxkit.magics.settings import TeamArguments
+from ctxkit.magics.cell_arguments import TeamArguments
 from ctxkit.magics.subcommand_dispatch import TextPage
 from ctxkit.magics.turn_handle import TurnInterrupted
 
@@ -68,7 +68,7 @@ def run_team(kit: KitState, line: TeamArguments, task: str) -> TextPage:
 
 def _check_task(line: TeamArguments, task: str) -> None:
     """Refuse a line without a task for a team that has none, before anything is opened for it."""
-    from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.agent.store.project_folder import Workspace
 
     if not task.strip() and not Workspace().has_session(line.name):
         raise BadArguments(
@@ -99,7 +99,7 @@ def _previous_settings(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return how a team was opened last, in any kernel; as usual where it is new, or is given
     another config.
     """
-    from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.agent.store.project_folder import Workspace
     from ctxkit.teams.team_building import read_team_settings
 
     workspace = Workspace()
@@ -116,7 +116,7 @@ def _set_approvals(kit: KitState, opened_team: Team, words: str) -> None:
     tool_names = select_approval_tools(words, opened_team.tool_names, opened_team.root)
 
     def ask(live: LiveSession) -> None:
-        live.agent.approve = Approvals(tool_names, kit.lives.always(live.name), ask_here)
+        live.agent.approve = ToolApprover(tool_names, kit.lives.always(live.name), ask_here)
 
     opened_team.sessions.each(ask)
 

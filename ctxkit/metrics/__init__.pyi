@@ -12,7 +12,7 @@ from .prompt_composition import count_groups_by_call as count_groups_by_call
 from .retention_checks import audits as audits
 from .fact_retention import meaning as meaning
 from .thrashing import thrash as thrash
-from .compaction_timing import when_to_compact as when_to_compact
+from .optimal_trigger import when_to_compact as when_to_compact
 from .rule_fates import user_rules as user_rules
 
 from . import (
@@ -24,6 +24,6 @@ from . import (
     loss_tables as loss_tables,
     retention_checks as retention_checks,
     thrashing as thrashing,
-    compaction_timing as compaction_timing,
+    optimal_trigger as optimal_trigger,
 )
 from .cost import session_bill as session_bill

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.fact_retention import extract_exact_values, find_missing_values
 from ctxkit.metrics.item_index import MAX_CACHED_TEXTS, MultiTextSearch, is_negated
-from ctxkit.metrics.known_values import median_or_none
 from ctxkit.metrics.losable_items import MAX_SEARCHED_CHARS, iter_texts
 from ctxkit.metrics.loss_analysis import CONSTRAINT_FAMILY
 from ctxkit.metrics.loss_tables import analyse_loss
+from ctxkit.metrics.optional_numbers import median_or_none
 from ctxkit.metrics.thrashing import ToolCallRepeats
 from ctxkit.session.messages import Text
 from ctxkit.session.tool_calls import is_read_only_tool

@@ -19,11 +19,11 @@ import numpy as np
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.breakeven import requests_until_reset_pays
 from ctxkit.metrics.cost.call_prices import is_written_by_model
 from ctxkit.metrics.cost.replay_bill import WrittenSummary
-from ctxkit.metrics.known_values import mean_or_none, median_or_none
+from ctxkit.metrics.optional_numbers import mean_or_none, median_or_none
 from ctxkit.metrics.prompt_sizes import RunPrompts, SentPrompts, get_prompt_sizes
 from ctxkit.policies.triggers import IDLE_AHEAD_WORD
 from ctxkit.session.compaction_groups import group_edits

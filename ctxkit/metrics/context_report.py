@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, pluralize, sanitize_line
 from ctxkit._internal.lazy import public_dir
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.building import build_frame
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
@@ -32,14 +32,14 @@ from ctxkit.session.messages import Message, Provenance, Text, Thinking, ToolCal
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
-from ctxkit.tokens.counters import measure_message
+from ctxkit.tokens.counter_protocol import measure_message
 from ctxkit.tokens.message_sizes import count_schema_chars
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.session.session import ModelCall, Session
-    from ctxkit.tokens.counters import TokenCounter
+    from ctxkit.tokens.counter_protocol import TokenCounter
 
 
 __all__ = [

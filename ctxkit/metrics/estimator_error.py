@@ -15,7 +15,7 @@ import pandas as pd
 
 from ctxkit._internal.formatting import escape_html, sanitize_line
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.session.messages import Image, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.tokens import TokenCounter, can_count_exactly, get_counter
 from ctxkit.tokens.message_sizes import MessageSlots, iter_usage_anchors, measure_sizes

@@ -1,6 +1,6 @@
 """Growth profile of a session: growth per call, pauses, the floor of its context, loss risk."""
 
-# Inputs of the choice of a trigger (`metrics.compaction_timing`), each estimated from one log:
+# Inputs of the choice of a trigger (`metrics.optimal_trigger`), each estimated from one log:
 #   growth       mean growth of the prompt between consecutive calls without an edit in between
 #   miss share   cache misses outside compactions / tokens carried from call to call
 #   calls to     mean number of calls until the next call after a pause that outlived the cache: how
@@ -286,7 +286,7 @@ def _needed_item_tokens(index: ItemIndex) -> int:
     return int(np.percentile(in_use, 90)) // CHARS_PER_TOKEN if len(in_use) else 0
 
 
-class LossRisk:
+class LossBySize:
     """Upper bound of the loss by compactions at a size, measured by replays of the record.
 
     The replays compact to the floor with empty summaries, so no summary can lose more.

@@ -13,12 +13,12 @@ import numpy as np
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.engine import run_of_replay
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.compactions import get_replay_compactions
 from ctxkit.metrics.item_index import ItemIndex
-from ctxkit.metrics.known_values import median_or_none
 from ctxkit.metrics.losable_items import ITEM_FAMILIES, MessageItemCache
 from ctxkit.metrics.loss_analysis import ITEM_FATES, NO_CALL, LossAnalysis, OracleBound
+from ctxkit.metrics.optional_numbers import median_or_none
 from ctxkit.metrics.visibility import get_run_visibility, get_session_visibility
 from ctxkit.session.messages import Message
 

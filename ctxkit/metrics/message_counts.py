@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.tokens import counters
+from ctxkit.tokens import counter_protocol as counters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -19,7 +19,7 @@ from ctxkit.session.messages import (
     ToolCall,
 )
 from ctxkit.session.session import apply_edit
-from ctxkit.tokens.counters import count_part_chars, estimate_part_tokens
+from ctxkit.tokens.counter_protocol import count_part_chars, estimate_part_tokens
 from ctxkit.tokens.live_prompt_sizes import (
     PromptSize,
     estimate_next_prompt,
@@ -29,8 +29,8 @@ from ctxkit.tokens.live_prompt_sizes import (
 from ctxkit.tokens.message_sizes import (
     MessageSizes,
     estimate_tool_tokens,
+    has_mask_processor,
     is_count_near,
-    masks_results,
     measure_sizes,
     split_by_weight,
 )
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.schedules.rows import MessageState
     from ctxkit.session.messages import Message, Part, Provenance
     from ctxkit.session.session import Session
-    from ctxkit.tokens.counters import TokenCounter
+    from ctxkit.tokens.counter_protocol import TokenCounter
 
 
 class GroupsByCall(NamedTuple):
@@ -70,7 +70,7 @@ def count_groups_by_call(
         >>> counted.source, counted.groups["user"][:3]
         ('derived', (80, 80, 80))
     """
-    run = session.prompt_source or (run_record(session) if masks_results(session) else None)
+    run = session.prompt_source or (run_record(session) if has_mask_processor(session) else None)
     if run is None:
         rows = _groups_of_record(session, sized or measure_sizes(session, counter))
     else:

@@ -21,11 +21,11 @@ from ctxkit.metrics.prompt_composition import (
 )
 from ctxkit.metrics.recorded_compactions import get_message_fates
 from ctxkit.session.messages import Message, Provenance
-from ctxkit.tokens.message_sizes import masks_results, measure_sizes
+from ctxkit.tokens.message_sizes import has_mask_processor, measure_sizes
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
-    from ctxkit.tokens.counters import TokenCounter
+    from ctxkit.tokens.counter_protocol import TokenCounter
     from ctxkit.tokens.message_sizes import MessageSizes
 
 _FIXED_KIND = "fixed"
@@ -82,7 +82,7 @@ def get_prompt_contents(
         counter: counts messages of a record where usage does not give their size.
         sized: the sizes of a record's messages; None: measured here.
     """
-    if session.prompt_source is None and not masks_results(session):
+    if session.prompt_source is None and not has_mask_processor(session):
         return _contents_of_record(session, index, sized or measure_sizes(session, counter))
     return _contents_of_run(session, index)
 

@@ -12,7 +12,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.engine.replay import run_record
-from ctxkit.tokens.message_sizes import masks_results, measure_sizes
+from ctxkit.tokens.message_sizes import has_mask_processor, measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ def get_prompt_sizes(session: Session) -> tuple[list[int | None], Provenance | N
         return recorded, "derived" if modelled else "recorded"
     if session.prompt_source is not None:
         return session.prompt_source.prompt_sizes(len(recorded)), "estimated"
-    if masks_results(session):
+    if has_mask_processor(session):
         return run_record(session).prompt_sizes(len(recorded)), "estimated"
     if session.has_sizes:
         return list(measure_sizes(session).modelled), "estimated"

@@ -19,9 +19,9 @@ from ctxkit._internal.formatting import (
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import as_sessions
-from ctxkit.metrics.compaction_timing import EXTRA_LOSS, when_to_compact
+from ctxkit.formats.session_conversion import as_sessions
 from ctxkit.metrics.growth_profile import GrowthProfile
+from ctxkit.metrics.optimal_trigger import EXTRA_LOSS, when_to_compact
 from ctxkit.metrics.run_statistics import FEW_SESSIONS, bootstrap_mean
 from ctxkit.metrics.threshold_costs import (
     choose_size,
@@ -32,13 +32,13 @@ from ctxkit.metrics.threshold_costs import (
     mean_usd,
     measure_session_sizes,
 )
-from ctxkit.metrics.trigger_settings import describe_setting, find_default_trigger
+from ctxkit.metrics.tool_setting_syntax import describe_setting, find_default_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.formats.session_arguments import SessionsLike
-    from ctxkit.metrics.compaction_timing import CompactionTiming
+    from ctxkit.formats.session_conversion import SessionsLike
+    from ctxkit.metrics.optimal_trigger import CompactionTiming
     from ctxkit.metrics.threshold_costs import HoldOutTrial, SessionThresholdCosts
     from ctxkit.session.session import Session
 

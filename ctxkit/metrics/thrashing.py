@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.compaction_sizes import measure_compactions
 from ctxkit.metrics.compactions import (
     Compaction,
@@ -41,10 +41,10 @@ from ctxkit.metrics.cost.call_prices import price_call
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, WrittenSummary
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.item_index import MessageRows
-from ctxkit.metrics.known_values import mean_or_none, median_or_none
+from ctxkit.metrics.optional_numbers import mean_or_none, median_or_none
 from ctxkit.metrics.prompt_sizes import SentPrompts, has_prompt_sizes
 from ctxkit.metrics.visibility import get_session_visibility
-from ctxkit.policies.method_names import MODEL_FREE_METHODS
+from ctxkit.policies.model_free_methods import MODEL_FREE_METHODS
 from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import SEALED_SUMMARY, Message
 from ctxkit.session.session import apply_edit

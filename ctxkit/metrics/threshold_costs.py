@@ -4,7 +4,7 @@
 #
 # Every session is replayed with compactions at each of some sizes, down to the floor from its own
 # log (`trigger_replays`), and the items that these would remove before their use are counted
-# (`growth_profile.LossRisk`). So everything that a bill depends on is the person's own: growth,
+# (`growth_profile.LossBySize`). So everything that a bill depends on is the person's own: growth,
 # pauses that outlive the cache, one-hour writes, price tiers. The threshold is the cheapest size
 # over all sessions whose loss exceeds that of the tool's default by at most a given share.
 #
@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ctxkit.metrics.compaction_timing import get_floor
-from ctxkit.metrics.growth_profile import LossRisk, estimate_floor
+from ctxkit.metrics.growth_profile import LossBySize, estimate_floor
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
+from ctxkit.metrics.optimal_trigger import get_floor
 from ctxkit.metrics.trigger_replays import TriggerReplays
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def measure_session_sizes(
     tokens, _ = get_floor(profile, stays, summary) if floor is None else (floor, "")
     front = min(stays.fixed, tokens)
     replays = TriggerReplays(session, anchored, tokens - front - summary, summary)
-    risk = None if index is None else LossRisk(index, anchored, tokens, front)
+    risk = None if index is None else LossBySize(index, anchored, tokens, front)
     costs = {}
     for size in sizes:
         usd = replays.bill(size) if size > tokens else None

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ctxkit.engine import log_from_session, run_rules
-from ctxkit.engine.replay import choose_log
+from ctxkit.engine.replay import build_replay_log
 from ctxkit.metrics.compactions import get_run_compactions
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
 from ctxkit.metrics.prompt_sizes import RunPrompts
@@ -75,7 +75,7 @@ class TriggerReplays:
         """
         if size not in self._usd_by_size:
             rules = self.make_rules(size)
-            log = choose_log(self._session, self._anchored, rules, None, self._build_log)
+            log = build_replay_log(self._session, self._anchored, rules, None, self._build_log)
             run = run_rules(log, rules)
             prompts = RunPrompts(run)
             written = [s for c in get_run_compactions(run, prompts) for s in c.summaries]

@@ -1,6 +1,4 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
-from .budget_charts import budget as budget
-from .budget_charts import views as views
 from .cache_charts import cache as cache
 from .cache_charts import strip as strip
 from .calibration_chart import calibration as calibration
@@ -9,6 +7,8 @@ from .compaction_charts import savings as savings
 from .compaction_charts import thrash as thrash
 from .compaction_diff_chart import diff as diff
 from .composition_chart import composition as composition
+from .cumulative_input_charts import budget as budget
+from .cumulative_input_charts import views as views
 from .growth_chart import growth as growth
 from .idle_chart import idle as idle
 from .sweep_charts import frontier as frontier

@@ -14,7 +14,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     predict_input_cost,
 )
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.compactions import get_replay_compactions, get_replay_prompt_arrays
 from ctxkit.metrics.cost.session_bill import bill_session

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.context_report import preview_message
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.recorded_compactions import get_message_fates
@@ -18,14 +18,14 @@ from ctxkit.session.messages import Message
 from ctxkit.session.session import apply_edit
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls
-from ctxkit.tokens import counters
+from ctxkit.tokens import counter_protocol as counters
 from ctxkit.tokens.message_sizes import measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ctxkit.session.session import Session
-    from ctxkit.tokens.counters import TokenCounter
+    from ctxkit.tokens.counter_protocol import TokenCounter
 
     Size = Callable[[Message], int]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ctxkit._internal.palette import GROUP_COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.prompt_composition import GROUPS, NOT_IN_LOG, count_groups_by_call
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ctxkit.metrics.context_report import ContextReport
     from ctxkit.metrics.prompt_composition import GroupsByCall
     from ctxkit.session.session import Session
-    from ctxkit.tokens.counters import TokenCounter
+    from ctxkit.tokens.counter_protocol import TokenCounter
 
 
 _MAX_BARS = 60

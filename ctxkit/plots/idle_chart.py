@@ -12,7 +12,7 @@ from ctxkit.plots.chart import Chart, with_notes
 from ctxkit.plots.xy_figure import Axes, Trace
 
 if TYPE_CHECKING:
-    from ctxkit.formats.session_arguments import SessionsLike
+    from ctxkit.formats.session_conversion import SessionsLike
 
 MINUTES = 90
 """Longest pause of the chart."""

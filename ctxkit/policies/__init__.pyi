@@ -51,7 +51,7 @@ from .protocols import Forecast as Forecast
 from .protocols import Guard as Guard
 from .protocols import Policy as Policy
 from .protocols import Pruning as Pruning
-from .protocols import RunState as RunState
+from .protocols import RunHistory as RunHistory
 from .protocols import Trigger as Trigger
 from .registry import entries as entries
 from .registry import names as names

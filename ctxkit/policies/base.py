@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, runt
 from ctxkit._internal.setting_types import coerce_setting, is_number
 from ctxkit.errors import BadArguments, ModelError, short_repr
 from ctxkit.policies.history.history import History
-from ctxkit.policies.method_names import FUNCTION_METHOD
+from ctxkit.policies.model_free_methods import FUNCTION_METHOD
 from ctxkit.policies.protocols import FunctionWrapper, Named, is_call_overridden, name_of
 from ctxkit.policies.schedules.pruning_schedule import Schedule
 from ctxkit.session.messages import Message
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.protocols import Forecast, Policy
     from ctxkit.policies.schedules.schedule_method_input import ScheduleView
-    from ctxkit.tokens.counters import ContextBudget
+    from ctxkit.tokens.counter_protocol import ContextBudget
 
 
 class BasePolicy(Named):

@@ -14,7 +14,7 @@ from ctxkit.policies.base import BasePolicy, Chain, as_policy
 from ctxkit.policies.history.message_log import MessageLog  # noqa: TC001  as above
 from ctxkit.policies.protocols import FunctionWrapper, Guard, Policy, Pruning, Trigger, name_of
 from ctxkit.policies.triggers import Always, BaseTrigger, Either, Recorded, Spent, as_trigger
-from ctxkit.tokens.counters import ContextBudget, TokenCounter
+from ctxkit.tokens.counter_protocol import ContextBudget, TokenCounter
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ctxkit._internal.formatting import failure_text
 from ctxkit.errors import ModelError
-from ctxkit.policies.method_names import EVIDENCE_METHOD, INTENT_METHOD
+from ctxkit.policies.model_free_methods import EVIDENCE_METHOD, INTENT_METHOD
 from ctxkit.policies.offline_summarisers import (
     Extractive,
     Passage,

@@ -18,7 +18,7 @@ from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive, Proportion
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.protocols import Forecast, Guard, RunState
+    from ctxkit.policies.protocols import Forecast, Guard, RunHistory
 
 __all__ = [
     "AntiThrash",
@@ -58,15 +58,15 @@ class BaseGuard(Named):
     word = ""
     """The name of the guard in notes (`anti-thrash`, ...); empty: the name of the class."""
 
-    def why(self, past: RunState) -> str:  # noqa: ARG002  guards that count use it
+    def why(self, past: RunHistory) -> str:  # noqa: ARG002  guards that count use it
         """Return why a compaction is postponed."""
         return self.word or name_of(self)
 
-    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call at which a due compaction may happen, or `stop`."""
         return start
 
-    def refuses(self, past: RunState, was: History, new: History) -> str | None:  # noqa: ARG002
+    def refuses(self, past: RunHistory, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return why a result is refused, or None."""
         return None
 
@@ -76,7 +76,7 @@ def guard_label(guard: Guard) -> str:
     return (guard.word if isinstance(guard, BaseGuard) else "") or name_of(guard)
 
 
-def blocking_reason(guard: Guard, past: RunState) -> str:
+def blocking_reason(guard: Guard, past: RunHistory) -> str:
     """Return why a guard postpones a compaction: its own reason, else its name."""
     return guard.why(past) if isinstance(guard, BaseGuard) else name_of(guard)
 
@@ -105,7 +105,7 @@ class AntiThrash(ValidatedSettings, BaseGuard):
     reset: Natural = 0
     """Calls without a compaction after which earlier compactions do not count; 0: never."""
 
-    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop` while the guard blocks, or the call at which it resets."""
         if not self.window or not self.min_savings or len(past.compactions) < self.window:
             return start
@@ -113,7 +113,7 @@ class AntiThrash(ValidatedSettings, BaseGuard):
             return start
         return min(max(start, past.compactions[-1].call + self.reset), stop) if self.reset else stop
 
-    def _count_small_savings(self, past: RunState) -> int:
+    def _count_small_savings(self, past: RunHistory) -> int:
         """Return how many of the last compactions since the last reset saved too little."""
         # The last `window` compactions, but only those after the last long pause between two.
         last = past.compactions[-self.window :]
@@ -129,7 +129,7 @@ class AntiThrash(ValidatedSettings, BaseGuard):
 
     word = "anti-thrash"
 
-    def why(self, past: RunState) -> str:
+    def why(self, past: RunHistory) -> str:
         """Return how many compactions saved too little."""
         small = self._count_small_savings(past)
         return f"anti-thrash: {small} of {self.window} below {self.min_savings:.0%}"
@@ -161,7 +161,7 @@ class MinProgress(BaseGuard):
                 f"Minimum progress is a share from 0 up to 1 and 0 tokens or more; got {self}."
             )
 
-    def refuses(self, past: RunState, was: History, new: History) -> str | None:  # noqa: ARG002
+    def refuses(self, past: RunHistory, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return how much it saves where that is too little, else None."""
         saved, least = was.tokens - new.tokens, max(self.tokens, self.share * was.tokens)
         if saved >= least:
@@ -184,7 +184,7 @@ class Smaller(BaseGuard):
 
     word = "not smaller"
 
-    def refuses(self, past: RunState, was: History, new: History) -> str | None:  # noqa: ARG002
+    def refuses(self, past: RunHistory, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return both sizes where the result is not smaller, else None."""
         return None if new.tokens < was.tokens else not_smaller_message(was, new)
 
@@ -209,7 +209,7 @@ class Grace(ValidatedSettings, BaseGuard):
     turns: Natural = 0
     """Number of turns after the turn of a compaction without another one."""
 
-    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call after the grace period."""
         if not past.compactions:
             return start
@@ -242,7 +242,7 @@ class Attempts(ValidatedSettings, BaseGuard):
     per: Literal["run", "turn"] = "turn"
     """Scope of the number."""
 
-    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call with an attempt left."""
         if len(past.compactions) < self.n:
             return start
@@ -278,7 +278,7 @@ class Hysteresis(BaseGuard):
         if self.tokens < 0 or self.share < 0 or not self.tokens + self.share:
             raise BadArguments(f"Hysteresis needs tokens or a share above 0; got {self}.")
 
-    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call whose prompt has grown by more than the minimum."""
         if not past.compactions:
             return start
@@ -306,7 +306,7 @@ class UntilCold(BaseGuard):
     life: float = DEFAULT_CACHE_LIFE
     """Lifetime of the cache, in seconds."""
 
-    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call without a cache, or the first one above the hard limit."""
         cold = first_call_in(CacheClock.of(past.log, self.life).calls, start, stop)
         return forecast.above(self.hard_limit, start, cold)
@@ -330,7 +330,7 @@ class Cooldown(BaseGuard):
     seconds: float
     """Minimum time between two compactions, in seconds."""
 
-    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call after the wait."""
         if not past.compactions:
             return start

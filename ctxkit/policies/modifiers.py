@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.history.history import History
     from ctxkit.policies.protocols import Forecast
-    from ctxkit.tokens.counters import ContextBudget
+    from ctxkit.tokens.counter_protocol import ContextBudget
 
 
 __all__ = ["append_only", "at_boundaries", "keep_rules", "leveled", "prepared", "stable_first"]

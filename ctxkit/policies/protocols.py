@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.messages import Message
-    from ctxkit.tokens.counters import ContextBudget
+    from ctxkit.tokens.counter_protocol import ContextBudget
 
 
 @runtime_checkable
@@ -140,14 +140,14 @@ class Guard(Protocol):
         13
     """
 
-    def first(self, past: RunState, forecast: Forecast, start: int, stop: int, /) -> int:
+    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int, /) -> int:
         """Return the first call in start..stop at which a due compaction may happen, or `stop`."""
 
-    def refuses(self, past: RunState, was: History, new: History, /) -> str | None:
+    def refuses(self, past: RunHistory, was: History, new: History, /) -> str | None:
         """Return why the result of a compaction is refused; None: it is accepted."""
 
 
-class RunState(Protocol):
+class RunHistory(Protocol):
     """The run so far, as guards read it: the log, and the compactions that took effect.
 
     Example:

@@ -22,7 +22,7 @@ from ctxkit.policies.history.history import (
     has_content,
     is_new_request,
 )
-from ctxkit.policies.method_names import FUNCTION_METHOD
+from ctxkit.policies.model_free_methods import FUNCTION_METHOD
 from ctxkit.policies.offline_summarisers import (
     Extractive,
     Fixed,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.policies.protocols import Forecast, Trigger
     from ctxkit.session.messages import Message
-    from ctxkit.tokens.counters import ContextBudget
+    from ctxkit.tokens.counter_protocol import ContextBudget
 
 
 __all__ = [

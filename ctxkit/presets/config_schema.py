@@ -293,7 +293,7 @@ def join_names(names: Iterable[str]) -> str:
     return ", ".join(clean[:12]) + more or "none"
 
 
-def zero_if_single(signs: int) -> int:
+def weigh_matching_keys(signs: int) -> int:
     """Return the number of matching keys, 0 for a single one, which may be a coincidence."""
     return signs if signs > 1 else 0
 

@@ -30,7 +30,7 @@ from ctxkit.presets.config_schema import (
     get_section,
     keys_from_words,
 )
-from ctxkit.presets.fuseraft_notes import weigh_key
+from ctxkit.presets.fuseraft_ignored_keys import weigh_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -17,7 +17,12 @@ from ctxkit._internal.setting_types import (
     choice,
 )
 from ctxkit.policies.cache_ttl import CacheTtl
-from ctxkit.presets.config_schema import ConfigKey, get_section, keys_from_words, zero_if_single
+from ctxkit.presets.config_schema import (
+    ConfigKey,
+    get_section,
+    keys_from_words,
+    weigh_matching_keys,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,7 +126,7 @@ def weigh_config(config: Mapping[str, Any], *, openclaw: bool) -> int:
     Both share their keys: a key that only OpenClaw documents decides for it, else Fased wins.
     """
     agents = config.get("agents")
-    shared_signs = zero_if_single(sum(k in config for k in SHARED_SECTIONS))
+    shared_signs = weigh_matching_keys(sum(k in config for k in SHARED_SECTIONS))
     if isinstance(agents, dict):
         shared_signs += 4 * ("defaults" in agents) + 2 * ("list" in agents)
     compaction = get_section(config, COMPACTION_SECTION)

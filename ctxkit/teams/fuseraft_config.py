@@ -18,7 +18,7 @@ from ctxkit.presets.fuseraft_config import (
     orchestration_section,
     read_config,
 )
-from ctxkit.presets.fuseraft_notes import PLUGINS_KEY, TERMINATION_KEY, format_ignored_keys
+from ctxkit.presets.fuseraft_ignored_keys import PLUGINS_KEY, TERMINATION_KEY, format_ignored_keys
 from ctxkit.teams.handoffs import parse_sources
 from ctxkit.teams.orchestration_patterns import (
     VALIDATORS,

@@ -10,14 +10,13 @@ import msgspec
 
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.event_loops import BackgroundTask, run_coroutine
+from ctxkit.agent.store.project_folder import Workspace, check_session_name
 from ctxkit.agent.store.session_log import SessionLog
-from ctxkit.agent.store.workspace import Workspace, check_session_name
 from ctxkit.errors import BadArguments, ModelError, StoreError
 from ctxkit.metrics.team_log import ARTIFACTS, SOURCE_KEY
 from ctxkit.policies.evidence_summaries import TEAM_STATE_KEY
 from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.session.session import Session
-from ctxkit.teams.agent_sessions import TeamSessions, session_names
 from ctxkit.teams.contract_checks import ContractEvidence, collect_changes, make_turn_changes
 from ctxkit.teams.handoffs import (
     HANDOFF_TOOL,
@@ -29,6 +28,7 @@ from ctxkit.teams.handoffs import (
     is_turn_finished,
     list_empty_sources,
 )
+from ctxkit.teams.live_team_sessions import TeamSessions, session_names
 from ctxkit.teams.shared_history import SharedHistory
 from ctxkit.teams.state_machine import (
     check_resumable,
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.tools.root import Root
     from ctxkit.agent.turn import Listener, Outcome
-    from ctxkit.teams.agent_sessions import SessionFactory
     from ctxkit.teams.contract_checks import TurnChanges
+    from ctxkit.teams.live_team_sessions import SessionFactory
     from ctxkit.teams.plan import Member, TeamPlan
     from ctxkit.teams.turn_prompts import TeamStatus
 

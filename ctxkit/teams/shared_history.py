@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit._internal.redaction import redact
-from ctxkit.agent.resume import make_session_settings, with_session_settings
+from ctxkit.agent.session_settings_seal import make_session_settings, with_session_settings
 from ctxkit.agent.turn import Limits
 from ctxkit.metrics.team_log import (
     ADDRESSEE_KEY,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit._internal.formatting import sanitize_text
-from ctxkit.agent.resume import read_session_settings
-from ctxkit.agent.store.workspace import Workspace, check_session_name
+from ctxkit.agent.session_settings_seal import read_session_settings
+from ctxkit.agent.store.project_folder import Workspace, check_session_name
 from ctxkit.agent.tools import root
 from ctxkit.agent.tools.root import Root
 from ctxkit.agent.turn import Limits, ignore_event
@@ -21,9 +21,9 @@ from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.presets import config_syntax
 from ctxkit.presets.config_schema import ConfigSection
 from ctxkit.presets.fuseraft_config import check_counts, orchestration_section
-from ctxkit.teams.agent_sessions import SessionFactory, describe_missing_grants
 from ctxkit.teams.demo_team import SCRIPTED_CONFIG, make_scripted_team
 from ctxkit.teams.fuseraft_config import parse_plan
+from ctxkit.teams.live_team_sessions import SessionFactory, describe_missing_grants
 from ctxkit.teams.permissions import seed_envelope
 from ctxkit.teams.runner import Team
 from ctxkit.teams.scripted_agents import is_scripted, make_script_models

@@ -22,7 +22,7 @@ from ctxkit.session.tool_calls import map_results_by_call
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.agent.store.project_folder import Workspace
     from ctxkit.agent.turn import LiveEvent
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.session.session import Session

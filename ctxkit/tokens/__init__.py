@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.safe_fs import cache_folder
-from ctxkit.tokens.counter_registry import counter_names, default_counter, get_counter
-from ctxkit.tokens.counters import (
+from ctxkit.tokens.counter_protocol import (
     IMAGE_TOKENS,
     ContextBudget,
     IncrementalCounter,
     TokenCounter,
     count_message_tokens,
 )
+from ctxkit.tokens.counter_registry import counter_names, default_counter, get_counter
 from ctxkit.tokens.estimated_counters import (
     AI,
     FASED,

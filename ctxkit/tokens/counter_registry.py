@@ -11,7 +11,7 @@ from ctxkit.tokens.tiktoken_counters import anthropic_counter, can_count_exactly
 from ctxkit.tokens.vocabularies import ENCODINGS
 
 if TYPE_CHECKING:
-    from ctxkit.tokens.counters import TokenCounter
+    from ctxkit.tokens.counter_protocol import TokenCounter
     from ctxkit.tokens.estimated_counters import LengthUnit
 
 _UNITS: dict[str, LengthUnit] = {"chars": "characters", "bytes": "bytes", "utf16": "utf16"}

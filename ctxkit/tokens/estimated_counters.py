@@ -10,7 +10,7 @@ import msgspec
 
 from ctxkit.errors import BadArguments
 from ctxkit.session.messages import Image, Message, SizeOnly, Text, Thinking, ToolCall
-from ctxkit.tokens.counters import encode_arguments, to_compact_json_bytes
+from ctxkit.tokens.counter_protocol import encode_arguments, to_compact_json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

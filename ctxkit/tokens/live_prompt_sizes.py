@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.session.messages import Edit, Message, Provenance
-from ctxkit.tokens.counters import estimate_message_tokens
+from ctxkit.tokens.counter_protocol import estimate_message_tokens
 from ctxkit.tokens.message_sizes import TOOLS_DIGEST_KEY, estimate_tool_tokens
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.session.messages import WHOLE_PROMPTS_KEY, Edit, Message, Provenance, SizeOnly
 from ctxkit.session.pruning_records import has_new_pruning
 from ctxkit.session.session import Session, apply_edit
+from ctxkit.tokens.counter_protocol import count_json_chars
 from ctxkit.tokens.counter_registry import default_counter
-from ctxkit.tokens.counters import count_json_chars
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ctxkit.session.messages import ToolSchema
     from ctxkit.session.session import LogEntry, ModelCall
-    from ctxkit.tokens.counters import TokenCounter
+    from ctxkit.tokens.counter_protocol import TokenCounter
 
 
 __all__ = ["MessageSizes", "measure_sizes"]
@@ -218,7 +218,7 @@ def count_schema_chars(tool: ToolSchema) -> int:
     return len(tool.name) + len(tool.description) + count_json_chars(tool.parameters)
 
 
-def masks_results(session: Session) -> bool:
+def has_mask_processor(session: Session) -> bool:
     """Return True where a history processor masked results of a record, as inferred from it."""
     processor = session.details.get("history_processor", {})
     return session.origin is None and processor.get("name") == "swe_agent_mask"
@@ -252,7 +252,7 @@ _MASKED_LINE_TOKENS = 12
 
 def _count_masked(session: Session, size_of: dict[int, int]) -> int:
     """Return the tokens of all prompts that a record's history processor masked; 0 without one."""
-    if not masks_results(session):
+    if not has_mask_processor(session):
         return 0
     n_results: int = session.details["history_processor"].get("n", 0)
     results: list[int] = []

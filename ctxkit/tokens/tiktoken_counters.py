@@ -10,7 +10,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.tokens.counters import count_message_tokens
+from ctxkit.tokens.counter_protocol import count_message_tokens
 from ctxkit.tokens.vocabularies import (
     ENCODING_ALIASES,
     ENCODINGS,

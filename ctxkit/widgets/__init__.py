@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, overload
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.formats.session_arguments import accepts_session, as_session
+from ctxkit.formats.session_conversion import accepts_session, as_session
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    from ctxkit.formats.session_arguments import SessionLike
+    from ctxkit.formats.session_conversion import SessionLike
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.session import Session
+    from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
     from ctxkit.widgets.break_even_widget import BreakEven
-    from ctxkit.widgets.budget_threshold_widget import BudgetWidget
+    from ctxkit.widgets.cumulative_input_widget import BudgetWidget
     from ctxkit.widgets.explorer import Explorer
     from ctxkit.widgets.savings_widget import SavingsWidget
     from ctxkit.widgets.session_diff import SessionDiffWidget
-    from ctxkit.widgets.thrash_widget import ThrashWidget
     from ctxkit.widgets.tuner import Tuner
     from ctxkit.widgets.watcher import Watcher
 
@@ -191,7 +191,7 @@ def budget(
         >>> type(chart).__name__
         'BudgetWidget'
     """
-    from ctxkit.widgets.budget_threshold_widget import BudgetWidget
+    from ctxkit.widgets.cumulative_input_widget import BudgetWidget
     from ctxkit.widgets.data_source import resolve_source
 
     return BudgetWidget(resolve_source(of), warn=warn, cutover=cutover, again=again)
@@ -249,7 +249,7 @@ def thrash(
         >>> type(chart).__name__
         'ThrashWidget'
     """
+    from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
     from ctxkit.widgets.data_source import resolve_source
-    from ctxkit.widgets.thrash_widget import ThrashWidget
 
     return ThrashWidget(resolve_source(of), min_savings=min_savings, window=window, by=by)

@@ -10,9 +10,9 @@ from ctxkit._internal.formatting import escape_html, has_value, pluralize, sanit
 from ctxkit._internal.palette import ALERT_TEXT_CSS
 from ctxkit._internal.palette import TEXT_COLOUR as GREY
 from ctxkit.engine import log_from_session, run_of_replay, run_rules, with_message_ids
-from ctxkit.engine.replay import choose_log, find_context_window, session_from_run
+from ctxkit.engine.replay import build_replay_log, find_context_window, session_from_run
 from ctxkit.errors import CtxkitError
-from ctxkit.experiments.scores import (
+from ctxkit.experiments.cost_and_loss_scores import (
     SessionScoreCache,
     name_score_figures,
     name_session_figures,
@@ -20,9 +20,9 @@ from ctxkit.experiments.scores import (
     score_run,
     score_session,
 )
-from ctxkit.metrics.compaction_timing import when_to_compact
 from ctxkit.metrics.compactions import MIN_PROGRESS, get_run_compactions
 from ctxkit.metrics.figure_sources import shows_figures
+from ctxkit.metrics.optimal_trigger import when_to_compact
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as recorded_prompts
 from ctxkit.plots.chart import render_table
 from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
@@ -130,7 +130,7 @@ class TrialRunner:
         """
         if summary is not None:
             rules = rules.but(policy=fix_summary_sizes(rules.policy, summary))
-        log = choose_log(
+        log = build_replay_log(
             self._whole,
             self.base.anchored,
             rules,

@@ -15,17 +15,17 @@ from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.presets.config_schema import preset_defaults
 from ctxkit.presets.registry import names, resolve_rules
 from ctxkit.widgets import setting_trials as dials
+from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
 from ctxkit.widgets.base import StaticOutputs
-from ctxkit.widgets.budget_threshold_widget import BudgetWidget
+from ctxkit.widgets.cumulative_input_widget import BudgetWidget
 from ctxkit.widgets.data_source import DataSource
 from ctxkit.widgets.setting_trials import TrialRunner, average_summary
-from ctxkit.widgets.thrash_widget import ThrashWidget
 from ctxkit.widgets.tuner_controls import (
     InertNotes,
     arrange_controls,
     make_slider,
     make_toggle,
-    measure_effects,
+    measure_prompt_changes,
     replace_zeros,
 )
 
@@ -72,7 +72,7 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
         self._start_trial()
         self._trial = self.begun
         self._summary = average_summary(self.begun)
-        self.effects = measure_effects(trials, knobs, self._summary)
+        self.effects = measure_prompt_changes(trials, knobs, self._summary)
         turned = {k.name: make_slider(k) for k in knobs.every} | {
             c.name: make_toggle(c) for c in knobs.choices
         }

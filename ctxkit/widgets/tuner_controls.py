@@ -424,7 +424,9 @@ class KnobEffect(NamedTuple):
 # of a prompt. Each try is a replay, so the sum of processor time is bounded: choices first, then
 # one end of each number, then the other end. `left` counts the tries that were not made; a setting
 # without effect and with tries left is unknown (None), not 0. Interactions are not seen.
-def measure_effects(trials: TrialRunner, knobs: SettingControls, summary: int) -> list[KnobEffect]:
+def measure_prompt_changes(
+    trials: TrialRunner, knobs: SettingControls, summary: int
+) -> list[KnobEffect]:
     """Return the effect of each setting, the largest first, then unknown ones, then none."""
     was = _prompt_array(trials.at(knobs.make({}), summary))
     end = time.process_time() + EFFECT_SECONDS

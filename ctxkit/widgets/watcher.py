@@ -19,7 +19,7 @@ from ctxkit.session.compaction_groups import count_compactions
 from ctxkit.session.messages import Edit, Message
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
-from ctxkit.tokens.counters import estimate_message_tokens
+from ctxkit.tokens.counter_protocol import estimate_message_tokens
 from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, StaticOutputs, render_dense
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Watcher(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
         session = self._session()
         if self._tail is None or not session.calls:
             return []
-        return [s for s in (describe_last_call(session), predict_next_compaction(session)) if s]
+        return [s for s in (describe_prompt_growth(session), predict_next_compaction(session)) if s]
 
     @property
     def state(self) -> ContextGauge:
@@ -302,7 +302,7 @@ _RECENT_STEPS = 20
 _MAX_NAMED_TOOLS = 3
 
 
-def describe_last_call(session: Session) -> str:
+def describe_prompt_growth(session: Session) -> str:
     """Return what came between the last two prompts, in a sentence; empty where it cannot be said.
 
     The sum is as recorded where the log has usage; the parts are estimates of their text.

@@ -15,7 +15,7 @@ from talkers import COUNT, ECHO, Says, agent, live, run, said
 import ctxkit as ck
 from ctxkit.agent.store.session_files import _billed_turns
 from ctxkit.errors import ModelError
-from ctxkit.plots.budget_charts import budget_data
+from ctxkit.plots.cumulative_input_charts import budget_data
 from ctxkit.policies import Above, Count, Rules, Spent, Summary
 from ctxkit.presets import preset
 from ctxkit.session import ToolCall, Usage

@@ -12,10 +12,10 @@ from widgets.made_teams import team
 
 import ctxkit as ck
 from browser.lab import Seen, browser_page
-from ctxkit.plots.budget_charts import CumulativeAgentTokens
 from ctxkit.plots.compaction_charts import find_guard_closing, is_fruitless, is_guard_off
+from ctxkit.plots.cumulative_input_charts import CumulativeAgentTokens
 from ctxkit.widgets.base import read_asset
-from ctxkit.widgets.budget_threshold_widget import judge_turns, pack_agent
+from ctxkit.widgets.cumulative_input_widget import judge_turns, pack_agent
 from ctxkit.widgets.python_to_javascript import translate_rule
 
 if TYPE_CHECKING:

@@ -71,7 +71,7 @@ def test_the_table_is_that_of_the_two_logs(script, recorded):
         assert row["calls real"] == len(session.calls)
         assert row["tokens real"] == sum(c.message.usage.prompt_tokens for c in session.calls)
         assert row["calls predicted"] == len(recorded["none"].calls)
-    told = script.replay_run(recorded["none"], "mask 3")
+    told = script.replay_under_setting(recorded["none"], "mask 3")
     assert kept.loc["mask 3", "tokens predicted"] == ck.frame(told)["turn_input_tokens"].sum()
 
 
@@ -80,7 +80,7 @@ def test_prompts_are_predicted_to_the_token_until_the_steps_part(script, recorde
     alike = next(n for n, (a, b) in enumerate(zip(first, masked, strict=False)) if a != b)
     assert 5 < alike < len(first)
     for name, session in recorded.items():
-        told = script.replay_run(recorded["none"], name)
+        told = script.replay_under_setting(recorded["none"], name)
         sent = [sum(i.tokens for i in told.sent(c.index)) for c in told.calls]
         real = [c.message.usage.prompt_tokens for c in session.calls]
         assert sent[: alike + 1] == real[: alike + 1]

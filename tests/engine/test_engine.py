@@ -21,7 +21,7 @@ from ctxkit.policies import triggers as t
 from ctxkit.policies.modifiers import TaskBoundary
 from ctxkit.policies.triggers import CompositeTrigger, as_trigger
 from ctxkit.presets.systems.boise import Armed
-from ctxkit.presets.systems.claude_code import OneHourCache
+from ctxkit.presets.systems.claude_code import OneHourWriteTrigger
 from ctxkit.presets.systems.fuseraft import GuardUnlessDue
 from ctxkit.session import Usage
 
@@ -102,7 +102,7 @@ FAMILIES = {
     "last total": lambda a, b: dict(policy=pi(b), trigger=LastUsageOverBudget(), window=a),
     "task ends": lambda a, b: dict(policy=pi(b), trigger=TaskBoundary(0.4), window=a),
     "armed": lambda a, b: dict(policy=window(a), trigger=t.Above(a), guards=Armed(a / 2, 2 * a)),
-    "one hour": lambda a, b: dict(policy=pi(b), trigger=t.Above(a) & OneHourCache()),
+    "one hour": lambda a, b: dict(policy=pi(b), trigger=t.Above(a) & OneHourWriteTrigger()),
     "except": lambda a, b: dict(
         policy=window(a),
         trigger=t.Above(a),

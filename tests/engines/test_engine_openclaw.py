@@ -20,7 +20,7 @@ from ctxkit.policies.history import columns
 from ctxkit.policies.texts import content
 from ctxkit.session import Image, Message, SizeOnly, ToolCall, get_plain_text
 from ctxkit.tokens import get_counter
-from ctxkit.tokens.counters import encode_arguments
+from ctxkit.tokens.counter_protocol import encode_arguments
 from ctxkit.tokens.estimated_counters import OPENCLAW
 
 pytestmark = pytest.mark.engines

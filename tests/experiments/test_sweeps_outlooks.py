@@ -7,7 +7,7 @@ import pytest
 from builders import assistant, result, session, summarised, usage, user
 
 import ctxkit as ck
-from ctxkit.experiments.scores import classify_recorded_policy
+from ctxkit.experiments.cost_and_loss_scores import classify_recorded_policy
 from ctxkit.metrics import elongation
 from ctxkit.session import ToolCall
 

@@ -14,7 +14,7 @@ from ctxkit.engine.replay import compute_shared_tokens, run_replay
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import SCORE_COLUMN_NAMES
 from ctxkit.experiments.comparison import DETAIL_HEADS
-from ctxkit.experiments.scores import SessionScoreCache, score_run, score_session
+from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, score_run, score_session
 from ctxkit.metrics.prompt_sizes import SentPrompts
 from ctxkit.policies import Above, Rules, recorded_rules
 from ctxkit.session import Usage

@@ -318,7 +318,7 @@ def live_differences(shell, capsys, cell: str) -> tuple[dict[str, float | None],
 @pytest.fixture
 def priced(monkeypatch, tmp_path, shell):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ctxkit.agent.models.names.make_model", lambda *_, **__: Priced())
+    monkeypatch.setattr("ctxkit.agent.models.model_factory.make_model", lambda *_, **__: Priced())
     shell.run_line_magic("reload_ext", "ctxkit")
     shell.user_ns["rules"] = Rules(
         policy=Summary(keep_turns=1), trigger=Above(3_000), counter=COUNT, window=20_000

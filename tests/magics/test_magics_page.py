@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ctxkit.magics.arguments import get_settings
-from ctxkit.magics.settings import AgentArguments, KitSettings
+from ctxkit.magics.cell_arguments import AgentArguments, KitSettings
 
 MADE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_magics.py"))
 

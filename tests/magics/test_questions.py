@@ -186,7 +186,7 @@ def calls_of(name: str) -> dict[str, list[str]]:
 
 def test_every_front_end_asks_by_this_function():
     assert set(calls_of("input")) == {"approvals.py"}
-    asking = [each for calls in calls_of("Approvals").values() for each in calls]
+    asking = [each for calls in calls_of("ToolApprover").values() for each in calls]
     assert len(asking) >= 3  # a cell, a turn beside the notebook, a team
     assert {re.search(r"(\S+)\)$", each)[1] for each in asking} == {"ask_here", "handle.ask"}
     assert set(calls_of("question_about")) == {"approvals.py"}

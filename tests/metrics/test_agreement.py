@@ -13,7 +13,7 @@ from conftest import SEED, sample
 
 import ctxkit
 import ctxkit as ck
-from ctxkit.experiments.scores import score_session
+from ctxkit.experiments.cost_and_loss_scores import score_session
 from ctxkit.metrics.figure_sources import get_figure_sources
 from ctxkit.presets import names
 

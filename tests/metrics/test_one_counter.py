@@ -8,7 +8,7 @@ from conftest import sample
 
 import ctxkit as ck
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
-from ctxkit.tokens.message_sizes import masks_results
+from ctxkit.tokens.message_sizes import has_mask_processor
 
 
 def all_sessions(real):
@@ -28,7 +28,7 @@ def differences(session) -> list[str]:
         )
         if size is not None and n != size
     ]
-    if session.edits or masks_results(session):  # what was pruned is not what `none` sends
+    if session.edits or has_mask_processor(session):  # what was pruned is not what `none` sends
         return out
     table = ck.compare(session, ["none"], loss=False, progress=False)
     for name in ("calls_n", "prompt_tokens", "peak_tokens", "output_tokens"):

@@ -9,7 +9,7 @@ import ctxkit as ck
 from ctxkit.engine import run_replay
 from ctxkit.metrics.compactions import get_replay_compactions, get_run_compactions
 from ctxkit.presets import names, resolve_rules
-from ctxkit.widgets.thrash_widget import MaxCompactions
+from ctxkit.widgets.anti_thrash_guard_widget import MaxCompactions
 
 PRUNING = [name for name in names() if resolve_rules(name).pruning is not None]
 

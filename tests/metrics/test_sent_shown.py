@@ -20,7 +20,7 @@ from ctxkit.policies import Rules
 from ctxkit.presets import names, preset
 from ctxkit.session import Session, Usage
 from ctxkit.session.compaction_groups import group_edits
-from ctxkit.tokens import counters
+from ctxkit.tokens import counter_protocol as counters
 
 
 def sent_ids(session, call):

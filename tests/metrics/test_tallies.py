@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.engine import run_rules
 from ctxkit.engine.replay import compute_shared_tokens
-from ctxkit.experiments.scores import score_run
+from ctxkit.experiments.cost_and_loss_scores import score_run
 from ctxkit.experiments.session_runner import SessionRunner
 from ctxkit.metrics.cost.replay_bill import LogPrefixSums, ReplayCostModel, TokenTally, bill_replay
 from ctxkit.metrics.prompt_sizes import RunPrompts, SentPrompts

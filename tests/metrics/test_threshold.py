@@ -12,7 +12,7 @@ from widgets.reports.hostile import EVIL, list_leaks
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.studies.threshold_habits import make_developers
-from ctxkit.metrics import compaction_timing
+from ctxkit.metrics import optimal_trigger
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.threshold_costs import (
     SessionThresholdCosts,
@@ -23,7 +23,7 @@ from ctxkit.metrics.threshold_costs import (
     list_sizes,
     measure_session_sizes,
 )
-from ctxkit.metrics.trigger_settings import PRESETS_BY_FORMAT, find_default_trigger
+from ctxkit.metrics.tool_setting_syntax import PRESETS_BY_FORMAT, find_default_trigger
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_a_session_costs_what_compare_says(developer):
 
 
 def test_one_session_gets_the_answer_of_one(developer):
-    assert isinstance(ck.when(developer[0]), compaction_timing.CompactionTiming)
+    assert isinstance(ck.when(developer[0]), optimal_trigger.CompactionTiming)
     assert ck.when([developer[0]]) == ck.when(developer[0])
 
 

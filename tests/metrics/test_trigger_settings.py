@@ -9,7 +9,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.formats import format_names
-from ctxkit.metrics.trigger_settings import TRIGGER_SETTINGS, describe_setting
+from ctxkit.metrics.tool_setting_syntax import TRIGGER_SETTINGS, describe_setting
 
 WINDOW = 200_000
 FILES = {

@@ -10,7 +10,7 @@ from presets.test_loaders import SAMPLES
 import ctxkit as ck
 from ctxkit.presets import fuseraft_config as keys
 from ctxkit.presets.config_syntax import load_config
-from ctxkit.presets.fuseraft_notes import MAX_REASONS, format_ignored_keys, weigh_key
+from ctxkit.presets.fuseraft_ignored_keys import MAX_REASONS, format_ignored_keys, weigh_key
 from ctxkit.teams import parse_plan
 
 TABLES = {

@@ -15,7 +15,7 @@ from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats import reading
 from ctxkit.presets.fuseraft_config import MAX_AGENTS
 from ctxkit.teams import make_scripted_agent, parse_plan
-from ctxkit.teams.agent_sessions import session_names
+from ctxkit.teams.live_team_sessions import session_names
 
 STATES = {"One": state("A", to("Two", "ON")), "Two": state("B", to("End", "DONE")), "End": DONE}
 PLAN = config(["A", "B", "C"], STATES)

@@ -18,7 +18,7 @@ from conftest import SEED
 from ctxkit import widgets
 from ctxkit.plots.compaction_charts import find_guard_closing, is_fruitless, is_guard_off
 from ctxkit.widgets.base import ChartWidget
-from ctxkit.widgets.budget_threshold_widget import judge_turns
+from ctxkit.widgets.cumulative_input_widget import judge_turns
 from ctxkit.widgets.python_to_javascript import CONSTANTS, declare_constants, translate_rule
 
 FOLDER = Path(widgets.__file__).parent

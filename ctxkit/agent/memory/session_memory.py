@@ -18,7 +18,7 @@ from ctxkit._internal.redaction import redact
 from ctxkit.agent.event_loops import run_coroutine
 from ctxkit.agent.memory.webhook import Webhook
 from ctxkit.agent.models.model import Request, ignore_delta
-from ctxkit.agent.store.workspace import user_state_folder
+from ctxkit.agent.store.project_folder import user_state_folder
 from ctxkit.errors import BadArguments, CtxkitError, ModelError, StoreError
 from ctxkit.policies.memory_entries import (
     MEMORY_TYPES,
@@ -216,7 +216,7 @@ MAX_END_SECONDS = 60.0
 """Seconds that a model may take at the end of a session; a kernel that shuts down waits so long."""
 
 
-class MemoryPromoter:
+class MemoryLifecycle:
     """Runs a session's memory at the right moments and emits events about it.
 
     The moments: before a turn (load blocks), after it (save the conversation), after a compaction

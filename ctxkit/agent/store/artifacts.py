@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.agent.store.project_folder import Workspace
     from ctxkit.agent.tools.file_tools import ExtraFiles
     from ctxkit.session.messages import ToolSchema
 
@@ -194,7 +194,7 @@ _ARTIFACT_FILE = re.compile(r"[0-9a-f]{12}\.txt")
 _LINE_PARAMETERS = (("start", "end"), ("startLine", "maxLines"))
 
 
-class CombinedExtraFiles:
+class ToolFileSources:
     """Several kinds of extra files as one; the first that holds a path answers."""
 
     def __init__(self, *parts: ExtraFiles) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.agent.store.project_folder import Workspace
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
     from ctxkit.session.session import Session

@@ -16,7 +16,7 @@ import msgspec
 from filelock import lock_descriptor
 
 from ctxkit._internal.safe_fs import SafeFolder
-from ctxkit.agent.store.workspace import check_session_name
+from ctxkit.agent.store.project_folder import check_session_name
 from ctxkit.errors import BadArguments, ReadError, StoreError
 from ctxkit.formats.native import (
     encode_entry_lines,

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.redaction import redact, redact_json
-from ctxkit.agent.tools.code_tools import make_python_tool, make_shell_tool
 from ctxkit.agent.tools.file_tools import make_document_tool, make_file_tools
+from ctxkit.agent.tools.python_and_shell import make_python_tool, make_shell_tool
 from ctxkit.agent.tools.tool import Tool, kit_tool
 from ctxkit.errors import BadArguments, StoreError
 

@@ -25,7 +25,7 @@ import pandas as pd
 import ctxkit as ck
 from ctxkit import tokens
 from ctxkit.agent import Agent
-from ctxkit.agent.models.names import make_model
+from ctxkit.agent.models.model_factory import make_model
 from ctxkit.agent.tools.tool import tool
 from ctxkit.course.pair.reader import ReaderModel
 from ctxkit.course.pair.task import INSTRUCTIONS, make_world
@@ -86,7 +86,7 @@ async def run_task(name: str, rules: Rules, world: World = WORLD) -> ck.Session:
     return agent.session
 
 
-def replay_run(session: ck.Session, name: str) -> ck.Session:
+def replay_under_setting(session: ck.Session, name: str) -> ck.Session:
     """Return the replay of a run under one of the settings, with the price of the run."""
     rules = make_settings()[name]
     is_reader = is_reader_run(session)
@@ -134,7 +134,7 @@ def compare_with_replay(runs: dict[str, ck.Session], world: World = WORLD) -> pd
     first = next(iter(runs.values()))
     rows = {}
     for name, session in runs.items():
-        predicted = ck.score(replay_run(first, name), loss=False)
+        predicted = ck.score(replay_under_setting(first, name), loss=False)
         real = ck.score(price_run(session), loss=False)
         right = f"{count_right_answers(session, world)} of {len(world.questions)}"
         rows[name] = {

@@ -29,15 +29,15 @@ from ctxkit.experiments.gates.regression_gate import (
 )
 from ctxkit.formats.conversion_losses import visible_messages
 from ctxkit.formats.openai import encode_chat_message
+from ctxkit.tokens.counter_protocol import to_compact_json
 from ctxkit.tokens.counter_registry import default_counter
-from ctxkit.tokens.counters import to_compact_json
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Sequence
 
     from ctxkit.experiments.gates.compactor_command import ChatMessages, Compactor
-    from ctxkit.formats.session_arguments import SessionsLike
+    from ctxkit.formats.session_conversion import SessionsLike
     from ctxkit.session.session import Session
 
 
@@ -151,7 +151,7 @@ def gate_compactor(
 
 def _sessions_or_sample(sessions: SessionsLike | None) -> list[Session]:
     from ctxkit.formats import samples
-    from ctxkit.formats.session_arguments import as_sessions
+    from ctxkit.formats.session_conversion import as_sessions
     from ctxkit.session.session import with_unique_ids
 
     return with_unique_ids(as_sessions(samples.path() if sessions is None else sessions))

@@ -163,7 +163,7 @@ def loop(
 
 def _compare_rules(record: Session, rules: Rules, at: World, *, blind: bool) -> dict[str, Any]:
     from ctxkit.engine.replay import replay
-    from ctxkit.experiments.scores import score
+    from ctxkit.experiments.cost_and_loss_scores import score
 
     replayed = replay(record, rules.but(counter=tokens.get_counter("chars/4")))
     predicted = score(replayed, loss=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.tokens.counters import count_part_chars
+from ctxkit.tokens.counter_protocol import count_part_chars
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.studies.published_runs import find_source
-from ctxkit.experiments.studies.rule_survival import RULES_PER_TALK, RuleTalk, make_talks
+from ctxkit.experiments.studies.rule_survival import RULES_PER_TALK, RuleConversation, make_talks
 from ctxkit.metrics.rule_fates import trace_user_rules
 from ctxkit.session.messages import Edit, Message, Text
 from ctxkit.session.session import Session
@@ -120,7 +120,9 @@ def read_judged_summaries(root: Path | None = None) -> list[JudgedSummary]:
     ]
 
 
-def make_constraint_talks(n: int, root: Path | None = None, seed: int = 0) -> list[RuleTalk]:
+def make_constraint_talks(
+    n: int, root: Path | None = None, seed: int = 0
+) -> list[RuleConversation]:
     """Make talks whose user states the published constraints in the first turns, with framing.
 
     Args:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HELD_OUT_WORDINGS",
     "TUNED_WORDINGS",
-    "RuleTalk",
+    "RuleConversation",
     "make_talks",
     "measure_rule_survival",
 ]
@@ -144,7 +144,7 @@ RULES_PER_TALK = 15
 _TURNS = 60
 
 
-class RuleTalk(NamedTuple):
+class RuleConversation(NamedTuple):
     """A made talk, and the words of the rules that the user stated in it."""
 
     session: Session
@@ -156,7 +156,7 @@ def make_talks(
     seed: int = 0,
     wordings: tuple[str, ...] = HELD_OUT_WORDINGS,
     stated_within: int = 40,
-) -> list[RuleTalk]:
+) -> list[RuleConversation]:
     """Make talks of 60 turns in which the user states 15 rules in the first 40.
 
     Args:
@@ -180,7 +180,7 @@ def make_talks(
 
 def _make_talk(
     rng: random.Random, name: str, wordings: tuple[str, ...], stated_within: int
-) -> RuleTalk:
+) -> RuleConversation:
     words = tuple(
         f"{rng.choice(_WORDS)}-{rng.randrange(10**4):04d}x{i}" for i in range(RULES_PER_TALK)
     )
@@ -199,7 +199,7 @@ def _make_talk(
             request = rng.choice((f"{request} {rule}", f"{rule}\n{request}"))
         messages += _make_turn(rng, turn, request)
     session = Session(id=name, log=tuple(messages), model="claude-sonnet-4-5")
-    return RuleTalk(session, keys)
+    return RuleConversation(session, keys)
 
 
 def _make_turn(rng: random.Random, turn: int, request: str) -> list[Message]:
@@ -222,7 +222,10 @@ def _make_turn(rng: random.Random, turn: int, request: str) -> list[Message]:
 
 
 def measure_rule_survival(
-    talks: list[RuleTalk], names: list[str] | None = None, window: int = 64_000, tokens: int = 400
+    talks: list[RuleConversation],
+    names: list[str] | None = None,
+    window: int = 64_000,
+    tokens: int = 400,
 ) -> pd.DataFrame:
     """Replay talks under presets with and without `keep_rules`, and count the rules kept.
 
@@ -268,7 +271,7 @@ def _write_empty_summary(_passage: Any) -> str:
 
 
 def _measure_preset(
-    name: str, talks: list[RuleTalk], window: int, tokens: int
+    name: str, talks: list[RuleConversation], window: int, tokens: int
 ) -> dict[str, Any] | None:
     from ctxkit.policies.modifiers import keep_rules
     from ctxkit.presets.registry import preset
@@ -303,7 +306,7 @@ class _Outcome(NamedTuple):
     """Of all prompts."""
 
 
-def _replay_talk(talk: RuleTalk, rules: Rules) -> _Outcome:
+def _replay_talk(talk: RuleConversation, rules: Rules) -> _Outcome:
     from ctxkit.engine.replay import run_replay
 
     run = run_replay(talk.session, rules)

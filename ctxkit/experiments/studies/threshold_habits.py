@@ -20,7 +20,7 @@ from ctxkit.metrics.threshold_costs import (
     mean_usd,
     measure_session_sizes,
 )
-from ctxkit.metrics.trigger_settings import find_default_trigger
+from ctxkit.metrics.tool_setting_syntax import find_default_trigger
 from ctxkit.session.messages import Message, SizeOnly, Text, ToolCall, Usage
 from ctxkit.session.session import Session
 

@@ -24,9 +24,9 @@ import msgspec
 import numpy as np
 
 from ctxkit._internal.safe_fs import SafeFolder, cache_folder
-from ctxkit.formats.snapshots.files import (
+from ctxkit.formats.snapshots.incremental_reader import (
     FileState,
-    SnapshotLog,
+    LogReadPosition,
     get_file_state,
     hash_file_states,
     read_new_parts,
@@ -71,7 +71,7 @@ def load_up_to_date(
     return None
 
 
-def sort_faults(faults: list[SnapshotFault], logs: list[SnapshotLog]) -> SnapshotFaults:
+def sort_faults(faults: list[SnapshotFault], logs: list[LogReadPosition]) -> SnapshotFaults:
     """Return faults, and those of unfinished last lines, in the order of the logs."""
     report = FaultCollector()
     report.add_all(faults)
@@ -164,7 +164,7 @@ def _all_continue(index: CacheIndex, states: Mapping[str, FileState]) -> bool:
 def _find_changed_logs(index: CacheIndex, states: Mapping[str, FileState]) -> list[int]:
     """Add new logs to the index; return the numbers of the logs with something to read."""
     known_paths = {log.path for log in index.logs}
-    index.logs.extend(SnapshotLog(path) for path in states if path not in known_paths)
+    index.logs.extend(LogReadPosition(path) for path in states if path not in known_paths)
     return [i for i, log in enumerate(index.logs) if log.stamp != states[log.path]]
 
 
@@ -233,7 +233,7 @@ class CacheHead(msgspec.Struct):
 class CacheIndex(msgspec.Struct):
     """State of each log, and the position of its rows in the arrays."""
 
-    logs: list[SnapshotLog]
+    logs: list[LogReadPosition]
     runs: list[tuple[int, int]] = []
     """(number of the log, number of rows), in the order of the arrays."""
     faults: list[SnapshotFault] = []
@@ -243,7 +243,7 @@ class CacheIndex(msgspec.Struct):
 
 _HEAD_DECODER = msgspec.json.Decoder(CacheHead)
 _BODY_DECODER = msgspec.json.Decoder(
-    tuple[list[SnapshotLog], list[tuple[int, int]], list[SnapshotFault]]
+    tuple[list[LogReadPosition], list[tuple[int, int]], list[SnapshotFault]]
 )
 
 

@@ -11,8 +11,8 @@ import pandas as pd
 
 from ctxkit.errors import BadArguments, ReadError, did_you_mean
 from ctxkit.formats.snapshots.cache import get_cache_folder, load_up_to_date, sort_faults
-from ctxkit.formats.snapshots.files import (
-    SnapshotLog,
+from ctxkit.formats.snapshots.incremental_reader import (
+    LogReadPosition,
     find_snapshot_logs,
     read_new_parts,
     to_absolute_paths,
@@ -103,7 +103,7 @@ def read_snapshots(
         selected = _select_rows(blocks, texts, columns, where)
     else:
         codes, report = new_text_codes(), FaultCollector()
-        new_logs = [SnapshotLog(path) for path in logs]
+        new_logs = [LogReadPosition(path) for path in logs]
         selected = _select_rows(_parse_logs(new_logs, codes, report), codes, columns, where)
         texts, faults = codes, sort_faults(report.faults, new_logs)
     frame = block_to_frame(selected, texts, SNAPSHOT_FIELDS if columns is None else list(columns))
@@ -118,7 +118,7 @@ def read_snapshots(
 
 
 def _parse_logs(
-    logs: list[SnapshotLog], codes: TextCodes, report: FaultCollector
+    logs: list[LogReadPosition], codes: TextCodes, report: FaultCollector
 ) -> Iterator[ColumnBlock]:
     for parts in read_new_parts(logs, report):
         yield parse_log_parts(parts, codes, report)[0]
@@ -240,7 +240,7 @@ class Follower:
         self, paths: list[str], poll: float, idle: float | None, *, from_end: bool = False
     ) -> None:
         self._paths, self._poll, self._idle = paths, poll, idle
-        self._logs: dict[str, SnapshotLog] = {}
+        self._logs: dict[str, LogReadPosition] = {}
         self._codes = new_text_codes()
         self._stopped = Event()
         if from_end:
@@ -288,8 +288,8 @@ class Follower:
                 continue
         return list(dict.fromkeys(logs))
 
-    def _get_log(self, path: str) -> SnapshotLog:
-        log = self._logs.setdefault(path, SnapshotLog(path))
+    def _get_log(self, path: str) -> LogReadPosition:
+        log = self._logs.setdefault(path, LogReadPosition(path))
         if log.offset and not log.is_same() and not log.has_grown():
-            log = self._logs[path] = SnapshotLog(path)
+            log = self._logs[path] = LogReadPosition(path)
         return log

@@ -15,10 +15,10 @@ import msgspec
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.engine.cache_model.call_features import HOUR, MIN_CACHEABLE_TOKENS, get_cache_lifetime
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses
 from ctxkit.metrics.cost.bill import CallCharge, SessionBill, make_charge
-from ctxkit.metrics.known_values import sum_if_complete
+from ctxkit.metrics.optional_numbers import sum_if_complete
 from ctxkit.session.messages import Usage
 from ctxkit.tokens.prices import price
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.metrics.recorded_compactions import is_sealed
-from ctxkit.policies.method_names import MODEL_FREE_METHODS
+from ctxkit.policies.model_free_methods import MODEL_FREE_METHODS
 from ctxkit.session.messages import Message
 from ctxkit.tokens.prices import price
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.cost.bill import SessionBill, make_charge
 from ctxkit.metrics.cost.call_prices import price_call_at
 from ctxkit.metrics.cost.summary_bills import bill_summaries

@@ -9,7 +9,7 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.session.messages import Image, SizeOnly, Text, Thinking, ToolCall
-from ctxkit.tokens.counters import count_call_chars
+from ctxkit.tokens.counter_protocol import count_call_chars
 
 if TYPE_CHECKING:
     from collections.abc import Callable

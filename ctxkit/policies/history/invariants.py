@@ -168,7 +168,7 @@ class ResultsHaveCalls:
         return None
 
 
-class MessagesStay:
+class ProtectedMessagesStay:
     """All messages of one protected kind are in the history."""
 
     def __init__(self, name: str, what: str) -> None:
@@ -188,9 +188,9 @@ class MessagesStay:
         return is_system if self._what == "system" else bool(getattr(message, self._what))
 
 
-SYSTEM_STAYS = MessagesStay("system messages stay", "system")
-PINNED_STAYS = MessagesStay("pinned messages stay", "pinned")
-PENDING_STAYS = MessagesStay("pending approvals stay", "pending")
+SYSTEM_STAYS = ProtectedMessagesStay("system messages stay", "system")
+PINNED_STAYS = ProtectedMessagesStay("pinned messages stay", "pinned")
+PENDING_STAYS = ProtectedMessagesStay("pending approvals stay", "pending")
 """Messages that a pending approval or an unfinished tool needs stay."""
 
 

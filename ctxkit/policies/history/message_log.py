@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.session.messages import Edit, Message
-    from ctxkit.tokens.counters import TokenCounter
+    from ctxkit.tokens.counter_protocol import TokenCounter
 
 
 # Layout of a log: lists with one value per row (`messages`, `roles`, `first_calls`, `groups`, ...)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.schedules.layers import AppendedMessage, Layer
     from ctxkit.policies.schedules.rows import MessageState
     from ctxkit.policies.schedules.schedule_method_input import StageChooser
-    from ctxkit.tokens.counters import ContextBudget
+    from ctxkit.tokens.counter_protocol import ContextBudget
 
 
 _RECHECK_AT = (8, 64, 512)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.schedules.message_changes import NewContent, PartChanges, UndoChange
     from ctxkit.policies.schedules.rows import HistoryRows, MessageState
     from ctxkit.session.messages import Message, ToolCall
-    from ctxkit.tokens.counters import ContextBudget
+    from ctxkit.tokens.counter_protocol import ContextBudget
 
     StageChooser = Callable[[int, Callable[[int], int]], int]
 

@@ -18,7 +18,7 @@ from ctxkit.presets.registry import PresetDifference, typed
 if TYPE_CHECKING:
     from ctxkit.policies.base import PositiveShare
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.protocols import Forecast, RunState
+    from ctxkit.policies.protocols import Forecast, RunHistory
     from ctxkit.tokens import ContextBudget
 
 INSTRUCTIONS = (
@@ -86,7 +86,7 @@ class Armed(BaseGuard):
     hard: float
     """Tokens from which a cut is forced."""
 
-    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call at which it is armed, or forced."""
         if not past.compactions or past.compactions[-1].after <= self.ceiling:
             return start

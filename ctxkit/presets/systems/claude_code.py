@@ -133,7 +133,7 @@ def last_files(history: History, n: int) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class OneHourCache(BaseTrigger):
+class OneHourWriteTrigger(BaseTrigger):
     """A call before it wrote to a cache that lives an hour."""
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
@@ -235,7 +235,7 @@ def claude_code(
     )
     if version == "2.1.299" and idle_compaction:
         due_when_idle = Idle(IDLE_SECONDS, ahead=True) & Above(idle_min_tokens, or_equal=True)
-        trigger = trigger | (due_when_idle & OneHourCache())
+        trigger = trigger | (due_when_idle & OneHourWriteTrigger())
     trigger = trigger | Overflow(recorded=True)
     if clear_tool_outputs is not None:
         policy = replace(policy, clear=Clear(keep_last=clear_tool_outputs), is_due=trigger)

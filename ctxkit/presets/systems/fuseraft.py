@@ -36,7 +36,7 @@ from ctxkit.presets.registry import PresetDifference, typed
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive, Proportion
-    from ctxkit.policies.protocols import Forecast, Guard, RunState
+    from ctxkit.policies.protocols import Forecast, Guard, RunHistory
     from ctxkit.policies.triggers import BaseTrigger
 
 
@@ -137,11 +137,11 @@ class GuardUnlessDue(BaseGuard):
         """Name of the guard."""
         return guard_label(self.guard)
 
-    def why(self, past: RunState) -> str:
+    def why(self, past: RunHistory) -> str:
         """Return why the guard holds it back."""
         return blocking_reason(self.guard, past)
 
-    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call that the guard lets pass, or at which the trigger is due."""
         # the first call that the guard lets pass, or an earlier one where the trigger is due
         allowed_call = self.guard.first(past, forecast, start, stop)

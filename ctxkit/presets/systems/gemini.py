@@ -28,7 +28,7 @@ from ctxkit.presets.config_schema import (
     SystemConfigFile,
     get_section,
     keys_from_words,
-    zero_if_single,
+    weigh_matching_keys,
 )
 from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, typed
 from ctxkit.presets.shared_policies import CustomCutSummary
@@ -339,7 +339,7 @@ def weigh_config(config: Mapping[str, Any]) -> int:
     return (
         10 * schema
         + 4 * mine
-        + zero_if_single(sum(isinstance(config.get(k), dict) for k in OTHER_SIGNS))
+        + weigh_matching_keys(sum(isinstance(config.get(k), dict) for k in OTHER_SIGNS))
     )
 
 

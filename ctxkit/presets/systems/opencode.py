@@ -27,7 +27,7 @@ from ctxkit.presets.config_schema import (
     ParsedConfig,
     SystemConfigFile,
     get_section,
-    zero_if_single,
+    weigh_matching_keys,
 )
 from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, check_window, typed
 from ctxkit.presets.shared_policies import opens_turn
@@ -316,7 +316,9 @@ def weigh_config(config: Mapping[str, Any]) -> int:
     mine = len(keys & compaction.keys()) if isinstance(compaction, dict) else 0
     schema = "opencode.ai" in str(config.get("$schema", ""))
     common = sum(k in config for k in ("provider", "small_model", "autoupdate", "share"))
-    return 10 * schema + 3 * mine + zero_if_single(common + ("/" in str(config.get("model", ""))))
+    return (
+        10 * schema + 3 * mine + weigh_matching_keys(common + ("/" in str(config.get("model", ""))))
+    )
 
 
 def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:

@@ -23,7 +23,7 @@ from ctxkit.presets.config_schema import (
     KeyTable,
     ParsedConfig,
     SystemConfigFile,
-    zero_if_single,
+    weigh_matching_keys,
 )
 from ctxkit.presets.registry import PresetDifference, typed
 from ctxkit.session.messages import SENT_ROLE_KEY, Message, Text
@@ -217,7 +217,7 @@ CONFIG_TABLE = KeyTable(
 
 def weigh_config(config: Mapping[str, Any]) -> int:
     """Count the keys that identify pulse-coder."""
-    return zero_if_single(sum(k.path in config for k in CONFIG_TABLE.keys)) * 3
+    return weigh_matching_keys(sum(k.path in config for k in CONFIG_TABLE.keys)) * 3
 
 
 def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:

@@ -19,7 +19,8 @@ from ctxkit.policies.memory_policies import MemoryFlush
 from ctxkit.policies.message_filters import Cap, Prune
 from ctxkit.policies.offline_summarisers import with_summary_error
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import checkpoint_audit, content, summary_prompts
+from ctxkit.policies.texts import content, summary_prompts
+from ctxkit.policies.texts import lost_and_invented_statements as checkpoint_audit
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
 from ctxkit.presets.registry import PresetDifference, check_between, typed
 from ctxkit.presets.shared_policies import opens_turn
@@ -32,7 +33,7 @@ from ctxkit.session.messages import (
     Text,
     get_plain_text,
 )
-from ctxkit.tokens.counters import encode_arguments
+from ctxkit.tokens.counter_protocol import encode_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -104,7 +105,7 @@ DIFFERENCES = (
 
 # A model is asked for a checkpoint at most `attempts` times. Where there is none, or each attempt
 # fails, the deterministic checkpoint takes its place, so that no compaction fails for want of a
-# summary. Approvals are merged in afterwards from the messages themselves, whoever wrote the rest.
+# summary. Approvals are merged in afterwards from the messages.
 # The fields are kept in `details`, from where the next compaction reads them; only the text is
 # sent.
 @dataclass(frozen=True, kw_only=True)
@@ -562,7 +563,7 @@ def _iter_approvals(messages: Sequence[Message]) -> Iterable[str]:
 _BLOCKS = (
     ("User constraints", "user_constraints", 8),
     ("Preferences", "preferences", 8),
-    ("Approvals", "approvals", 20),
+    ("ToolApprover", "approvals", 20),
     ("Decisions", "decisions", 8),
     ("Discoveries", "discoveries", 8),
     ("Completed work", "completed_work", 8),

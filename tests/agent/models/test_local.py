@@ -9,7 +9,7 @@ import pytest
 from builders import user
 
 from ctxkit.agent import LocalModel, Request, ignore_delta
-from ctxkit.agent.models.local import find_model_file
+from ctxkit.agent.models.gguf import find_model_file
 from ctxkit.errors import ModelError
 from ctxkit.session import ToolSchema
 
@@ -25,7 +25,7 @@ def test_without_a_model_the_choices_are_named(monkeypatch, tmp_path):
     with pytest.raises(ModelError, match=r"none\.gguf"):
         find_model_file()
     monkeypatch.delenv("CTXKIT_GGUF")
-    monkeypatch.setattr("ctxkit.agent.models.local.find_spec", lambda _: None)
+    monkeypatch.setattr("ctxkit.agent.models.gguf.find_spec", lambda _: None)
     with pytest.raises(ModelError, match="CTXKIT_GGUF"):
         find_model_file()
 

@@ -17,8 +17,8 @@ from builders import user
 
 from ctxkit import tokens
 from ctxkit.agent import LiveSession, LocalModel, Request, Workspace, ignore_delta
-from ctxkit.agent.models import local
-from ctxkit.agent.models.local import extract_answer
+from ctxkit.agent.models import gguf as local
+from ctxkit.agent.models.gguf import extract_answer
 from ctxkit.errors import ModelError
 from ctxkit.policies import Rules
 from ctxkit.session import ToolSchema
@@ -79,7 +79,7 @@ class Server:
 
 @pytest.fixture(autouse=True)
 def runtime(monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.models.local._load_server", Server)
+    monkeypatch.setattr("ctxkit.agent.models.gguf._load_server", Server)
     for name, value in (("made", []), ("fails", None), ("pause", 0.0)):
         monkeypatch.setattr(Server, name, value)
     monkeypatch.setattr(local, "_runtimes", {})

@@ -14,7 +14,7 @@ from talkers import agent, run
 
 from ctxkit import tokens
 from ctxkit.agent import Provider, make_model
-from ctxkit.agent.models.names import fetch_window
+from ctxkit.agent.models.model_factory import fetch_window
 from ctxkit.session import OVERFLOW_TEXTS, is_overflow, parse_window
 
 WELL = Play("All is well.")
@@ -116,7 +116,7 @@ def test_others_are_not_asked_and_a_dead_one_says_nothing():
     ("piece", "wait"), [(b" " * 65_536, 0.0), (b" ", 0.05)], ids=["long", "slow"]
 )
 def test_an_answer_without_an_end_is_left(piece, wait, monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.models.names._REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr("ctxkit.agent.models.model_factory._REQUEST_SECONDS", 0.3)
     left = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):

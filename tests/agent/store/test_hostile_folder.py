@@ -12,7 +12,7 @@ from talkers import live, said
 
 import ctxkit as ck
 from ctxkit.agent import SessionLog, Workspace
-from ctxkit.agent.store import workspace
+from ctxkit.agent.store import project_folder as workspace
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.session import ToolCall
 

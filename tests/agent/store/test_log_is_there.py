@@ -14,7 +14,7 @@ from talkers import live, said
 
 import ctxkit as ck
 from ctxkit.agent import SessionLog, Workspace
-from ctxkit.agent.store.workspace import check_session_name
+from ctxkit.agent.store.project_folder import check_session_name
 from ctxkit.errors import BadArguments, StoreError
 
 

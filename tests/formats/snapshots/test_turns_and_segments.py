@@ -14,7 +14,7 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.formats import snapshots
 from ctxkit.metrics import FRAME_COLUMNS
-from ctxkit.plots.budget_charts import budget_data
+from ctxkit.plots.cumulative_input_charts import budget_data
 
 NOW = datetime(2026, 9, 19, tzinfo=UTC)
 

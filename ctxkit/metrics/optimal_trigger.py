@@ -16,7 +16,7 @@
 #
 # Dollars alone would compact far too early, as each carried token costs. So two lower bounds apply:
 # the tokens that must stay bound the floor (`growth_profile.estimate_floor`), and the loss that
-# replays of the record measure bounds the trigger (`growth_profile.LossRisk`).
+# replays of the record measure bounds the trigger (`growth_profile.LossBySize`).
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from ctxkit._internal.formatting import (
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.breakeven import best_trigger, requests_until_reset_pays
-from ctxkit.metrics.growth_profile import ContextFloor, GrowthProfile, LossRisk, estimate_floor
+from ctxkit.metrics.growth_profile import ContextFloor, GrowthProfile, LossBySize, estimate_floor
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
+from ctxkit.metrics.tool_setting_syntax import describe_setting
 from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL, TriggerReplays
-from ctxkit.metrics.trigger_settings import describe_setting
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
@@ -396,7 +396,7 @@ def when_to_compact(
     front = min(context_floor.fixed, floor)
     costs = TriggerCostModel(profile, floor, front, summary)
     cheapest = costs.find_cheapest(window)
-    risk = LossRisk(memory, profile.anchored, floor, front) if memory is not None else None
+    risk = LossBySize(memory, profile.anchored, floor, front) if memory is not None else None
     max_loss, best = _bounded_trigger(risk, cheapest, window)
     low, high = costs.find_near_optimal(
         best, window, smallest=best if best > cheapest else floor + 1
@@ -455,7 +455,9 @@ def _clock_runs_backwards(session: Session) -> bool:
     return len(times) > 1 and sum(b < a for a, b in pairwise(times)) * 2 > len(times) - 1
 
 
-def _bounded_trigger(risk: LossRisk | None, cheapest: int, window: int) -> tuple[float | None, int]:
+def _bounded_trigger(
+    risk: LossBySize | None, cheapest: int, window: int
+) -> tuple[float | None, int]:
     """Return the share of reused items that may be at stake, and the cheapest trigger within it."""
     loss_at_window = None if risk is None else risk.at(window)
     if risk is None or loss_at_window is None:

@@ -55,7 +55,7 @@ class Workspace:
 
     Example:
         >>> import tempfile
-        >>> from ctxkit.agent.store.workspace import Workspace
+        >>> from ctxkit.agent.store.project_folder import Workspace
         >>> Workspace(tempfile.mkdtemp()).sessions.name
         'sessions'
     """
@@ -269,7 +269,7 @@ _KEY_BYTES = 32
 # A keyed hash (HMAC-SHA256) proves that this user wrote something. The key, 32 random bytes, is
 # created once in the user's own state folder and never leaves it.
 #   trust mark   over the session file's real path and owner: a copied or foreign file has none
-#   seal         over a session's settings (`agent.resume`): foreign settings are ignored
+#   seal         over a session's settings (`agent.session_settings_seal`): others are ignored
 # Comparisons take constant time. See docs/decisions/007.
 
 

@@ -11,14 +11,14 @@ import traitlets as t
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.frames import frame
-from ctxkit.plots.budget_charts import BudgetData, budget_chart, budget_data
+from ctxkit.plots.cumulative_input_charts import CumulativeInputData, budget_chart, budget_data
 from ctxkit.widgets.base import ChartWidget, build_esm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.plots.budget_charts import CumulativeAgentTokens
     from ctxkit.plots.chart import Chart
+    from ctxkit.plots.cumulative_input_charts import CumulativeAgentTokens
     from ctxkit.widgets.data_source import DataSource
 
 _NAME = 80
@@ -92,7 +92,7 @@ class BudgetWidget(ChartWidget):
         again: bool = False,
     ) -> None:
         check_thresholds(warn=warn, cutover=cutover)
-        self._found = BudgetData((), (), None, None)
+        self._found = CumulativeInputData((), (), None, None)
         super().__init__(feed, again=again)
         first = self._found.warn_at or 0, self._found.cutover_at or 0
         if warn is None and cutover is None and not any(first):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ctxkit.plots.chart import Chart
     from ctxkit.policies.context_rules import Rules
-    from ctxkit.policies.protocols import Forecast, RunState
+    from ctxkit.policies.protocols import Forecast, RunHistory
     from ctxkit.session.session import Session
     from ctxkit.widgets.data_source import DataSource
 
@@ -193,7 +193,7 @@ class MaxCompactions(BaseGuard):
     def __init__(self, cuts: int) -> None:
         self.cuts = cuts
 
-    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop` once they are spent."""
         return stop if len(past.compactions) >= self.cuts else start
 

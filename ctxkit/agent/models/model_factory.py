@@ -65,7 +65,7 @@ def make_model(
     if kind == "scripted":
         return _make_scripted(rest or "tour", counter, clock, scripts or {})
     if kind == "local":
-        from ctxkit.agent.models.local import LocalModel
+        from ctxkit.agent.models.gguf import LocalModel
 
         return LocalModel(rest or None, **options)
     name, _, query = name.strip().partition("?")

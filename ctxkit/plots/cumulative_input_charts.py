@@ -47,7 +47,7 @@ class CumulativeAgentTokens(NamedTuple):
     """Output tokens; 0 if the log has none."""
 
 
-class BudgetData(NamedTuple):
+class CumulativeInputData(NamedTuple):
     """What the chart shows."""
 
     agents: tuple[CumulativeAgentTokens, ...]
@@ -69,7 +69,7 @@ class HandOff(NamedTuple):
     to: str
 
 
-def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> BudgetData:
+def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> CumulativeInputData:
     """Return the running sums of every agent of sessions, a turn frame, or a frame of snapshots.
 
     The thresholds come from the first row that has one, as in fuseraft's own chart.
@@ -108,7 +108,7 @@ def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> BudgetData:
     # A marker row has the number of the turn after the compaction; a flag in a turn's row belongs
     # to the turn before the compaction.
     cuts = np.where(marker, turn - 0.5, turn + 0.5)[fired & np.isfinite(turn)]
-    return BudgetData(
+    return CumulativeInputData(
         tuple(agents),
         tuple(cuts.tolist()),
         _first_positive(table, "warn_at"),
@@ -157,7 +157,7 @@ def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
     return budget_chart(budget_data(of))
 
 
-def budget_chart(data: BudgetData, cuts: Mapping[str, int] | None = None) -> Chart:
+def budget_chart(data: CumulativeInputData, cuts: Mapping[str, int] | None = None) -> Chart:
     """Return the chart of running sums.
 
     Args:
@@ -198,7 +198,7 @@ def _compaction_marks(places: Sequence[float]) -> tuple[Mark, ...]:
     return marks if len(marks) <= _MAX_MARKS else ()
 
 
-def _describe_budget(data: BudgetData) -> str:
+def _describe_budget(data: CumulativeInputData) -> str:
     if not data.agents:
         return "The log has no input tokens of any turn."
     cuts = len(data.compactions)
@@ -216,7 +216,7 @@ def _agent_trace(agent: CumulativeAgentTokens, i: int) -> Trace:
     return Trace(name=agent.name, x=agent.turns, y=agent.cumulative, hover=hover, look=i)
 
 
-def make_hand_off_traces(data: BudgetData) -> tuple[Trace, ...]:
+def make_hand_off_traces(data: CumulativeInputData) -> tuple[Trace, ...]:
     """Return the points of the hand-offs, each with the name of the agent that takes over."""
     if not data.handed:
         return ()

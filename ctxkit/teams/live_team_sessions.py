@@ -18,7 +18,7 @@ from ctxkit.agent.live_session import LiveSession
 from ctxkit.agent.memory.folders import MemoryStore
 from ctxkit.agent.memory.session_memory import SessionMemory, make_memory_provider
 from ctxkit.agent.memory.session_memory import default_memory_folders as memory_homes
-from ctxkit.agent.models.names import make_model as named
+from ctxkit.agent.models.model_factory import make_model as named
 from ctxkit.agent.tools.file_tools import make_file_tools
 from ctxkit.agent.tools.tool_selection import FILE_TOOLS, make_tools
 from ctxkit.errors import BadArguments, did_you_mean
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ctxkit.agent.models.model import Model
-    from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.agent.store.project_folder import Workspace
     from ctxkit.agent.tools.root import Root
     from ctxkit.agent.tools.runner import Approve
     from ctxkit.agent.tools.tool import Tool

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ctxkit._internal.redaction import environment_secrets, redact_json
-from ctxkit.agent.store.workspace import make_seal, verify_seal
+from ctxkit.agent.store.project_folder import make_seal, verify_seal
 from ctxkit.agent.turn import Limits
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.session.messages import Message

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.agent.models.names import LOOKUP_NAME
+from ctxkit.agent.models.model_factory import LOOKUP_NAME
 from ctxkit.agent.models.scripted import SCRIPTS
-from ctxkit.agent.resume import read_session_settings
+from ctxkit.agent.session_settings_seal import read_session_settings
 from ctxkit.agent.system_prompt import PROJECT_FILES, parse_section_names
 from ctxkit.agent.tools.root import Root
 from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.magics.arguments import get_settings
+from ctxkit.magics.cell_arguments import AgentArguments
 from ctxkit.magics.external_programs import (
     McpServers,
     open_external_session,
@@ -27,7 +28,6 @@ from ctxkit.magics.external_programs import (
     parse_via,
 )
 from ctxkit.magics.memory_selection import make_session_memory, parse_memory_option
-from ctxkit.magics.settings import AgentArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import Share
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from ctxkit.agent.span_export import SpanAddress
     from ctxkit.agent.turn import Listener
     from ctxkit.engine.live_prompts import SentPrompts
+    from ctxkit.magics.cell_arguments import KitSettings
     from ctxkit.magics.external_programs import ServerCommand
-    from ctxkit.magics.settings import KitSettings
 
 
 SESSION_SETTINGS = tuple(get_settings(AgentArguments))
@@ -339,7 +339,7 @@ class SettingsResolver:
 
     def model(self, name: str, rules: Rules) -> Model:
         """Return a model by name; `scripted/NAME` also takes a session that the magics know."""
-        from ctxkit.agent.models.names import make_model
+        from ctxkit.agent.models.model_factory import make_model
         from ctxkit.tokens import default_counter
 
         counter: Any = rules.counter or default_counter()

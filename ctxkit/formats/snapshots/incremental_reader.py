@@ -45,7 +45,7 @@ FileState = tuple[int, int, int, int]
 """Size (-1: never read), mtime and ctime (ns), and inode of a file."""
 
 
-class SnapshotLog(msgspec.Struct):
+class LogReadPosition(msgspec.Struct):
     """One log and how far it was read."""
 
     path: str
@@ -201,7 +201,7 @@ def _has_file_type(kind: Any, path: str) -> bool:
 # -- reading what is new --------------------------------------------------------------------------
 
 
-def read_new_parts(logs: list[SnapshotLog], report: FaultCollector) -> Iterator[list[LogPart]]:
+def read_new_parts(logs: list[LogReadPosition], report: FaultCollector) -> Iterator[list[LogPart]]:
     """Yield what is new in all logs, as groups of parts, and update the logs."""
     group: list[LogPart] = []
     size = 0
@@ -216,7 +216,9 @@ def read_new_parts(logs: list[SnapshotLog], report: FaultCollector) -> Iterator[
         yield group
 
 
-def _read_new_of_log(number: int, log: SnapshotLog, report: FaultCollector) -> Iterator[LogPart]:
+def _read_new_of_log(
+    number: int, log: LogReadPosition, report: FaultCollector
+) -> Iterator[LogPart]:
     if not _has_file_type(stat.S_ISREG, log.path):  # opening a pipe would block
         report.add(log.path, 0, "expected a file")
         log.stamp = get_file_state(log.path)
@@ -235,7 +237,7 @@ def _read_new_of_log(number: int, log: SnapshotLog, report: FaultCollector) -> I
 
 
 def _read_chunks(
-    number: int, log: SnapshotLog, file: BinaryIO, report: FaultCollector
+    number: int, log: LogReadPosition, file: BinaryIO, report: FaultCollector
 ) -> Iterator[LogPart]:
     file.seek(log.offset)
     remainder = b""
@@ -264,7 +266,7 @@ def _read_chunks(
     yield from _read_tail(number, log, b"" if is_skipping else remainder)
 
 
-def _skip_line_end(log: SnapshotLog, data: bytes) -> bytes:
+def _skip_line_end(log: LogReadPosition, data: bytes) -> bytes:
     """Return what follows the end of a skipped line."""
     line_end = data.index(b"\n") + 1
     log.offset += line_end
@@ -272,7 +274,7 @@ def _skip_line_end(log: SnapshotLog, data: bytes) -> bytes:
     return data[line_end:]
 
 
-def _make_part(number: int, log: SnapshotLog, data: bytes) -> LogPart:
+def _make_part(number: int, log: LogReadPosition, data: bytes) -> LogPart:
     # Six times as fast as bytes.count.
     n_lines = int(np.count_nonzero(np.frombuffer(data, np.uint8) == _NEWLINE))
     part = LogPart(
@@ -287,7 +289,7 @@ def _make_part(number: int, log: SnapshotLog, data: bytes) -> LogPart:
     return part
 
 
-def _read_tail(number: int, log: SnapshotLog, remainder: bytes) -> Iterator[LogPart]:
+def _read_tail(number: int, log: LogReadPosition, remainder: bytes) -> Iterator[LogPart]:
     """Yield a last line without newline if it is complete; otherwise note its size."""
     log.unfinished_bytes = 0
     if not remainder or remainder.isspace():

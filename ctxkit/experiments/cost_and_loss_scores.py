@@ -24,7 +24,7 @@ from ctxkit.engine.provider_guard import count_refused_calls
 from ctxkit.engine.replay import count_hidden, describe_run_oddities
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.formats.reading import read_all
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.compaction_consequences import ConsequenceAnalysis, SessionActions
 from ctxkit.metrics.compaction_sizes import measure_compactions
 from ctxkit.metrics.compactions import (
@@ -45,10 +45,10 @@ from ctxkit.metrics.elongation import (
 )
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.item_index import ItemIndex
-from ctxkit.metrics.known_values import mean_or_none, median_or_none, sum_if_complete
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
+from ctxkit.metrics.optional_numbers import mean_or_none, median_or_none, sum_if_complete
 from ctxkit.metrics.prompt_sizes import RunPrompts, has_prompt_sizes
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
 from ctxkit.metrics.recorded_compactions import is_sealed

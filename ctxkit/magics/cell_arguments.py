@@ -303,6 +303,6 @@ class KitSettings(Magics):
 
     def read_stored_session(self, name: str) -> Session | None:
         """Return a session that is kept in the working folder, or None."""
-        from ctxkit.agent.store.workspace import Workspace
+        from ctxkit.agent.store.project_folder import Workspace
 
         return Workspace().session(name)

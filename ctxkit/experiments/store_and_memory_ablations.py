@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.scores import SessionScoreCache, measure_cost_and_loss
+from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, measure_cost_and_loss
 from ctxkit.experiments.section_costs import PromptBilling
 from ctxkit.experiments.session_runner import SessionRunner
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.frames.building import build_frame
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
 from ctxkit.metrics.prompt_composition import share_message_tokens
@@ -85,7 +85,7 @@ def index_or_paste(
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.experiments.memory_ablation import index_or_paste
+        >>> from ctxkit.experiments.store_and_memory_ablations import index_or_paste
         >>> index_or_paste(ck.read(ck.samples.path()))
         Traceback (most recent call last):
         ctxkit.errors.BadArguments: The session was shown no index of a context store: ...
@@ -277,7 +277,7 @@ def with_memory(
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.experiments.memory_ablation import with_memory
+        >>> from ctxkit.experiments.store_and_memory_ablations import with_memory
         >>> frame = with_memory(ck.read(ck.samples.path()), "pi")
         >>> frame["variant"].tolist()
         ['without memory', 'with memory', 'difference']

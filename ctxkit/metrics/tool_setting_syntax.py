@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.policies.triggers import Either
+from ctxkit.tokens.counter_protocol import ContextBudget
 from ctxkit.tokens.counter_registry import default_counter
-from ctxkit.tokens.counters import ContextBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
