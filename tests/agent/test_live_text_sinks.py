@@ -32,7 +32,7 @@ SCREENS = {
     ("magics/approvals.py", "_read_answer"): "the question whether a call may run, for the person alone",
     ("magics/approvals.py", "showing"): "the call that is asked about, which its redacted form replaces",
     ("magics/turn_handle.py", "_ipython_display_"): "a turn beside the notebook: what `TurnDisplay` made",
-    ("magics/context_commands.py", "list_store"): "what is damaged in the library",
+    ("magics/prompt_section_commands.py", "list_store"): "what is damaged in the library",
     ("magics/memory_commands.py", "list_entries"): "what is damaged in the memory",
     ("magics/turn_display.py", "__init__"): "the turn in its cell: what `TurnDisplay` made",
     ("magics/turn_display.py", "end"): "the turn in a terminal: what `TurnDisplay` made",
