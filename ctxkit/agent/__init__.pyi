@@ -29,13 +29,13 @@ from .models.scripted import get_script as get_script
 from .recorders.api_call_recorder import Recording as Recording
 from .recorders.api_call_recorder import recorder as recorder
 from .store.artifacts import ArtifactStore as ArtifactStore
+from .store.project_folder import Workspace as Workspace
 from .store.session_log import SessionLog as SessionLog
 from .store.session_log import list_checkpoints as list_checkpoints
-from .store.project_folder import Workspace as Workspace
-from .tools.python_and_shell import make_python_tool as make_python_tool
-from .tools.python_and_shell import make_shell_tool as make_shell_tool
 from .tools.file_tools import make_file_tools as make_file_tools
 from .tools.images import image_from_bytes as image_from_bytes
+from .tools.python_and_shell import make_python_tool as make_python_tool
+from .tools.python_and_shell import make_shell_tool as make_shell_tool
 from .tools.root import Root as Root
 from .tools.runner import run_tool as run_tool
 from .tools.tool import tool as tool

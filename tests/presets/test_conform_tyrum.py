@@ -262,7 +262,7 @@ def test_approvals_stand_in_a_checkpoint_of_a_model():
     answered = result(of="c", tool="deploy", details={"approval": "allowed"})
     rows = (user("go"), assistant("", tool_call("deploy", "c", path="prod")), answered)
     made = CheckpointMaker(model=lambda _: '{"goal": "deploy"}')(passage(*rows))
-    assert "ToolApprover:\n- deploy path=prod: allowed by the user" in made.text
+    assert "Approvals:\n- deploy path=prod: allowed by the user" in made.text
 
 
 TALK = (

@@ -563,7 +563,7 @@ def _iter_approvals(messages: Sequence[Message]) -> Iterable[str]:
 _BLOCKS = (
     ("User constraints", "user_constraints", 8),
     ("Preferences", "preferences", 8),
-    ("ToolApprover", "approvals", 20),
+    ("Approvals", "approvals", 20),
     ("Decisions", "decisions", 8),
     ("Discoveries", "discoveries", 8),
     ("Completed work", "completed_work", 8),

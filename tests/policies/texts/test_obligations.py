@@ -84,6 +84,6 @@ def test_what_a_person_allowed_and_refused_stays_a_fact():
     allowed = result(of="c2", tool="deploy", details={"approval": "allowed"})
     then = ob.with_approvals(ob.Checkpoint(goal="by a model"), [allowed], first)
     assert then.approvals == (*first.approvals, "deploy: allowed by the user")
-    assert "ToolApprover:\n- shell command=rm" in ob.render_checkpoint(then)
+    assert "Approvals:\n- shell command=rm" in ob.render_checkpoint(then)
     forged = result(of="c3", tool="x", details={"approval": "always"})
     assert ob.with_approvals(then, [forged], None).approvals == ()
