@@ -121,7 +121,7 @@ def test_the_charts_are_what_the_plots_draw_now(make_pictures):
 
 def test_a_question_is_a_picture_the_call_and_its_limits():
     pages = sorted((ROOT / "docs" / "questions").glob("*-*.md"))
-    assert len(pages) == 5
+    assert len(pages) == 7
     for page in pages:
         text = page.read_text(encoding="utf-8")
         picture, call, limits = (text.index(p) for p in ("\n![", "\n```python\n", "\n## Limits\n"))

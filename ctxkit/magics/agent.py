@@ -187,7 +187,7 @@ def show_dry_run(
         raise BadArguments(
             f"What {parts.via[0]} sends to its model is its own affair: it cannot be shown before."
         )
-    session = kit.lives.get(name).session if name in kit.lives else kit.kept(name)
+    session = kit.lives.get(name).session if name in kit.lives else kit.read_stored_session(name)
     model = kit.lives.named.model(parts.model, parts.rules)
     check_model(session, model, name)
     tools, system = kit.lives.named.tools(settings["tools"]), kit.lives.named.system(settings)

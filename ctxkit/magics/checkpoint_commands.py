@@ -132,7 +132,7 @@ def branch_session(kit: KitState, line: BranchArguments) -> TextPage:
         )
     name = line.name or f"{line.session or kit.sessions.active_name}-branch-{place.number}"
     moved = session.branch(place.entry)
-    live = kit.branched(name, moved, line.session or kit.sessions.active_name)
+    live = kit.add_branch(name, moved, line.session or kit.sessions.active_name)
     readiness = "live" if live else "active; name a model (`--model`) to go on"
     return TextPage(
         f"Session {name} stands before compaction {place.number} and is {readiness}: `%%agent"
@@ -145,7 +145,7 @@ def reset_session(kit: KitState, line: LiveSessionArguments) -> TextPage:
     live = kit.lives.get(line.session)
     kit.lives.check_idle(live.name)
     name, settings = live.name, live.settings
-    stored_name = kit.put_aside(live)
+    stored_name = kit.set_aside(live)
     kit.lives.open(name, **settings)
     return TextPage(f"Session {name} is fresh. The old one is kept as {stored_name}.")
 

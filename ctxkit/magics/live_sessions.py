@@ -195,7 +195,7 @@ class LiveSessions:
         live = self._open_sessions.get(name)
         before = live.settings if live is not None else self._remembered.get(name)
         if before is None:
-            stored = read_session_settings(self._kit.kept(name))
+            stored = read_session_settings(self._kit.read_stored_session(name))
             before = stored.words if stored is not None else {}
         # Precedence, from low to high: the kit, the session as it was opened, this line.
         defaults = {k: getattr(self._kit, k) for k in SESSION_SETTINGS}

@@ -161,7 +161,7 @@ def test_an_attempt_is_sent_to_no_model_and_is_no_compaction(tmp_path):
 
         with live(tmp_path, rules=EVERY_TURN, summary_model=ask(notes)) as one:
             one.agent.model = ask(up)
-            one.agent.take(EVERY_TURN)
+            one.agent.use_rules(EVERY_TURN)
             for n in range(5):
                 run(one.turn(f"question {n}"))
             session = one.session

@@ -32,11 +32,12 @@ SCREENS = {
     ("magics/approvals.py", "_read_answer"): "the question whether a call may run, for the person alone",
     ("magics/approvals.py", "showing"): "the call that is asked about, which its redacted form replaces",
     ("magics/turn_handle.py", "_ipython_display_"): "a turn beside the notebook: what `TurnDisplay` made",
-    ("magics/prompt_section_commands.py", "list_store"): "what is damaged in the library",
+    ("magics/section_and_store_commands.py", "list_store"): "what is damaged in the library",
     ("magics/memory_commands.py", "list_entries"): "what is damaged in the memory",
+    ("widgets/waiting.py", "_show_html"): "a fixed line of the kit while something takes long",
     ("magics/turn_display.py", "__init__"): "the turn in its cell: what `TurnDisplay` made",
     ("magics/turn_display.py", "end"): "the turn in a terminal: what `TurnDisplay` made",
-    ("agent/tools/code_tools.py", "_execute_code"): "into the captured output of a tool, which its result holds",
+    ("agent/tools/python_and_shell.py", "_execute_code"): "into the captured output of a tool, which its result holds",
 }  # fmt: skip
 """Every place that prints or displays while an agent may run, and what it shows: none of them gets
 text of an agent but by events. One that is new here shows it by way of `LiveEvents.emit`, too.
@@ -49,7 +50,7 @@ WORKERS = (
 """Scripts that run in a process of their own: what they print is a result, or goes to a pipe."""
 LISTENERS = {
     "agent/live_session.py": "spans of a collector; the listeners that a session is made with",
-    "magics/sessions.py": "those who listened to a session that is opened anew",
+    "magics/live_sessions.py": "those who listened to a session that is opened anew",
     "magics/turn_display.py": "the turn on the screen",
     "teams/runner.py": "those who listen to all agents of a team",
     "widgets/base.py": "a chart that grows",

@@ -99,7 +99,7 @@ def test_a_crash_says_no_key(live, monkeypatch):
     def broken():
         raise RuntimeError(leak())
 
-    monkeypatch.setattr(live.agent.compactor.context.run, "shown", broken)
+    monkeypatch.setattr(live.agent.compactor.context.run, "last_prompt", broken)
     with pytest.raises(StoreError) as e:
         run(live.turn("go"))
     said_ = "".join(traceback.format_exception(e.value))

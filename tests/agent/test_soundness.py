@@ -280,7 +280,7 @@ def test_limits_and_gauges_count_what_is_sent_after_pruning():
     a = agent(
         at=at, rules=Rules(counter=COUNT, pruning=Clear(keep_last=0)), limits=Limits(tokens=1_000)
     )
-    assert a.compactor.context.tokens > 10_000 > 1_000 > a.compactor.context.coming
+    assert a.compactor.context.tokens > 10_000 > 1_000 > a.compactor.context.next_prompt_tokens
     outcome = run(a.turn("go"))
     assert outcome.ended == "answered"
     assert outcome.context_tokens < 1_000

@@ -139,7 +139,7 @@ def paid_by_hand():
     """
     replay = replay_sample(make_rules_above("summary:keep_tokens=8000", 30_000))
     cut, (spot, *_) = thrashing.get_compaction_outcomes(replay)[0], get_replay_compactions(replay)
-    (summary,) = cut.written
+    (summary,) = cut.summaries
     usd = summary.source * PRICE.input + summary.summary * PRICE.output
     anew = (PRICE.cache_write - PRICE.cache_read) * (cut.after - 1_545)
     new = (PRICE.cache_write - PRICE.cache_read) * (cut.before - spot.sent)
@@ -355,7 +355,7 @@ CLAIMS = {
         ),
     },
     "04": {
-        "Such an agent answered sixty questions": lambda: len(studies.closed_loop.make_world().asked) == 60,
+        "Such an agent answered sixty questions": lambda: len(studies.closed_loop.make_world().services_by_question) == 60,
         "Never compacted it read each of the 24 files once": lambda: (
             len(studies.closed_loop.make_world().files) == 24 and lived()["rereads_n"]["none"] == 0
         ),

@@ -132,7 +132,7 @@ def hard_coded(history, room):
 
 def test_facts_that_were_copied_out_win_nothing_on_a_hidden_session():
     code = Rules(policy=hard_coded, trigger=triggers.Above(12_000), name="hard-coded")
-    words = ck.policies.summary.Summary(keep_tokens=1_500, prefix=FACTS + "\n")
+    words = ck.policies.Summary(keep_tokens=1_500, prefix=FACTS + "\n")
     prefix = Rules(policy=words, trigger=triggers.Above(12_000), name="in the prefix")
     for cheat in (code, prefix):
         assert judge_rules("cheat", cheat).kept_n == 15, "on the sample it works"

@@ -51,4 +51,4 @@ def test_rules_that_recall_already_are_refused():
     ):
         ck.experiments.with_memory(SAMPLE, "summary:keep_turns=2 | recall")
     with pytest.raises(ck.BadArguments, match="name rules that compact"):
-        ck.experiments.with_memory(SAMPLE, ck.policies.rules.Rules())
+        ck.experiments.with_memory(SAMPLE, ck.policies.Rules())

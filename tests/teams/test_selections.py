@@ -194,7 +194,7 @@ def test_branches_do_not_hear_each_other_and_the_next_agent_hears_all(tmp_path):
 def test_branches_go_on_where_they_were_cut_off(tmp_path):
     plan = config(["A", "B", "C"], BRANCHES)
     with made(tmp_path, BRANCHED, plan) as team:
-        team.ask("Work.")
+        team.set_task("Work.")
         for _ in range(2):
             asyncio.run(team.step())
         assert team.status.branches == ("Front",)
@@ -290,7 +290,7 @@ def test_each_example_runs_on_scripted_agents(path, tmp_path):
     ]
     words = says(verdict="x", next_agent=names[0], content="c")
     with made(tmp_path, {name: [words] * 3 for name in names}, path) as team:
-        team.ask("Work.")
+        team.set_task("Work.")
         for _ in range(3):
             asyncio.run(team.step())
         assert team.status.turns == min(3, team.plan.max_turns) or team.status.ended

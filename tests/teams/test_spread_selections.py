@@ -100,7 +100,7 @@ def test_it_is_spread_again_for_the_next_task_and_goes_on_where_it_was_cut_off(t
     parts = {"Law": [["1"], ["4"]], "Money": [["2"], ["3"], ["5"], ["6"]], "Lead": [["A"], ["B"]]}
     with made(tmp_path, parts, safe_load(SCATTER)) as team:
         team.run("Judge it.")
-        team.ask("Judge that.")
+        team.set_task("Judge that.")
         asyncio.run(team.step())
         assert team.status.branches == ("2. Money", "3. Money")
     with made(tmp_path, parts, safe_load(SCATTER)) as team:
@@ -140,7 +140,7 @@ def test_a_list_is_worked_off_item_by_item(tmp_path):
 
 def test_a_list_goes_on_where_it_was_cut_off(tmp_path):
     with made(tmp_path, MAPPED, safe_load(MAPREDUCE)) as team:
-        team.ask("Look.")
+        team.set_task("Look.")
         for _ in range(3):
             asyncio.run(team.step())
     with made(tmp_path, MAPPED, safe_load(MAPREDUCE)) as team:

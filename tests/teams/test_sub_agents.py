@@ -80,7 +80,7 @@ def test_it_has_no_more_than_its_plugins_and_no_shell(team):
 def test_one_that_does_not_end_is_stopped_and_says_so(tmp_path):
     parts = {**PARTS, "scout": [[("list_files", {})] * 9]}
     with made(tmp_path, parts, PLAN) as team:
-        team.ask("Find the table.")
+        team.set_task("Find the table.")
         asyncio.run(team.step())
         result = next(t for k, t in shown(team, "A") if k == "tool")
         assert "3 calls" in result or "Now list_files" in result
@@ -89,7 +89,7 @@ def test_one_that_does_not_end_is_stopped_and_says_so(tmp_path):
 
 def test_it_goes_on_in_another_process(tmp_path):
     with made(tmp_path, PARTS, PLAN) as team:
-        team.ask("Find the table.")
+        team.set_task("Find the table.")
         asyncio.run(team.step())
         before = [m.id for m in team.subs["A"].session.messages]
     with made(tmp_path, PARTS, PLAN) as team:

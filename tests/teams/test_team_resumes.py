@@ -184,7 +184,7 @@ def test_a_model_that_fails_stops_the_team_and_its_turn_is_taken_again(tmp_path)
 
 def test_it_goes_on_in_another_process_and_only_one_runs_it(tmp_path):
     with made(tmp_path, PARTS, PLAN) as team:
-        team.ask("Work.")
+        team.set_task("Work.")
         asyncio.run(team.step())
         with pytest.raises(StoreError, match="is being written by process"):
             made(tmp_path, PARTS, PLAN)
@@ -198,9 +198,9 @@ def test_a_task_is_needed_and_one_at_a_time(tmp_path):
     with made(tmp_path, PARTS, PLAN) as team:
         with pytest.raises(BadArguments, match="Say what the team shall do"):
             team.run()
-        team.ask("Work.")
+        team.set_task("Work.")
         with pytest.raises(BadArguments, match="is not done with its task"):
-            team.ask("Something else.")
+            team.set_task("Something else.")
 
 
 def test_a_team_works_beside_the_notebook(tmp_path):
@@ -212,7 +212,7 @@ def test_a_team_works_beside_the_notebook(tmp_path):
 
 def test_a_session_that_came_with_the_folder_is_not_gone_on_with(tmp_path):
     with made(tmp_path, PARTS, PLAN) as team:
-        team.ask("Work.")
+        team.set_task("Work.")
         folder = team.workspace.sessions
     (folder / ".team.mine").unlink()
     with pytest.raises(BadArguments, match="was not begun there by you"):
@@ -222,7 +222,7 @@ def test_a_session_that_came_with_the_folder_is_not_gone_on_with(tmp_path):
 def test_a_task_goes_on_with_the_config_that_it_was_begun_with(tmp_path):
     other = config(["C", "D"], {"One": state("C", to("End", "DONE")), "End": DONE})
     with made(tmp_path, PARTS, PLAN) as team:
-        team.ask("Work.")
+        team.set_task("Work.")
         asyncio.run(team.step())
     words = r"'team' stands in state 'Two' of A, which this config does not have"
     with pytest.raises(BadArguments, match=words):
@@ -231,7 +231,7 @@ def test_a_task_goes_on_with_the_config_that_it_was_begun_with(tmp_path):
         assert team.run().ended == "done"
     parts = {"C": [["C one"], ["C two\nDONE"]], "D": []}
     with made(tmp_path, parts, other) as team:  # a new task may have other agents
-        team.ask("More.")
+        team.set_task("More.")
         asyncio.run(team.step())
     with made(tmp_path, parts, other) as team:
         assert team.run().ended == "done"
@@ -239,7 +239,7 @@ def test_a_task_goes_on_with_the_config_that_it_was_begun_with(tmp_path):
 
 def test_a_team_goes_on_by_its_name_alone(tmp_path):
     with made(tmp_path, PARTS, PLAN, allow=[".fuseraft"]) as team:
-        team.ask("Work.")
+        team.set_task("Work.")
         asyncio.run(team.step())
     tick = clock()
     models = {name: make_scripted_agent(name, turns, tick) for name, turns in PARTS.items()}
@@ -255,7 +255,7 @@ def test_a_team_goes_on_by_its_name_alone(tmp_path):
 
 def test_what_somebody_else_wrote_of_how_it_was_opened_is_not_obeyed(tmp_path):
     with made(tmp_path, PARTS, PLAN) as team:
-        team.ask("Work.")
+        team.set_task("Work.")
         path = team.ledger.log.path
     path.write_text(path.read_text().replace('"tools":["files"]', '"tools":["shell"]'))
     with pytest.raises(BadArguments, match="was begun here by you"):

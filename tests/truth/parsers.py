@@ -307,8 +307,8 @@ def swe_agent(path: Path) -> list[Figures]:
     return [
         {
             "calls_n": sum(m["role"] == "assistant" for m in talk),
-            "prompt_tokens": stats.get("tokens_sent") or None,
-            "output_tokens": stats.get("tokens_received") or None,
+            "logged_prompt_tokens": stats.get("tokens_sent") or None,
+            "logged_output_tokens": stats.get("tokens_received") or None,
             "cost_usd": stats.get("instance_cost") or None,
             "tool_errors_n": None,
             "compactions_n": None,

@@ -90,6 +90,6 @@ def test_what_stands_beside_a_summary_is_no_output(name):
             sizes[m.role] += count.message(m)
         share = sizes["summary"] / sum(sizes.values())
         assert share < 0.9
-        assert cut.written[0].summary / cut.summary == pytest.approx(share, rel=0.02)
-    usd = sum(w.source * p.input + w.summary * p.output for c in cuts for w in c.written)
+        assert cut.summaries[0].summary / cut.summary == pytest.approx(share, rel=0.02)
+    usd = sum(w.source * p.input + w.summary * p.output for c in cuts for w in c.summaries)
     assert ck.score(again, loss=False)["summaries_usd"] == pytest.approx(usd)

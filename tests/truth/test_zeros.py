@@ -46,11 +46,8 @@ def test_real_codes_are_errors(real):
 def test_what_swe_agent_cannot_tell_is_missing_and_its_totals_are_recorded(real):
     row = ck.frame(ck.read(real / "swe-agent/psf__requests-1921.traj"), per="session").iloc[0]
     assert row[["tool_errors_n", "compactions_n", "peak_tokens"]].isna().all()
-    assert (row["prompt_tokens"], row["output_tokens"], row["source"]) == (
-        1_304_218,
-        7_586,
-        "recorded",
-    )
+    totals = (row["logged_prompt_tokens"], row["logged_output_tokens"], row["source"])
+    assert totals == (1_304_218, 7_586, "recorded")
     assert (row["cost_usd"], row["cost_source"]) == (4.026444, "recorded")
     bare = ck.frame(ck.read(real / "swe-agent/ctf-crypto-katy.traj"), per="session").iloc[0]
     assert bare[["prompt_tokens", "output_tokens", "cost_usd"]].isna().all()  # its totals are zeros

@@ -347,7 +347,7 @@ def test_programs_are_started_by_one_mechanism():
         == trees
         == {
             "json_lines_process.py",
-            "code_tools.py",
+            "python_and_shell.py",
             "compactor_command.py",
         }
     )
