@@ -268,8 +268,6 @@ def _read_figures(session: Session) -> dict[str, Any]:
     if not session.edits:
         return {}
     data = diff_data(session, -1)
-    changed = Counter(one.action for one in data if one.action not in ("kept", "inserted"))
-    figures: dict[str, Any] = {"last_affected_messages_n": changed.total()}
-    if session.prompt_source is not None:  # all sizes are those of prompts
-        figures["last_removed_tokens"] = sum(one.before - one.after for one in data)
-    return figures
+    if session.prompt_source is None:  # not all sizes are those of prompts
+        return {}
+    return {"last_removed_tokens": sum(one.before - one.after for one in data)}

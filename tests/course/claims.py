@@ -142,7 +142,7 @@ def paid_by_hand():
     (summary,) = cut.summaries
     usd = summary.source * PRICE.input + summary.summary * PRICE.output
     anew = (PRICE.cache_write - PRICE.cache_read) * (cut.after - 1_545)
-    new = (PRICE.cache_write - PRICE.cache_read) * (cut.before - spot.sent)
+    new = (PRICE.cache_write - PRICE.cache_read) * (cut.before - spot.previous_prompt)
     saved = PRICE.cache_read * (cut.before - cut.after)
     return (usd + anew) / saved, (usd + anew - new) / saved, cut.pays_after
 

@@ -168,7 +168,7 @@ def test_a_turn_beside_the_notebook_shows_it_in_its_widget_and_takes_it_away(ker
     saved = Saved()
     ended(kernel, sent, saved)
     assert PASSWORD not in str(saved)
-    assert printed(kernel, "[b.question.value for b in a._shown], ran") == f"[''] {[COMMAND]}"
+    assert printed(kernel, "[b.question.value for b in a._views], ran") == f"[''] {[COMMAND]}"
     assert PASSWORD not in on_disk(folder)
 
 

@@ -231,7 +231,7 @@ def until(is_so) -> None:
 def test_beside_the_notebook_the_buttons_answer(shell):
     handle = run(shell, "%%agent --background --approve write_file\nWrite it")
     handle._ipython_display_()
-    box = handle._shown[-1]
+    box = handle._views[-1]
     until(lambda: not box.choices[0].disabled)
     assert "May the agent call write_file?" in box.question.value
     assert [b.description for b in box.choices] == ["Allow", "Deny", "Always"]
@@ -248,7 +248,7 @@ def test_the_second_of_two_fast_clicks_does_not_answer_the_next_question(shell):
     words = "--background --session s --approve write_file --model scripted/talk"
     handle = run(shell, f"%%agent {words}\nWrite it")
     handle._ipython_display_()
-    box = handle._shown[-1]
+    box = handle._views[-1]
     until(lambda: not box.choices[0].disabled)
     first = handle._question
     box.choices[0].click()

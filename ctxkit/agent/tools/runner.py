@@ -255,7 +255,7 @@ class OutputLimits(ValidatedSettings):
     Example:
         >>> from ctxkit.agent.tools.runner import OutputLimits
         >>> output = chr(10).join("abcd")
-        >>> OutputLimits(lines=2, mode="head").cut(output).splitlines()[:2]
+        >>> OutputLimits(lines=2, mode="head").shorten(output).splitlines()[:2]
         ['a', 'b']
     """
 
