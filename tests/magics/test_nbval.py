@@ -76,11 +76,11 @@ def test_without_a_seed_it_does_not(tmp_path):
     assert "1 failed" in done.stdout  # the turn already names the session's files
 
 
-@pytest.mark.long
 NO_NOTICE = "from ctxkit.widgets import waiting\nwaiting._WAIT_SECONDS = 600"
 """Without the line of a cell that waits: it comes and goes with the load of the machine."""
 
 
+@pytest.mark.long
 def test_the_tour_of_a_live_session_shows_the_same_again(tmp_path):
     notebook = nbformat.read(TOUR, as_version=4)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(NO_NOTICE))
