@@ -107,7 +107,7 @@ class ThrashSummary(msgspec.Struct, frozen=True):
     refilled_share: float | None
     """Mean share of the freed tokens that was in use again ten calls later."""
     rebound_calls: float | None
-    """Median calls until the prompt was back at 75 % of its earlier size."""
+    """Median calls until the prompt was back at 75 % of its size before."""
     no_progress_streak: int | None
     """Longest run of compactions that each saved less than 10 % of the tokens."""
     reread_rate: float | None
