@@ -154,7 +154,9 @@ def test_when_the_kit_fails_the_session_is_whole_and_says_how_to_go_on(tmp_path,
     monkeypatch.setenv("PLANTED_API_KEY", "planted-secret-1234")
     with live(tmp_path) as s:
         monkeypatch.setattr(
-            s.agent.compactor.context.run, "last_prompt", lambda: 1 / 0 if "planted-secret-1234" else None
+            s.agent.compactor.context.run,
+            "last_prompt",
+            lambda: 1 / 0 if "planted-secret-1234" else None,
         )
         with pytest.raises(StoreError, match="send the prompt again"):
             run(s.turn("go"))

@@ -137,11 +137,7 @@ def read_diff(run, session) -> dict[str, Shown | None]:
     if not session.edits:
         return {}
     text = run("%context diff")
-    counts = {what: int(n) for n, what in re.findall(r"(\d+) (\w+)(?=[,;])", text)}
-    changed = sum(
-        counts.get(what, 0) for what in ("shortened", "replaced", "summarised", "dropped")
-    )
-    figures = {"last_affected_messages_n": Shown(changed, changed)}
+    figures: dict[str, Shown | None] = {}
     if session.prompt_source is not None:
         before, after = re.search(r"([\d,]+) → ([\d,]+) tokens in messages", text).groups()
         removed = parse(before).low - parse(after).low

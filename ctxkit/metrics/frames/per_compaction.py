@@ -239,10 +239,7 @@ def _read_figures(session: Session) -> dict[str, Any]:
     data = rows([session])
     if not data["compaction"]:
         return {}
-    figures: dict[str, Any] = {
-        "compactions_n": len(data["compaction"]),
-        "last_affected_messages_n": data["affected_messages_n"][-1],
-    }
+    figures: dict[str, Any] = {"compactions_n": len(data["compaction"])}
     if session.prompt_source is not None:  # all sizes are those of prompts
         before, after = data["tokens_before"][-1], data["tokens_after"][-1]
         figures["last_removed_tokens"] = before - after
