@@ -20,8 +20,7 @@ import numpy as np
 from benchmarks.clock import cpu, paired
 from ctxkit.engine import Run, advance
 from ctxkit.engine import run_rules as replay
-from ctxkit.policies import triggers
-from ctxkit.policies import window_compaction as window
+from ctxkit.policies import triggers, window_compaction
 from ctxkit.policies.clearing import Clear
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history import History, MessageLog
@@ -144,7 +143,7 @@ def replays() -> list[dict[str, object]]:
     assert len(replay(log, few).compactions) <= 10
     preset = pi(context_window=limit + 16_384, keep_recent_tokens=limit // 3, summariser="fixed")
     assert 0 < len(replay(log, preset).compactions) <= 10
-    many = Rules(window.Window(keep_tokens=limit * 3 // 10), triggers.Above(limit // 3))
+    many = Rules(window_compaction.Window(keep_tokens=limit * 3 // 10), triggers.Above(limit // 3))
     own = Rules(Window(limit * 3 // 10), triggers.Above(limit // 3))
     assert len(replay(log, many).compactions) > 100 < len(replay(log, own).compactions)
     plain, shipped = (

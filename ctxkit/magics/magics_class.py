@@ -11,9 +11,8 @@ from IPython.core.error import UsageError
 from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var_expand
 
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.magics import checkpoint_commands, memory_commands
+from ctxkit.magics import checkpoint_commands, memory_commands, session_report_commands
 from ctxkit.magics import section_and_store_commands as context_commands
-from ctxkit.magics import session_report_commands as session_commands
 from ctxkit.magics.arguments import strip_semicolon
 from ctxkit.magics.kernel_state import KitState
 from ctxkit.magics.subcommand_dispatch import (
@@ -57,13 +56,13 @@ DEFAULT_SUBCOMMAND = "status"
 CONTEXT_SUBCOMMANDS = {
     s.name: s
     for s in (
-        *session_commands.VIEW_SUBCOMMANDS,
+        *session_report_commands.VIEW_SUBCOMMANDS,
         *context_commands.PROMPT_SUBCOMMANDS,
-        *session_commands.REPORT_SUBCOMMANDS,
-        *session_commands.TABLE_SUBCOMMANDS,
+        *session_report_commands.REPORT_SUBCOMMANDS,
+        *session_report_commands.TABLE_SUBCOMMANDS,
         *checkpoint_commands.CHECKPOINT_SUBCOMMANDS,
-        *session_commands.SESSION_SUBCOMMANDS,
-        *session_commands.FILE_SUBCOMMANDS,
+        *session_report_commands.SESSION_SUBCOMMANDS,
+        *session_report_commands.FILE_SUBCOMMANDS,
     )
 }
 """The subcommands of `%context`, in the order of its help."""

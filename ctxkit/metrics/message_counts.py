@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.tokens import counter_protocol as counters
+from ctxkit.tokens import counter_protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -51,7 +51,7 @@ def count_messages(
     """
     messages = session.messages
     measured = (
-        [counters.measure_message(m) for m in messages]
+        [counter_protocol.measure_message(m) for m in messages]
         if count is None or chars is not None
         else []
     )
@@ -69,7 +69,7 @@ def count_messages(
         sizes, sources, of = (
             [n for _, n in measured],
             ["estimated"] * len(messages),
-            counters.estimate_message_tokens,
+            counter_protocol.estimate_message_tokens,
         )
     elif count == "anchored":
         sizes, sources, of = _count_anchored(session)
@@ -102,7 +102,7 @@ def _count_anchored(
             (sizes.tokens[i], sizes.source[i]) if has_same_messages else by_id.get(m.id)
         )
         pairs[i] = size_and_source or (
-            round(counters.estimate_message_tokens(m) * scale),
+            round(counter_protocol.estimate_message_tokens(m) * scale),
             "estimated",
         )
     tokens_of = {id(m): n for m, (n, _) in zip(session.messages, pairs, strict=True)}
@@ -113,7 +113,7 @@ def _count_anchored(
         try:
             return sizes.of(message)
         except KeyError:  # inserted by a rule, so not in the log
-            return round(counters.estimate_message_tokens(message) * scale)
+            return round(counter_protocol.estimate_message_tokens(message) * scale)
 
     return [n for n, _ in pairs], [s for _, s in pairs], of
 

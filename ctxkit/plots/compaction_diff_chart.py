@@ -18,7 +18,7 @@ from ctxkit.session.messages import Message
 from ctxkit.session.session import apply_edit
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls
-from ctxkit.tokens import counter_protocol as counters
+from ctxkit.tokens import counter_protocol
 from ctxkit.tokens.message_sizes import measure_sizes
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _sizes_around(
     rows = dict(zip(ids, session.prompt_source.row_sizes, strict=False))
     after = _sent_tokens(session, following)
     before = {**rows, **_sent_tokens(session, call - 1)} if call else rows
-    return (lambda m: before.get(_original_id(m), counters.estimate_message_tokens(m))), (
+    return (lambda m: before.get(_original_id(m), counter_protocol.estimate_message_tokens(m))), (
         lambda m: after.get(_original_id(m), 0)
     )
 

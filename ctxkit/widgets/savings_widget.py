@@ -15,8 +15,7 @@ import traitlets as t
 from ctxkit._internal.formatting import format_usd, sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.formats.snapshots.schema import SNAPSHOT_FIELDS
-from ctxkit.metrics import loss_tables as loss
-from ctxkit.metrics import thrashing
+from ctxkit.metrics import loss_tables, thrashing
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames import per_compaction
@@ -141,7 +140,7 @@ class CompactionDetails:
 
     @cached_property
     def _lost_facts(self) -> pd.DataFrame | None:
-        return loss.losses(self.session) if self.session.has_text else None
+        return loss_tables.losses(self.session) if self.session.has_text else None
 
     @cached_property
     def _cost_model(self) -> ReplayCostModel:

@@ -222,9 +222,9 @@ def test_magics_show_them_of_every_session_and_a_replay(shell, real):
 
 
 def test_a_wrong_figure_on_the_screen_is_found(shell, monkeypatch):
-    from ctxkit.magics import session_report_commands as session_commands
+    from ctxkit.magics import session_report_commands
 
-    monkeypatch.setattr(session_commands, "count_compactions", lambda session, before: 7)
+    monkeypatch.setattr(session_report_commands, "count_compactions", lambda session, before: 7)
     _, found = find_differences(shell, ck.read(ck.samples.path("billing")))
     assert [line for line in found if "status: compactions_n" in line]
 

@@ -19,8 +19,7 @@ from ctxkit.experiments.session_runner import NamedRules, RunOptions, SessionRun
 from ctxkit.metrics.loss_analysis import ORACLE_MOMENTS, LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
 from ctxkit.metrics.visibility import get_run_visibility, get_session_visibility
-from ctxkit.policies import Fixed, Rules, Summary, triggers
-from ctxkit.policies import window_compaction as window
+from ctxkit.policies import Fixed, Rules, Summary, triggers, window_compaction
 
 WORDS = [f"src/part{i}/file{k}.py" for i in range(5) for k in range(3)] + [
     f"file{k}.py" for k in range(3)
@@ -71,8 +70,8 @@ POLICIES = [
     Summary(keep_tokens=n, summariser=s) for n in (200, 900) for s in (Fixed(90), said, None)
 ]
 POLICIES += [
-    window.Window(keep_tokens=1500),
-    window.KeepTurns(keep_turns=2),
+    window_compaction.Window(keep_tokens=1500),
+    window_compaction.KeepTurns(keep_turns=2),
     ck.presets.openhands(max_size=20).policy,
 ]
 POLICIES += [
@@ -190,7 +189,9 @@ def test_the_work_does_not_grow_with_the_cuts():
 
     def work(more: int) -> tuple[int, int]:
         own = bench(5, 300)
-        rules = Rules(policy=window.Window(keep_tokens=1500), trigger=triggers.Above(1500 + more))
+        rules = Rules(
+            policy=window_compaction.Window(keep_tokens=1500), trigger=triggers.Above(1500 + more)
+        )
         done = run_rules(own.log(rules), rules, own.limit)
         lost, n = found(own, done), 0
 

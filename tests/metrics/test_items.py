@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ctxkit.metrics import losable_items as items
+from ctxkit.metrics import losable_items
 from ctxkit.metrics.compaction_consequences import _PAIR, extract_value_pairs
 from ctxkit.metrics.losable_items import Item, extract_text_items, normalise_text
 
@@ -32,25 +32,34 @@ _UUID = "0A1b2c3d-e5f6-7890-abcd-0123456789ab"
 def plainly(text: str) -> set[Item]:
     """What each pattern, as it is plainly said, finds in all of a text."""
     out, bare = set[Item](), text
-    for hit in items._URL.findall(text):
+    for hit in losable_items._URL.findall(text):
         out.add(Item("url", hit.rstrip(".,;:!?")))
-        bare = items._URL.sub(" ", text)
-    out |= {Item("path", h) for h in items._PATH.findall(bare) if items._EXTENSION.search(h)}
+        bare = losable_items._URL.sub(" ", text)
+    out |= {
+        Item("path", h)
+        for h in losable_items._PATH.findall(bare)
+        if losable_items._EXTENSION.search(h)
+    }
     for hit in _ID.findall(bare):
         if not hit.isalpha() and (
-            hit.isdigit() or hit[0] == "#" or "-" in hit or items._has_digits_and_letters(hit)
+            hit.isdigit()
+            or hit[0] == "#"
+            or "-" in hit
+            or losable_items._has_digits_and_letters(hit)
         ):
             out.add(Item("id", hit.casefold()))
-    for hit in items._HYPHENATED_CODE.findall(bare):
-        if re.search(r"\d", hit) and hit.casefold() not in items._COMMON_CODES:
+    for hit in losable_items._HYPHENATED_CODE.findall(bare):
+        if re.search(r"\d", hit) and hit.casefold() not in losable_items._COMMON_CODES:
             out.add(Item("id", hit.casefold()))
     for hit in _NAME.findall(bare):
         if "_" in hit or not re.search(r"\d", hit):
             out.add(Item("name", hit))
-    number = items._NUMBER.pattern.replace(r"\d(?<![\w.,-].)\d{0,14}", r"(?<![\w.,-])\d{1,15}")
-    assert number != items._NUMBER.pattern
+    number = losable_items._NUMBER.pattern.replace(
+        r"\d(?<![\w.,-].)\d{0,14}", r"(?<![\w.,-])\d{1,15}"
+    )
+    assert number != losable_items._NUMBER.pattern
     out |= {Item("number", h.replace(" ", "")) for h in re.findall(number, bare)}
-    return out | {Item("error", normalise_text(h)) for h in items._ERROR.findall(bare)}
+    return out | {Item("error", normalise_text(h)) for h in losable_items._ERROR.findall(bare)}
 
 
 @given(_TEXTS)
@@ -67,7 +76,7 @@ def test_words_hold_what_the_text_holds(text: str) -> None:
 
 @given(_TEXTS)
 def test_sentences_end_at_marks_and_lines(text: str) -> None:
-    assert items._SENTENCE_END.split(text) == re.split(r"(?<=[.!?])\s+|\n+", text)
+    assert losable_items._SENTENCE_END.split(text) == re.split(r"(?<=[.!?])\s+|\n+", text)
 
 
 @given(_TEXTS)
@@ -86,5 +95,5 @@ def test_hard_texts_are_read_once(text: str) -> None:
     start = time.process_time()
     list(extract_text_items(text))
     list(extract_value_pairs(text))
-    list(items.split_sentences(text))
+    list(losable_items.split_sentences(text))
     assert time.process_time() - start < 2

@@ -20,7 +20,7 @@ from ctxkit.policies import Rules
 from ctxkit.presets import names, preset
 from ctxkit.session import Session, Usage
 from ctxkit.session.compaction_groups import group_edits
-from ctxkit.tokens import counter_protocol as counters
+from ctxkit.tokens import counter_protocol
 
 
 def sent_ids(session, call):
@@ -57,7 +57,7 @@ def framed(session):
         sent = {said[i.row].id: i for i in items}
         for name, tokens in frame[column].dropna().items():
             assert tokens == (
-                counters.estimate_message_tokens(sent[name].message) if name in sent else 0
+                counter_protocol.estimate_message_tokens(sent[name].message) if name in sent else 0
             )
         if call is None:
             assert set(frame.index[frame["visible"]]) == sent.keys()

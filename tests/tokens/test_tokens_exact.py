@@ -22,8 +22,7 @@ from ctxkit import tokens
 from ctxkit._internal import safe_fs
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.session import Image, Message, SizeOnly, Thinking
-from ctxkit.tokens import tiktoken_counters as exact
-from ctxkit.tokens import vocabularies
+from ctxkit.tokens import tiktoken_counters, vocabularies
 
 NAMES = ["o200k_base", "cl100k_base", "p50k_base"]
 ODD = st.text(
@@ -74,8 +73,8 @@ def test_texts_of_real_logs_count_as_tiktoken_counts_them(real) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @given(text=ODD | WORDS.map("".join))
 def test_splitting_by_ourselves_counts_the_same(name: str, text: str) -> None:
-    assert exact.count_in_pieces(
-        vocabularies.load_encoding(name), exact.replace_surrogates(text)
+    assert tiktoken_counters.count_in_pieces(
+        vocabularies.load_encoding(name), tiktoken_counters.replace_surrogates(text)
     ) == reference(name, text)
 
 
@@ -85,7 +84,7 @@ def test_splitting_by_ourselves_counts_the_same(name: str, text: str) -> None:
     ["a" * 60_000, "=" * 70_001 + "\n", "x\n" + " " * 60_007 + "y", "-" * 55_555, " \t" * 40_000],
 )
 def test_runs_are_counted_by_their_period(name: str, text: str) -> None:
-    assert exact.has_long_run(text) == (not text.startswith(" \t") or text.isspace())
+    assert tiktoken_counters.has_long_run(text) == (not text.startswith(" \t") or text.isspace())
     assert tokens.exact_counter(name).count_uncached(text) == reference(name, text)
 
 
@@ -111,7 +110,7 @@ def test_a_panic_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
     def panic(text: str) -> int:
         raise PanicException
 
-    counter = exact.TiktokenCounter("o200k_base")
+    counter = tiktoken_counters.TiktokenCounter("o200k_base")
     counter._count = panic
     assert counter("a b c") == 3
     counter._count = lambda text: (_ for _ in ()).throw(KeyboardInterrupt)
@@ -127,7 +126,7 @@ def test_special_tokens_and_surrogates_are_text() -> None:
 
 
 def test_a_text_is_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    counter, seen = exact.TiktokenCounter("o200k_base"), []
+    counter, seen = tiktoken_counters.TiktokenCounter("o200k_base"), []
     monkeypatch.setattr(counter, "count_uncached", lambda text: seen.append(text) or 7)
     text = "some text of which there are two"
     assert counter(text) == counter("".join(list(text))) == 7
@@ -135,8 +134,8 @@ def test_a_text_is_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_memo_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "MEMO_BYTES", 20_000)
-    counter = exact.TiktokenCounter("o200k_base")
+    monkeypatch.setattr(tiktoken_counters, "MEMO_BYTES", 20_000)
+    counter = tiktoken_counters.TiktokenCounter("o200k_base")
     for i in range(200):
         counter(f"{i} " + "x " * 500)
     assert sum(map(sys.getsizeof, counter)) <= 20_000
@@ -145,9 +144,9 @@ def test_the_memo_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_empty_counter_is_still_a_counter() -> None:
-    counter = exact.TiktokenCounter("cl100k_base")
+    counter = tiktoken_counters.TiktokenCounter("cl100k_base")
     assert counter
-    assert counter != exact.TiktokenCounter("cl100k_base")
+    assert counter != tiktoken_counters.TiktokenCounter("cl100k_base")
     assert {counter: 1}[counter] == 1
     assert counter("") == 0
 
@@ -158,7 +157,7 @@ def test_counters_travel_to_other_processes() -> None:
 
 
 def test_threads_share_a_counter() -> None:
-    counter = exact.TiktokenCounter("cl100k_base")
+    counter = tiktoken_counters.TiktokenCounter("cl100k_base")
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(counter, ["one two"] * 100)) == [2] * 100
 
@@ -252,7 +251,7 @@ def test_two_vocabularies_are_carried(name, tmp_path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(vocabularies.tempfile, "gettempdir", lambda: str(tmp_path))
     for variable in ("TIKTOKEN_CACHE_DIR", "CUSTOM_TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         monkeypatch.delenv(variable, raising=False)
-    assert exact.TiktokenCounter(name)("hello world") == 2
+    assert tiktoken_counters.TiktokenCounter(name)("hello world") == 2
 
 
 def test_a_damaged_cache_is_passed_over_and_a_users_cache_left_alone(
@@ -287,7 +286,7 @@ def test_without_a_vocabulary_the_error_says_what_to_do(
     for name in ("TIKTOKEN_CACHE_DIR", "CUSTOM_TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(StoreError, match="allow_download=True"):
-        exact.TiktokenCounter("o200k_base")("text")
+        tiktoken_counters.TiktokenCounter("o200k_base")("text")
     assert tokens.default_counter().name == "chars/4"
     with pytest.raises(StoreError, match=r"install jupyter-ctxkit\[live\]"):
         vocabularies.find_anthropic_tokenizer()
@@ -309,7 +308,7 @@ def test_the_cache_folder_follows_the_platform(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("name", NAMES)
 @given(parts=st.lists(ODD | WORDS.map("".join), max_size=12))
 def test_a_growing_text_is_exact_at_every_append(name: str, parts: list[str]) -> None:
-    parts = [exact.replace_surrogates(p) for p in parts]
+    parts = [tiktoken_counters.replace_surrogates(p) for p in parts]
     grows = tokens.IncrementalCounter(tokens.exact_counter(name))
     for i, part in enumerate(parts):
         assert grows.append(part) == reference(name, "".join(parts[: i + 1]))
@@ -317,7 +316,7 @@ def test_a_growing_text_is_exact_at_every_append(name: str, parts: list[str]) ->
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_growing_text_counts_only_what_is_new(name: str) -> None:
-    counter, seen = exact.TiktokenCounter(name), []
+    counter, seen = tiktoken_counters.TiktokenCounter(name), []
     whole = counter.count_uncached
     counter.count_uncached = lambda text: seen.append(len(text)) or whole(text)  # type: ignore[method-assign]
     line = '{"path": "src/a.py", "ok": true, "n": 17}, '  # one line of JSON, no newline to cut at
@@ -355,7 +354,7 @@ def test_a_text_counts_as_its_lines_do(name: str, text: str) -> None:
 
 
 def test_of_a_list_only_new_lines_are_counted() -> None:
-    counter, seen = exact.TiktokenCounter("o200k_base"), []
+    counter, seen = tiktoken_counters.TiktokenCounter("o200k_base"), []
     whole = counter.count_uncached
     counter.count_uncached = lambda text: seen.append(text) or whole(text)  # type: ignore[method-assign]
     items = [f"- read(file{n}.py)" for n in range(9)]

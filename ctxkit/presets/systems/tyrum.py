@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ctxkit.errors import BadArguments, ModelError, did_you_mean
-from ctxkit.policies import memory_policies as memory
+from ctxkit.policies import memory_policies
 from ctxkit.policies.base import Chain
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.memory_policies import MemoryFlush
@@ -509,10 +509,10 @@ def checkpoint_without_model(
     return replace(
         with_approvals(old, messages, old),
         preferences=unique_lines(
-            [*old.preferences, *memory.extract_preferences(messages)], MAX_LIST_LINES
+            [*old.preferences, *memory_policies.extract_preferences(messages)], MAX_LIST_LINES
         ),
         decisions=unique_lines(
-            [*old.decisions, *memory.extract_decisions(messages)], MAX_LIST_LINES
+            [*old.decisions, *memory_policies.extract_decisions(messages)], MAX_LIST_LINES
         ),
         goal=short_line(old.goal or (user or agent or ["Go on with the conversation."])[0]),
         user_constraints=unique_lines([*old.user_constraints, *user[:3], *system], 8),

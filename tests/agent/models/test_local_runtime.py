@@ -17,7 +17,7 @@ from builders import user
 
 from ctxkit import tokens
 from ctxkit.agent import LiveSession, LocalModel, Request, Workspace, ignore_delta
-from ctxkit.agent.models import gguf as local
+from ctxkit.agent.models import gguf
 from ctxkit.agent.models.gguf import extract_answer
 from ctxkit.errors import ModelError
 from ctxkit.policies import Rules
@@ -82,7 +82,7 @@ def runtime(monkeypatch):
     monkeypatch.setattr("ctxkit.agent.models.gguf._load_server", Server)
     for name, value in (("made", []), ("fails", None), ("pause", 0.0)):
         monkeypatch.setattr(Server, name, value)
-    monkeypatch.setattr(local, "_runtimes", {})
+    monkeypatch.setattr(gguf, "_runtimes", {})
 
 
 @pytest.fixture
@@ -127,10 +127,10 @@ def test_it_is_freed_with_its_last_user_and_loaded_again(path):
     ask(one), ask(two)
     one.close()
     one.close()
-    assert [r.users for r in local._runtimes.values()] == [1]
+    assert [r.users for r in gguf._runtimes.values()] == [1]
     del two
     gc.collect()
-    assert local._runtimes == {}
+    assert gguf._runtimes == {}
     ask(one)
     assert len(Server.made) == 2
 
@@ -191,5 +191,5 @@ def test_a_session_that_is_closed_frees_the_model(path, tmp_path):
     with LiveSession("s", model=LocalModel(path), rules=rules, clock=time.time, tools=[],
                      workspace=Workspace(tmp_path)) as live:  # fmt: skip
         assert asyncio.run(live.turn("go")).ended == "answered"
-        assert len(local._runtimes) == 1
-    assert local._runtimes == {}
+        assert len(gguf._runtimes) == 1
+    assert gguf._runtimes == {}
