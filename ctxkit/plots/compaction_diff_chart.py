@@ -268,6 +268,8 @@ def _read_figures(session: Session) -> dict[str, Any]:
     if not session.edits:
         return {}
     data = diff_data(session, -1)
-    if session.prompt_source is None:  # not all sizes are those of prompts
-        return {}
-    return {"last_removed_tokens": sum(one.before - one.after for one in data)}
+    affected = sum(one.action not in ("kept", "inserted") for one in data)
+    figures: dict[str, Any] = {"last_affected_messages_n": affected}
+    if session.prompt_source is not None:  # all sizes are those of prompts
+        figures["last_removed_tokens"] = sum(one.before - one.after for one in data)
+    return figures

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ctxkit.session.messages import Edit
+from ctxkit.session.messages import Edit, Message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from ctxkit.session.messages import Message
 
 
 class EditedLog(Protocol):
@@ -84,6 +82,22 @@ def count_compactions(session: EditedLog, before: int | None = None) -> int | No
         return None
     groups = group_edits(session)
     return len(groups) if before is None else sum(g.position < before for g in groups)
+
+
+def count_affected_messages(session: EditedLog) -> list[int]:
+    """Return for each compaction the number of messages that it removed, shortened or replaced.
+
+    An edit may name messages that it inserts again as they were, such as the user's own messages
+    that stay: they are not affected.
+    """
+    contents = {e.id: e.parts for e in session.path if isinstance(e, Message)}
+    counts: list[int] = []
+    for group in group_edits(session):
+        inserted = {m.id: m.parts for e in group.edits for m in e.inserted}
+        targets = {t for e in group.edits for t in e.targets}
+        counts.append(sum(t not in inserted or inserted[t] != contents.get(t) for t in targets))
+        contents |= inserted
+    return counts
 
 
 def _get_group_stem(edit: Edit) -> str | None:

@@ -137,7 +137,9 @@ def read_diff(run, session) -> dict[str, Shown | None]:
     if not session.edits:
         return {}
     text = run("%context diff")
-    figures: dict[str, Shown | None] = {}
+    counts = {action: int(n) for n, action in re.findall(r"(\d+) (\w+)(?=[,;])", text)}
+    changed = sum(counts.get(a, 0) for a in ("shortened", "replaced", "summarised", "dropped"))
+    figures: dict[str, Shown | None] = {"last_affected_messages_n": Shown(changed, changed)}
     if session.prompt_source is not None:
         before, after = re.search(r"([\d,]+) → ([\d,]+) tokens in messages", text).groups()
         removed = parse(before).low - parse(after).low

@@ -10,6 +10,7 @@ from ctxkit.metrics.cost.call_prices import price_call
 from ctxkit.metrics.cost.summary_bills import bill_summaries
 from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.session.compaction_groups import count_affected_messages
 from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, Message, join_summary_errors
 from ctxkit.tokens.message_sizes import find_prompt_drops
 
@@ -202,6 +203,7 @@ def _append_compactions(
 ) -> None:
     measured = measure_compactions(session, count)
     bills = {b.compaction: b for b in bill_summaries(session, measured, reuse=reuse)}
+    affected = count_affected_messages(session)
     for compaction in measured:
         group, bill = compaction.group, bills.get(compaction.group.number)
         data["compaction"].append(group.number)
@@ -213,7 +215,7 @@ def _append_compactions(
         data["tokens_source"].append(compaction.source)
         data["messages_before"].append(compaction.messages_before)
         data["messages_after"].append(compaction.messages_after)
-        data["affected_messages_n"].append(len({t for e in group.edits for t in e.targets}))
+        data["affected_messages_n"].append(affected[group.number])
         data["token_savings"].append(compaction.savings)
         data["message_savings"].append(compaction.message_savings)
         data["summary_tokens"].append(compaction.inserted)
@@ -239,7 +241,10 @@ def _read_figures(session: Session) -> dict[str, Any]:
     data = rows([session])
     if not data["compaction"]:
         return {}
-    figures: dict[str, Any] = {"compactions_n": len(data["compaction"])}
+    figures: dict[str, Any] = {
+        "compactions_n": len(data["compaction"]),
+        "last_affected_messages_n": data["affected_messages_n"][-1],
+    }
     if session.prompt_source is not None:  # all sizes are those of prompts
         before, after = data["tokens_before"][-1], data["tokens_after"][-1]
         figures["last_removed_tokens"] = before - after

@@ -1,0 +1,31 @@
+"""Messages that an edit inserts again as they were are not affected by it."""
+
+from __future__ import annotations
+
+import pytest
+
+import ctxkit as ck
+
+
+def user_messages(messages):
+    return [m.id for m in messages if m.role == "user"]
+
+
+def test_messages_that_come_back_unchanged_are_not_counted():
+    replay = ck.replay(ck.samples.path("billing"), "codex")
+    [edit] = replay.edits
+    stayed = set(user_messages(edit.inserted)) & set(edit.targets)
+    assert len(stayed) > 5  # Codex names all it looks at, and keeps what the user said
+    [affected] = ck.frame(replay, per="compaction")["affected_messages_n"]
+    assert affected == len(set(edit.targets)) - len(stayed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ck.presets.names())
+def test_the_diff_changes_as_many_messages(name):
+    replay = ck.replay(ck.samples.path("billing"), name)
+    for number, affected in enumerate(ck.frame(replay, per="compaction")["affected_messages_n"]):
+        table = ck.plots.diff(replay, number).rows
+        assert sum("inserted" not in row for row in table) == affected
+        if number == 2:  # three are enough
+            break
