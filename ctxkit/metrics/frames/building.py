@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from ctxkit.metrics.frames.columns import FrameColumn
 
 _NUMPY_TYPES = {INT: np.int64, FLOAT: np.float64, BOOL: np.bool_}
+_VALUE_TYPES: dict[str, set[type]] = {
+    INT: {int, type(None)},
+    FLOAT: {float, int, type(None)},
+    BOOL: {bool, type(None)},
+    TEXT: {str, type(None)},
+}
+"""Types whose values need no check before Arrow converts them to the dtype."""
 _MAX_FLOAT = 2.0**1000  # no figure of a log is larger
 _MAX_TIME = (
     9_223_000_000.0  # the year 2262, where nanoseconds end: what lies beyond is a broken clock
@@ -49,6 +56,9 @@ def _make_array(dtype: str, values: list[Any]) -> Any:
         return _make_time_array(np.full(n, math.nan) if is_all_missing else values)
     if is_all_missing and dtype != TEXT:
         return _get_masked_class(dtype)(np.zeros(n, _NUMPY_TYPES[dtype]), np.ones(n, np.bool_))
+    if not _VALUE_TYPES[dtype].issuperset(map(type, values)):
+        # Arrow would cut 0.5 to the integer 0, and take True for 1 and bytes for text
+        values = [_sanitize_value(dtype, v) for v in values]
     try:
         array = _make_constant_array(values, _get_arrow_type(dtype))
         if array is None:
@@ -57,7 +67,10 @@ def _make_array(dtype: str, values: list[Any]) -> Any:
         array = pa.array([_sanitize_value(dtype, v) for v in values], type=_get_arrow_type(dtype))
     if dtype == TEXT:
         return pd.arrays.ArrowStringArray(array)
-    return _get_masked_class(dtype)(*_to_numpy(array, dtype))
+    data, missing = _to_numpy(array, dtype)
+    if dtype == FLOAT:
+        missing |= ~(np.abs(data) < _MAX_FLOAT)
+    return _get_masked_class(dtype)(data, missing)
 
 
 @cache
@@ -115,13 +128,15 @@ def _unpack_bits(data: Any, n: int) -> Any:
 
 def _sanitize_value(dtype: str, value: Any) -> Any:
     """Return a value of the dtype: None for wrong types, lone surrogates replaced."""
-    if isinstance(value, bool) or dtype == BOOL:
-        return value if isinstance(value, bool) and dtype == BOOL else None
     if dtype == TEXT:
         return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else None
-    if dtype == INT:
-        return value if isinstance(value, int) and -(2**63) <= value < 2**63 else None
-    return float(value) if isinstance(value, (int, float)) and abs(value) < _MAX_FLOAT else None
+    if dtype == BOOL or isinstance(value, (bool, np.bool_)):
+        return bool(value) if isinstance(value, (bool, np.bool_)) and dtype == BOOL else None
+    if not isinstance(value, (int, float, np.integer, np.floating)):
+        return None
+    if dtype == FLOAT:
+        return float(value) if -_MAX_FLOAT < value < _MAX_FLOAT else None
+    return int(value) if value % 1 == 0 and -(2**63) <= value < 2**63 else None
 
 
 def _make_time_array(values: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -20,19 +21,29 @@ def hold(dtype: str, *values):
     return [None if pd.isna(v) else v for v in column]
 
 
+@pytest.mark.parametrize("odd", [None, b"odd"])
 @pytest.mark.parametrize(
     ("dtype", "holds", "is_missing"),
     [
-        (INT, [2**63 - 1, -(2**63), 0], [2**63, -(2**63) - 1, True, 0.5]),
+        (INT, [2**63 - 1, -(2**63), 0], [2**63, -(2**63) - 1, True, 0.5, -0.5, np.float64(1.5)]),
         (FLOAT, [2.0**999, -(2.0**999), 1.5, 3], [2.0**1001, -(2.0**1001), math.nan, math.inf]),
+        (FLOAT, [0.0], [True, "1"]),
         (BOOL, [True, False], [1, 0, 0.5]),
+        (TEXT, ["a"], [b"a", 1]),
     ],
 )
-def test_what_a_column_cannot_hold_is_missing(dtype, holds, is_missing):
-    assert hold(dtype, *holds, None) == [*holds, None]
-    assert hold(dtype, *holds, "text") == [*holds, None]
+def test_what_a_column_cannot_hold_is_missing(dtype, holds, is_missing, odd):
+    assert hold(dtype, *holds, odd) == [*holds, None]
     for value in is_missing:
-        assert hold(dtype, holds[0], value, "text") == [holds[0], None, None], value
+        assert hold(dtype, value) == [None], value
+        assert hold(dtype, value, holds[0], odd) == [None, holds[0], None], value
+        assert hold(dtype, holds[0], value, holds[0]) == [holds[0], None, holds[0]], value
+
+
+def test_whole_numbers_of_other_types_are_held_by_a_column_of_integers():
+    assert hold(INT, 1.0, np.int64(2), np.float64(3), None) == [1, 2, 3, None]
+    assert hold(FLOAT, np.int64(2), np.float64(0.5), None) == [2.0, 0.5, None]
+    assert hold(BOOL, np.bool_(True), None) == [True, None]
 
 
 def test_a_time_beyond_the_clock_is_missing():
