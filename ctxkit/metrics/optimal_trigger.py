@@ -348,6 +348,7 @@ def when_to_compact(
     floor: int | None = None,
     summary_tokens: int | None = None,
     memory: ItemIndex | None = None,
+    progress: bool = True,
 ) -> CompactionTiming:
     """Compute at which prompt size to compact, to which size, and whether to wait for a pause.
 
@@ -363,6 +364,7 @@ def when_to_compact(
             its smallest prompt plus a summary; never less than what must stay.
         summary_tokens: tokens of a summary; None: the median of the log's own, else 1,000.
         memory: index of the session's items; None: built here.
+        progress: show a progress bar of the replays where they take longer than a second.
 
     Returns:
         The trigger and its near-optimal range, the floor, the wait, and the costs of other
@@ -402,7 +404,7 @@ def when_to_compact(
         best, window, smallest=best if best > cheapest else floor + 1
     )
     replays = TriggerReplays(session, profile.anchored, floor - front - summary, summary)
-    low, high = replays.find_alike(best, low, high, profile.growth / 2)
+    low, high = replays.find_alike(best, low, high, profile.growth / 2, progress=progress)
     rates = costs.rates(best)
     triggers = {"best": best, "half": (best + floor) // 2, "double": 2 * best - floor}
     triggers |= {"window": window, **profile.recorded_trigger}

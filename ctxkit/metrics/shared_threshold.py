@@ -33,6 +33,7 @@ from ctxkit.metrics.threshold_costs import (
     measure_session_sizes,
 )
 from ctxkit.metrics.tool_setting_syntax import describe_setting, find_default_trigger
+from ctxkit.metrics.trigger_replays import make_progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +56,7 @@ def when(
     summary_tokens: int | None = None,
     extra_loss: float = EXTRA_LOSS,
     tool: str | None = None,
+    progress: bool = True,
 ) -> CompactionTiming | Threshold:
     """Say at which prompt size to compact: for one session, or one setting for many.
 
@@ -73,6 +75,7 @@ def when(
         extra_loss: for several sessions, the share of the items used again that may be removed in
             addition to what the default removes; 0: none.
         tool: the format of the logs to use; None: the format with most calls.
+        progress: show a progress bar where it takes longer than a second.
 
     Returns:
         A `CompactionTiming` for one session, else a `Threshold`. Both print as sentences and a
@@ -91,7 +94,11 @@ def when(
     given = as_sessions(sessions)
     if len(given) == 1:
         return when_to_compact(
-            given[0], context_window=context_window, floor=floor, summary_tokens=summary_tokens
+            given[0],
+            context_window=context_window,
+            floor=floor,
+            summary_tokens=summary_tokens,
+            progress=progress,
         )
     if not 0 <= extra_loss <= 1:
         raise BadArguments(f"A share of loss is from 0 to 1, not {extra_loss}.")
@@ -106,10 +113,13 @@ def when(
     window = context_window or round(median(p.window[0] for p in profiles))
     default = find_default_trigger(log_format, window)
     sizes = list_sizes(window, default, {s for p in profiles for s in list_steps(p)})
-    measured = [
-        measure_session_sizes(p, sizes, floor=floor, summary_tokens=summary_tokens)
-        for p in profiles
-    ]
+    measured = []
+    with make_progress_bar(len(profiles), "session", progress=progress) as bar:
+        for profile in profiles:
+            measured.append(
+                measure_session_sizes(profile, sizes, floor=floor, summary_tokens=summary_tokens)
+            )
+            bar.update()
     return _make_threshold(
         tuple(measured),
         log_format,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ctxkit.engine import log_from_session, run_rules
 from ctxkit.engine.replay import build_replay_log
@@ -16,8 +16,6 @@ from ctxkit.policies.offline_summarisers import Fixed
 from ctxkit.policies.summary_compaction import Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.session import Session
     from ctxkit.tokens.message_sizes import MessageSizes
@@ -28,6 +26,14 @@ NEAR_OPTIMAL = 1.05
 """
 MAX_REPLAYS = 100
 """Maximum number of triggers that are replayed on each side of the best."""
+MAX_REPLAYED_CALLS = 200_000
+"""Calls of all replays on each side together: a longer session is replayed at fewer triggers, so
+that the time does not grow with the square of its length.
+"""
+MIN_REPLAYS = 10
+"""Triggers on each side that also the longest session is replayed at."""
+PROGRESS_DELAY = 1
+"""Seconds until a progress bar is shown."""
 
 
 class TriggerReplays:
@@ -83,7 +89,9 @@ class TriggerReplays:
             self._usd_by_size[size] = bill.cost_usd
         return self._usd_by_size[size]
 
-    def find_alike(self, best: int, low: int, high: int, step: float) -> tuple[int, int]:
+    def find_alike(
+        self, best: int, low: int, high: int, step: float, *, progress: bool = False
+    ) -> tuple[int, int]:
         """Return the range around a trigger within which replays cost about the same.
 
         The most expensive trigger in it costs at most `NEAR_OPTIMAL` times the cheapest.
@@ -92,26 +100,43 @@ class TriggerReplays:
             best: the trigger.
             low: the smallest trigger that may be in the range.
             high: the largest.
-            step: tokens from one replayed trigger to the next; larger if more than `MAX_REPLAYS`
-                would be needed.
+            step: tokens from one replayed trigger to the next; larger if more would be needed than
+                `MAX_REPLAYS` and `MAX_REPLAYED_CALLS` allow.
+            progress: show a progress bar where it takes longer than a second.
         """
         usd = self.bill(best)
         if usd is None:
             return best, best
         least = most = usd
         ends = []
-        for end in (low, high):
-            reached = best
-            for size in _sizes_towards(best, end, step):
-                usd = self.bill(size) or 0.0
-                if max(most, usd) > NEAR_OPTIMAL * min(least, usd):
-                    break
-                least, most, reached = min(least, usd), max(most, usd), size
-            ends.append(reached)
+        max_replays = _count_replays(len(self._session.calls))
+        sides = [_sizes_towards(best, end, step, max_replays) for end in (low, high)]
+        with make_progress_bar(sum(map(len, sides)), "replay", progress=progress) as bar:
+            for sizes in sides:
+                reached = best
+                for size in sizes:
+                    usd = self.bill(size) or 0.0
+                    bar.update()
+                    if max(most, usd) > NEAR_OPTIMAL * min(least, usd):
+                        break
+                    least, most, reached = min(least, usd), max(most, usd), size
+                ends.append(reached)
         return ends[0], ends[1]
 
 
-def _sizes_towards(start: int, end: int, step: float) -> Iterable[int]:
-    """Yield sizes from a start, exclusive, to an end, inclusive."""
-    n = min(max(round(abs(end - start) / step), 1), MAX_REPLAYS) if end != start else 0
-    return (start + round((end - start) * k / n) for k in range(1, n + 1))
+def _count_replays(calls: int) -> int:
+    """Return the maximum number of replays of a session of so many calls, on each side."""
+    return min(MAX_REPLAYS, max(MIN_REPLAYS, MAX_REPLAYED_CALLS // max(calls, 1)))
+
+
+def _sizes_towards(start: int, end: int, step: float, max_sizes: int) -> list[int]:
+    """Return sizes from a start, exclusive, to an end, inclusive."""
+    n = min(max(round(abs(end - start) / step), 1), max_sizes) if end != start else 0
+    return [start + round((end - start) * k / n) for k in range(1, n + 1)]
+
+
+def make_progress_bar(total: int, unit: str, *, progress: bool) -> Any:
+    """Return a progress bar that is shown after a second, or one that is never shown."""
+    from tqdm.auto import tqdm
+
+    return tqdm(total=total, desc="when", unit=unit, delay=PROGRESS_DELAY, disable=not progress)

@@ -376,6 +376,10 @@ class UsageAnchor(msgspec.Struct):
     """Slots of the visible messages; for `growth` only of those written since the call before."""
     before: int = 0
     """Prompt of the agent's call before."""
+    continues: bool = False
+    """True where `slots` lacks the messages of the last anchor that is no `growth`: they are sized,
+    and no edit came since.
+    """
 
 
 class _LastPrompt(NamedTuple):
@@ -394,10 +398,10 @@ def iter_usage_anchors(session: Session, slots: MessageSlots) -> Iterator[UsageA
     since: dict[str, list[int]] = {}
     """Slots of the visible messages since each agent's last anchor."""
     visible: list[Message] = []
-    epoch = 0
+    epoch = sized = 0  # edits so far, and the number of visible messages sized since the last one
     for entry in session.path:
         if isinstance(entry, Edit):
-            visible, epoch = apply_edit(visible, entry), epoch + 1
+            visible, epoch, sized = apply_edit(visible, entry), epoch + 1, 0
             continue
         if entry.role == "assistant":
             call = next(calls)
@@ -406,10 +410,12 @@ def iter_usage_anchors(session: Session, slots: MessageSlots) -> Iterator[UsageA
                 session, prompts, call.index, last, epoch
             ):
                 kind = _anchor_kind(last, prompt, epoch, entry)
-                is_growth = kind == "growth"
-                new = since[call.agent] if is_growth else [slots.index[id(m)] for m in visible]
-                before = last.prompt if last else 0
-                yield UsageAnchor(call.index, call.agent, prompt, kind, new, before)
+                before, continues = last.prompt if last else 0, kind != "growth" and sized > 0
+                if kind == "growth":
+                    new = since[call.agent]
+                else:
+                    new, sized = [slots.index[id(m)] for m in visible[sized:]], len(visible)
+                yield UsageAnchor(call.index, call.agent, prompt, kind, new, before, continues)
                 last_of_agent[call.agent] = _LastPrompt(prompt, epoch, entry.model)
                 since[call.agent] = []
         if entry.visible:
@@ -491,12 +497,15 @@ class MessageSizeAllocator:
         where the prompt was smaller than these.
         """
         self._unseen_of_agent: dict[str, int] = {}
+        self._visible_tokens = 0
+        """Tokens of the messages that were visible at the last anchor that is no `growth`."""
         self.clamped = 0
 
     def add_anchor(self, anchor: UsageAnchor) -> None:
         """Size the messages that are new at an anchor, and note the unseen part of its prompt."""
         new = [i for i in anchor.slots if not self.is_sized[i]]
         old_tokens = sum(self.size[i] for i in anchor.slots if self.is_sized[i])
+        old_tokens += self._visible_tokens if anchor.continues else 0
         unseen = self._unseen_of_agent.get(anchor.agent, 0)
         is_growth = anchor.kind == "growth"
         base = anchor.before if is_growth else unseen
@@ -510,7 +519,9 @@ class MessageSizeAllocator:
         else:
             self.clamped += anchor.kind == "drop" or (anchor.kind == "edit" and new_tokens < 0)
             self._estimate(new)
-        rest = anchor.prompt - old_tokens - sum(self.size[i] for i in new)
+        tokens = old_tokens + sum(self.size[i] for i in new)
+        self._visible_tokens = self._visible_tokens if is_growth else tokens
+        rest = anchor.prompt - tokens
         self._unseen_of_agent[anchor.agent] = unseen + rest - base if is_growth else rest
         self.unseen[anchor.call] = anchor.agent, self._unseen_of_agent[anchor.agent]
 

@@ -113,7 +113,7 @@ class TrialRunner:
         """When to compact, by the growth, pauses and prices of the log, as HTML; else why not."""
         try:
             memory = self.base.memory if self.session.has_text else None
-            return when_to_compact(self.session, memory=memory)._repr_html_(), ""
+            return when_to_compact(self.session, memory=memory, progress=False)._repr_html_(), ""
         except CtxkitError as error:
             return "", str(error)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +14,8 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics import when_to_compact
-from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL
+from ctxkit.metrics import trigger_replays, when_to_compact
+from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL, TriggerReplays
 from ctxkit.policies import Fixed, Rules, Summary, triggers
 
 if TYPE_CHECKING:
@@ -112,3 +114,24 @@ def test_prompts_of_another_tier_have_its_prices(monkeypatch):
     assert tiered.read_price == 3e-7
     high = {c.tokens: c.usd for c in tiered.ceilings}
     assert all(a < b for a, b in pairwise(v for n, v in sorted(high.items()) if n >= 50_000))
+
+
+@pytest.mark.parametrize(
+    ("calls", "replays"), [(200, 100), (2_000, 100), (20_000, 10), (2_000_000, 10), (8_000, 25)]
+)
+def test_a_longer_session_is_replayed_at_fewer_triggers(calls, replays, monkeypatch):
+    """Up to 100 a side, and no more than 200,000 calls of all together, but ten of the longest."""
+    sizes = []
+    monkeypatch.setattr(TriggerReplays, "bill", lambda _, size: sizes.append(size) or 1.0)
+    tried = TriggerReplays(SimpleNamespace(calls=range(calls)), None, 1, 1)
+    assert tried.find_alike(50_000, 10_000, 90_000, 1.0) == (10_000, 90_000)
+    assert len(sizes) == 1 + 2 * replays
+    assert {10_000, 90_000} <= set(sizes)
+
+
+def test_replays_show_their_progress_after_a_second(monkeypatch, capsys):
+    monkeypatch.setattr(trigger_replays, "PROGRESS_DELAY", 0)
+    when_to_compact(working(60), floor=30_000, progress=False)
+    assert capsys.readouterr().err == ""
+    when_to_compact(working(60), floor=30_000)
+    assert re.search(r"when: +\d+%.*replay", capsys.readouterr().err)

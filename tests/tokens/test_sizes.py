@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from ctxkit import tokens
 from ctxkit.session import Edit, SizeOnly, Usage
-from ctxkit.tokens.message_sizes import measure_sizes, split_by_weight
+from ctxkit.tokens.message_sizes import (
+    MessageSlots,
+    iter_usage_anchors,
+    measure_sizes,
+    split_by_weight,
+)
 
 CHARS = tokens.estimated_counter(1)
 """Counts characters, so that sums are easy to see."""
@@ -321,3 +326,19 @@ def test_a_message_inserted_again_has_one_size_live_and_read_back():
     assert sizes[0].fixed_at == sizes[1].fixed_at
     assert sizes[0].inserted == sizes[1].inserted
     assert sizes[0].inserted[0] == sizes[0].tokens[0]
+
+
+@pytest.mark.parametrize("kind", ["switch", "drop"])
+def test_anchors_that_start_again_do_not_look_at_all_messages_each(kind) -> None:
+    """A log that switches models, or shrinks, at each call would take the square of its length."""
+    n = 200
+    entries = []
+    for i in range(n):
+        prompt = 10_000 + 20 * i if kind == "switch" else 100_000 - 20 * i
+        models = ("a", "b") if kind == "switch" else ("a", "a")
+        entries += [user("x" * 10), reply("y" * 10, prompt, model=models[i % 2])]
+    log = session(*entries)
+    anchors = list(iter_usage_anchors(log, MessageSlots(log, CHARS)))
+    assert {a.kind for a in anchors[1:]} == {kind}
+    assert sum(len(a.slots) for a in anchors) <= len(log.messages)
+    assert exactly(measure_sizes(log, CHARS))

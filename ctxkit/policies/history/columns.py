@@ -87,8 +87,15 @@ class SizeSums:
         """Return the first call in start..stop with a prompt above `limit`, or `stop`."""
         if self.rising:
             return bisect_right(self.C, limit, start, stop)
-        is_above = self._array.upto(stop)[start:stop] > limit
-        return start + int(is_above.argmax()) if is_above.any() else stop
+        # The next call is mostly near, so search ahead in steps that grow, not all calls at once.
+        sizes, step = self._array.upto(stop), 64
+        while start < stop:
+            is_above = sizes[start : min(start + step, stop)] > limit
+            first = int(is_above.argmax())
+            if is_above[first]:
+                return start + first
+            start, step = start + step, 2 * step
+        return stop
 
     def calls(self, start: int, stop: int) -> NDArray[Any]:
         """Return the prompt sizes `C` of the calls start..stop as a read-only array."""

@@ -9,6 +9,7 @@ from talks_by_chance import Fours, by_chance, size
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies import History, MessageLog
+from ctxkit.policies.history.columns import SizeSums
 
 
 @st.composite
@@ -115,3 +116,18 @@ def test_a_row_is_found_again_by_its_position():
     h = h.summarise(h.safe(h.back(900)), 50)
     shown = [p for p in range(len(h)) if h.row(p) >= 0]
     assert [h.position(h.row(p)) for p in shown] == shown
+
+
+@given(
+    st.lists(st.integers(0, 9), max_size=400),
+    st.integers(0, 9),
+    st.integers(0, 400),
+    st.integers(0, 400),
+)
+def test_the_first_call_above_a_limit_is_found_in_prompts_that_also_shrink(fixed, limit, a, b):
+    sums = SizeSums()
+    for n in (*fixed, 5, 4):  # the last one shrinks, so the sizes are not sorted
+        sums.call(0, n)
+    start, stop = sorted((min(a, len(fixed)), min(b, len(fixed))))
+    first = next((k for k in range(start, stop) if fixed[k] > limit), stop)
+    assert sums.above(limit, start, stop) == first
