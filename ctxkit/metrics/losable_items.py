@@ -108,11 +108,11 @@ class PhraseMatcher:
 
     def occur_in(self, text: str) -> bool:
         """Return True if a text contains one of the phrases."""
-        if text.isascii():
-            low = text.lower()
-            if True not in map(low.__contains__, self._phrases):
-                return False
-        return self._whole.search(text) is not None
+        return self.may_occur_in(text) and self._whole.search(text) is not None
+
+    def may_occur_in(self, text: str) -> bool:
+        """Return False only if no part of a text contains one of the phrases; a cheap test."""
+        return not text.isascii() or True in map(text.lower().__contains__, self._phrases)
 
 
 _CONSTRAINT_PHRASES = PhraseMatcher(
@@ -127,6 +127,11 @@ _OPEN_PHRASES = PhraseMatcher(
     *("todo", "fixme", "still need", "remains to", "remaining", "next step", "not yet"),
     *("follow-up", "later we"),
 )
+_PHRASES_OF_ROLE: dict[str, tuple[ItemFamily, PhraseMatcher]] = {
+    "user": ("constraint", _CONSTRAINT_PHRASES),
+    "assistant": ("decision", _DECISION_PHRASES),
+}
+"""The family of the sentences that each role is searched for, and their phrases."""
 _OPEN_CHECKBOX = "- [ ]"
 """An unchecked box of a task list."""
 _COMMAND_ARGUMENTS = ("command", "cmd", "script")
@@ -197,13 +202,16 @@ def extract_text_items(text: str) -> Iterator[Item]:
         for hit in _URL.findall(text):
             yield Item("url", hit.rstrip(".,;:!?"))
         rest = _URL.sub(" ", text)
-    if words := [w for w in set(rest.split()) if not w.isalpha()]:
-        yield from _iter_word_items(words)
-        for hit in _NUMBER.findall(rest):
+    words = [w for w in set(rest.split()) if not w.isalpha()]
+    if joined_words := " ".join(words):
+        has_digit = _DIGIT.search(joined_words) is not None
+        yield from _iter_word_items(words, joined_words, has_digit=has_digit)
+        for hit in _NUMBER.findall(rest) if has_digit else ():
             yield Item("number", hit.replace(" ", ""))
-    for start, end in _find_lines_with(_ERROR_WORDS, rest).items():
-        for hit in _ERROR.findall(rest, start, end):
-            yield Item("error", normalise_text(hit))
+    if True in map(rest.__contains__, _ERROR_WORDS):
+        for start, end in _find_lines_with(_ERROR_WORDS, rest).items():
+            for hit in _ERROR.findall(rest, start, end):
+                yield Item("error", normalise_text(hit))
 
 
 def _find_lines_with(words: Iterable[str], text: str) -> dict[int, int]:
@@ -218,14 +226,13 @@ def _find_lines_with(words: Iterable[str], text: str) -> dict[int, int]:
     return line_ends
 
 
-def _iter_word_items(words: list[str]) -> Iterator[Item]:
+def _iter_word_items(words: list[str], joined_words: str, *, has_digit: bool) -> Iterator[Item]:
     """Yield items without a space; each pattern reads only words with its required character."""
-    joined_words = " ".join(words)
     if "/" in joined_words:
         for hit in _PATH.findall(" ".join([w for w in words if "/" in w])):
             if _EXTENSION.search(hit):
                 yield Item("path", hit)
-    if _DIGIT.search(joined_words) or joined_words.count("-") >= _UUID_HYPHENS:
+    if has_digit or joined_words.count("-") >= _UUID_HYPHENS:
         for hit in _ID.findall(joined_words):
             if not hit.isalpha() and (
                 hit.isdigit() or hit[0] == "#" or "-" in hit or _has_digits_and_letters(hit)
@@ -271,14 +278,17 @@ def _iter_command_items(call: ToolCall) -> Iterator[Item]:
 
 def _iter_sentence_items(role: str, text: str) -> Iterator[Item]:
     """Yield the user's constraints, the agent's decisions, and the open points of both."""
-    if role not in SPEAKERS:
+    if role not in SPEAKERS or len(text) < _MIN_SENTENCE_CHARS:
+        return
+    family, phrases = _PHRASES_OF_ROLE[role]
+    may_state = phrases.may_occur_in(text)
+    may_be_open = _OPEN_CHECKBOX in text or _OPEN_PHRASES.may_occur_in(text)
+    if not may_state and not may_be_open:
         return
     for hit in split_sentences(text):
-        if role == "user" and _CONSTRAINT_PHRASES.occur_in(hit):
-            yield Item("constraint", normalise_text(hit))
-        if role == "assistant" and _DECISION_PHRASES.occur_in(hit):
-            yield Item("decision", normalise_text(hit))
-        if _OPEN_CHECKBOX in hit or _OPEN_PHRASES.occur_in(hit):
+        if may_state and phrases.occur_in(hit):
+            yield Item(family, normalise_text(hit))
+        if may_be_open and (_OPEN_CHECKBOX in hit or _OPEN_PHRASES.occur_in(hit)):
             yield Item("open", normalise_text(hit))
 
 
