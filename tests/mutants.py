@@ -37,7 +37,6 @@ from ctxkit.metrics import FRAME_COLUMNS
 from ctxkit.presets import names, preset
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterable, Iterator
 
     from ctxkit.session import Session
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 sys.path[:0] = [str(Path(__file__).parent)] * (__name__ == "__main__")
 
 import real_logs  # noqa: E402
-from damage import FIELD, KINDS  # noqa: E402
+from damage import KINDS  # noqa: E402
 
 
 def _takes_a_session(public: Any) -> bool:
@@ -87,8 +86,6 @@ APART = ("frame", "report", "score", "compare", "watch")
 """What takes a session and is done with each, or works for seconds."""
 OTHERS = tuple(n for n in ck.__all__ if n not in APART and _takes_a_session(getattr(ck, n)))
 """What else of the kit takes a session alone, by its signature: frames, metrics, widgets."""
-CLAIMS = {"claude-code": 10**7, "pi": 10**7}
-"""The largest number in logs of formats whose lost beginning stands as messages: their number is not bounded yet."""
 
 
 class TooSlow(BaseException):
@@ -234,19 +231,7 @@ def mutant(seed: str, number: int) -> LogBase:
     for _ in range(r.choice([1, 1, 2, 5])):
         name = r.choice(names)
         files[name] = r.choice(KINDS)(files[name] or b"{}", r)
-    if base.format in CLAIMS:
-        files = {name: _capped(data, CLAIMS[base.format]) for name, data in files.items()}
     return msgspec.structs.replace(base, files=files)
-
-
-def _capped(data: bytes, most: int) -> bytes:
-    def capped(m: re.Match[bytes]) -> bytes:
-        with suppress(ValueError):
-            if most < float(m[3]) < 1 << 53:
-                return m[0].replace(m[3], str(most).encode())
-        return m[0]
-
-    return FIELD.sub(capped, data)
 
 
 def read(base: LogBase, place: Path) -> list[Session]:

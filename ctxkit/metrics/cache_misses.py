@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
+from itertools import islice, takewhile
+from operator import attrgetter, eq
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,8 +30,9 @@ from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
 
 __all__ = [
@@ -156,14 +158,28 @@ def _measure_shared_after_edits(
         return {
             c: _measure_shared_as_sent(session, before, c) for c, before in previous_call.items()
         }
-    compared = {*previous_call, *previous_call.values()}
-    views = {call.index: view for call, view in session.views() if call.index in compared}
+    awaited = set(previous_call.values())
+    # one call follows each, so its view is needed once: a view of each edit would fill the memory
+    views: dict[int, Sequence[Message]] = {}
     shared_tokens = {}
-    for call, previous in previous_call.items():
-        pairs = zip(views[previous], views[call], strict=False)
-        common = takewhile(lambda pair: pair[0].id == pair[1].id, pairs)
-        shared_tokens[call] = (anchored.fixed or 0) + sum(anchored.of(new) for _, new in common)
+    for call, view in session.views():
+        if call.index in previous_call:
+            earlier = views.pop(previous_call[call.index])
+            common_n = _count_common(map(_GET_ID, earlier), map(_GET_ID, view))
+            tokens = anchored.sum_of(islice(view, common_n))
+            shared_tokens[call.index] = (anchored.fixed or 0) + tokens
+        if call.index in awaited:
+            views[call.index] = view
     return shared_tokens
+
+
+_GET_ID = attrgetter("id")
+
+
+def _count_common(first: Iterable[str], second: Iterable[str]) -> int:
+    """Return the number of values at the beginning that two sequences have in common."""
+    is_common = list(map(eq, first, second))
+    return is_common.index(False) if False in is_common else len(is_common)
 
 
 def _measure_shared_as_sent(session: Session, previous: int, call: int) -> int:

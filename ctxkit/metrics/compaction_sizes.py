@@ -77,7 +77,7 @@ def measure_compactions(session: Session, count: Count = None) -> list[MeasuredC
         before, after, source = _sizes_around_compaction(
             session, moment, size if session.has_sizes else None, counted
         )
-        visible_ids = {id(m) for m in moment.visible_before}
+        visible_ids = set(map(id, moment.visible_before))
         inserted = [m for m in moment.visible_after if id(m) not in visible_ids]
         is_unknown = is_sealed(moment.group) or any(map(has_sealed_part, inserted))
         out.append(

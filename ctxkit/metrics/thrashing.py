@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from itertools import takewhile
+from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -276,12 +276,10 @@ def _recorded_compactions(
                     visible.append(entry)
                 continue
             targets = set(entry.targets)
-            source_tokens[id(entry)] = sum(anchored.of(m) for m in visible if m.id in targets)
+            source_tokens[id(entry)] = anchored.sum_of(m for m in visible if m.id in targets)
             visible = apply_edit(visible, entry)
         position = group.last + 1
-        tokens_before, tokens_after = (
-            sum(map(anchored.of, messages)) for messages in (visible_before, visible)
-        )
+        tokens_before, tokens_after = map(anchored.sum_of, (visible_before, visible))
         # Sizes of the prompt from the compaction frame, else from the messages.
         before = next((p for p in reversed(prompts[:call]) if p), None)
         known_before, known_after = measured[group.first].before, measured[group.last].after
@@ -298,8 +296,8 @@ def _recorded_compactions(
             for e, tokens in zip(group.edits, inserted_tokens, strict=True)
         ]
         # Longest common prefix: system prompt and tools outside messages, then equal messages.
-        common = takewhile(_is_same_pair, zip(visible_before, visible, strict=False))
-        common_tokens = sum(anchored.of(message) for message, _ in common)
+        is_common = [*map(is_, visible_before, visible), False]
+        common_tokens = anchored.sum_of(visible[: is_common.index(False)])
         compactions.append(
             Compaction(
                 call=call,
@@ -314,10 +312,6 @@ def _recorded_compactions(
             )
         )
     return compactions
-
-
-def _is_same_pair(pair: tuple[Message, Message]) -> bool:
-    return pair[0] is pair[1]
 
 
 def _size_after(

@@ -129,6 +129,10 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
         """
         return self._by_object[id(message)]
 
+    def sum_of(self, messages: Iterable[Message]) -> int:
+        """Return the sum of the sizes of messages, as `of` gives each."""
+        return sum(map(self._by_object.__getitem__, map(id, messages)))
+
     def modelled_tokens(self, call: int | None = None) -> int:
         """Return the modelled tokens of a call's prompt.
 
