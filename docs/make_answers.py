@@ -46,7 +46,7 @@ from ctxkit.widgets.reports.compaction_card import make_card
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ctxkit.engine.cache_model.session_counts import SessionCounts
+    from ctxkit.engine.cache_model.training_counts import SessionCounts
 
 DOCS = Path(__file__).parent
 _MEASURED = re.compile(r"(<!-- measured -->\n).*?(<!-- end of measured -->)", re.DOTALL)

@@ -29,7 +29,7 @@ from ctxkit.agent.turn import (
     TurnEnd,
     ignore_event,
 )
-from ctxkit.engine.live_prompts import SentPrompts
+from ctxkit.engine.session_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.offload import is_offloaded
 from ctxkit.policies.triggers import CutShort, has_trigger

@@ -30,7 +30,7 @@ from ctxkit.agent.model_summaries import (
 )
 from ctxkit.agent.store.artifacts import reading_advice
 from ctxkit.agent.tools.runner import OutputLimits, run_in_thread
-from ctxkit.engine.live_prompts import SentPrompts
+from ctxkit.engine.session_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.base import CompositePolicy, as_policy
 from ctxkit.policies.compaction_refusals import collect_refusals

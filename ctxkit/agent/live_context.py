@@ -9,14 +9,14 @@ import msgspec
 from msgspec.structs import replace
 
 from ctxkit.engine import Compaction, Run, advance, billing_offset, log_from_session
-from ctxkit.engine.live_prompts import PruningRecorder, SentPrompts
+from ctxkit.engine.session_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import StoreError
 from ctxkit.policies.base import CompositePolicy, apply_policy
 from ctxkit.policies.context_rules import RecordedCompactions
 from ctxkit.policies.offload import Offload, artifact_in_stub
 from ctxkit.policies.protocols import name_of
-from ctxkit.policies.schedules.rows import HistoryRows
-from ctxkit.policies.texts.content import call_hint, replace_text
+from ctxkit.policies.schedules.unpruned_messages import HistoryRows
+from ctxkit.policies.texts.message_content import call_hint, replace_text
 from ctxkit.policies.window_compaction import last_resort_stages
 from ctxkit.session.messages import get_plain_text
 from ctxkit.tokens.live_prompt_sizes import (

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from ctxkit.agent.tools.runner import Approve, OutputLimits
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.agent.turn import LiveEvent, Outcome
-    from ctxkit.engine.live_prompts import SentPrompts
     from ctxkit.engine.sent_prompts import SentItem
+    from ctxkit.engine.session_prompts import SentPrompts
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.memory_entries import MemoryEntry
     from ctxkit.policies.protocols import Policy

@@ -27,7 +27,7 @@ from ctxkit.policies.offload import (
     agent_only_message,
     format_excerpt,
 )
-from ctxkit.policies.texts import content, summary_prompts
+from ctxkit.policies.texts import message_content, summary_prompts
 from ctxkit.session.messages import Message, Text, ToolCall, ToolSchema, Usage, get_plain_text
 from ctxkit.tokens.prices import price
 
@@ -276,7 +276,7 @@ def find_results_to_summarise(
         return []
     results = [m for m in messages if m.role == "tool" and m.kind != ARCHIVED_KIND]
     old = results[: max(len(results) - excerpts.keep_last, 0)]
-    return [m for m in old if not (m.pinned or m.pending or content.has_images(m))]
+    return [m for m in old if not (m.pinned or m.pending or message_content.has_images(m))]
 
 
 class ResultSummary(NamedTuple):
@@ -291,7 +291,9 @@ class ResultSummary(NamedTuple):
 
 async def summarise_result(model: Model, result: Message) -> ResultSummary:
     """Return a model's summary of a tool result; failures are returned, not raised."""
-    text = content.truncate_middle(get_plain_text(result), HEAD_CHARS, TAIL_CHARS, EXCERPT_MARKER)
+    text = message_content.truncate_middle(
+        get_plain_text(result), HEAD_CHARS, TAIL_CHARS, EXCERPT_MARKER
+    )
     prompt = f"{_RESULT_PROMPT}\n\nTool: {result.tool or 'unknown'}\n\n<output>\n{text}\n</output>"
     request = Request(
         messages=(Message(role="user", id="result", parts=(Text(prompt),)),), tools=()
@@ -322,7 +324,7 @@ class ResultSummaryPolicy(DataclassPolicy):
         if not archived:
             return history
         stubs: dict[int, Message | str | None] = {
-            p: replace(content.replace_text(m, ARCHIVED_STUB), id="", kind=ARCHIVED_KIND)
+            p: replace(message_content.replace_text(m, ARCHIVED_STUB), id="", kind=ARCHIVED_KIND)
             for p, m in archived.items()
         }
         texts = [format_excerpt(m, self.said[m.id]) for m in archived.values()]

@@ -17,7 +17,7 @@ from ctxkit._internal.file_cache import FileCache, FileStamp
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.errors import CtxkitError
-from ctxkit.metrics.figure_sources import shows_figures
+from ctxkit.metrics.view_figures import shows_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

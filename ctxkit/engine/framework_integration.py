@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ctxkit.engine import Run, advance, weave_edits
-from ctxkit.engine.live_prompts import PruningRecorder, SentPrompts
 from ctxkit.engine.provider_guard import ChatGuard, writes_by_api
+from ctxkit.engine.session_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import BadArguments, short_repr
 from ctxkit.formats.chat_messages import parse_usage
 from ctxkit.formats.chat_requests import ChatConversation

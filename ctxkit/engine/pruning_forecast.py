@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.history.message_log import CacheClock, MessageLog
     from ctxkit.policies.prompt_size_forecast import BilledSizes
     from ctxkit.policies.schedules.layers import Layer
-    from ctxkit.policies.schedules.rows import HistoryRows
+    from ctxkit.policies.schedules.unpruned_messages import HistoryRows
     from ctxkit.tokens.counter_protocol import ContextBudget
 
 

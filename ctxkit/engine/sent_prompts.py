@@ -9,7 +9,7 @@ from ctxkit.policies.base import apply_policy
 from ctxkit.policies.history.edited_head import content_hash, row_content_hash
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.schedules.layers import changes_between
-from ctxkit.policies.schedules.rows import MessageState
+from ctxkit.policies.schedules.unpruned_messages import MessageState
 from ctxkit.session.messages import Message, SizeOnly
 
 if TYPE_CHECKING:

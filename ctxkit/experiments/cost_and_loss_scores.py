@@ -43,16 +43,16 @@ from ctxkit.metrics.elongation import (
     judge_cost,
     widen_to_closed_loops,
 )
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
-from ctxkit.metrics.optional_numbers import mean_or_none, median_or_none, sum_if_complete
+from ctxkit.metrics.means_with_unknowns import mean_or_none, median_or_none, sum_if_complete
 from ctxkit.metrics.prompt_sizes import RunPrompts, has_prompt_sizes
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
 from ctxkit.metrics.recorded_compactions import is_sealed
 from ctxkit.metrics.thrashing import get_compactions
+from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_session_visibility
 from ctxkit.session.compaction_groups import group_edits, hides_compactions
 from ctxkit.tokens.context_windows import get_context_window

@@ -15,7 +15,7 @@ from ctxkit.metrics.compactions import get_run_compactions
 from ctxkit.metrics.cost.replay_bill import bill_replay
 from ctxkit.metrics.frames.building import build_frame
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
-from ctxkit.metrics.optional_numbers import sum_if_complete
+from ctxkit.metrics.means_with_unknowns import sum_if_complete
 from ctxkit.metrics.prompt_composition import separate_schemas, share_message_tokens
 from ctxkit.metrics.prompt_composition import split_sections as cut
 from ctxkit.metrics.prompt_sizes import SentPrompts

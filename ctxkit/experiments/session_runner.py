@@ -14,7 +14,7 @@ from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, name_score_figures, score_run
 from ctxkit.experiments.grids import RejectedSetting, convert_to_plain
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
-from ctxkit.metrics.figure_sources import shows_figures
+from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.policies.context_rules import unwrap_function
 
 if TYPE_CHECKING:

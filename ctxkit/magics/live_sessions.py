@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.span_export import SpanAddress
     from ctxkit.agent.turn import Listener
-    from ctxkit.engine.live_prompts import SentPrompts
+    from ctxkit.engine.session_prompts import SentPrompts
     from ctxkit.magics.cell_arguments import KitSettings
     from ctxkit.magics.external_programs import ServerCommand
 

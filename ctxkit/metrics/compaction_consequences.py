@@ -16,7 +16,7 @@ from ctxkit.metrics.item_index import MAX_CACHED_TEXTS, MultiTextSearch, is_nega
 from ctxkit.metrics.losable_items import MAX_SEARCHED_CHARS, iter_texts
 from ctxkit.metrics.loss_analysis import CONSTRAINT_FAMILY
 from ctxkit.metrics.loss_tables import analyse_loss
-from ctxkit.metrics.optional_numbers import median_or_none
+from ctxkit.metrics.means_with_unknowns import median_or_none
 from ctxkit.metrics.thrashing import ToolCallRepeats
 from ctxkit.session.messages import Text
 from ctxkit.session.tool_calls import is_read_only_tool

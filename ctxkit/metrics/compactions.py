@@ -23,7 +23,7 @@ from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.breakeven import requests_until_reset_pays
 from ctxkit.metrics.cost.call_prices import is_written_by_model
 from ctxkit.metrics.cost.replay_bill import WrittenSummary
-from ctxkit.metrics.optional_numbers import mean_or_none, median_or_none
+from ctxkit.metrics.means_with_unknowns import mean_or_none, median_or_none
 from ctxkit.metrics.prompt_sizes import RunPrompts, SentPrompts, get_prompt_sizes
 from ctxkit.policies.triggers import IDLE_AHEAD_WORD
 from ctxkit.session.compaction_groups import group_edits

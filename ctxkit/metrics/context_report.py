@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, pluralize, sanitize_line
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.session_conversion import accepts_session
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.building import build_frame
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
 from ctxkit.metrics.prompt_composition import (
@@ -28,6 +27,7 @@ from ctxkit.metrics.prompt_composition import (
     split_sections,
 )
 from ctxkit.metrics.prompt_contents import PromptContents, SentMessage, get_prompt_contents
+from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.session.messages import Message, Provenance, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls

@@ -18,7 +18,7 @@ from ctxkit.metrics.compactions import get_replay_compactions
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.losable_items import ITEM_FAMILIES, MessageItemCache
 from ctxkit.metrics.loss_analysis import ITEM_FATES, NO_CALL, LossAnalysis, OracleBound
-from ctxkit.metrics.optional_numbers import median_or_none
+from ctxkit.metrics.means_with_unknowns import median_or_none
 from ctxkit.metrics.visibility import get_run_visibility, get_session_visibility
 from ctxkit.session.messages import Message
 

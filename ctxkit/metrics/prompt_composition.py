@@ -38,7 +38,7 @@ from ctxkit.tokens.message_sizes import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.policies.schedules.rows import MessageState
+    from ctxkit.policies.schedules.unpruned_messages import MessageState
     from ctxkit.session.messages import Message, Part, Provenance
     from ctxkit.session.session import Session
     from ctxkit.tokens.counter_protocol import TokenCounter

@@ -39,10 +39,10 @@ from ctxkit.metrics.compactions import (
 )
 from ctxkit.metrics.cost.call_prices import price_call
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, WrittenSummary
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.item_index import MessageRows
-from ctxkit.metrics.optional_numbers import mean_or_none, median_or_none
+from ctxkit.metrics.means_with_unknowns import mean_or_none, median_or_none
 from ctxkit.metrics.prompt_sizes import SentPrompts, has_prompt_sizes
+from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.metrics.visibility import get_session_visibility
 from ctxkit.policies.model_free_methods import MODEL_FREE_METHODS
 from ctxkit.session.compaction_groups import group_edits

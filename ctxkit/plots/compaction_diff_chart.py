@@ -9,8 +9,8 @@ from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.context_report import preview_message
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.recorded_compactions import get_message_fates
+from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.plots.chart import Chart, with_notes
 from ctxkit.plots.xy_figure import Axes, Trace
 from ctxkit.session.compaction_groups import group_edits

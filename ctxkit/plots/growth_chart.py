@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import MISSING, format_count, pluralize
 from ctxkit._internal.palette import COLOURS, STOP_COLOUR, TEXT_COLOUR, pick_dash
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
+from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.plots.chart import (
     Chart,
     HasReplays,

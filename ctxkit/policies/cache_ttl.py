@@ -12,7 +12,7 @@ from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.history.columns import ASSISTANT, TOOL, USER, count_chars
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.schedules.schedule_method_input import SlidingWindow
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import get_plain_text
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
@@ -116,14 +116,14 @@ class CacheTtl(ScheduledPruning):
 
     def trim(self, message: Message) -> Message:
         """Return a long result as head and tail; itself where it is short, or trimmed already."""
-        if self.cut_images and content.has_images(message):
-            text = content.text_with_image_marker(message, IMAGE_REMOVED)
-            return content.replace_text(message, self._shorter(text))
+        if self.cut_images and message_content.has_images(message):
+            text = message_content.text_with_image_marker(message, IMAGE_REMOVED)
+            return message_content.replace_text(message, self._shorter(text))
         text = get_plain_text(message)
         trimmed = "\n\n[Tool result trimmed: " in text[-200:]
         if trimmed or min(count_chars(message), len(text)) <= self.whole:
             return message
-        return content.replace_text(message, self._shorter(text))
+        return message_content.replace_text(message, self._shorter(text))
 
     def _shorter(self, text: str) -> str:
         head, tail = self.soft_trim_head_chars, self.soft_trim_tail_chars
@@ -240,7 +240,7 @@ class _PrunedResults:
         images = set(self._images).difference(candidates) if self._images else set()
         for p in inside:
             message = view.message(p, call)
-            if message is not None and content.has_images(message):
+            if message is not None and message_content.has_images(message):
                 images.add(p)
         was, self._images = self._exempt, sorted(images)
         self._exempt = set(self._images[-self.rule.keep_images :])
@@ -312,4 +312,4 @@ def soft_trim_text(text: str, head: int, tail: int) -> str:
         f"\n\n[Tool result trimmed: kept first {head} chars and last {tail} chars of {len(text)}"
         " chars.]"
     )
-    return content.truncate_middle(text, head, tail, "\n...\n") + note
+    return message_content.truncate_middle(text, head, tail, "\n...\n") + note

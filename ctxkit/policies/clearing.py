@@ -11,7 +11,7 @@ from ctxkit.policies.base import ScheduledPruning
 from ctxkit.policies.history.columns import TOOL
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.schedules.schedule_method_input import OrderedTexts, SlidingWindow
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:
@@ -78,10 +78,10 @@ class Clear(ScheduledPruning):
         """Return the placeholder for a text; the text itself where it is one."""
         if text.startswith(self.placeholder.partition("{lines}")[0]):
             return text
-        return self.placeholder.replace("{lines}", str(content.count_lines(text)))
+        return self.placeholder.replace("{lines}", str(message_content.count_lines(text)))
 
     def _cleared(self, message: Message) -> Message:
-        return content.replace_text(message, self._text(get_plain_text(message)))
+        return message_content.replace_text(message, self._text(get_plain_text(message)))
 
 
 PAIR_PLACEHOLDER = "[result omitted — sliding window]"
@@ -235,12 +235,12 @@ def call_label(call: ToolCall | None, result: Message) -> str:
     if call is None:
         return f"{result.tool or 'tool'}({result.call_id or ''})"
     key = next((k for k in LABEL_KEYS if isinstance(call.arguments.get(k), str)), None)
-    return f"{call.name}({content.one_line(str(call.arguments[key]), 50) if key else ''})"
+    return f"{call.name}({message_content.one_line(str(call.arguments[key]), 50) if key else ''})"
 
 
 def tombstone_line(name: str, text: str) -> str:
     """Return the text of an evicted result."""
-    preview = content.one_line(text, 300)
+    preview = message_content.one_line(text, 300)
     return f'{EVICTED_PREFIX}{name}. Preview: "{preview}". Re-read with targeted ranges if needed.]'
 
 
@@ -249,7 +249,7 @@ def _evicted(result: Message, name: str) -> Message:
     return (
         result
         if text.startswith(EVICTED_PREFIX)
-        else content.replace_text(result, tombstone_line(name, text))
+        else message_content.replace_text(result, tombstone_line(name, text))
     )
 
 
@@ -364,7 +364,7 @@ class _Elidable:
         state = view.state_before(p, call)
         if state.message is None or state.chars <= len(self.placeholder) or view.stays(p, call):
             return False
-        return view.role(p) == TOOL or content.is_text_only(state.message)
+        return view.role(p) == TOOL or message_content.is_text_only(state.message)
 
     def _truncate_sums(self, p: int) -> None:
         """Drop the sums that include a position."""
@@ -407,6 +407,6 @@ def _newest_position(view: ScheduleView, call: int) -> int:
 
 
 def _cut_to_share(result: Message, share: int) -> Message:
-    return content.replace_text(
-        result, content.truncate_end(get_plain_text(result), share, TRUNCATED_HERE)
+    return message_content.replace_text(
+        result, message_content.truncate_end(get_plain_text(result), share, TRUNCATED_HERE)
     )

@@ -19,7 +19,8 @@ from ctxkit.policies.offline_summarisers import (
     with_summary_error,
 )
 from ctxkit.policies.summary_compaction import LOCAL_SUMMARISERS, Summary
-from ctxkit.policies.texts import content, summary_prompts, tool_actions
+from ctxkit.policies.texts import message_content, summary_prompts, tool_actions
+from ctxkit.policies.texts.message_content import one_line
 from ctxkit.policies.texts.summary_prompts import FUSERAFT_SECTIONS
 from ctxkit.session.messages import Message, Text
 
@@ -83,9 +84,8 @@ class HybridSummariser:
         try:
             narrative = self.summariser(passage)
         except (ModelError, OSError, ValueError, RuntimeError) as error:
-            text_without_narrative = (
-                f"{evidence}\n\n[no narrative: {content.one_line(failure_text(error), 200)}]"
-            )
+            reason = one_line(failure_text(error), 200)
+            text_without_narrative = f"{evidence}\n\n[no narrative: {reason}]"
             return with_summary_error(put_record_before(text_without_narrative, "", ""), error)
         text = summary_text(narrative)
         return put_record_before(evidence, text if text.strip() else "", BLOCK_SEPARATOR)
@@ -251,7 +251,9 @@ class Narrative(Summary):
         out = []
         if self.include_symbols:
             calls = (c for m in passage.messages for c in m.tool_calls)
-            texts = ((content.call_path(c), str(v)) for c in calls for v in c.arguments.values())
+            texts = (
+                (message_content.call_path(c), str(v)) for c in calls for v in c.arguments.values()
+            )
             out.append(tool_actions.symbols_block(acts, texts))
         if self.include_reasoning:
             out.append(tool_actions.reasoning_block(passage.messages, turns, agent))
@@ -308,7 +310,7 @@ def change_log(passage: Passage) -> str:
     files = [f"  {p}" for p in tool_actions.written_files(acts)]
     perhaps = [f"  {p} [outcome unknown]" for p in tool_actions.written_files(acts, "unknown")]
     runs = [
-        f"  {content.one_line(a.target, 120)} [{_COMMAND_OUTCOMES.get(a.outcome, 'FAILED')}]"
+        f"  {one_line(a.target, 120)} [{_COMMAND_OUTCOMES.get(a.outcome, 'FAILED')}]"
         for a in tool_actions.shell_commands(acts)
     ]
     rows = ["AUTHORITATIVE CHANGE LOG — ground truth, it goes before what agents say of themselves"]
@@ -328,7 +330,7 @@ def cap_messages(history: History, before: int, cap: int) -> History:
         text = summary_prompts.plain_text(history[p])
         if len(text) > cap:
             short = f"{text[:cap]} [TRUNCATED — {len(text):,} chars total]"
-            changes[p] = content.replace_text(history[p], short)
+            changes[p] = message_content.replace_text(history[p], short)
     return history.shorten(changes, reason="for the summariser")
 
 
@@ -423,7 +425,7 @@ def _resumption_note(acts: Sequence[ToolAction]) -> str:
 
 
 def _evidence_lines(action: ToolAction) -> list[str]:
-    name = content.one_line(action.target, 120)
+    name = one_line(action.target, 120)
     status = "" if action.exit is None else f" [exit {action.exit}]"
     head = (
         f"  {tool_actions.OUTCOME_MARKS[action.outcome]} "
@@ -435,9 +437,7 @@ def _evidence_lines(action: ToolAction) -> list[str]:
         and tool_actions.SHELL_TOOL_PATTERN.search(action.tool)
         and action.output
     )
-    return (
-        [head, f"    {content.one_line(action.output, SNIPPET_CHARS)}"] if shows_output else [head]
-    )
+    return [head, f"    {one_line(action.output, SNIPPET_CHARS)}"] if shows_output else [head]
 
 
 def failure_marker(turns: Sequence[int], why: str) -> str:
@@ -445,7 +445,7 @@ def failure_marker(turns: Sequence[int], why: str) -> str:
     return "\n".join(
         [
             turns_heading("COMPACTION FAILED", turns),
-            f"Summary generation failed: {content.one_line(why, 500)}",
+            f"Summary generation failed: {one_line(why, 500)}",
             "- Read the files again before you rely on what they held.",
             "- Look at the change log for what was done.",
             "- Take the next step from what is on disk, not from memory.",
@@ -497,4 +497,4 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _as_line(value: Any) -> str:
-    return content.one_line(str(value), _MAX_ITEM_CHARS) if value is not None else ""
+    return one_line(str(value), _MAX_ITEM_CHARS) if value is not None else ""

@@ -30,7 +30,7 @@ from ctxkit.policies.memory_entries import (
     query_terms,
     row_size,
 )
-from ctxkit.policies.texts import content, tool_actions
+from ctxkit.policies.texts import message_content, tool_actions
 from ctxkit.policies.texts.message_line_index import GrowingArray, split_sentences
 from ctxkit.session.messages import INJECTED_KIND, RECALLED_KIND, Message, Text, get_plain_text
 
@@ -398,7 +398,7 @@ def extract_decisions(messages: Iterable[Message]) -> list[str]:
 def _shell_command(call: ToolCall) -> str:
     """Return the shell command of a call; empty where it has none, or one of unfit length."""
     command = (
-        " ".join(content.call_target(call).split())
+        " ".join(message_content.call_target(call).split())
         if tool_actions.SHELL_TOOL_PATTERN.search(call.name)
         else ""
     )

@@ -21,7 +21,7 @@ from ctxkit.policies.schedules.schedule_method_input import (
     SlidingWindow,
     VisibleWindow,
 )
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import (
     CORRECTION_KIND,
     OTHER_AGENT_CALL_KIND,
@@ -283,7 +283,7 @@ def _strip_to_text(message: Message) -> Message | None:
     """Return a message with its text only; None where it has none, or is a tool result."""
     if message.role == "tool" or message.kind == OTHER_AGENT_CALL_KIND:
         return None
-    text = content.strip_to_text(message)
+    text = message_content.strip_to_text(message)
     return text if get_plain_text(text) else None
 
 
@@ -420,9 +420,13 @@ class Prune(ScheduledPruning):
         if message.role == "tool" and message.call_id in removed_ids:
             return None
         if message.role == "assistant":
-            new = content.without_calls(message, removed_ids)
-            new = new if keeps_reasoning else content.without_reasoning(new)
-        return None if self.empty_messages == "remove" and content.is_empty_message(new) else new
+            new = message_content.without_calls(message, removed_ids)
+            new = new if keeps_reasoning else message_content.without_reasoning(new)
+        return (
+            None
+            if self.empty_messages == "remove" and message_content.is_empty_message(new)
+            else new
+        )
 
     def concerns(self, tool: str) -> bool:
         """Return True for a tool whose calls are dropped."""
@@ -484,7 +488,7 @@ class _Pruned:
         """Change a message from a call on, where it has something to drop."""
         rule, gone = self.rule, frozenset(i for i in _call_ids(view, p) if i in self._dropped)
         thinks = rule.reasoning != "none" and view.role(p) == ASSISTANT
-        empty = emptied or content.is_empty_message(view.rows.message(p))
+        empty = emptied or message_content.is_empty_message(view.rows.message(p))
         if gone or thinks or empty or p in self.changed:
             self.changed.add(p)
             keeps_reasoning = {"none": True, "all": p >= self._turn}.get(

@@ -12,7 +12,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.base import ScheduledPruning, at_least
 from ctxkit.policies.history.columns import TOOL
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import (
     OTHER_AGENT_CALL_KIND,
     OTHER_AGENT_KIND,
@@ -233,7 +233,7 @@ class Outputs(ScheduledPruning):
         # A result that is short, or has the note of a cut already, stays as it is.
         texts = (p.text for p in message.parts if isinstance(p, Text))
         text = "".join(texts)  # as `ai`: blocks without a separator
-        short = content.truncate_output(
+        short = message_content.truncate_output(
             text,
             max_lines=self.max_lines,
             max_chars=self.max_chars,
@@ -241,7 +241,7 @@ class Outputs(ScheduledPruning):
             mode=self.mode,
         )
         done = short == text or "\n[tool output truncated: " in text[-200:]
-        return message if done else content.replace_text(message, short)
+        return message if done else message_content.replace_text(message, short)
 
 
 def _is_kind(view: ScheduleView, p: int, kind: str) -> bool:
@@ -252,9 +252,9 @@ def _is_kind(view: ScheduleView, p: int, kind: str) -> bool:
 def _cut_message(message: Message, cap: int, suffix: str) -> Message:
     """Return a message cut; itself where it is short, cut already, or has images."""
     text = get_plain_text(message)
-    if len(text) <= cap or content.has_images(message) or _is_cut(text, suffix):
+    if len(text) <= cap or message_content.has_images(message) or _is_cut(text, suffix):
         return message
-    return content.replace_text(message, content.truncate_end(text, cap, suffix))
+    return message_content.replace_text(message, message_content.truncate_end(text, cap, suffix))
 
 
 def _is_cut(text: str, suffix: str) -> bool:
@@ -343,7 +343,7 @@ def matching_call_path(call: ToolCall, tools: tuple[str, ...]) -> str:
     """
     if not matches_tool(call.name, tools):
         return ""
-    return _LEADING_DOTS.sub("", content.call_path(call).casefold())
+    return _LEADING_DOTS.sub("", message_content.call_path(call).casefold())
 
 
 _LEADING_DOTS = re.compile(r"^(?:\./+)+(?=[^/])")
@@ -387,10 +387,10 @@ class Intermediate(ScheduledPruning):
             else:
                 parts.append(part)
         short = msgspec.structs.replace(message, parts=tuple(parts))
-        return content.replace_arguments(short, self._arguments)
+        return message_content.replace_arguments(short, self._arguments)
 
     def _arguments(self, call: ToolCall) -> dict[str, object] | None:
-        chars = {k: len(content.argument_text(v)) for k, v in call.arguments.items()}
+        chars = {k: len(message_content.argument_text(v)) for k, v in call.arguments.items()}
         elided = {k: _elided_argument(n) for k, n in chars.items() if n > self.max_argument_chars}
         return {**call.arguments, **elided} if elided else None
 

@@ -16,7 +16,7 @@ from ctxkit.policies.offline_summarisers import Passage, summary_text
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import BaseTrigger, Share
-from ctxkit.policies.user_rules import KeepRules
+from ctxkit.policies.user_rules_digest import KeepRules
 from ctxkit.session.messages import Message, Text
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import msgspec
 from ctxkit.policies.base import CompositePolicy, ScheduledPruning
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.schedules.schedule_method_input import OrderedTexts, SlidingWindow
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import USER_VISIBLE_KEY, Message, Text, get_plain_text
 
 if TYPE_CHECKING:
@@ -154,7 +154,9 @@ class Excerpts(ScheduledPruning):
         """Return the excerpt of a result."""
         limit = 1200 if self.strategy == "llm" else 800
         head = limit * 2 // 3
-        text = content.truncate_middle(get_plain_text(result), head, limit - head, EXCERPT_MARKER)
+        text = message_content.truncate_middle(
+            get_plain_text(result), head, limit - head, EXCERPT_MARKER
+        )
         return format_excerpt(result, text or "(empty output)")
 
 
@@ -185,7 +187,7 @@ def _with_stub(result: Message) -> Message:
 
 
 def _as_archived(message: Message, text: str) -> Message:
-    return msgspec.structs.replace(content.replace_text(message, text), kind=ARCHIVED_KIND)
+    return msgspec.structs.replace(message_content.replace_text(message, text), kind=ARCHIVED_KIND)
 
 
 STUB_PREFIX = "[result offloaded — "
@@ -239,14 +241,14 @@ class Offload(ScheduledPruning):
     def _is_long(self, text: str, message: Message) -> bool:
         if len(text) <= self.threshold or text.startswith(STUB_PREFIX):
             return False
-        return not content.has_images(message)
+        return not message_content.has_images(message)
 
     def _stub(self, message: Message, call: ToolCall | None) -> Message:
         text = get_plain_text(message)
         if not self._is_long(text, message):
             return message
         stub = format_stub(text, message, call, artifact_id(text), self.advice)
-        return content.replace_text(message, stub)
+        return message_content.replace_text(message, stub)
 
 
 def artifact_id(text: str) -> str:
@@ -305,7 +307,7 @@ def format_stub(
             f"{STUB_PREFIX}{len(text):,} chars stored to artifact store]",
             (
                 f"Tool: {result.tool or (call.name if call else 'unknown')} | "
-                f"{content.call_hint(call)}"
+                f"{message_content.call_hint(call)}"
             ),
             f"Artifact: {artifact}",
             advice.format(path=artifact_path(artifact)),

@@ -12,7 +12,7 @@ from ctxkit.policies.history.columns import USER
 from ctxkit.policies.history.history import find_turn_start
 from ctxkit.policies.offline_summarisers import summary_text
 from ctxkit.policies.summary_compaction import LOCAL_SUMMARISERS, PiSummary
-from ctxkit.policies.texts import content, tool_actions
+from ctxkit.policies.texts import message_content, tool_actions
 from ctxkit.session.messages import get_plain_text
 from ctxkit.session.tool_calls import pair_with_calls
 
@@ -162,7 +162,7 @@ def failure_line(message: Message) -> str | None:
     text = get_plain_text(message)
     acts = tool_actions.ToolAction(message.tool or "tool", "", "", "failed", text, 0, "", 0)
     status = "" if acts.exit is None else f" (exitCode={acts.exit})"
-    return f"- {acts.tool}{status}: {content.one_line(acts.output, 240)}"
+    return f"- {acts.tool}{status}: {message_content.one_line(acts.output, 240)}"
 
 
 RowIndices = tuple[int, ...]

@@ -10,7 +10,7 @@ from ctxkit.policies.base import CompositePolicy, DataclassPolicy, ScheduledPrun
 from ctxkit.policies.history.columns import ASSISTANT, USER
 from ctxkit.policies.history.history import end_of_leading_summaries
 from ctxkit.policies.message_shortening import Results
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
@@ -217,9 +217,11 @@ def last_resort_stages(pruning: BasePolicy | None) -> tuple[TrimStage | WithoutT
 
 def _trim_message(message: Message, max_chars: int) -> Message:
     text = get_plain_text(message)
-    if len(text) <= max_chars or content.has_images(message):
+    if len(text) <= max_chars or message_content.has_images(message):
         return message
-    return content.replace_text(message, content.truncate_end(text, max_chars, TRIM_SUFFIX))
+    return message_content.replace_text(
+        message, message_content.truncate_end(text, max_chars, TRIM_SUFFIX)
+    )
 
 
 def _strip_tools(message: Message) -> Message | None:
@@ -228,5 +230,5 @@ def _strip_tools(message: Message) -> Message | None:
         return None
     if not message.tool_calls:
         return message
-    text = content.without_calls(message, {c.id for c in message.tool_calls})
+    text = message_content.without_calls(message, {c.id for c in message.tool_calls})
     return text if text.parts else None

@@ -13,10 +13,10 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.base import DataclassPolicy, ScheduledPruning
 from ctxkit.policies.history.columns import ASSISTANT, TOOL
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
-from ctxkit.policies.schedules.rows import NEVER
 from ctxkit.policies.schedules.schedule_method_input import SlidingWindow
+from ctxkit.policies.schedules.unpruned_messages import NEVER
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.policies.triggers import Above, Both, Count, Either, Share
 from ctxkit.session.messages import Message, SizeOnly, Text
 
@@ -439,4 +439,4 @@ def _emptied(message: Message, *, ids: frozenset[str]) -> Message:
     """Return a reply without the arguments of some calls, by their ids."""
     if not any(c.id in ids and c.arguments for c in message.tool_calls):
         return message
-    return content.replace_arguments(message, lambda c: {} if c.id in ids else None)
+    return message_content.replace_arguments(message, lambda c: {} if c.id in ids else None)

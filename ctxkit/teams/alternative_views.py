@@ -37,7 +37,7 @@ from ctxkit.metrics.visibility import get_run_visibility
 from ctxkit.policies.base import BasePolicy, Chain, ScheduledPruning
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.columns import ASSISTANT
-from ctxkit.policies.texts.content import call_path
+from ctxkit.policies.texts.message_content import call_path
 from ctxkit.presets.config_schema import ConfigSection
 from ctxkit.presets.fuseraft_config import VIEW_KEYS, history_filters
 from ctxkit.session.messages import OTHER_AGENT_KINDS, Message, Text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import StoreError
-from ctxkit.policies.texts.content import call_path, call_target
+from ctxkit.policies.texts.message_content import call_path, call_target
 from ctxkit.session.tool_calls import is_write_tool
 from ctxkit.teams.plan import matches_any
 

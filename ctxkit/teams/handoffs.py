@@ -11,7 +11,7 @@ from ctxkit._internal.formatting import sanitize_text
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import get_plain_text
 from ctxkit.teams.contract_checks import ReadableFolder, read_json, read_text
 from ctxkit.teams.plan import OWN_HISTORY_CHARS, SOURCE_CHARS, ContextSource
@@ -106,7 +106,7 @@ def _format_block(head: str, files: SourceFiles, sources: Sequence[ContextSource
     for source in sources:
         text = _read_source(files, source)
         if text:
-            text = content.truncate_end(text, source.max_chars, _TRUNCATED_SOURCE)
+            text = message_content.truncate_end(text, source.max_chars, _TRUNCATED_SOURCE)
             parts.append(f"\n\n## {source.label or _source_label(source)}\n{text}")
     return head + "".join(parts) if parts else ""
 

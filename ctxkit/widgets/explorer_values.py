@@ -22,11 +22,11 @@ from ctxkit._internal.formatting import (
 from ctxkit.agent.tools import search_worker
 from ctxkit.agent.tools.search import kill_after, start_search
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.per_session import rows
 from ctxkit.metrics.prompt_composition import count_groups_by_call
 from ctxkit.metrics.prompt_contents import get_prompt_contents
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
+from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.session.messages import Edit, Image, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import (

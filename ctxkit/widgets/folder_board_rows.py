@@ -20,9 +20,9 @@ from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.reading import read_all
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.per_session import rows
 from ctxkit.metrics.thrashing import thrash
+from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:

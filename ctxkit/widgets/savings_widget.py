@@ -17,8 +17,8 @@ from ctxkit.errors import BadArguments
 from ctxkit.formats.snapshots.schema import SNAPSHOT_FIELDS
 from ctxkit.metrics import loss_tables, thrashing
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames import per_compaction
+from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.plots.compaction_charts import (
     CompactionSaving,
     drop_unmarked,

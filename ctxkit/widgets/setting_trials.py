@@ -21,9 +21,9 @@ from ctxkit.experiments.cost_and_loss_scores import (
     score_session,
 )
 from ctxkit.metrics.compactions import MIN_PROGRESS, get_run_compactions
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.optimal_trigger import when_to_compact
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as recorded_prompts
+from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.plots.chart import render_table
 from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
 from ctxkit.policies.base import Chain

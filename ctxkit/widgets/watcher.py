@@ -12,8 +12,8 @@ import traitlets as t
 
 from ctxkit._internal.formatting import escape_html, format_count, pluralize, sanitize_line
 from ctxkit._internal.palette import COLOURS
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
+from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.plots.chart import format_tokens, render_table
 from ctxkit.session.compaction_groups import count_compactions
 from ctxkit.session.messages import Edit, Message

@@ -122,7 +122,8 @@ def test_a_task_ends_where_a_new_request_comes():
 
 
 @pytest.mark.parametrize(
-    "switch", [modifiers.append_only, modifiers.stable_first, modifiers.at_boundaries]
+    "switch",
+    [modifiers.append_only, modifiers.stable_first, modifiers.at_boundaries],
 )
 def test_rules_that_write_no_summary_are_refused(switch):
     with pytest.raises(BadArguments):

@@ -26,7 +26,7 @@ from ctxkit.engine.cache_model.interval_calibration import (
     compute_interval_stretch,
 )
 from ctxkit.engine.cache_model.miss_rates import MissRates, SimulatedReads, simulate_reads
-from ctxkit.engine.cache_model.session_counts import (
+from ctxkit.engine.cache_model.training_counts import (
     MIN_CALLS,
     PastPredictionError,
     count_session,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
     from ctxkit.engine.cache_model.own_developer_logs import DeveloperLogs
-    from ctxkit.engine.cache_model.session_counts import Evidence, SessionCounts
+    from ctxkit.engine.cache_model.training_counts import Evidence, SessionCounts
     from ctxkit.session.session import Session
 
 

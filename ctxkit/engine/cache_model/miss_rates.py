@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
-    from ctxkit.engine.cache_model.session_counts import ClassCount, SessionCounts
+    from ctxkit.engine.cache_model.training_counts import ClassCount, SessionCounts
 
 # How cache misses are estimated.
 #

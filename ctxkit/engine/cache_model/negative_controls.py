@@ -13,7 +13,7 @@ from ctxkit.engine.cache_model.call_features import (
     get_written_cache_lifetime,
     select_billed_calls,
 )
-from ctxkit.engine.cache_model.session_counts import get_recorded_reads
+from ctxkit.engine.cache_model.training_counts import get_recorded_reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.studies.published_runs import find_source
 from ctxkit.experiments.studies.rule_survival import RULES_PER_TALK, RuleConversation, make_talks
-from ctxkit.metrics.rule_fates import trace_user_rules
+from ctxkit.metrics.user_rule_fates import trace_user_rules
 from ctxkit.session.messages import Edit, Message, Text
 from ctxkit.session.session import Session
 

@@ -34,7 +34,7 @@ from ctxkit.metrics.cost.what_ifs import (
     estimate_what_ifs,
     what_if_smaller_window,
 )
-from ctxkit.metrics.figure_sources import shows_figures
+from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.session.titles import get_first_prompts_by_turn, get_title
 
 if TYPE_CHECKING:

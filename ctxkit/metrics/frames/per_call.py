@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.metrics.cost.call_prices import get_output_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.per_turn import sum_or_none
-from ctxkit.metrics.optional_numbers import sum_if_complete
+from ctxkit.metrics.means_with_unknowns import sum_if_complete
+from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.session.messages import ToolCall, Usage
 from ctxkit.tokens.context_windows import get_context_window
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.metrics.compaction_sizes import measure_compactions
 from ctxkit.metrics.cost.call_prices import price_call
 from ctxkit.metrics.cost.summary_bills import bill_summaries
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.session.compaction_groups import count_affected_messages
 from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, Message, join_summary_errors
 from ctxkit.tokens.message_sizes import find_prompt_drops
@@ -17,7 +17,7 @@ from ctxkit.tokens.message_sizes import find_prompt_drops
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.message_counts import Count
+    from ctxkit.metrics.message_token_counts import Count
     from ctxkit.session.compaction_groups import EditGroup
     from ctxkit.session.session import Session
 

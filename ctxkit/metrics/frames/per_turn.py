@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.metrics.cost.call_prices import pick_weakest_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
-from ctxkit.metrics.optional_numbers import sum_if_complete
+from ctxkit.metrics.means_with_unknowns import sum_if_complete
+from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.session.messages import Edit
 

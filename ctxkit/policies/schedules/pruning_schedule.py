@@ -10,16 +10,16 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.schedules.earlier_turns_input import EarlierTurnsView
 from ctxkit.policies.schedules.layers import SUM_TOKENS, StateChange, UnprunedLayer, changes_between
 from ctxkit.policies.schedules.message_changes import PartChanges
-from ctxkit.policies.schedules.rows import HistoryRows
 from ctxkit.policies.schedules.schedule_method_input import HasSchedule, ScheduleView
+from ctxkit.policies.schedules.unpruned_messages import HistoryRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ctxkit.policies.history.history import History
     from ctxkit.policies.schedules.layers import AppendedMessage, Layer
-    from ctxkit.policies.schedules.rows import MessageState
     from ctxkit.policies.schedules.schedule_method_input import StageChooser
+    from ctxkit.policies.schedules.unpruned_messages import MessageState
     from ctxkit.tokens.counter_protocol import ContextBudget
 
 

@@ -14,7 +14,7 @@ from ctxkit.policies.schedules.layers import (
     changes_between,
 )
 from ctxkit.policies.schedules.message_changes import ChangeRule
-from ctxkit.policies.schedules.rows import NEVER
+from ctxkit.policies.schedules.unpruned_messages import NEVER
 from ctxkit.session.tool_calls import matches_tool
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.schedules.layers import Layer
     from ctxkit.policies.schedules.message_changes import NewContent, PartChanges, UndoChange
-    from ctxkit.policies.schedules.rows import HistoryRows, MessageState
+    from ctxkit.policies.schedules.unpruned_messages import HistoryRows, MessageState
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.tokens.counter_protocol import ContextBudget
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.policies.texts.content import one_line
+from ctxkit.policies.texts.message_content import one_line
 from ctxkit.policies.texts.message_line_index import (
     FOCUS_MARK,
     MAX_LINE_CHARS,

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ctxkit.policies.history.columns import ASSISTANT
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import Thinking, get_plain_text
 from ctxkit.session.tool_calls import is_read_tool, is_write_tool, map_results_by_call
 
@@ -67,8 +67,8 @@ def collect_actions(
             actions.append(
                 ToolAction(
                     call.name,
-                    content.call_target(call),
-                    content.call_path(call),
+                    message_content.call_target(call),
+                    message_content.call_path(call),
                     get_outcome(result),
                     output,
                     turn,
@@ -137,10 +137,10 @@ def intent_line(action: ToolAction, *, quirks: bool = False) -> str:
     program (`quirks`) puts the error last, and writes paths only.
     """
     name = action.path if quirks else action.target
-    what = f' → "{content.one_line(name, 120)}"' if name else ""
+    what = f' → "{message_content.one_line(name, 120)}"' if name else ""
     where = f"(turn {action.turn + 1}, {action.agent})"
     error = (
-        f" — {content.one_line(action.output, 120)}"
+        f" — {message_content.one_line(action.output, 120)}"
         if action.outcome == "failed" and action.output
         else ""
     )
@@ -179,7 +179,9 @@ def reasoning_block(
     for m, turn in zip(messages, turns, strict=True):
         text = "\n".join(p.text for p in m.parts if isinstance(p, Thinking) and p.text)
         if text:
-            cut = content.truncate_end(text, limit, f" [TRUNCATED — {len(text):,} chars total]")
+            cut = message_content.truncate_end(
+                text, limit, f" [TRUNCATED — {len(text):,} chars total]"
+            )
             rows.append(f"Turn {turn + 1} ({m.agent or agent}): {cut}")
     return (
         "\n".join(["[REASONING EXCERPTS — model thinking for compacted turns]", *rows])
@@ -202,7 +204,7 @@ def exploration_block(acts: Sequence[ToolAction]) -> str:
     rows = ["[EXPLORATION HISTORY — investigation performed before compaction]"]
     if read:
         rows.append(f"Files read: {len(set(read))} ({len(read)} reads)")
-    rows += [f"  {a.tool}: {content.one_line(a.target, 120)}" for a in searches if a.target]
+    rows += [f"  {a.tool}: {message_content.one_line(a.target, 120)}" for a in searches if a.target]
     frequent = [p for p in dict.fromkeys(read) if read.count(p) >= 3]
     return "\n".join([*rows, *(f"  read {read.count(p)} times: {p}" for p in frequent)])
 

@@ -11,7 +11,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.clearing import Clear
 from ctxkit.policies.compaction_refusals import take_if_smaller
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, BaseTrigger, Idle, Overflow, Share
 from ctxkit.presets.registry import PresetDifference, check_window, typed
@@ -120,7 +120,7 @@ def last_files(history: History, n: int) -> dict[str, str]:
     # Insertion order is the order of last use: a path is moved to the end whenever it is touched.
     for message in history.messages:
         for call in message.tool_calls:
-            path, name = content.call_path(call), call.name
+            path, name = message_content.call_path(call), call.name
             if path and (is_read_tool(name) or is_write_tool(name)):
                 text_by_path[path] = text_by_path.pop(path, "")
                 if is_read_tool(name):

@@ -19,7 +19,7 @@ from ctxkit.policies.history.columns import SUMMARY
 from ctxkit.policies.message_shortening import Outputs
 from ctxkit.policies.offline_summarisers import Passage
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.config_schema import (
@@ -132,7 +132,7 @@ class CodexSummary(Summary):
             size, message = int(history.estimates[p]), history[p]
             mask[p] = True
             if size > tokens_left:
-                shortened[message.id] = content.replace_text(
+                shortened[message.id] = message_content.replace_text(
                     message, truncate_to_tokens(get_plain_text(message), tokens_left)
                 )
             tokens_left -= size

@@ -11,7 +11,7 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.presets import shared_policies as common
 from ctxkit.presets.registry import PresetDifference, typed
 
@@ -77,7 +77,7 @@ class DeepSummary(common.ClauseSummary):
         for p in np.flatnonzero(history.role("assistant") & ~history.stays).tolist():
             if p >= old:
                 break
-            changed = content.replace_arguments(history[p], self._shorten_call)
+            changed = message_content.replace_arguments(history[p], self._shorten_call)
             if changed != history[p]:
                 changes[p] = changed
         return history.shorten(changes, reason="long arguments of old calls are cut")

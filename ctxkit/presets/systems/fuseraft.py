@@ -20,7 +20,7 @@ from ctxkit.policies.evidence_summaries import Narrative
 from ctxkit.policies.guards import AntiThrash, BaseGuard, Grace, blocking_reason, guard_label
 from ctxkit.policies.message_shortening import Intermediate
 from ctxkit.policies.offload import Offload
-from ctxkit.policies.superseded import RepeatedCommands, Superseded
+from ctxkit.policies.superseded_tool_calls import RepeatedCommands, Superseded
 from ctxkit.policies.triggers import Above, Count, NearCap, Overflow, Spent, TurnSpent
 from ctxkit.policies.window_compaction import AdaptiveTrim, Window
 from ctxkit.presets.config_schema import ConfigWriter, SystemConfigFile

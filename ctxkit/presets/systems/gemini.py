@@ -17,7 +17,7 @@ from ctxkit.policies.base import Chain
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.message_shortening import Replies, Results
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.config_schema import (
@@ -117,10 +117,10 @@ class GeminiSummary(Summary):
         for p in np.flatnonzero(tools)[::-1].tolist():
             size = int(sizes[p])
             if total + size > self.result_tokens and long[p]:
-                text = content.truncate_middle(
+                text = message_content.truncate_middle(
                     get_plain_text(history[p]), head, tail, TRUNCATED_MARK
                 )
-                changes[p] = content.replace_text(history[p], text)
+                changes[p] = message_content.replace_text(history[p], text)
                 # four characters a token, as the estimator of this preset counts
                 size = len(text) // 4
             total += size
@@ -170,11 +170,11 @@ class Pipeline(CustomCutSummary):
         changes: dict[int, Message | str] = {}
         for p in np.flatnonzero(mask & history.role("tool", "assistant")).tolist():
             text = get_plain_text(history[p])
-            if len(text) > 2 * half and not content.has_images(history[p]):
-                short = content.truncate_middle(
+            if len(text) > 2 * half and not message_content.has_images(history[p]):
+                short = message_content.truncate_middle(
                     text, half - len(TRUNCATED_MARK), half, TRUNCATED_MARK
                 )
-                changes[p] = content.replace_text(history[p], short)
+                changes[p] = message_content.replace_text(history[p], short)
         new = history.shorten(changes, reason="aged messages are cut")
         # a summary is made only where the shortened prompt is still too large
         return super().__call__(new, room) if new.tokens > self.max_tokens else new

@@ -17,7 +17,7 @@ from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.history import has_content
 from ctxkit.policies.openclaw_safeguard import Safeguard
 from ctxkit.policies.summary_compaction import PiSummary
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import OPENCLAW_SECTIONS, PI_SECTIONS
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets import openclaw_shared
@@ -163,7 +163,7 @@ def recent_turns_section(messages: list[Message], turns: int) -> str:
     if not starts:
         return ""
     lines = [
-        f"- {m.role}: {content.one_line(get_plain_text(m), RECENT_TURN_CHARS)}"
+        f"- {m.role}: {message_content.one_line(get_plain_text(m), RECENT_TURN_CHARS)}"
         for m in spoken[starts[-turns:][0] :]
     ]
     return "\n\n## Recent turns preserved verbatim\n" + "\n".join(lines)

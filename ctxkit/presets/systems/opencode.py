@@ -17,7 +17,7 @@ from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.message_shortening import Outputs
 from ctxkit.policies.summary_compaction import LOCAL_SUMMARISERS, Summary
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.config_schema import (
@@ -169,7 +169,7 @@ class OpenCodeSummary(Summary):
         changes: dict[int, Message | str] = {}
         for p in passage.positions:
             if history[p].role == "tool" and len(text := get_plain_text(history[p])) > most:
-                changes[p] = content.replace_text(
+                changes[p] = message_content.replace_text(
                     history[p], text[:OUTPUT_CHARS] + TRUNCATED_SUFFIX
                 )
         short = history.shorten(changes, reason="for the summariser")

@@ -11,7 +11,7 @@ import numpy as np
 
 from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
 from ctxkit.presets.registry import PresetDifference, typed
@@ -101,9 +101,9 @@ class Sliding(DataclassPolicy):
             text = get_plain_text(history[p])
             # a result that was cut before is not cut again
             if TRUNCATED_MARK not in text:
-                changes[p] = content.replace_text(
+                changes[p] = message_content.replace_text(
                     history[p],
-                    content.truncate_middle(text, EDGE_CHARS, EDGE_CHARS, TRUNCATED_MARK),
+                    message_content.truncate_middle(text, EDGE_CHARS, EDGE_CHARS, TRUNCATED_MARK),
                 )
         return history.shorten(changes, reason="long results are cut to both ends")
 

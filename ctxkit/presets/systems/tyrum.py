@@ -19,8 +19,8 @@ from ctxkit.policies.memory_policies import MemoryFlush
 from ctxkit.policies.message_filters import Cap, Prune
 from ctxkit.policies.offline_summarisers import with_summary_error
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import content, summary_prompts
 from ctxkit.policies.texts import lost_and_invented_statements as checkpoint_audit
+from ctxkit.policies.texts import message_content, summary_prompts
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
 from ctxkit.presets.registry import PresetDifference, check_between, typed
 from ctxkit.presets.shared_policies import opens_turn
@@ -556,7 +556,7 @@ def _iter_approvals(messages: Sequence[Message]) -> Iterable[str]:
         answer = m.details.get(APPROVAL_KEY)
         if m.role == "tool" and answer in APPROVAL_DECISIONS:
             call = calls.get(m.call_id or "")
-            what = " ".join(filter(None, [m.tool, content.call_hint(call)]))
+            what = " ".join(filter(None, [m.tool, message_content.call_hint(call)]))
             yield f"{what}: {answer} by the user"
 
 

@@ -33,8 +33,8 @@ from ctxkit._internal.tables import (
     Table,
     pad_to_width,
 )
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames import frame
+from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.session.messages import ATTEMPT_OUTCOMES, Edit
 from ctxkit.session.titles import (
     get_first_prompts_by_turn,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from ctxkit.engine.cache_model.session_counts import load_counts
+from ctxkit.engine.cache_model.training_counts import load_counts
 from ctxkit.experiments.studies.forecast_coverage import (
     count_prompt_tokens,
     measure_archives,

@@ -37,7 +37,7 @@ def test_rules_are_kept_where_without_it_they_go():
 
 
 def test_an_extractor_that_finds_nothing_is_noticed(monkeypatch):
-    monkeypatch.setattr("ctxkit.policies.user_rules.iter_user_statements", lambda _: ())
+    monkeypatch.setattr("ctxkit.policies.user_rules_digest.iter_user_statements", lambda _: ())
     (row,) = measure_rule_survival(make_talks(1), ["claude_code"]).to_dict("records")
     assert row["with_empty"] == row["kept_empty"] < 0.5
 

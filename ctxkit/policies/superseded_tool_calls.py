@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ctxkit.policies.base import ScheduledPruning
 from ctxkit.policies.message_shortening import matching_call_path
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
-from ctxkit.policies.texts import content, tool_actions
+from ctxkit.policies.texts import message_content, tool_actions
 from ctxkit.session.messages import get_plain_text
 from ctxkit.session.tool_calls import matches_tool
 
@@ -149,7 +149,9 @@ class _Emptied:
         for p in sorted(results):
             kind = self._rule_of(view, p) if enough else -1
             what = (
-                partial(content.replace_text, text=GONE_TEXTS[kind]) if kind >= 0 else UNDO_CHANGE
+                partial(message_content.replace_text, text=GONE_TEXTS[kind])
+                if kind >= 0
+                else UNDO_CHANGE
             )
             view.change(p, what, since=call)
         for p in sorted(replies):
@@ -203,13 +205,15 @@ class RepeatedCommands(ScheduledPruning):
             return ""
         command = [call.arguments.get(k) for k in _COMMAND]
         return (
-            call.name + content.argument_text(command) if any(command[:2]) else _call_identity(call)
+            call.name + message_content.argument_text(command)
+            if any(command[:2])
+            else _call_identity(call)
         )
 
 
 def _with_notes(message: Message, notes: dict[str, str]) -> Message:
     """Return a reply with a note in place of the arguments of some calls, by their ids."""
-    return content.replace_arguments(
+    return message_content.replace_arguments(
         message, lambda c: {"_note": notes[c.id]} if c.id in notes else None
     )
 
@@ -222,9 +226,9 @@ def _outcome_only(result: Message) -> Message:
     status = tool_actions.EXIT_STATUS_PATTERN.search(text[-200:])
     is_failure = result.is_error or (status is not None and status[1] != "0")
     if status is None and result.is_error is None:
-        return content.replace_text(result, "done, outcome unknown")
+        return message_content.replace_text(result, "done, outcome unknown")
     failed = f"failed [EXIT {status[1]}]" if status else "failed"
-    return content.replace_text(result, failed if is_failure else "succeeded")
+    return message_content.replace_text(result, failed if is_failure else "succeeded")
 
 
 def _call_identity(call: ToolCall) -> str:
