@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
-from ctxkit._internal.distribution import get_version
 from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.installed_distribution import get_version
 from ctxkit.agent.event_loops import EventLoopClient, EventLoopThread
 from ctxkit.agent.json_lines_process import ChildProcess
 from ctxkit.agent.tools.runner import OutputLimits

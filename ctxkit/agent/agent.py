@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.live_context import SaveArtifact
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.system_prompt import PromptSections
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import Root
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.protocols import Policy
     from ctxkit.session.messages import Edit, ToolCall

@@ -10,12 +10,6 @@ from msgspec.structs import replace
 
 from ctxkit._internal.formatting import failure_text
 from ctxkit._internal.redaction import redact
-from ctxkit.agent.compaction_attempts import (
-    IneffectiveCompaction,
-    SummaryBackoff,
-    attempt_message,
-    summary_bill,
-)
 from ctxkit.agent.live_budget import LiveBudget
 from ctxkit.agent.live_context import LiveContext
 from ctxkit.agent.model_summaries import (
@@ -30,6 +24,12 @@ from ctxkit.agent.model_summaries import (
 )
 from ctxkit.agent.store.artifacts import reading_advice
 from ctxkit.agent.tools.runner import OutputLimits, run_in_thread
+from ctxkit.agent.unsuccessful_compactions import (
+    IneffectiveCompaction,
+    SummaryBackoff,
+    attempt_message,
+    summary_bill,
+)
 from ctxkit.engine.session_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.base import CompositePolicy, as_policy

@@ -22,8 +22,8 @@ import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.lazy import public_dir
-from ctxkit.agent.documents import is_document, read_document
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent.document_text import is_document, read_document
+from ctxkit.agent.tools.confined_root import Root
 from ctxkit.agent.tools.search import FolderWalk, list_some, search_files
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 

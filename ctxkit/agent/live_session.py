@@ -36,7 +36,7 @@ from ctxkit.agent.store.session_files import (
 )
 from ctxkit.agent.store.session_log import SessionLog, get_checkpoint
 from ctxkit.agent.system_prompt import PromptSections, PromptSources, parse_section_names
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools.confined_root import Root
 from ctxkit.agent.tools.tool_selection import FILE_TOOLS, make_tools
 from ctxkit.agent.turn import Limits, Listener, LiveEvent, ignore_event, is_compaction
 from ctxkit.errors import BadArguments, CtxkitError, StoreError

@@ -20,7 +20,7 @@ from ctxkit.agent.document_store import (
     ContextStore,
     format_index_block,
 )
-from ctxkit.agent.tools.root import Root  # noqa: TC001  as above
+from ctxkit.agent.tools.confined_root import Root  # noqa: TC001  as above
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.session.messages import INJECTED_KIND, Message, Text
 from ctxkit.session.messages import SECTIONS_KEY as KEY

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import click
 from click.shell_completion import get_completion_class
 
-from ctxkit._internal.distribution import DISTRIBUTION, describe_conflict
 from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.installed_distribution import DISTRIBUTION, describe_conflict
 from ctxkit.cli import EXIT_WORSE
 from ctxkit.cli.arguments import add_output_options
 from ctxkit.cli.output import CommandOutput, TableColumn, print_table

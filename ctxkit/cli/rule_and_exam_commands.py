@@ -18,7 +18,7 @@ from ctxkit.cli.output import (
     print_lines,
     print_message,
 )
-from ctxkit.cli.timing import print_answer
+from ctxkit.cli.when_idle_limits_card_commands import print_answer
 
 if TYPE_CHECKING:
     from ctxkit.metrics.user_rule_fates import RuleFate

@@ -19,7 +19,7 @@ from ctxkit.course.contest_entries import (
     user_name,
     working_folder,
 )
-from ctxkit.course.judging import ContestEntry, judge_rules, score_contest_entry
+from ctxkit.course.contest_judging import ContestEntry, judge_rules, score_contest_entry
 from ctxkit.course.sample_data import load_sample, replay_sample, score_replay
 from ctxkit.errors import BadArguments, CtxkitError
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.safe_fs import SafeFolder
-from ctxkit.course.marking import AnswerMark
+from ctxkit.course.answer_marking import AnswerMark
 from ctxkit.course.students import current_student, digest_answer, draw_numbers
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean, short_repr
-from ctxkit.widgets.waiting import show_waiting
+from ctxkit.widgets.waiting_line import show_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

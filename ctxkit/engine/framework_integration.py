@@ -18,7 +18,7 @@ from ctxkit.engine.provider_guard import ChatGuard, writes_by_api
 from ctxkit.engine.session_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import BadArguments, short_repr
 from ctxkit.formats.chat_messages import parse_usage
-from ctxkit.formats.chat_requests import ChatConversation
+from ctxkit.formats.chat_request_threads import ChatConversation
 from ctxkit.formats.openai import encode_chat_message
 from ctxkit.policies.base import apply_policy
 from ctxkit.policies.history.history import History

@@ -24,13 +24,13 @@ from math import ceil
 from time import monotonic, perf_counter, process_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit.experiments.session_runner import SessionRunner, make_session_key
+from ctxkit.experiments.rules_on_one_session import SessionRunner, make_session_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence, Sized
     from concurrent.futures import Future
 
-    from ctxkit.experiments.session_runner import NamedRules, RunOptions
+    from ctxkit.experiments.rules_on_one_session import NamedRules, RunOptions
     from ctxkit.session.session import Session
 
     Rows = list[dict[str, Any]]

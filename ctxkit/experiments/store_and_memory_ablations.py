@@ -10,8 +10,8 @@ from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, measure_cost_and_loss
+from ctxkit.experiments.rules_on_one_session import SessionRunner
 from ctxkit.experiments.section_costs import PromptBilling
-from ctxkit.experiments.session_runner import SessionRunner
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.frames.building import build_frame
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn

@@ -12,14 +12,14 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.experiments.grids import find_varying_settings, label_rules, resolve_rules
 from ctxkit.experiments.parallel import WorkEstimate, make_process_pool, run_in_executor
-from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, build_score_frame
-from ctxkit.experiments.session_runner import (
+from ctxkit.experiments.rules_on_one_session import (
     ROW_VERSION,
     NamedRules,
     RunOptions,
     SessionRunner,
     make_session_key,
 )
+from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, build_score_frame
 from ctxkit.experiments.setting_choice import check_max_loss
 from ctxkit.formats.session_conversion import as_sessions
 from ctxkit.metrics.run_statistics import compare_settings, summarise_runs

@@ -43,7 +43,7 @@ _EMPTY_CELL_CALL = re.compile(
 
 def load(shell: InteractiveShell) -> None:
     """Register the magics, their settings for `%config CtxKit`, and their completion."""
-    from ctxkit._internal.distribution import warn_of_conflict
+    from ctxkit._internal.installed_distribution import warn_of_conflict
     from ctxkit.agent.store.project_folder import Workspace
     from ctxkit.agent.system_prompt import SECTIONS
     from ctxkit.formats.registry import format_names
@@ -130,7 +130,7 @@ def help_in_empty_cells(lines: list[str]) -> list[str]:
 
 
 def _as_line_magic(match: re.Match[str]) -> str:
-    from ctxkit.magics.arguments import wants_help
+    from ctxkit.magics.line_parser import wants_help
 
     quote, name, text_quote, text = match.group(1, 2, 3, 4)
     if not wants_help(text):

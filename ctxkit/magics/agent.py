@@ -18,19 +18,19 @@ from ctxkit.agent.models.model import accepts_images, images_unsupported_message
 from ctxkit.agent.session_settings_seal import check_model
 from ctxkit.agent.store.project_folder import Workspace
 from ctxkit.agent.system_prompt import PromptSections, PromptSources, parse_section_names
+from ctxkit.agent.tools.confined_root import Root
 from ctxkit.agent.tools.images import (
     IMAGE_KINDS,
     MAX_IMAGE_BYTES,
     image_from_bytes,
     image_from_value,
 )
-from ctxkit.agent.tools.root import Root
 from ctxkit.agent.turn import Limits
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.magics.approvals import ToolApprover, ask_here, select_approval_tools
-from ctxkit.magics.cell_arguments import AgentArguments
-from ctxkit.magics.external_programs import check_via_options, find_external_log
+from ctxkit.magics.cell_options_and_config import AgentArguments
 from ctxkit.magics.live_sessions import DEFAULT_SESSION, SESSION_SETTINGS, describe_project_files
+from ctxkit.magics.mcp_and_acp_programs import check_via_options, find_external_log
 from ctxkit.magics.subcommand_dispatch import TextPage
 from ctxkit.magics.turn_display import CellView, TerminalView, TurnScreen
 from ctxkit.magics.turn_handle import TurnAnswer, TurnHandle, TurnInterrupted
@@ -413,7 +413,7 @@ def _describe_tools(named: Sequence[str | Any]) -> list[Any]:
     """
     from tempfile import TemporaryDirectory
 
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import Root
     from ctxkit.agent.tools.tool_selection import make_inert_work_tools, make_tools
 
     with TemporaryDirectory() as folder:

@@ -24,7 +24,7 @@ from ctxkit.errors import BadArguments, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import Root
     from ctxkit.session.messages import ToolCall
 
     AskPerson = Callable[["ApprovalQuestion"], Awaitable[str]]

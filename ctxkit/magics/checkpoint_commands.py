@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit._internal.formatting import pluralize, sanitize_line
 from ctxkit.errors import BadArguments
-from ctxkit.magics.arguments import word
+from ctxkit.magics.line_parser import word
 from ctxkit.magics.session_report_commands import (
     SESSIONS_TASK,
     TIME_TASK,

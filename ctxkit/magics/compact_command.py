@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.magics.cell_arguments import CompactArguments
+    from ctxkit.magics.cell_options_and_config import CompactArguments
     from ctxkit.magics.kernel_state import KitState
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.protocols import Policy

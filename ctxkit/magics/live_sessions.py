@@ -15,13 +15,13 @@ from ctxkit.agent.models.model_factory import LOOKUP_NAME
 from ctxkit.agent.models.scripted import SCRIPTS
 from ctxkit.agent.session_settings_seal import read_session_settings
 from ctxkit.agent.system_prompt import PROJECT_FILES, parse_section_names
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools.confined_root import Root
 from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
-from ctxkit.magics.arguments import get_settings
-from ctxkit.magics.cell_arguments import AgentArguments
-from ctxkit.magics.external_programs import (
+from ctxkit.magics.cell_options_and_config import AgentArguments
+from ctxkit.magics.line_parser import get_settings
+from ctxkit.magics.mcp_and_acp_programs import (
     McpServers,
     open_external_session,
     parse_servers,
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from ctxkit.agent.span_export import SpanAddress
     from ctxkit.agent.turn import Listener
     from ctxkit.engine.session_prompts import SentPrompts
-    from ctxkit.magics.cell_arguments import KitSettings
-    from ctxkit.magics.external_programs import ServerCommand
+    from ctxkit.magics.cell_options_and_config import KitSettings
+    from ctxkit.magics.mcp_and_acp_programs import ServerCommand
 
 
 SESSION_SETTINGS = tuple(get_settings(AgentArguments))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
-from ctxkit.magics.arguments import option, rest, word
+from ctxkit.magics.line_parser import option, rest, word
 from ctxkit.magics.memory_selection import open_memory
 from ctxkit.magics.session_report_commands import EmptyArguments, LiveSessionArguments, clean_texts
 from ctxkit.magics.subcommand_dispatch import Subcommand, TextPage

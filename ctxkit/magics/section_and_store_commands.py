@@ -9,7 +9,7 @@ from ctxkit._internal.formatting import sanitize_line
 from ctxkit.agent.document_store import STORE_FOLDERS, ContextStore, describe_skipped, import_files
 from ctxkit.agent.system_prompt import OFF, parse_section_names
 from ctxkit.errors import BadArguments
-from ctxkit.magics.arguments import option, rest, word
+from ctxkit.magics.line_parser import option, rest, word
 from ctxkit.magics.session_report_commands import (
     FILL_TASK,
     EmptyArguments,

@@ -13,7 +13,7 @@ from ctxkit._internal.formatting import (
     pluralize,
     sanitize_line,
 )
-from ctxkit.magics.arguments import option, word
+from ctxkit.magics.line_parser import option, word
 from ctxkit.magics.subcommand_dispatch import Subcommand, TextPage
 from ctxkit.session.compaction_groups import count_compactions
 from ctxkit.session.messages import Edit

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import escape_html, sanitize_text
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.magics.arguments import (
+from ctxkit.magics.cell_options_and_config import AgentArguments, CompactArguments, TeamArguments
+from ctxkit.magics.line_parser import (
     format_usage,
     parse_line,
     split_tokens,
@@ -15,7 +16,6 @@ from ctxkit.magics.arguments import (
     strip_semicolon,
     wants_help,
 )
-from ctxkit.magics.cell_arguments import AgentArguments, CompactArguments, TeamArguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.magics.approvals import ToolApprover, ask_here, select_approval_tools
-from ctxkit.magics.arguments import get_settings
-from ctxkit.magics.cell_arguments import TeamArguments
+from ctxkit.magics.cell_options_and_config import TeamArguments
+from ctxkit.magics.line_parser import get_settings
 from ctxkit.magics.subcommand_dispatch import TextPage
 from ctxkit.magics.turn_handle import TurnInterrupted
 

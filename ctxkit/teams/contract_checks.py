@@ -17,7 +17,7 @@ from ctxkit.teams.plan import matches_any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import Root
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.session.session import Session
     from ctxkit.teams.plan import HandoffContract, Requirement, TeamPlan

@@ -19,7 +19,7 @@ from ctxkit.teams.plan import OWN_HISTORY_CHARS, SOURCE_CHARS, ContextSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import Root
     from ctxkit.presets.config_schema import ConfigSection
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.store.project_folder import Workspace
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import Root
     from ctxkit.agent.tools.runner import Approve
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.agent.turn import Limits, Listener

@@ -17,7 +17,7 @@ from ctxkit.session.tool_calls import is_write_tool
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import Root
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.presets.config_schema import ConfigSection
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import Root
     from ctxkit.agent.turn import Listener, Outcome
     from ctxkit.teams.contract_checks import TurnChanges
     from ctxkit.teams.live_team_sessions import SessionFactory

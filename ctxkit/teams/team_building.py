@@ -14,8 +14,8 @@ import msgspec
 from ctxkit._internal.formatting import sanitize_text
 from ctxkit.agent.session_settings_seal import read_session_settings
 from ctxkit.agent.store.project_folder import Workspace, check_session_name
-from ctxkit.agent.tools import root
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools import confined_root
+from ctxkit.agent.tools.confined_root import Root
 from ctxkit.agent.turn import Limits, ignore_event
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.presets import config_syntax
@@ -286,14 +286,14 @@ def describe_protected_files(plan: TeamPlan, allow: Collection[str]) -> list[str
     if not names:
         return []
     first = sanitize_text(next(iter(names)), 120)
-    protected = next((n for n in root.PROTECTED_NAMES if n in first.split("/")), "")
+    protected = next((n for n in confined_root.PROTECTED_NAMES if n in first.split("/")), "")
     hint = f"allow=({protected!r},)" if protected else "allow="
     return [f"Its contracts ask for {first}, which agents may not write: {hint} lets them."]
 
 
 def _is_protected(path: str, allow: Collection[str]) -> bool:
     try:
-        root.check_writable(path, path.split("/"), allow)
+        confined_root.check_writable(path, path.split("/"), allow)
     except StoreError:
         return True
     return False

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit._internal.redaction import redact
+from ctxkit.agent.change_intent_evidence_records import MAX_ARGUMENT_CHARS, encode_record
 from ctxkit.agent.store.session_files import EventLog
 from ctxkit.agent.turn import is_compaction
-from ctxkit.agent.work_records import MAX_ARGUMENT_CHARS, encode_record
 from ctxkit.errors import StoreError
 from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
 from ctxkit.metrics.team_log import HANDOFF, LEDGER_MOVE, TASK

@@ -16,7 +16,7 @@ import traitlets as t
 
 from ctxkit._internal.formatting import TextAndHtml
 from ctxkit._internal.palette import PLOTLY_TEXT_CSS
-from ctxkit._internal.plotly_library import read_plotly_library
+from ctxkit._internal.plotly_javascript import read_plotly_library
 from ctxkit._internal.tables import MUTED_COLOR_CSS
 from ctxkit.errors import CtxkitError
 from ctxkit.plots.chart import write_page

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit._internal.distribution import get_version
 from ctxkit._internal.file_cache import FileCache, FileStamp
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, format_count, format_usd, pluralize
+from ctxkit._internal.installed_distribution import get_version
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.safe_fs import cache_folder
 from ctxkit._internal.tables import TEXT_COLOR_CSS, Column, Table

@@ -9,8 +9,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.course.pair.reader import PLACEHOLDERS
 from ctxkit.course.pair.task import INSTRUCTIONS, format_config_path, make_world
+from ctxkit.course.pair.tiny_language_model import PLACEHOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -34,7 +34,7 @@ SCREENS = {
     ("magics/turn_handle.py", "_ipython_display_"): "a turn beside the notebook: what `TurnDisplay` made",
     ("magics/section_and_store_commands.py", "list_store"): "what is damaged in the library",
     ("magics/memory_commands.py", "list_entries"): "what is damaged in the memory",
-    ("widgets/waiting.py", "_show_html"): "a fixed line of the kit while something takes long",
+    ("widgets/waiting_line.py", "_show_html"): "a fixed line of the kit while something takes long",
     ("magics/turn_display.py", "__init__"): "the turn in its cell: what `TurnDisplay` made",
     ("magics/turn_display.py", "end"): "the turn in a terminal: what `TurnDisplay` made",
     ("agent/tools/python_and_shell.py", "_execute_code"): "into the captured output of a tool, which its result holds",

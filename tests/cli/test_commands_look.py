@@ -237,8 +237,8 @@ def test_a_summary_is_paid_on_the_day_of_the_call_that_was_shown_it():
 
 
 def test_a_summary_without_a_price_hides_no_dollars_of_calls():
+    from ctxkit.cli.list_report_spend_watch_commands import sum_spend
     from ctxkit.cli.session_index import LogFile, index_session
-    from ctxkit.cli.sessions import sum_spend
 
     made = _two_days(model="no-such-model")
     told = index_session(made)

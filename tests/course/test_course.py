@@ -16,8 +16,8 @@ import pandas as pd
 import pytest
 
 import ctxkit as ck
+from ctxkit.course import answer_marking as marks
 from ctxkit.course import load_exercises
-from ctxkit.course import marking as marks
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, triggers
 

@@ -15,7 +15,7 @@ import ctxkit as ck
 from ctxkit.engine import run_replay
 from ctxkit.experiments import SCORE_COLUMN_NAMES
 from ctxkit.experiments.parallel import WorkPlan, WorkShare
-from ctxkit.experiments.session_runner import NamedRules, RunOptions, SessionRunner
+from ctxkit.experiments.rules_on_one_session import NamedRules, RunOptions, SessionRunner
 from ctxkit.policies import recorded_rules
 from ctxkit.presets import resolve_rules
 
@@ -130,11 +130,11 @@ def test_finished_runs_are_kept_and_not_made_again(tmp_path, monkeypatch):
     first = ck.sweep(s, rules[:2], out=out)
     out.write_bytes(out.read_bytes() + b'{"torn": ')
     made = []
-    from ctxkit.experiments import session_runner
+    from ctxkit.experiments import rules_on_one_session
 
-    honest = session_runner.SessionRunner.row
+    honest = rules_on_one_session.SessionRunner.row
     monkeypatch.setattr(
-        session_runner.SessionRunner,
+        rules_on_one_session.SessionRunner,
         "row",
         lambda self, setting, o: made.append(setting.label) or honest(self, setting, o),
     )

@@ -9,7 +9,7 @@ import pytest
 from outside.test_mcp_servers import PROGRAM
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.external_programs import ServerCommand, parse_servers
+from ctxkit.magics.mcp_and_acp_programs import ServerCommand, parse_servers
 
 COMMAND = f"{sys.executable} {PROGRAM}"
 

@@ -76,7 +76,7 @@ def test_without_a_seed_it_does_not(tmp_path):
     assert "1 failed" in done.stdout  # the turn already names the session's files
 
 
-NO_NOTICE = "from ctxkit.widgets import waiting\nwaiting._WAIT_SECONDS = 600"
+NO_NOTICE = "from ctxkit.widgets import waiting_line\nwaiting_line._WAIT_SECONDS = 600"
 """Without the line of a cell that waits: it comes and goes with the load of the machine."""
 
 

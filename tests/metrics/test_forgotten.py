@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.engine import run_rules
 from ctxkit.engine.replay import session_from_run
-from ctxkit.experiments.session_runner import NamedRules, RunOptions, SessionRunner
+from ctxkit.experiments.rules_on_one_session import NamedRules, RunOptions, SessionRunner
 from ctxkit.metrics.loss_analysis import ORACLE_MOMENTS, LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
 from ctxkit.metrics.visibility import get_run_visibility, get_session_visibility

@@ -11,7 +11,7 @@ from widgets.reports.hostile import EVIL, list_leaks
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.studies.threshold_habits import make_developers
+from ctxkit.experiments.studies.threshold_holdout import make_developers
 from ctxkit.metrics import optimal_trigger
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.threshold_costs import (

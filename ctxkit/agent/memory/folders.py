@@ -22,7 +22,7 @@ import msgspec
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import redact_json
 from ctxkit._internal.safe_fs import SafeFolder
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools.confined_root import Root
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.policies.memory_entries import (
     MAX_ENTRY_BYTES,

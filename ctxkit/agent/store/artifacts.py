@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from ctxkit._internal.formatting import failure_text, sanitize_line
 from ctxkit._internal.redaction import redact
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools.confined_root import Root
 from ctxkit.agent.tools.search import search_files
 from ctxkit.errors import StoreError
 from ctxkit.policies.offload import ARTIFACT_FOLDER, DEFAULT_ADVICE, artifact_path

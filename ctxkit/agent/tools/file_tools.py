@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from ctxkit._internal.redaction import REDACTION_MARK
-from ctxkit.agent.documents import read_document as read
+from ctxkit.agent.document_text import read_document as read
 from ctxkit.agent.tools import search as text_search
 from ctxkit.agent.tools.images import MAX_IMAGE_BYTES, detect_media_type, image_from_bytes
 from ctxkit.agent.tools.search import FolderWalk
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from ctxkit.agent.documents import Document
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.document_text import Document
+    from ctxkit.agent.tools.confined_root import Root
 
 
 MAX_LISTED_FILES = 500

@@ -21,7 +21,7 @@ from ctxkit.agent.tools.tool import Tool, kit_tool
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import Root
     from ctxkit.session.messages import Image
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ctxkit._internal.safe_fs import SafeFolder
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import Root
 
 
 MAX_HITS = 200

@@ -14,8 +14,8 @@ from ctxkit.errors import BadArguments, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ctxkit.agent.tools.confined_root import Root
     from ctxkit.agent.tools.file_tools import ExtraFiles
-    from ctxkit.agent.tools.root import Root
 
 
 FILE_TOOLS = "files"

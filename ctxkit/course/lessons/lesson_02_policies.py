@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.course.answer_marking import as_float, mark_number, score_guess
 from ctxkit.course.exercises import exercise, guess, numbers
-from ctxkit.course.marking import as_float, mark_number, score_guess
 from ctxkit.course.sample_data import load_sample, measure_loss_above, replay_sample
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Always

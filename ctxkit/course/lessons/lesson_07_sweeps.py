@@ -6,10 +6,10 @@ from functools import cache
 from statistics import pstdev, stdev
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.course.answer_marking import mark_choice, mark_number, score_guess
+from ctxkit.course.contest_judging import judge_rules
 from ctxkit.course.exercises import exercise, guess, numbers
 from ctxkit.course.generator.billing_sample import make_session
-from ctxkit.course.judging import judge_rules
-from ctxkit.course.marking import mark_choice, mark_number, score_guess
 from ctxkit.course.sample_data import measure_loss_above
 from ctxkit.course.students import current_student
 

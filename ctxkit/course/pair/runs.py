@@ -27,8 +27,8 @@ from ctxkit import tokens
 from ctxkit.agent import Agent
 from ctxkit.agent.models.model_factory import make_model
 from ctxkit.agent.tools.tool import tool
-from ctxkit.course.pair.reader import ReaderModel
 from ctxkit.course.pair.task import INSTRUCTIONS, make_world
+from ctxkit.course.pair.tiny_language_model import ReaderModel
 from ctxkit.experiments.studies.closed_loop import apply_prices
 
 if TYPE_CHECKING:

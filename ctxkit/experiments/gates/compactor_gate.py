@@ -166,7 +166,7 @@ def _add_exam(measured: SessionFigures, session: Session, compactor: Compactor) 
 
 
 def _measure_survival(session: Session, survivals: list[Survival], rounds: int) -> SessionFigures:
-    from ctxkit.experiments.session_runner import make_session_key
+    from ctxkit.experiments.rules_on_one_session import make_session_key
 
     figures: dict[str, Measurement] = {
         "read_faults_n": measure_first_with_noise([float(len(s.faults)) for s in survivals]),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from ctxkit._internal.distribution import get_version
 from ctxkit._internal.formatting import escape_html, sanitize_line
+from ctxkit._internal.installed_distribution import get_version
 from ctxkit._internal.redaction import redact
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments, CtxkitError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.experiments.grids import RulesArgument
-    from ctxkit.experiments.session_runner import SessionRunner
+    from ctxkit.experiments.rules_on_one_session import SessionRunner
     from ctxkit.formats.session_conversion import SessionsLike
     from ctxkit.session.session import Session
 
@@ -408,7 +408,7 @@ def measure_rules(
     so that compactions fall elsewhere. The noise of planted facts is their spread over `SEEDS`.
     """
     from ctxkit.experiments.grids import label_rules, resolve_rules
-    from ctxkit.experiments.session_runner import NamedRules, SessionRunner
+    from ctxkit.experiments.rules_on_one_session import NamedRules, SessionRunner
 
     rules_list = resolve_rules(rules)
     settings = [
@@ -440,7 +440,7 @@ def add_exam(measured: SessionFigures, session: Session, way: Any) -> SessionFig
 
 
 def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) -> SessionFigures:
-    from ctxkit.experiments.session_runner import RunOptions
+    from ctxkit.experiments.rules_on_one_session import RunOptions
 
     options = RunOptions(loss=True)
     row = runner.row(setting, options)
@@ -526,7 +526,7 @@ def load_baseline(path: str | os.PathLike[str]) -> FiguresByRules | None:
     Raises:
         BadArguments: the file is unreadable, damaged or of another version.
     """
-    from ctxkit.experiments.session_runner import ROW_VERSION as SCORES
+    from ctxkit.experiments.rules_on_one_session import ROW_VERSION as SCORES
 
     file = Path(path).expanduser()
     try:
@@ -562,7 +562,7 @@ def save_baseline(path: str | os.PathLike[str], entries: FiguresByRules) -> None
         StoreError: the file cannot be written.
     """
     from ctxkit._internal.safe_fs import write_file as written
-    from ctxkit.experiments.session_runner import ROW_VERSION as SCORES
+    from ctxkit.experiments.rules_on_one_session import ROW_VERSION as SCORES
 
     try:
         old = load_baseline(path) or {}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.distribution import get_version
 from ctxkit._internal.formatting import escape_html, has_value, sanitize_line
+from ctxkit._internal.installed_distribution import get_version
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.frames import frame
 from ctxkit.metrics.prompt_contents import get_prompt_contents

@@ -101,7 +101,7 @@ def test_a_full_disk_leaves_a_file_as_it_was(tmp_path):
         import os, resource, signal, sys
         from ctxkit.errors import StoreError
         from ctxkit.agent.tools.file_tools import make_file_tools as file_tools
-        from ctxkit.agent.tools.root import Root
+        from ctxkit.agent.tools.confined_root import Root
         if sys.argv[2] == "named":
             del os.O_TMPFILE
         kit = {t.name: t.run for t in file_tools(Root(sys.argv[1]))}
@@ -143,7 +143,7 @@ def test_what_a_killed_write_left_is_taken_away(tmp_path, monkeypatch):
 def test_a_killed_write_leaves_nothing(tmp_path):
     code = """
         import sys
-        from ctxkit.agent.tools.root import Root
+        from ctxkit.agent.tools.confined_root import Root
         root = Root(sys.argv[1])
         print("begun", flush=True)
         while True:

@@ -13,7 +13,7 @@ from ctxkit.experiments.studies.forecast_coverage import (
     measure_coverage,
     price_carried_tokens,
 )
-from ctxkit.experiments.studies.threshold_habits import make_developers
+from ctxkit.experiments.studies.threshold_holdout import make_developers
 from ctxkit.session import Usage
 
 PAGE = Path(__file__).parents[3] / "docs" / "forecasts.md"

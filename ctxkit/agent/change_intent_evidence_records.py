@@ -398,7 +398,7 @@ def grounding(session: Session, changes: ChangeLog | None = None) -> pd.DataFram
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.agent.work_records import grounding
+        >>> from ctxkit.agent.change_intent_evidence_records import grounding
         >>> list(grounding(ck.samples.path("billing")).columns)
         ['turn', 'message', 'kind', 'claim', 'target', 'grounded', 'why']
     """

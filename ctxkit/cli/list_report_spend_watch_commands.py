@@ -292,7 +292,7 @@ def spend_(
     without a price are counted and add nothing to it: the last column says how many.
     """
     from ctxkit.cli.session_index import SessionIndex
-    from ctxkit.cli.timing import print_answer
+    from ctxkit.cli.when_idle_limits_card_commands import print_answer
     from ctxkit.metrics.cost.spending import spend
 
     index = SessionIndex()
