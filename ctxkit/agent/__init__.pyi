@@ -36,7 +36,7 @@ from .store.artifacts import ArtifactStore as ArtifactStore
 from .store.project_folder import Workspace as Workspace
 from .store.session_log import SessionLog as SessionLog
 from .store.session_log import list_checkpoints as list_checkpoints
-from .tools.confined_root import Root as Root
+from .tools.confined_root import RootFolder as RootFolder
 from .tools.file_tools import make_file_tools as make_file_tools
 from .tools.images import image_from_bytes as image_from_bytes
 from .tools.python_and_shell import make_python_tool as make_python_tool

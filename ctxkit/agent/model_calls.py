@@ -322,7 +322,7 @@ class ReplyStream:
         """Receive a delta.
 
         Raises:
-            OutOfTime: the turn's time is over.
+            TurnTimeExceeded: the turn's time is over.
             ModelError: the reply is too long.
         """
         self._check_deadline()

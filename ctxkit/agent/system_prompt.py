@@ -20,7 +20,7 @@ from ctxkit.agent.document_store import (
     ContextStore,
     format_index_block,
 )
-from ctxkit.agent.tools.confined_root import Root  # noqa: TC001  as above
+from ctxkit.agent.tools.confined_root import RootFolder  # noqa: TC001  as above
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.session.messages import INJECTED_KIND, Message, Text
 from ctxkit.session.messages import SECTIONS_KEY as KEY
@@ -153,7 +153,7 @@ class PromptSources:
 
     folder: Path
     """Folder to which relative paths of the tools refer."""
-    root: Root | None = None
+    root: RootFolder | None = None
     """Folder that the user named, with the project's files; None: no file is read."""
     own: str = ""
     """The agent's own instructions."""
@@ -240,7 +240,7 @@ def gitignore_section(sources: PromptSources, _: float) -> PromptSection | None:
     )
 
 
-def _read_part(root: Root | None, name: str, limit: int) -> _FilePart | None:
+def _read_part(root: RootFolder | None, name: str, limit: int) -> _FilePart | None:
     """Return the beginning of a file in the root, cut at the end of a line; None if unreadable."""
     if root is None or limit <= 0 or not root.is_file((name,)):
         return None

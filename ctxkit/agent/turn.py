@@ -156,7 +156,7 @@ class LimitReached(Exception):
     """The next call would exceed a limit; the text names it."""
 
 
-class OutOfTime(asyncio.CancelledError):
+class TurnTimeExceeded(asyncio.CancelledError):
     """The turn's time is over, and the event loop never ran, so its timeout could not fire."""
 
 
@@ -205,7 +205,7 @@ class Turn:
         (a callback, a thread) it does nothing, as the loop is free to run then.
 
         Raises:
-            OutOfTime: the time is over.
+            TurnTimeExceeded: the time is over.
         """
         if self.deadline is None or self.task is None or _running_task() is not self.task:
             return
@@ -214,7 +214,7 @@ class Turn:
             if not self.deadline.expired():  # an expiring deadline cannot be moved any more
                 self.deadline.reschedule(None)
             self.timed_out = True
-            raise OutOfTime
+            raise TurnTimeExceeded
 
     @asynccontextmanager
     async def paused(self, clock: Callable[[], float]) -> AsyncIterator[None]:

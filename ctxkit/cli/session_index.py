@@ -68,7 +68,7 @@ class IndexedSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     spent: tuple[DailySpend, ...] = ()
 
 
-class LogFile(FileStamp, frozen=True, kw_only=True):
+class IndexedLogFile(FileStamp, frozen=True, kw_only=True):
     """One file, and what is known of the sessions in it."""
 
     tool: str = ""
@@ -96,16 +96,18 @@ class SessionIndex:
             from ctxkit.agent.store.project_folder import user_state_folder
 
             folder = user_state_folder()
-        self._cache = FileCache(folder / INDEX_FILE, LogFile, INDEX_VERSION, ctxkit.__version__)
+        self._cache = FileCache(
+            folder / INDEX_FILE, IndexedLogFile, INDEX_VERSION, ctxkit.__version__
+        )
 
-    def look_up(self, file: LogFile) -> LogFile:
+    def look_up(self, file: IndexedLogFile) -> IndexedLogFile:
         """Return a file with its sessions, if it was read before and has not changed since."""
         stored = self._cache.get(file)
         if stored is None:
             return file
         return msgspec.structs.replace(stored, tool=file.tool, project=file.project)
 
-    def read_files(self, logs: Iterable[LogFile]) -> list[LogFile]:
+    def read_files(self, logs: Iterable[IndexedLogFile]) -> list[IndexedLogFile]:
         """Return files with their sessions, reading those that are new or have changed.
 
         A file that was read with another one, as its subagent's, is left out.
@@ -117,7 +119,7 @@ class SessionIndex:
         subagent_paths = {path for each in self.list_files() for path in each.others}
         return [each for each in files if each.path not in subagent_paths]
 
-    def _read_file(self, file: LogFile) -> LogFile:
+    def _read_file(self, file: IndexedLogFile) -> IndexedLogFile:
         if file.sessions is not None or file.error is not None:
             return file
         file = index_file(file)
@@ -125,7 +127,7 @@ class SessionIndex:
             self._cache.put(file)
         return file
 
-    def list_files(self) -> list[LogFile]:
+    def list_files(self) -> list[IndexedLogFile]:
         """Return all files that were ever read."""
         return self._cache.all()
 
@@ -134,7 +136,7 @@ class SessionIndex:
         self._cache.write()
 
 
-def show_progress(files: list[LogFile]) -> Iterable[LogFile]:
+def show_progress(files: list[IndexedLogFile]) -> Iterable[IndexedLogFile]:
     """Return the work with a progress bar around it, where somebody sees it and it takes long."""
     import sys
 
@@ -145,7 +147,7 @@ def show_progress(files: list[LogFile]) -> Iterable[LogFile]:
     return tqdm(files, "reading", unit="file", leave=False, delay=1)
 
 
-def index_file(file: LogFile) -> LogFile:
+def index_file(file: IndexedLogFile) -> IndexedLogFile:
     """Return a file with its sessions, or with why it cannot be read."""
     from ctxkit.formats.reading import read_all, subagent_paths
 
@@ -240,7 +242,7 @@ def _format_day_number(days: int) -> str:
     return strftime("%Y-%m-%d", gmtime(days * 86_400))
 
 
-def list_log_files(place: str | os.PathLike[str] | None = None) -> list[LogFile]:
+def list_log_files(place: str | os.PathLike[str] | None = None) -> list[IndexedLogFile]:
     """Return the files of known tools, or of a folder, the newest first; none is opened."""
     from ctxkit.formats.discovery import get_location_project, iter_session_files
 
@@ -259,14 +261,14 @@ def list_log_files(place: str | os.PathLike[str] | None = None) -> list[LogFile]
     return _sort_newest_first(files)
 
 
-def stat_log_file(path: str) -> LogFile:
+def stat_log_file(path: str) -> IndexedLogFile:
     """Return one file as it is there now; one that is not there is empty."""
     with suppress(OSError):
         return _make_log_file(os.path.abspath(path), os.stat(path), "", None)  # noqa: PTH100, PTH116
-    return LogFile(path=path, modified=0.0, size=-1)
+    return IndexedLogFile(path=path, modified=0.0, size=-1)
 
 
-def _find_log_files(place: Path) -> Iterator[LogFile]:
+def _find_log_files(place: Path) -> Iterator[IndexedLogFile]:
     from ctxkit.formats.reading import find_logs
 
     for each in find_logs(place):
@@ -274,19 +276,21 @@ def _find_log_files(place: Path) -> Iterator[LogFile]:
             yield _make_log_file(os.path.abspath(each.path), each.path.stat(), "", None)  # noqa: PTH100
 
 
-def _make_log_file(path: str, stat: os.stat_result, tool: str, project: str | None) -> LogFile:
+def _make_log_file(
+    path: str, stat: os.stat_result, tool: str, project: str | None
+) -> IndexedLogFile:
     if not S_ISDIR(stat.st_mode):
-        return LogFile(
+        return IndexedLogFile(
             path=path, modified=stat.st_mtime, size=stat.st_size, tool=tool, project=project
         )
     # a folder is as new as its newest file, and as large as all of them
     inner = [entry.stat() for entry in os.scandir(path)]
     last = max((s.st_mtime for s in inner), default=stat.st_mtime)
     size = sum(s.st_size for s in inner)
-    return LogFile(path=path, modified=last, size=size, tool=tool, project=project)
+    return IndexedLogFile(path=path, modified=last, size=size, tool=tool, project=project)
 
 
-def _sort_newest_first(files: Iterable[LogFile]) -> list[LogFile]:
+def _sort_newest_first(files: Iterable[IndexedLogFile]) -> list[IndexedLogFile]:
     return sorted(files, key=lambda f: -f.modified)
 
 

@@ -1,6 +1,6 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
 from .contest_judging import mark as mark
-from .contests import Contest as Contest
+from .contests import ContestTable as ContestTable
 from .contests import contest as contest
 from .exercises import check as check
 from .exercises import load_exercises as load_exercises

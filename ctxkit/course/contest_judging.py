@@ -16,7 +16,7 @@ from ctxkit._internal.safe_fs import SafeFolder
 from ctxkit.course.contest_entries import (
     MOST_ENTRIES,
     MOST_FILES,
-    StoredEntry,
+    StoredContestEntry,
     decode_rules,
     read_entries,
 )
@@ -211,7 +211,7 @@ def _float_or_none(value: object) -> float | None:
     return float(str(value)) if formatting.has_value(value) else None
 
 
-def _find_entries(folder: Path) -> Iterator[tuple[str, StoredEntry | str]]:
+def _find_entries(folder: Path) -> Iterator[tuple[str, StoredContestEntry | str]]:
     """Yield each file with an entry of it, or with the sentence why it cannot be read."""
     for path in sorted(folder.rglob("*.json"))[:MOST_FILES]:
         file = sanitize_line(str(path.relative_to(folder)), 120)
@@ -223,7 +223,7 @@ def _find_entries(folder: Path) -> Iterator[tuple[str, StoredEntry | str]]:
         yield from ((file, entry) for entry in entries[:MOST_ENTRIES])
 
 
-def _judge_row(file: str, entry: StoredEntry | str, hidden: list[Session]) -> dict[str, Any]:
+def _judge_row(file: str, entry: StoredContestEntry | str, hidden: list[Session]) -> dict[str, Any]:
     if isinstance(entry, str):
         return _make_row(file, "", "", entry)
     try:

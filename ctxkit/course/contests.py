@@ -12,7 +12,7 @@ import msgspec
 from ctxkit._internal.formatting import escape_html
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.course.contest_entries import (
-    StoredEntry,
+    StoredContestEntry,
     encode_rules,
     read_entries,
     store_entry,
@@ -26,7 +26,7 @@ from ctxkit.errors import BadArguments, CtxkitError
 if TYPE_CHECKING:
     from ctxkit.presets.registry import RulesLike
 
-__all__ = ["Contest", "ContestEntry", "contest"]
+__all__ = ["ContestEntry", "ContestTable", "contest"]
 
 _FILE = Path(".ctxkit") / "contest.json"
 _HEADS = (
@@ -42,7 +42,7 @@ _HEADS = (
 
 
 @dataclass(frozen=True, repr=False)
-class Contest:
+class ContestTable:
     """The reader's table of entries, kept in a file, so that it continues in the next notebook."""
 
     path: Path = _FILE
@@ -58,7 +58,7 @@ class Contest:
         """
         return judge_rules(name, rules)
 
-    def enter(self, name: str, rules: RulesLike) -> Contest:
+    def enter(self, name: str, rules: RulesLike) -> ContestTable:
         """Enter rules under a name, and return the table with a note of what became of them.
 
         The file keeps the rules and no figures: the table runs them again. Of two entries of one
@@ -83,7 +83,7 @@ class Contest:
             comparison = f"it {_describe(entry)}, and yours {_describe(old)}"
             note = f"{entry.name!r} was not replaced: {comparison}. Enter it under another name."
             return replace(self, note=note)
-        store_entry(self.path, StoredEntry(name=entry.name, rules=data, by=by))
+        store_entry(self.path, StoredContestEntry(name=entry.name, rules=data, by=by))
         note = f"{entry.name!r} was replaced: the old one {_describe(old)}." if old else ""
         return replace(self, note=note)
 
@@ -91,7 +91,7 @@ class Contest:
     def entries(self) -> tuple[ContestEntry, ...]:
         """The entries with their figures on `billing`: those that count first, then by dollars."""
         # a table that is missing, damaged or too large counts as empty
-        stored: tuple[StoredEntry, ...] = ()
+        stored: tuple[StoredContestEntry, ...] = ()
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             stored = read_entries(self.path)
         entries = []
@@ -156,7 +156,7 @@ class Contest:
     __repr__ = to_text
 
 
-def contest(path: str | Path | None = None) -> Contest:
+def contest(path: str | Path | None = None) -> ContestTable:
     """Return the contest of the course: the cheapest rules that keep all facts of `billing`.
 
     An entry counts if it keeps fifteen of fifteen facts until the last turn begins, takes at most
@@ -174,9 +174,9 @@ def contest(path: str | Path | None = None) -> Contest:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     contest = ck.contest(f"{folder}/contest.json")
         >>> type(contest).__name__
-        'Contest'
+        'ContestTable'
     """
-    return Contest(Path(path) if path else working_folder() / _FILE)
+    return ContestTable(Path(path) if path else working_folder() / _FILE)
 
 
 def _describe(entry: ContestEntry) -> str:

@@ -16,7 +16,7 @@ from ctxkit.engine.run_segments import (
     Compaction,
     PolicyRunEvent,
     PrunedHistory,
-    Segment,
+    RunSegment,
     iter_segments,
 )
 from ctxkit.engine.sent_prompts import (
@@ -155,7 +155,7 @@ class Run:
         """Yield the changes of the prompt at each call; see `sent.iter_prompt_changes`."""
         return iter_prompt_changes(self, start, stop)
 
-    def segments(self) -> list[Segment]:
+    def segments(self) -> list[RunSegment]:
         """Return the segments between compactions."""
         return list(iter_segments(self))
 

@@ -62,7 +62,7 @@ class RunLike(Protocol):
         """Return the history in force at a call, pruned."""
 
 
-class Segment(NamedTuple):
+class RunSegment(NamedTuple):
     """The calls from one compaction to the next."""
 
     run: RunLike
@@ -97,14 +97,14 @@ class Segment(NamedTuple):
         return self.run.pruned(call).prompt_at(call)
 
 
-def iter_segments(run: RunLike) -> Iterator[Segment]:
+def iter_segments(run: RunLike) -> Iterator[RunSegment]:
     """Yield the segments of a run; of several compactions before one call, the last has calls."""
     first = History.start(run.log, run.begin)
     starts: list[tuple[int, History, Compaction | None]] = [(run.begin, first, None)]
     starts += [(c.call, c.new, c) for c in run.compactions]
     stops = [*(call for call, _, _ in starts[1:]), run.call]
     for (start, history, compaction), stop in zip(starts, stops, strict=True):
-        yield Segment(run, start, max(stop, start), history, compaction)
+        yield RunSegment(run, start, max(stop, start), history, compaction)
 
 
 _replace = msgspec.structs.replace

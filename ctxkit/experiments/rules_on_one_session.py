@@ -31,7 +31,7 @@ ROW_VERSION = 5
 """Version of the meaning of a row; a journal of another version is not resumed."""
 
 
-class RunOptions(NamedTuple):
+class SweepOptions(NamedTuple):
     """Options of all runs of a sweep (see `ctxkit.sweep`)."""
 
     loss: bool = False
@@ -106,7 +106,7 @@ class SessionRunner:
             raise BadArguments(rules.error)
         return run_rules(self.log(rules), rules, self.limit)
 
-    def row(self, setting: NamedRules, options: RunOptions) -> dict[str, Any]:
+    def row(self, setting: NamedRules, options: SweepOptions) -> dict[str, Any]:
         """Return the score row of one run; a failed run gives a row with its error."""
         rules = setting.rules
         row: dict[str, Any] = {"session": self.session.id, "rules": setting.label}
@@ -121,7 +121,9 @@ class SessionRunner:
         row["key"], row["of"] = setting.key, self.name
         return row
 
-    def rows(self, settings: Sequence[NamedRules], options: RunOptions) -> Iterator[dict[str, Any]]:
+    def rows(
+        self, settings: Sequence[NamedRules], options: SweepOptions
+    ) -> Iterator[dict[str, Any]]:
         """Yield the score rows of runs under several settings, as they finish."""
         pause = pause_gc if options.loss else nullcontext  # loss allocates many objects at once
         for setting in settings:
@@ -167,4 +169,4 @@ def _read_figures(session: Session) -> dict[str, Any]:
     if run is None:
         return {}
     runner = SessionRunner(session.origin or session)
-    return name_score_figures(runner.row(NamedRules.of("", run.rules), RunOptions()))
+    return name_score_figures(runner.row(NamedRules.of("", run.rules), SweepOptions()))

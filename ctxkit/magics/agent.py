@@ -18,7 +18,7 @@ from ctxkit.agent.models.model import accepts_images, images_unsupported_message
 from ctxkit.agent.session_settings_seal import check_model
 from ctxkit.agent.store.project_folder import Workspace
 from ctxkit.agent.system_prompt import PromptSections, PromptSources, parse_section_names
-from ctxkit.agent.tools.confined_root import Root
+from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.images import (
     IMAGE_KINDS,
     MAX_IMAGE_BYTES,
@@ -31,8 +31,8 @@ from ctxkit.magics.approvals import ToolApprover, ask_here, select_approval_tool
 from ctxkit.magics.cell_options_and_config import AgentArguments
 from ctxkit.magics.live_sessions import DEFAULT_SESSION, SESSION_SETTINGS, describe_project_files
 from ctxkit.magics.mcp_and_acp_programs import check_via_options, find_external_log
-from ctxkit.magics.subcommand_dispatch import TextPage
-from ctxkit.magics.turn_display import CellView, TerminalView, TurnScreen
+from ctxkit.magics.subcommand_dispatch import PreformattedText
+from ctxkit.magics.turn_display import CellOutput, LiveTurnDisplay, TerminalOutput
 from ctxkit.magics.turn_handle import TurnAnswer, TurnHandle, TurnInterrupted
 from ctxkit.metrics.prompt_composition import apportion
 from ctxkit.session.compaction_groups import count_compactions
@@ -113,7 +113,7 @@ def run_in_cell(
 ) -> TurnAnswer:
     """Take a turn while the cell waits; an interrupt keeps what was said so far."""
     try:
-        with TurnScreen(live, CellView() if kit.rich else TerminalView(), raises=True):
+        with LiveTurnDisplay(live, CellOutput() if kit.rich else TerminalOutput(), raises=True):
             outcome = run_coroutine(live.turn(prompt, images=pictures))
     except KeyboardInterrupt:
         _publish_session(kit, live)
@@ -138,7 +138,7 @@ def run_in_background(
         live.name, leaves=not kit.seed
     )  # with a seed no output is changed afterwards
     live.agent.approve = ToolApprover(confirmed, kit.lives.always(live.name), handle.ask)
-    screen = TurnScreen(live, handle if kit.rich else TerminalView())
+    screen = LiveTurnDisplay(live, handle if kit.rich else TerminalOutput())
 
     async def work() -> TurnAnswer:
         with screen:
@@ -156,7 +156,7 @@ def run_in_background(
     return handle
 
 
-def show_session_status(kit: KitState, name: str | None) -> TextPage:
+def show_session_status(kit: KitState, name: str | None) -> PreformattedText:
     """Return the status of a live session: context, model, rules, tools, files."""
     live = kit.lives.get(name)
     agent_ = live.agent
@@ -174,12 +174,12 @@ def show_session_status(kit: KitState, name: str | None) -> TextPage:
         *(["Memory: what is remembered here, see %memory list"] if live.memory is not None else []),
         f"Kept in: {live.log.path}",
     ]
-    return TextPage("\n".join(lines))
+    return PreformattedText("\n".join(lines))
 
 
 def show_dry_run(
     kit: KitState, name: str, line: AgentArguments, prompt: str, pictures: Sequence[Image] = ()
-) -> TextPage:
+) -> PreformattedText:
     """Show what a turn would send first, its size and its cost; nothing is sent or kept."""
     settings = kit.lives.settings(name, _line_settings(line))
     parts = kit.lives.named.parts(settings)
@@ -192,13 +192,13 @@ def show_dry_run(
     check_model(session, model, name)
     tools, system = kit.lives.named.tools(settings["tools"]), kit.lives.named.system(settings)
     tools += kit.lives.servers.tools(name, parts.mcp)  # started: only they know what they offer
-    root = Root(parts.root) if parts.root is not None and parts.root.is_dir() else None
+    root = RootFolder(parts.root) if parts.root is not None and parts.root.is_dir() else None
     folder = root.folder if root else Workspace().scratch(name)
     memory = kit.lives.named.memory(settings["memory"], model)
     around = PromptSources(folder=folder, root=root, own=system, store=ContextStore(),
                           memory=memory.text if memory is not None else None)  # fmt: skip
     sections = PromptSections(parse_section_names(settings["sections"]), around)
-    return TextPage(
+    return PreformattedText(
         describe_dry_run(
             session, model, parts.rules, tools, prompt, sections=sections, pictures=pictures
         )
@@ -413,11 +413,11 @@ def _describe_tools(named: Sequence[str | Any]) -> list[Any]:
     """
     from tempfile import TemporaryDirectory
 
-    from ctxkit.agent.tools.confined_root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.tools.tool_selection import make_inert_work_tools, make_tools
 
     with TemporaryDirectory() as folder:
-        return make_tools(named, Root(folder), {}, work=make_inert_work_tools())
+        return make_tools(named, RootFolder(folder), {}, work=make_inert_work_tools())
 
 
 def _tokens_by_part(messages: Iterable[Message], counter: Any, fixed: int) -> list[tuple[str, int]]:

@@ -24,7 +24,7 @@ from ctxkit.errors import BadArguments, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
-    from ctxkit.agent.tools.confined_root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.session.messages import ToolCall
 
     AskPerson = Callable[["ApprovalQuestion"], Awaitable[str]]
@@ -76,7 +76,7 @@ class ToolApprover:
         return "deny"
 
 
-def select_approval_tools(words: str, tools: Iterable[str], root: Root) -> frozenset[str]:
+def select_approval_tools(words: str, tools: Iterable[str], root: RootFolder) -> frozenset[str]:
     """Return the tools that need a word: names, groups of them such as `files`, `all`.
 
     Args:

@@ -16,7 +16,7 @@ from ctxkit.agent.compaction import KEEP_NEWEST_TURN
 from ctxkit.agent.event_loops import run_coroutine
 from ctxkit.agent.model_summaries import ModelSummariser
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.magics.subcommand_dispatch import TextPage
+from ctxkit.magics.subcommand_dispatch import PreformattedText
 from ctxkit.policies.offline_summarisers import Extractive, may_ask
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.summary_compaction import Summary, writers_of
@@ -40,7 +40,7 @@ EXTRACTIVE_NOTICE, NO_SUMMARY_NOTICE = (
     "no summary, no LLM was called",
 )
 OTHER = "summary without a model, no LLM was called"
-_SKIPPED = TextPage("Compaction skipped: there is too little history to compact.")
+_SKIPPED = PreformattedText("Compaction skipped: there is too little history to compact.")
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,7 +145,9 @@ def run_compact(kit: KitState, options: CompactArguments, body: str) -> object:
     if not edits:
         attempt = live.session.path[-1]
         if isinstance(attempt, Message) and attempt.details.get("outcome") == "refused":
-            return TextPage(f"Compaction refused: {attempt.text}; the history is kept as it was.")
+            return PreformattedText(
+                f"Compaction refused: {attempt.text}; the history is kept as it was."
+            )
         return _SKIPPED
     notice = _describe_writer(edits, live.agent.compactor.choose_policy(policy, focus))
     after = edits[-1].tokens_after or 0
@@ -154,7 +156,7 @@ def run_compact(kit: KitState, options: CompactArguments, body: str) -> object:
 
 def _preview_compaction(
     live: LiveSession, choices: list[Policy | None], focus: str, before: int
-) -> CompactionReport | TextPage:
+) -> CompactionReport | PreformattedText:
     """Return what the first policy would do that would do anything; nothing is changed."""
     compactor = live.agent.compactor
     for choice in choices:

@@ -15,7 +15,7 @@ from ctxkit.agent.models.model_factory import LOOKUP_NAME
 from ctxkit.agent.models.scripted import SCRIPTS
 from ctxkit.agent.session_settings_seal import read_session_settings
 from ctxkit.agent.system_prompt import PROJECT_FILES, parse_section_names
-from ctxkit.agent.tools.confined_root import Root
+from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.memory.session_memory import SessionMemory
     from ctxkit.agent.models.model import Model
-    from ctxkit.agent.span_export import SpanAddress
+    from ctxkit.agent.span_export import CollectorAddress
     from ctxkit.agent.turn import Listener
     from ctxkit.engine.session_prompts import SentPrompts
     from ctxkit.magics.cell_options_and_config import KitSettings
-    from ctxkit.magics.mcp_and_acp_programs import ServerCommand
+    from ctxkit.magics.mcp_and_acp_programs import McpServerCommand
 
 
 SESSION_SETTINGS = tuple(get_settings(AgentArguments))
@@ -246,13 +246,13 @@ class LiveSessions:
             live.export(span_address)
         return live
 
-    def _span_address(self) -> SpanAddress | None:
+    def _span_address(self) -> CollectorAddress | None:
         """Return where the spans of sessions go; None: nowhere."""
         if not self._kit.export:
             return None
-        from ctxkit.agent.span_export import SpanAddress
+        from ctxkit.agent.span_export import CollectorAddress
 
-        return SpanAddress.of(self._kit.export, content=self._kit.export_content)
+        return CollectorAddress.of(self._kit.export, content=self._kit.export_content)
 
 
 STANDARD_RULES = Rules(
@@ -273,7 +273,7 @@ class LiveSessionConfig(NamedTuple):
     rules: Rules
     tools: tuple[Any, ...]
     via: tuple[str, ...]
-    mcp: dict[str, ServerCommand]
+    mcp: dict[str, McpServerCommand]
     root: Path | None
     allow: tuple[str, ...]
     memory: tuple[str, ...]
@@ -438,7 +438,7 @@ def describe_project_files(root: Path | None, *, read: bool) -> str:
     """Return a note where a project's own instructions are in the root, and are read or not."""
     if root is None or not root.is_dir():
         return ""
-    place = Root(root)
+    place = RootFolder(root)
     there = " and ".join(name for name in PROJECT_FILES if place.is_file((name,)))
     if there and read:
         return (
@@ -461,8 +461,8 @@ def _read_file(words: str, root: Path | None) -> str | None:
         with here.open("rb") as file:
             return _decode_instructions(file.read(_MOST + 1), words)
     if root is not None and root.is_dir() and not here.is_absolute():
-        # Within the root a file is read through `Root`, which refuses paths that leave it.
-        place = Root(root)
+        # Within the root a file is read through `RootFolder`, which refuses paths that leave it.
+        place = RootFolder(root)
         with suppress(StoreError):
             if place.is_file(place.parts(words)):
                 return _decode_instructions(place.read(words, _MOST + 1), words)

@@ -25,14 +25,14 @@ _MOST_BYTES = 1_000_000
 _FORMS = "'COMMAND ARGUMENTS', a .json file with mcpServers, or a variable that holds either"
 
 
-class ServerCommand(NamedTuple):
+class McpServerCommand(NamedTuple):
     """How a server is started."""
 
     command: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
 
 
-def parse_servers(words: str, names: Mapping[str, Any]) -> dict[str, ServerCommand]:
+def parse_servers(words: str, names: Mapping[str, Any]) -> dict[str, McpServerCommand]:
     """Return the servers that `--mcp` names, by their names; the only one of a command has none.
 
     Args:
@@ -52,7 +52,7 @@ def parse_servers(words: str, names: Mapping[str, Any]) -> dict[str, ServerComma
     return {"": _parse_command(words, words)}
 
 
-def _parse_servers_value(value: Any, words: str) -> dict[str, ServerCommand]:
+def _parse_servers_value(value: Any, words: str) -> dict[str, McpServerCommand]:
     if isinstance(value, dict) and "command" not in value:
         inner = value.get("mcpServers", value.get("servers", value))
         if isinstance(inner, dict) and inner:
@@ -60,7 +60,7 @@ def _parse_servers_value(value: Any, words: str) -> dict[str, ServerCommand]:
     return {"": _parse_command(value, words)}
 
 
-def _parse_command(how: Any, words: str) -> ServerCommand:
+def _parse_command(how: Any, words: str) -> McpServerCommand:
     """Return a command out of a line, a list, or what a file of servers has of one."""
     env: dict[str, Any] = {}
     if isinstance(how, dict):
@@ -82,7 +82,7 @@ def _parse_command(how: Any, words: str) -> ServerCommand:
     sound = isinstance(how, (list, tuple)) and how and all(isinstance(w, str) for w in how)
     if not sound or not isinstance(env, dict):
         raise BadArguments(f"`--mcp {sanitize_line(words, 80)}` names no server; write {_FORMS}.")
-    return ServerCommand(tuple(how), tuple((str(k), str(v)) for k, v in env.items()))
+    return McpServerCommand(tuple(how), tuple((str(k), str(v)) for k, v in env.items()))
 
 
 def _read_json_file(path: Path) -> Any:
@@ -103,9 +103,9 @@ class McpServers:
     """The servers that run, by session."""
 
     def __init__(self) -> None:
-        self._running: dict[str, dict[tuple[str, ServerCommand], McpServer]] = {}
+        self._running: dict[str, dict[tuple[str, McpServerCommand], McpServer]] = {}
 
-    def tools(self, session: str, servers: Mapping[str, ServerCommand]) -> list[Tool]:
+    def tools(self, session: str, servers: Mapping[str, McpServerCommand]) -> list[Tool]:
         """Return the tools of a session's servers; those that it has no more are ended.
 
         Raises:
@@ -193,7 +193,7 @@ def open_external_session(
     command: Sequence[str],
     *,
     root: Path | None,
-    servers: Mapping[str, ServerCommand],
+    servers: Mapping[str, McpServerCommand],
     settings: Mapping[str, Any],
     seed: str,
 ) -> LiveSession:

@@ -16,7 +16,7 @@ from ctxkit.magics.session_report_commands import (
     SessionArguments,
     clean_texts,
 )
-from ctxkit.magics.subcommand_dispatch import Subcommand, TextPage
+from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,9 @@ class RemoveArguments:
     name: str = word("what it is called in the store")
 
 
-def show_or_switch_sections(kit: KitState, line: SectionsArguments) -> pd.DataFrame | TextPage:
+def show_or_switch_sections(
+    kit: KitState, line: SectionsArguments
+) -> pd.DataFrame | PreformattedText:
     """Say what the sections of a session cost; or switch them from the next prompt on."""
     if not line.words.strip():
         from ctxkit.experiments.section_costs import sections as costs
@@ -61,7 +63,7 @@ def show_or_switch_sections(kit: KitState, line: SectionsArguments) -> pd.DataFr
         if line.session is not None:
             kit.lives.get(line.session)
         names, kit.sections = _switch_sections(line.words.strip(), kit.sections)
-        return TextPage(f"Sections of new sessions: {', '.join(names) or 'none'}.")
+        return PreformattedText(f"Sections of new sessions: {', '.join(names) or 'none'}.")
     live = kit.lives.get(session_name)
     kit.lives.check_idle(live.name)
     # Instructions are put only into a session that is still empty.
@@ -71,7 +73,7 @@ def show_or_switch_sections(kit: KitState, line: SectionsArguments) -> pd.DataFr
     live.settings["sections"] = words
     live.limit(live.agent.limits)  # it is kept with the session
     lines = [f"Sections of {live.name} from the next prompt on: {', '.join(names) or 'none'}."]
-    return TextPage("\n".join([*lines, *_describe_remaining(live, names)]))
+    return PreformattedText("\n".join([*lines, *_describe_remaining(live, names)]))
 
 
 def _switch_sections(words: str, before: str) -> tuple[tuple[str, ...], str]:
@@ -105,7 +107,7 @@ def _describe_remaining(live: LiveSession, names: tuple[str, ...]) -> list[str]:
     return [sentences]
 
 
-def add_item(kit: KitState, line: AddArguments) -> TextPage:  # noqa: ARG001  the shape of a subcommand
+def add_item(kit: KitState, line: AddArguments) -> PreformattedText:  # noqa: ARG001  the shape of a subcommand
     """Keep a file or a folder in the context store; documents are kept as their text."""
     if not line.name:
         raise BadArguments(
@@ -118,13 +120,13 @@ def add_item(kit: KitState, line: AddArguments) -> TextPage:  # noqa: ARG001  th
     lines = [(f"Kept {files}, {item.size_bytes:,} bytes of text, as {home}/context/{item.name}: "
              "agents see it in their index and read it with read_file.")]  # fmt: skip
     lines += [found.info[0].upper() + found.info[1:] + "."] if found.info else []
-    return TextPage("\n".join([*lines, *filter(None, [describe_skipped(found.skipped)])]))
+    return PreformattedText("\n".join([*lines, *filter(None, [describe_skipped(found.skipped)])]))
 
 
-def remove_item(kit: KitState, line: RemoveArguments) -> TextPage:  # noqa: ARG001  as above
+def remove_item(kit: KitState, line: RemoveArguments) -> PreformattedText:  # noqa: ARG001  as above
     """Take something out of the context store."""
     item = ContextStore().remove(line.name)
-    return TextPage(
+    return PreformattedText(
         f"Removed {item.name} from the context store; where it came from stays as it was."
     )
 

@@ -14,7 +14,7 @@ from ctxkit._internal.formatting import (
     sanitize_line,
 )
 from ctxkit.magics.line_parser import option, word
-from ctxkit.magics.subcommand_dispatch import Subcommand, TextPage
+from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 from ctxkit.session.compaction_groups import count_compactions
 from ctxkit.session.messages import Edit
 from ctxkit.tokens.live_prompt_sizes import find_current_call
@@ -154,7 +154,7 @@ _WORD_STYLE = "text-align:left;padding:0 12px 0 0"
 
 
 @dataclass(frozen=True)
-class CallArguments(SessionArguments):
+class CallViewArguments(SessionArguments):
     """The line of a view."""
 
     call: int | None = option(
@@ -163,21 +163,21 @@ class CallArguments(SessionArguments):
 
 
 @dataclass(frozen=True)
-class StatusArguments(CallArguments):
+class StatusArguments(CallViewArguments):
     """The line of `%context status`."""
 
     count: bool = option("ask the provider how many tokens the next prompt has", default=False)
 
 
 @dataclass(frozen=True)
-class WindowArguments(CallArguments):
+class WindowListArguments(CallViewArguments):
     """The line of `%context list`."""
 
     user: bool = option("what the user sees, and what of it the agent sees", default=False)
 
 
 @dataclass(frozen=True)
-class DetailArguments(CallArguments):
+class DetailArguments(CallViewArguments):
     """The line of `%context detail`."""
 
     kept: str | None = option("a report that was kept, by its id, or `last`")
@@ -243,20 +243,22 @@ class ContextStatus:
         )
 
 
-def show_context_status(kit: KitState, options: StatusArguments) -> ContextStatus | TextPage:
+def show_context_status(
+    kit: KitState, options: StatusArguments
+) -> ContextStatus | PreformattedText:
     """Return the context of the active session in short."""
     if options.count:
         return count_next_prompt(kit, options)
     return _make_status(kit, options)
 
 
-def _make_status(kit: KitState, options: CallArguments) -> ContextStatus:
+def _make_status(kit: KitState, options: CallViewArguments) -> ContextStatus:
     session, report = kit.session(options.session), make_report(kit, options)
     stop = len(session.path) if report.call is None else session.call(report.call).position
     return ContextStatus(report, count_compactions(session, stop), kit.contributors)
 
 
-def list_window(kit: KitState, options: WindowArguments) -> pd.DataFrame:
+def list_window(kit: KitState, options: WindowListArguments) -> pd.DataFrame:
     """Return one row a section of the window."""
     if options.user:
         return list_audience(kit, options)
@@ -305,7 +307,7 @@ def show_detail(kit: KitState, options: DetailArguments) -> ContextReport:
     return show_report(kit, ReportArguments(id=report_id, session=options.session))
 
 
-def make_report(kit: KitState, options: CallArguments) -> ContextReport:
+def make_report(kit: KitState, options: CallViewArguments) -> ContextReport:
     """Return the whole report."""
     from ctxkit.metrics.context_report import report
 
@@ -361,7 +363,7 @@ VIEW_SUBCOMMANDS = (
     Subcommand(
         "list",
         "What fills the window at a call, one line a section.",
-        WindowArguments,
+        WindowListArguments,
         list_window,
         FILL_TASK,
     ),
@@ -420,7 +422,7 @@ def show_report(kit: KitState, options: ReportArguments) -> ContextReport:
     return newest[0].report if newest else store.of(options.id).report
 
 
-def count_next_prompt(kit: KitState, options: SessionArguments) -> TextPage:
+def count_next_prompt(kit: KitState, options: SessionArguments) -> PreformattedText:
     """Say how many tokens the next prompt has: by the provider's own count, and by ours."""
     from ctxkit.agent.event_loops import run_coroutine
     from ctxkit.agent.models.model import Request
@@ -432,10 +434,10 @@ def count_next_prompt(kit: KitState, options: SessionArguments) -> TextPage:
     counted = None if ask is None else run_coroutine(ask(Request(messages=messages, tools=tools)))
     name = sanitize_line(live.agent.model.name, 80)
     if not counted:
-        return TextPage(
+        return PreformattedText(
             f"{tokens:,} tokens, counted here; {name} counts no prompt that is not sent."
         )
-    return TextPage(
+    return PreformattedText(
         f"{counted:,} tokens by {name}; {tokens:,} counted here ({tokens / counted - 1:+.1%})."
     )
 
@@ -535,13 +537,13 @@ class ValidateArguments:
     system: str | None = option("whose file it is, where its keys do not say")
 
 
-def validate_config(_: KitState, options: ValidateArguments) -> TextPage:
+def validate_config(_: KitState, options: ValidateArguments) -> PreformattedText:
     """Say what is wrong with a config file, a line each."""
     from ctxkit.experiments.system_config_validation import validate as of
 
     table = of(Path(options.path).expanduser(), system=options.system)
     rows = [f"{level}: {why}" for level, why in table.itertuples(index=False)]
-    return TextPage(
+    return PreformattedText(
         "\n".join(rows) or f"{sanitize_line(options.path, 200)}: nothing is wrong with it."
     )
 
@@ -551,13 +553,13 @@ def use_session(kit: KitState, options: UseArguments) -> Session:
     return kit.use(options.what, options.name, options.format)
 
 
-def export_html(kit: KitState, options: ExportArguments) -> TextPage:
+def export_html(kit: KitState, options: ExportArguments) -> PreformattedText:
     """Write the active session as one HTML file that opens offline."""
     from ctxkit.widgets.reports import export as write
 
     session = kit.session(options.session)
     path = write(session, Path(options.path).expanduser())
-    return TextPage(
+    return PreformattedText(
         f"{sanitize_line(session.id, 60)} is in {path} ({path.stat().st_size / 1e6:.1f} MB): it "
         "opens"
         " without a network."

@@ -52,7 +52,7 @@ def run_subcommand(
     if first is None or first.text.startswith("-"):
         if wants_help(line):
             full = any(token.text == ALL_FLAG for token in split_tokens(line))
-            return TextPage(format_overview(magic, subcommands, default, full=full))
+            return PreformattedText(format_overview(magic, subcommands, default, full=full))
         chosen, after = subcommands[default], line
     elif first.text in subcommands:
         # Cut by position, so that quotes and blanks behind the subcommand remain.
@@ -63,7 +63,7 @@ def run_subcommand(
         raise BadArguments(f"`{magic}` knows no {first.text!r}.{hint} It knows: {known}.")
     name = magic if chosen.name == default else f"{magic} {chosen.name}"
     if wants_help(after):
-        return TextPage(f"{format_usage(chosen.shape, name)}\n\n{chosen.help}")
+        return PreformattedText(f"{format_usage(chosen.shape, name)}\n\n{chosen.help}")
     return chosen.run(kit, parse_line(chosen.shape, after, name))
 
 
@@ -128,7 +128,7 @@ def run_cell_magic(
     # A `;` silences a line magic; above a cell it is text.
     words = line if cell is not None else strip_semicolon(line)
     if wants_help(words):
-        return TextPage(f"{format_usage(magic.shape, magic.magic)}\n\n{magic.note}")
+        return PreformattedText(f"{format_usage(magic.shape, magic.magic)}\n\n{magic.note}")
     return run(kit, parse_line(magic.shape, words, magic.magic), cell or "")
 
 
@@ -136,7 +136,7 @@ _TEXT_STYLE = "white-space:pre-wrap;margin:0;color:var(--jp-content-font-color1,
 
 
 @dataclass(frozen=True, repr=False)
-class TextPage:
+class PreformattedText:
     """A text that is shown as it stands, in a fixed pitch."""
 
     text: str

@@ -9,7 +9,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.magics.approvals import ToolApprover, ask_here, select_approval_tools
 from ctxkit.magics.cell_options_and_config import TeamArguments
 from ctxkit.magics.line_parser import get_settings
-from ctxkit.magics.subcommand_dispatch import TextPage
+from ctxkit.magics.subcommand_dispatch import PreformattedText
 from ctxkit.magics.turn_handle import TurnInterrupted
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _DEFAULTS = {name: default for name, (default, _) in get_settings(TeamArguments)
 """How a team is opened that was not begun yet, and of which nothing is said."""
 
 
-def run_team(kit: KitState, line: TeamArguments, task: str) -> TextPage:
+def run_team(kit: KitState, line: TeamArguments, task: str) -> PreformattedText:
     """Let a team work on a task; an empty one is the one that it has."""
     from ctxkit.teams import team as opened
 
@@ -79,7 +79,7 @@ def _check_task(line: TeamArguments, task: str) -> None:
 
 
 @dataclass(frozen=True, repr=False)
-class TeamRunPage(TextPage):
+class TeamRunPage(PreformattedText):
     """What followed from each turn of a team, and its chart of cumulative input."""
 
     chart: Chart | None = None

@@ -58,7 +58,7 @@ class Notice(str):
 # line or the end of the turn follows; where the caller gets the error, the end drops it. The line
 # of a compaction has estimated sizes until the next reply, whose prompt gives the true ones;
 # `_estimated` holds the places of such lines.
-class TurnDisplay:
+class RenderedTurn:
     """A turn as it is shown: text, and its twin in HTML.
 
     Args:
@@ -411,7 +411,7 @@ session.
 """
 
 
-class TurnView(Protocol):
+class TurnOutput(Protocol):
     """Where a turn is shown."""
 
     def show(self, display: TextAndHtml) -> None:
@@ -421,7 +421,7 @@ class TurnView(Protocol):
         """Show what stays of it."""
 
 
-class CellView:
+class CellOutput:
     """The output of the cell that runs."""
 
     def __init__(self) -> None:
@@ -440,7 +440,7 @@ class CellView:
         self._display(display)
 
 
-class TerminalView:
+class TerminalOutput:
     """A terminal: nothing before the end, as it cannot update what it has printed."""
 
     def show(self, display: TextAndHtml) -> None:
@@ -451,17 +451,17 @@ class TerminalView:
         print(display)  # noqa: T201  a terminal has nothing else
 
 
-class TurnScreen:
+class LiveTurnDisplay:
     """Shows a turn while it runs.
 
     Args:
         live: the session.
         view: where.
-        raises: see `TurnDisplay`.
+        raises: see `RenderedTurn`.
     """
 
-    def __init__(self, live: LiveSession, view: TurnView, *, raises: bool = False) -> None:
-        self.turn, self._live, self._view = TurnDisplay(live, raises=raises), live, view
+    def __init__(self, live: LiveSession, view: TurnOutput, *, raises: bool = False) -> None:
+        self.turn, self._live, self._view = RenderedTurn(live, raises=raises), live, view
         self.final_view = TextAndHtml()
         """What stays of the turn; empty before its end."""
         self._chart = ""
@@ -478,7 +478,7 @@ class TurnScreen:
         # A terminal prints the whole turn; a notebook saves the bounded form.
         whole = (
             TextAndHtml(self.turn.plain(), html)
-            if isinstance(self._view, TerminalView)
+            if isinstance(self._view, TerminalOutput)
             else self.final_view
         )
         self._view.end(whole)
@@ -487,7 +487,7 @@ class TurnScreen:
         """Take an event, and show it where the last update is long enough ago."""
         self.turn.on_event(event)
         now = time.monotonic()
-        if isinstance(self._view, TerminalView):
+        if isinstance(self._view, TerminalOutput):
             return
         # The chart takes longer than the words and has a longer pause of its own.
         if event.kind == "model_response" and now - self._charted > _CHART_PAUSE:

@@ -136,7 +136,7 @@ def make_loss_columns(analysis: LossAnalysis) -> dict[str, Any]:
     }
 
 
-class FamilyCounts(NamedTuple):
+class FamilyLossCounts(NamedTuple):
     """Counts of one compaction and one family."""
 
     compaction: int
@@ -146,12 +146,12 @@ class FamilyCounts(NamedTuple):
     """One count per kind of `LossAnalysis.count_by_family`."""
 
 
-def list_family_counts(analysis: LossAnalysis) -> list[FamilyCounts]:
+def list_family_counts(analysis: LossAnalysis) -> list[FamilyLossCounts]:
     """Return the counts of each compaction and family, by compaction, then by family."""
     counts, visibility = analysis.count_by_family(), analysis.visibility
     changes = zip(visibility.compaction_numbers, visibility.moments.tolist(), strict=True)
     return [
-        FamilyCounts(number, call, family, counts[:, f, change].tolist())
+        FamilyLossCounts(number, call, family, counts[:, f, change].tolist())
         for change, (number, call) in enumerate(changes)
         for f, family in enumerate(ITEM_FAMILIES)
     ]

@@ -12,7 +12,7 @@ from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.losable_items import ITEM_FAMILIES
 from ctxkit.metrics.loss_tables import analyse_loss, list_family_counts
 from ctxkit.plots.chart import Chart, format_tokens, name_sessions, with_notes
-from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.session.titles import get_title
 
@@ -375,14 +375,18 @@ def thrash_chart(data: ThrashData) -> Chart:
     traces += [trace(f"below {data.min_savings:.0%}", low, 1, "points")] if low else []
     traces += [trace("suppressed", suppressed, 5, "points")] if suppressed else []
     closing = (
-        () if data.closes is None else (Mark(x=data.tries[data.closes].call, label="guard closes"),)
+        ()
+        if data.closes is None
+        else (VerticalMark(x=data.tries[data.closes].call, label="guard closes"),)
     )
     axes = Axes(
         x="call",
         y=f"share of {data.by} saved",
         traces=tuple(traces) if data.tries else (),
         limits=(
-            Limit(y=data.min_savings, label=f"least {data.min_savings:.0%}", colour=STOP_COLOUR),
+            LimitLine(
+                y=data.min_savings, label=f"least {data.min_savings:.0%}", colour=STOP_COLOUR
+            ),
         ),
         marks=closing,
         y_share=True,

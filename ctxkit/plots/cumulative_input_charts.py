@@ -13,7 +13,7 @@ from ctxkit.metrics.frames import frame
 from ctxkit.metrics.team_log import tabulate_recorded_turns
 from ctxkit.plots.chart import Chart, with_notes
 from ctxkit.plots.panels import Panel, PanelGrid
-from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -173,7 +173,9 @@ def budget_chart(data: CumulativeInputData, cuts: Mapping[str, int] | None = Non
             *(_agent_trace(agent, i) for i, agent in enumerate(data.agents)),
             *make_hand_off_traces(data),
         ),
-        limits=tuple(Limit(y=n, label=f"{word} {n:,}", colour=ink) for n, word, ink in limits if n),
+        limits=tuple(
+            LimitLine(y=n, label=f"{word} {n:,}", colour=ink) for n, word, ink in limits if n
+        ),
         marks=_compaction_marks(data.compactions),
     )
     head = ("agent", "turns", "input", "output", "highest", "of cutover")
@@ -191,10 +193,10 @@ def budget_chart(data: CumulativeInputData, cuts: Mapping[str, int] | None = Non
     )
 
 
-def _compaction_marks(places: Sequence[float]) -> tuple[Mark, ...]:
+def _compaction_marks(places: Sequence[float]) -> tuple[VerticalMark, ...]:
     """Return a line with fuseraft's label for each compaction; empty if there are very many."""
     label = "⚡ compact" if len(places) <= _MAX_MARK_LABELS else ""
-    marks = tuple(Mark(x=x, label=label, dash="dash") for x in places)
+    marks = tuple(VerticalMark(x=x, label=label, dash="dash") for x in places)
     return marks if len(marks) <= _MAX_MARKS else ()
 
 

@@ -19,7 +19,7 @@ from ctxkit.plots.chart import (
     with_notes,
 )
 from ctxkit.plots.panels import Panel, PanelGrid
-from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.session.titles import get_title
 from ctxkit.tokens.context_windows import get_context_window
@@ -86,7 +86,7 @@ def _small_multiples(session_by_name: Mapping[str, Session]) -> Chart:
     origins = {id(s.origin): s.origin for s in session_by_name.values() if s.origin is not None}
     recorded = {key: tuple(build_growth_lines("", s)) for key, s in origins.items()}
     groups = [
-        SessionLines(n, tuple(build_growth_lines(n, s)), recorded.get(id(s.origin), ()))
+        SessionGrowthLines(n, tuple(build_growth_lines(n, s)), recorded.get(id(s.origin), ()))
         for n, s in session_by_name.items()
     ]
     every = [line for group in groups for line in group.lines]
@@ -126,10 +126,10 @@ def _draw_growth(title: str, lines: Sequence[GrowthLine]) -> Chart:
         for i, line in enumerate(lines)
         if line.unmarked_drops
     ]
-    marks = [Mark(x=cut.call - 0.5) for line in lines for cut in line.cuts]
+    marks = [VerticalMark(x=cut.call - 0.5) for line in lines for cut in line.cuts]
     peak = max((max(line.tokens) for line in lines if line.tokens), default=0)
     limits = sorted({line.limit for line in lines if line.limit})
-    limit_lines = [Limit(y=n, label=f"limit {n:,}", shown=4 * peak >= n) for n in limits]
+    limit_lines = [LimitLine(y=n, label=f"limit {n:,}", shown=4 * peak >= n) for n in limits]
     axes = Axes(
         x="call",
         y="tokens in the prompt",
@@ -211,7 +211,7 @@ MAX_PANELS = 60
 _PANEL_COLOURS = tuple(c for c in COLOURS if c != STOP_COLOUR)
 
 
-class SessionLines(NamedTuple):
+class SessionGrowthLines(NamedTuple):
     """The lines of one session, and of its record if it is a replay."""
 
     name: str
@@ -219,7 +219,7 @@ class SessionLines(NamedTuple):
     recorded: tuple[GrowthLine, ...] = ()
 
 
-def build_panels(groups: Sequence[SessionLines]) -> PanelGrid:
+def build_panels(groups: Sequence[SessionGrowthLines]) -> PanelGrid:
     """Return one panel per session, all on the same scales."""
     peak = max(
         (max(x.tokens) for g in groups for x in (*g.lines, *g.recorded) if x.tokens), default=0
@@ -232,7 +232,7 @@ def build_panels(groups: Sequence[SessionLines]) -> PanelGrid:
     )
 
 
-def _session_panel(group: SessionLines, peak: int) -> Panel:
+def _session_panel(group: SessionGrowthLines, peak: int) -> Panel:
     behind = [_panel_line(x, "as recorded", "line", TEXT_COLOUR, "dot") for x in group.recorded]
     several = len(group.lines) > 1
     front = [

@@ -10,7 +10,7 @@ from ctxkit._internal.setting_types import coerce_setting, is_number
 from ctxkit.errors import BadArguments, ModelError, short_repr
 from ctxkit.policies.history.history import History
 from ctxkit.policies.model_free_methods import FUNCTION_METHOD
-from ctxkit.policies.protocols import FunctionWrapper, Named, is_call_overridden, name_of
+from ctxkit.policies.protocols import FunctionWrapper, HasName, is_call_overridden, name_of
 from ctxkit.policies.schedules.pruning_schedule import Schedule
 from ctxkit.session.messages import Message
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counter_protocol import ContextBudget
 
 
-class BasePolicy(Named):
+class BasePolicy(HasName):
     """Base class of policies and prunings; ``a | b`` chains them.
 
     A subclass defines ``__call__(history, room)``; see `Policy`. `keeps`, `first`, `using` and
@@ -37,7 +37,7 @@ class BasePolicy(Named):
         'LastTen | Clear'
     """
 
-    if TYPE_CHECKING:  # as in `Named`
+    if TYPE_CHECKING:  # as in `HasName`
 
         @property
         def keeps(self) -> int | None:

@@ -11,7 +11,7 @@ from ctxkit.policies.base import ValidatedSettings
 from ctxkit.policies.compaction_refusals import not_smaller_message
 from ctxkit.policies.history.message_log import CacheClock
 from ctxkit.policies.prompt_size_forecast import turn_of_call
-from ctxkit.policies.protocols import Named, name_of
+from ctxkit.policies.protocols import HasName, name_of
 from ctxkit.policies.triggers import first_call_in
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
@@ -41,7 +41,7 @@ __dir__ = public_dir(__all__)
 # Guards have no state: they read the past from the run (its compactions) and the log.
 
 
-class BaseGuard(Named):
+class BaseGuard(HasName):
     """Base class of guards: define `first` to postpone, or `refuses` to reject a result.
 
     Example:

@@ -195,7 +195,7 @@ class PastCompaction(Protocol):
         """Messages in the prompt after it."""
 
 
-class Named:
+class HasName:
     """Base of policies, triggers and guards: the name in tables, plots and notes."""
 
     if TYPE_CHECKING:  # read-only: a subclass may define an attribute, a field or a property

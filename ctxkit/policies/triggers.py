@@ -13,7 +13,7 @@ from ctxkit.policies.base import ValidatedSettings, at_least
 from ctxkit.policies.history.history import is_new_request
 from ctxkit.policies.history.history_view import role_code
 from ctxkit.policies.history.message_log import CacheClock
-from ctxkit.policies.protocols import FunctionWrapper, Named, is_call_overridden, name_of
+from ctxkit.policies.protocols import FunctionWrapper, HasName, is_call_overridden, name_of
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ __dir__ = public_dir(__all__)
 # The plain question `trigger(history, room)` is a search over one call.
 
 
-class BaseTrigger(Named):
+class BaseTrigger(HasName):
     """Base class of triggers: define `first`; ``a | b``, ``a & b`` and ``~a`` combine triggers.
 
     Example:
@@ -72,7 +72,7 @@ class BaseTrigger(Named):
         4
     """
 
-    if TYPE_CHECKING:  # as in `Named`
+    if TYPE_CHECKING:  # as in `HasName`
 
         @property
         def parts(self) -> tuple[BaseTrigger, ...]:

@@ -19,7 +19,7 @@ from ctxkit.teams.plan import OWN_HISTORY_CHARS, SOURCE_CHARS, ContextSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ctxkit.agent.tools.confined_root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.presets.config_schema import ConfigSection
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
@@ -156,7 +156,7 @@ _MAX_CHANGES = 200
 
 
 def make_team_tools(
-    root: Root,
+    root: RootFolder,
     *,
     by_call: bool,
     summary: bool,

@@ -24,11 +24,11 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.presets.config_schema import ConfigSection, join_names
 from ctxkit.presets.fuseraft_config import MAX_STATES, check_count
 from ctxkit.teams.plan import (
-    Condition,
+    ContractRequirement,
     HandoffContract,
+    JsonCondition,
     ManagerLimits,
     Member,
-    Requirement,
     TeamState,
     Transition,
     parse_condition,
@@ -355,10 +355,10 @@ def count_manager_turns(f: ConfigSection) -> int:
 def make_manager_states(manager: str, names: Sequence[str], end: str) -> dict[str, TeamState]:
     """Return the states of a team led by a manager, which has every second turn."""
     done = Transition(
-        to=end, when=Condition(field=TASK_COMPLETE_FIELD, operator="Is", value="true")
+        to=end, when=JsonCondition(field=TASK_COMPLETE_FIELD, operator="Is", value="true")
     )
     ways = [
-        Transition(to=n, when=Condition(field=NEXT_AGENT_FIELD, operator="Is", value=n))
+        Transition(to=n, when=JsonCondition(field=NEXT_AGENT_FIELD, operator="Is", value=n))
         for n in names
     ]
     states = {manager: TeamState(name=manager, agent=manager, transitions=(done, *ways))}
@@ -528,11 +528,13 @@ def _final_states(name: str, agent: str) -> dict[str, TeamState]:
 
 
 VALIDATORS = {
-    "RequireBrief": Requirement(kind="Brief"),
-    "RequireWriteFile": Requirement(kind="FilesWritten", this_turn=True),
-    "RequireAllFilesWritten": Requirement(kind="FilesWritten"),
-    "RequireShellPass": Requirement(kind="CommandSucceeded", this_turn=True),
-    "TestReportValid": Requirement(kind="TestReport", no_failures=True, has_assertions=True),
+    "RequireBrief": ContractRequirement(kind="Brief"),
+    "RequireWriteFile": ContractRequirement(kind="FilesWritten", this_turn=True),
+    "RequireAllFilesWritten": ContractRequirement(kind="FilesWritten"),
+    "RequireShellPass": ContractRequirement(kind="CommandSucceeded", this_turn=True),
+    "TestReportValid": ContractRequirement(
+        kind="TestReport", no_failures=True, has_assertions=True
+    ),
 }
 
 

@@ -17,7 +17,7 @@ from ctxkit.session.tool_calls import is_write_tool
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.agent.tools.confined_root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.presets.config_schema import ConfigSection
 
@@ -106,7 +106,9 @@ WORK_FILES = ".fuseraft/**"
 """Globs that a seeded envelope also allows: fuseraft has these files outside the project."""
 
 
-def seed_envelope(envelope: ChangeEnvelope, body: ConfigSection, root: Root) -> ChangeEnvelope:
+def seed_envelope(
+    envelope: ChangeEnvelope, body: ConfigSection, root: RootFolder
+) -> ChangeEnvelope:
     """Return an envelope with the files that a brownfield's discovery brief names.
 
     Args:
@@ -128,7 +130,7 @@ def seed_envelope(envelope: ChangeEnvelope, body: ConfigSection, root: Root) -> 
 
 
 def limit_tools(
-    tools: Iterable[Tool], capabilities: Capabilities, envelope: ChangeEnvelope, root: Root
+    tools: Iterable[Tool], capabilities: Capabilities, envelope: ChangeEnvelope, root: RootFolder
 ) -> list[Tool]:
     """Return file tools that refuse forbidden writes with a sentence.
 
@@ -144,7 +146,7 @@ def limit_tools(
     return [_within(t, envelope, root) if is_write_tool(t.name) else t for t in allowed]
 
 
-def _within(tool: Tool, envelope: ChangeEnvelope, root: Root) -> Tool:
+def _within(tool: Tool, envelope: ChangeEnvelope, root: RootFolder) -> Tool:
     """Return a tool that writes only inside an envelope; its schema stays."""
 
     def run(**arguments: Any) -> Any:

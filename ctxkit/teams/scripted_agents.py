@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.models.scripted import ScriptedModel
     from ctxkit.teams.plan import (
-        Condition,
+        ContractRequirement,
+        JsonCondition,
         Member,
-        Requirement,
         TeamPlan,
         TeamState,
         Transition,
@@ -221,7 +221,7 @@ class ScriptWork:
         ]
         return any(s.kind == "session_context" for s in sources)
 
-    def _fulfil(self, r: Requirement) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _fulfil(self, r: ContractRequirement) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the tool calls that meet a requirement."""
         brief = r.path or self.plan.brief
         if r.kind == "FileExists":
@@ -266,7 +266,7 @@ class ScriptWork:
                 fields.setdefault(r.field, value or fields["execution_checklist"])
         return fields
 
-    def _requirements(self) -> Iterator[Requirement]:
+    def _requirements(self) -> Iterator[ContractRequirement]:
         for state in self.plan.states.values():
             for way in state.transitions:
                 yield from (r for c in way.contracts for r in c.requires)
@@ -283,7 +283,7 @@ class ScriptWork:
     def _verify_command(self) -> str:
         return " && ".join(f"test -f {shlex.quote(path)}" for path in self._files())
 
-    def _command(self, r: Requirement) -> str:
+    def _command(self, r: ContractRequirement) -> str:
         if r.field or not r.pattern:
             return self._verify_command()
         # no program of the pattern is run: it may not be installed, and there is nothing to build
@@ -339,7 +339,7 @@ def _nested(path: str, value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _answer(when: Condition) -> dict[str, Any]:
+def _answer(when: JsonCondition) -> dict[str, Any]:
     """Return an object for which a condition holds."""
     if when.operator == "Exists":
         return _nested(when.field, "yes") if when.value else {}

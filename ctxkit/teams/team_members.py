@@ -178,7 +178,7 @@ SUB_AGENT_RULES = Rules(name="each question anew", pruning=DeclaredContext())
 """Each question begins without the ones before."""
 
 
-class EventSink(Protocol):
+class SubAgentListener(Protocol):
     """Is told what a sub-agent does."""
 
     def __call__(self, kind: str, payload: Mapping[str, object], agent: str, /) -> None:
@@ -193,7 +193,7 @@ class SubAgent:
         emit: called when it begins and ends.
     """
 
-    def __init__(self, agent: str, emit: EventSink) -> None:
+    def __init__(self, agent: str, emit: SubAgentListener) -> None:
         self.agent, self._emit = agent, emit
         self.live: LiveSession | None = None
 

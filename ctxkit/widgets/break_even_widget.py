@@ -22,7 +22,7 @@ from ctxkit.plots.cache_charts import (
     PromptStrip,
 )
 from ctxkit.plots.chart import render_table
-from ctxkit.plots.xy_figure import Axes, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, Trace, VerticalMark
 from ctxkit.tokens.prices import Price, price
 from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, StaticOutputs
 
@@ -249,5 +249,5 @@ class BreakEven(StaticOutputs, w.VBox):  # type: ignore[misc]
                 ("after a pause", 1, replace(cut, cold=True)),
             )
         )
-        mark = (Mark(x=float(self.calls.value)),)
+        mark = (VerticalMark(x=float(self.calls.value)),)
         return Axes(x="calls to come", y="gained", traces=traces, marks=mark, y_dollars=True)

@@ -16,7 +16,7 @@ from ctxkit._internal.palette import GROUP_COLOURS
 from ctxkit.metrics.prompt_composition import GROUPS
 from ctxkit.plots.decimation import decimate
 from ctxkit.plots.plotly_to_svg import render_svg
-from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.session.messages import Edit
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_call as tool_call_describe_call
@@ -25,9 +25,9 @@ from ctxkit.widgets.base import TEXT_COLOUR, ChartWidget, build_esm
 from ctxkit.widgets.data_source import DataSource
 from ctxkit.widgets.explorer_values import (
     MAX_TEXT_CHARS,
+    ExplorerSession,
     FilterResult,
     MessageFilter,
-    SessionView,
     count_filter_choices,
     describe_tree,
     filter_messages,
@@ -77,7 +77,7 @@ class Explorer(ChartWidget):
 
     def _open_session(self, number: int) -> None:
         self._number = number
-        self.scenes = SessionView(self._family[number].session)
+        self.scenes = ExplorerSession(self._family[number].session)
         self._last = self._seen = None
         self._measuring: threading.Thread | None = None
 
@@ -354,8 +354,8 @@ def draw_growth(prompts: Sequence[int | None], limit: int | None, at: int | None
         x="call",
         y="prompt tokens",
         traces=(Trace(name="prompt", x=range(len(prompts)), y=prompts, marked=False),),
-        limits=(Limit(y=limit, label=f"limit {limit:,}"),) if is_near and limit else (),
-        marks=() if at is None else (Mark(x=at),),
+        limits=(LimitLine(y=limit, label=f"limit {limit:,}"),) if is_near and limit else (),
+        marks=() if at is None else (VerticalMark(x=at),),
     )
     figure = axes.plotly()
     figure["layout"]["showlegend"] = False
@@ -391,7 +391,7 @@ def render_groups_bar(scene: CallView) -> str:
     )
 
 
-def render_messages_table(scenes: SessionView, items: Sequence[MessageLine]) -> str:
+def render_messages_table(scenes: ExplorerSession, items: Sequence[MessageLine]) -> str:
     """Some messages as a table, for front ends without widgets."""
     rows = "".join(
         f'<tr><td style="text-align:right">{number}</td><td'

@@ -140,7 +140,7 @@ class LazyMessageLines(Sequence["MessageLine"]):
 # `MAX_SIZED_AT_ONCE` entries starts without: `at` then returns lines without sizes, made on demand,
 # and no groups. `measure` may run in another thread. It assigns `_layers` last, which `measured`
 # tests, so a reader that sees the flag finds all sizes.
-class SessionView:
+class ExplorerSession:
     """The scenes of a session; what takes long is worked out once, of a long one by `measure`."""
 
     def __init__(self, session: Session) -> None:
@@ -344,7 +344,7 @@ class FilterResult(NamedTuple):
 
 
 def filter_messages(
-    scenes: SessionView, items: Sequence[MessageLine], message_filter: MessageFilter
+    scenes: ExplorerSession, items: Sequence[MessageLine], message_filter: MessageFilter
 ) -> FilterResult:
     """Return the lines that hold what is wanted.
 
@@ -376,7 +376,9 @@ def _search_note(result: SearchResult, lines: Sequence[MessageLine]) -> str:
     )
 
 
-def _matches_filter(scenes: SessionView, item: MessageLine, message_filter: MessageFilter) -> bool:
+def _matches_filter(
+    scenes: ExplorerSession, item: MessageLine, message_filter: MessageFilter
+) -> bool:
     m = item.message
     return (
         (not message_filter.role or m.role == message_filter.role)
@@ -386,13 +388,13 @@ def _matches_filter(scenes: SessionView, item: MessageLine, message_filter: Mess
     )
 
 
-def _count_tools(scenes: SessionView, item: MessageLine) -> list[str]:
+def _count_tools(scenes: ExplorerSession, item: MessageLine) -> list[str]:
     tool_call = scenes.asked(item.message)
     calls = (tool_call,) if tool_call is not None else item.message.tool_calls
     return [sanitize_line(n, 60) for n in (*(c.name for c in calls), item.message.tool) if n]
 
 
-def count_filter_choices(scenes: SessionView) -> dict[str, list[list[Any]]]:
+def count_filter_choices(scenes: ExplorerSession) -> dict[str, list[list[Any]]]:
     """Return the roles, tools and files of a session with how many messages each has."""
     every = scenes.whole
     return {

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.session.session import Session
-    from ctxkit.widgets.folder_board_widget import BoardView
+    from ctxkit.widgets.folder_board_widget import BoardWidget
 
     Holds = Callable[[BoardRow], bool]
 
@@ -169,7 +169,9 @@ class Board:
         """
         until = None if seconds is None else time.monotonic() + seconds
         rows, waiting, failed_n = list(self.rows), list[FileStamp](), self.failed_n
-        file_cache = FileCache(cache_folder() / CACHE_FILE, FileRows, CACHE_VERSION, get_version())
+        file_cache = FileCache(
+            cache_folder() / CACHE_FILE, FileBoardRows, CACHE_VERSION, get_version()
+        )
         try:
             for stamp in self._waiting:
                 file_rows = file_cache.get(stamp)
@@ -177,7 +179,9 @@ class Board:
                     waiting.append(stamp)
                     continue
                 if file_rows is None:
-                    file_rows = FileRows(**msgspec.structs.asdict(stamp), rows=read_rows(stamp))
+                    file_rows = FileBoardRows(
+                        **msgspec.structs.asdict(stamp), rows=read_rows(stamp)
+                    )
                     file_cache.put(file_rows)
                 # A file without rows counts as failed only where its suffix is that of a log.
                 failed_n += not file_rows.rows and Path(stamp.path).suffix.lower() in LOG_SUFFIXES
@@ -239,14 +243,14 @@ class Board:
             f'style="{TEXT_COLOR_CSS}">{head}{sums}{rows}</div>'
         )
 
-    def view(self) -> BoardView:
+    def view(self) -> BoardWidget:
         """Return the widget that shows it: filters, sorted heads, a click that reads a session.
 
         Read on and followed it has more rows than this board: they are in its `board`.
         """
-        from ctxkit.widgets.folder_board_widget import BoardView
+        from ctxkit.widgets.folder_board_widget import BoardWidget
 
-        return BoardView(self)
+        return BoardWidget(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:  # noqa: ARG002
         if "ipykernel" not in sys.modules:
@@ -302,7 +306,7 @@ CACHE_FILE, CACHE_VERSION = "board.jsonl", 2
 """The notes of what was read, and of what their lines mean."""
 
 
-class FileRows(FileStamp, frozen=True, kw_only=True, gc=False):
+class FileBoardRows(FileStamp, frozen=True, kw_only=True, gc=False):
     """A file, and the rows of its sessions; none where it cannot be read."""
 
     rows: tuple[BoardRow, ...]

@@ -38,7 +38,7 @@ _FIELDS = {
 _SPARK = 6
 
 
-class BoardView(ChartWidget):
+class BoardWidget(ChartWidget):
     """The widget that shows a board.
 
     It reads on what the board has not read yet, and follows its folder where that was asked for,

@@ -25,7 +25,7 @@ from ctxkit.metrics.optimal_trigger import when_to_compact
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as recorded_prompts
 from ctxkit.metrics.view_figures import shows_figures
 from ctxkit.plots.chart import render_table
-from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.policies.base import Chain
 from ctxkit.policies.offline_summarisers import Extractive, Fixed
 from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, render_dense
@@ -228,10 +228,10 @@ def render_growth(
     traces.append(Trace(name="with these settings", x=calls, y=trial.prompts, look=0))
     cuts = [s for s in trial.steps if s.after is not None]
     # A compaction happens before its call, so its line stands half a step to the left.
-    marks = tuple(Mark(x=s.call - 0.5) for s in cuts) if len(cuts) <= _MAX_MARKS else ()
+    marks = tuple(VerticalMark(x=s.call - 0.5) for s in cuts) if len(cuts) <= _MAX_MARKS else ()
     peak = max((n for n in (*recorded, *trial.prompts) if n), default=0)
     # A limit above four times the peak would flatten the curves, so only the legend names it.
-    limit = Limit(y=trial.limit, label=f"limit {trial.limit:,}", shown=4 * peak >= trial.limit)
+    limit = LimitLine(y=trial.limit, label=f"limit {trial.limit:,}", shown=4 * peak >= trial.limit)
     axes = Axes(
         x="call", y="tokens in the prompt", traces=tuple(traces), limits=(limit,), marks=marks
     )

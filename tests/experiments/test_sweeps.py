@@ -14,8 +14,8 @@ from experiments.test_sweeps_scores import talk
 import ctxkit as ck
 from ctxkit.engine import run_replay
 from ctxkit.experiments import SCORE_COLUMN_NAMES
-from ctxkit.experiments.parallel import WorkPlan, WorkShare
-from ctxkit.experiments.rules_on_one_session import NamedRules, RunOptions, SessionRunner
+from ctxkit.experiments.parallel import RemainingWork, WorkPlan
+from ctxkit.experiments.rules_on_one_session import NamedRules, SessionRunner, SweepOptions
 from ctxkit.policies import recorded_rules
 from ctxkit.presets import resolve_rules
 
@@ -193,7 +193,7 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path):
 
 def planned(*lengths, workers=2, run=None):
     shares = [
-        WorkShare(i, talk(5), [NamedRules("x", None, f"{n}") for n in range(k)])
+        RemainingWork(i, talk(5), [NamedRules("x", None, f"{n}") for n in range(k)])
         for i, k in enumerate(lengths)
     ]
     plan = WorkPlan(shares, workers)
@@ -278,13 +278,13 @@ def test_runs_are_let_go_at_once():
     """Ten thousand runs are not to wait for the collector of garbage, each with all that it holds."""
     bench, kept = SessionRunner(ck.read(ck.samples.path("incident"))), {}
     settings = [NamedRules.of(name, resolve_rules(name)) for name in ck.presets.names()]
-    assert all("error" not in row for row in bench.rows(settings, RunOptions(loss=True)))
+    assert all("error" not in row for row in bench.rows(settings, SweepOptions(loss=True)))
     gc.collect()
     gc.disable()
     gc.freeze()
     try:
         for setting in settings:
-            bench.row(setting, RunOptions(loss=True))
+            bench.row(setting, SweepOptions(loss=True))
             kept[setting.label] = gc.collect()
     finally:
         gc.unfreeze()

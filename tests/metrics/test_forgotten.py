@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.engine import run_rules
 from ctxkit.engine.replay import session_from_run
-from ctxkit.experiments.rules_on_one_session import NamedRules, RunOptions, SessionRunner
+from ctxkit.experiments.rules_on_one_session import NamedRules, SessionRunner, SweepOptions
 from ctxkit.metrics.loss_analysis import ORACLE_MOMENTS, LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
 from ctxkit.metrics.visibility import get_run_visibility, get_session_visibility
@@ -170,7 +170,7 @@ def test_a_real_session(real):
 
 def test_a_row_of_a_sweep_and_a_score_of_the_replay_say_the_same():
     own, rules = bench(1), Rules(policy=POLICIES[0], trigger=triggers.Above(1800))
-    row = own.row(NamedRules.of("x", rules), RunOptions(loss=True))
+    row = own.row(NamedRules.of("x", rules), SweepOptions(loss=True))
     score = ck.score(ck.replay(own.session, rules))
     assert row["compactions_n"] > 1
     assert row["needed_lost_n"] > 0

@@ -7,7 +7,7 @@ from builders import assistant, call, result, step, user
 from histories import shown, texts
 
 from ctxkit import presets
-from ctxkit.agent import Root
+from ctxkit.agent import RootFolder
 from ctxkit.agent.memory.flush import MemoryFlusher
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import cache_ttl
@@ -192,7 +192,7 @@ def test_fa14_fa15_fa16_fa17_memory_is_flushed_once_a_cycle(
         soft_threshold_tokens=soft,
         keep_recent_tokens=1,
     )
-    memory = MemoryFlusher(rules.flush, Root(tmp_path), None, lambda: 0.0, lambda *_: None)
+    memory = MemoryFlusher(rules.flush, RootFolder(tmp_path), None, lambda: 0.0, lambda *_: None)
     compactions, flushed_at = state
     assert flushed_at is None or memory.is_due(window, window, flushed_at)
     assert memory.is_due(tokens, window, compactions) is due

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from ctxkit._internal.formatting import failure_text, sanitize_line
 from ctxkit._internal.redaction import redact
-from ctxkit.agent.tools.confined_root import Root
+from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.search import search_files
 from ctxkit.errors import StoreError
 from ctxkit.policies.offload import ARTIFACT_FOLDER, DEFAULT_ADVICE, artifact_path
@@ -154,7 +154,7 @@ class ArtifactStore:
         folder = self._find_folder(name) if name else self._folders()[0]
         if folder is None or not folder.is_dir():
             raise StoreError(f"There is no artifact {sanitize_line(path, 200)!r}.")
-        hits = search_files(Root(folder), pattern, name or ".", files if name else "*.txt")
+        hits = search_files(RootFolder(folder), pattern, name or ".", files if name else "*.txt")
         return "\n".join(
             f"{ARTIFACT_FOLDER}/{line}" if line.partition(":")[0].endswith(".txt") else line
             for line in hits.split("\n")

@@ -21,7 +21,7 @@ from ctxkit.agent.tools.tool import Tool, kit_tool
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.agent.tools.confined_root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.session.messages import Image
 
 
@@ -69,7 +69,7 @@ def _execute_code(tree: ast.Module, namespace: dict[str, Any]) -> Image | None:
     return None
 
 
-def make_shell_tool(root: Root, seconds: float = 120.0) -> Tool:
+def make_shell_tool(root: RootFolder, seconds: float = 120.0) -> Tool:
     """Return a tool that runs a shell command in the root, with no secrets in its environment."""
 
     async def shell(command: str) -> str:

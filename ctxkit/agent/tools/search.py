@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ctxkit._internal.safe_fs import SafeFolder
-    from ctxkit.agent.tools.confined_root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
 
 
 MAX_HITS = 200
@@ -50,7 +50,7 @@ class SearchResult(NamedTuple):
 # so it runs in a process that can be killed. Both stop after SEARCH_SECONDS and MAX_HITS.
 
 
-def search_files(root: Root, pattern: str, path: str, files: str) -> str:
+def search_files(root: RootFolder, pattern: str, path: str, files: str) -> str:
     """Return the hits as lines `file:line: text`, and notes on what was not searched.
 
     Args:
@@ -102,7 +102,7 @@ def kill_after(
         clock.cancel()
 
 
-def _search_python(root: Root, pattern: str, path: str, files: str) -> SearchResult:
+def _search_python(root: RootFolder, pattern: str, path: str, files: str) -> SearchResult:
     """Search with Python's regular expressions, in a worker process that can be killed."""
     walk = FolderWalk(root, path, files)
     scan = PythonSearch(walk, pattern, MAX_HITS + 1)
@@ -120,7 +120,9 @@ def _search_python(root: Root, pattern: str, path: str, files: str) -> SearchRes
     return SearchResult(hits, [n for n in notes if n])
 
 
-def _search_ripgrep(program: str, root: Root, pattern: str, path: str, files: str) -> SearchResult:
+def _search_ripgrep(
+    program: str, root: RootFolder, pattern: str, path: str, files: str
+) -> SearchResult:
     """Search with ripgrep, then read its hits again part by part below the root."""
     command = [program, "--no-config", "--no-heading", "--line-number", "--with-filename", "--null",
                "--color=never", "--sort=path", "--max-columns=400", "--max-columns-preview",
@@ -167,7 +169,7 @@ def _parse_hits(lines: IO[bytes] | None) -> list[tuple[str, int, bytes]]:
     return places
 
 
-def _confirm_hits(root: Root, places: list[tuple[str, int, bytes]]) -> tuple[list[str], int]:
+def _confirm_hits(root: RootFolder, places: list[tuple[str, int, bytes]]) -> tuple[list[str], int]:
     """Return the hits that are in the files below the root, and how many are not."""
     hits: list[str] = []
     for name, group in groupby(places, key=lambda place: place[0]):
@@ -322,7 +324,7 @@ class FolderWalk:
         StoreError: the path leads out of the root, or does not exist.
     """
 
-    def __init__(self, root: Root, path: str, pattern: str) -> None:
+    def __init__(self, root: RootFolder, path: str, pattern: str) -> None:
         self._root, self._start, self._pattern = root, root.parts(path, there=True), pattern
         self.missed: list[str] = []
         """Folders that could not be entered, relative to the root."""

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.course.generator.names import StoryNames
+from ctxkit.course.generator.names import NameReplacer
 from ctxkit.session.messages import Edit, Message, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ class SessionRecorder:
         schema_tokens: int,
         start: float,
         profile: ModelProfile = SONNET,
-        names: StoryNames | None = None,
+        names: NameReplacer | None = None,
     ) -> None:
-        self.profile, self.names, self.rng = profile, names or StoryNames(), rng
+        self.profile, self.names, self.rng = profile, names or NameReplacer(), rng
         self.count_tokens, self.write_summary = count_tokens, write_summary
         self.schema_tokens, self.now = schema_tokens, start
         self.log: list[Message | Edit] = []

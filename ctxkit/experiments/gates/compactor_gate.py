@@ -20,8 +20,8 @@ from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.gates.compactor_command import command, validate_messages
 from ctxkit.experiments.gates.regression_gate import (
+    FigureWithNoise,
     GateReport,
-    Measurement,
     SessionFigures,
     load_baseline_or_fail,
     measure_first_with_noise,
@@ -168,7 +168,7 @@ def _add_exam(measured: SessionFigures, session: Session, compactor: Compactor) 
 def _measure_survival(session: Session, survivals: list[Survival], rounds: int) -> SessionFigures:
     from ctxkit.experiments.rules_on_one_session import make_session_key
 
-    figures: dict[str, Measurement] = {
+    figures: dict[str, FigureWithNoise] = {
         "read_faults_n": measure_first_with_noise([float(len(s.faults)) for s in survivals]),
         "survived": measure_first_with_noise([s.survived for s in survivals]),
         "cliff_round": measure_first_with_noise([float(s.cliff) for s in survivals]),

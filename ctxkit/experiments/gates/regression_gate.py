@@ -377,7 +377,7 @@ FIGURES = (
 _SCORE_FIGURES = FIGURES[:7]
 
 
-class Measurement(msgspec.Struct, frozen=True, array_like=True):
+class FigureWithNoise(msgspec.Struct, frozen=True, array_like=True):
     """A figure and its noise: its spread under changes that do not matter."""
 
     value: float
@@ -389,7 +389,7 @@ class SessionFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     key: str
     """Hash of the session's content."""
-    figures: dict[str, Measurement] = {}
+    figures: dict[str, FigureWithNoise] = {}
     error: str | None = None
     compacts: bool = False
     """True where something was compacted."""
@@ -435,14 +435,14 @@ def add_exam(measured: SessionFigures, session: Session, way: Any) -> SessionFig
     if share is None:
         return measured
     return msgspec.structs.replace(
-        measured, figures={**measured.figures, "exam_answerable": Measurement(share)}
+        measured, figures={**measured.figures, "exam_answerable": FigureWithNoise(share)}
     )
 
 
 def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) -> SessionFigures:
-    from ctxkit.experiments.rules_on_one_session import RunOptions
+    from ctxkit.experiments.rules_on_one_session import SweepOptions
 
-    options = RunOptions(loss=True)
+    options = SweepOptions(loss=True)
     row = runner.row(setting, options)
     if row.get("error"):
         return SessionFigures(key=runner.name, error=str(row["error"]))
@@ -462,15 +462,15 @@ def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) ->
     ]
     if shares:
         mean = sum(shares) / len(shares)
-        figures["facts_kept"] = Measurement(mean, max(abs(k - mean) for k in shares))
+        figures["facts_kept"] = FigureWithNoise(mean, max(abs(k - mean) for k in shares))
     prunes = setting.rules.pruning is not None and row.get("hidden_messages_n")
     compacts = bool(row.get("compactions_n") or prunes)
     return SessionFigures(key=runner.name, figures=figures, compacts=compacts)
 
 
-def measure_first_with_noise(values: Sequence[float]) -> Measurement:
+def measure_first_with_noise(values: Sequence[float]) -> FigureWithNoise:
     """Return the first value, with the largest distance of the others as its noise."""
-    return Measurement(values[0], max(abs(v - values[0]) for v in values))
+    return FigureWithNoise(values[0], max(abs(v - values[0]) for v in values))
 
 
 def _shifted_windows(setting: Any, limit: int | None) -> Iterable[Any]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Role
 
 
-__all__ = ["DeveloperTrial", "make_developers", "try_thresholds"]
+__all__ = ["DeveloperHoldOut", "make_developers", "try_thresholds"]
 __dir__ = public_dir(__all__)
 
 SESSIONS = 8
@@ -50,7 +50,7 @@ _FRONT = 14_000
 """Tokens of system prompt and tools."""
 
 
-class DeveloperTrial(NamedTuple):
+class DeveloperHoldOut(NamedTuple):
     """What a developer's first sessions choose, and how it does on the later ones."""
 
     developer: str
@@ -83,7 +83,7 @@ class DeveloperTrial(NamedTuple):
 
 def try_thresholds(
     developers: Mapping[str, Sequence[Session]], extra_losses: Iterable[float] = (0.0,)
-) -> dict[float, list[DeveloperTrial]]:
+) -> dict[float, list[DeveloperHoldOut]]:
     """Choose a threshold from the first half of each developer's sessions, try it on the others.
 
     Args:
@@ -93,7 +93,7 @@ def try_thresholds(
     Returns:
         For each share the trials, in the order of the developers.
     """
-    trials: dict[float, list[DeveloperTrial]] = {share: [] for share in extra_losses}
+    trials: dict[float, list[DeveloperHoldOut]] = {share: [] for share in extra_losses}
     for name, sessions in developers.items():
         profiles = [GrowthProfile(session) for session in sessions]
         steps = {tier.above for p in profiles for tier in p.price.tiers}
@@ -105,7 +105,7 @@ def try_thresholds(
         for share, rows in trials.items():
             held_out = hold_out(measured, default, share)
             rows.append(
-                DeveloperTrial(
+                DeveloperHoldOut(
                     name,
                     first.format,
                     profiles[0].model,

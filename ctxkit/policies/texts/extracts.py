@@ -56,7 +56,7 @@ class ExtractOptions(NamedTuple):
     """Budget in characters."""
     user: float
     """Share of the budget for user messages."""
-    focus: Focus | None = None
+    focus: SummaryFocus | None = None
 
 
 def write_extract(
@@ -258,7 +258,7 @@ _KIND_PATTERNS = {
 """Terms that name a kind of word (such as ids), with the pattern of that kind."""
 
 
-class Focus(NamedTuple):
+class SummaryFocus(NamedTuple):
     """A topic of a summary as terms: stems of words, and pairs of CJK signs."""
 
     text: str
@@ -266,13 +266,13 @@ class Focus(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def parse_focus(text: str) -> Focus | None:
+def parse_focus(text: str) -> SummaryFocus | None:
     """Parse the focus of a text; None where it has no terms."""
     text = one_line(text, 2000)
     words = _WORD.findall(text.lower())[: 4 * MAX_TERMS]
     topic_words = [w for w in words if w not in _REQUEST_WORDS] or words
     terms = dict.fromkeys(t for w in topic_words for t in _terms(w))
-    return Focus(text, tuple(terms)[:MAX_TERMS]) if terms else None
+    return SummaryFocus(text, tuple(terms)[:MAX_TERMS]) if terms else None
 
 
 def _terms(word: str) -> list[str]:
@@ -308,7 +308,7 @@ class FocusMatcher:
         all_parts: the parts of the session so far.
     """
 
-    def __init__(self, lines: LineIndex, focus: Focus, all_parts: NDArray[Any]) -> None:
+    def __init__(self, lines: LineIndex, focus: SummaryFocus, all_parts: NDArray[Any]) -> None:
         self._focus = focus
         all_parts = np.unique(all_parts)
         firsts, starts, ids = lines.firsts.all, lines.starts.all, lines.ids.all

@@ -253,14 +253,14 @@ _SYMBOL = re.compile(
 )
 
 
-class FilePaths(NamedTuple):
+class ToolCallPaths(NamedTuple):
     """Paths in the tool calls of a message."""
 
     read: frozenset[str]
     changed: frozenset[str]
 
 
-def format_file_lists(file_paths: Iterable[FilePaths]) -> str:
+def format_file_lists(file_paths: Iterable[ToolCallPaths]) -> str:
     """Return Pi's sorted lists of read and changed files; a changed file is only in the second."""
     file_paths = list(file_paths)
     changed = frozenset[str]().union(*[f.changed for f in file_paths])
@@ -272,12 +272,12 @@ def format_file_lists(file_paths: Iterable[FilePaths]) -> str:
     return out
 
 
-def files_in_message(message: Message) -> FilePaths | None:
+def files_in_message(message: Message) -> ToolCallPaths | None:
     """Return the files that a message reads and changes; None: it has none."""
     named = [(c.name, path) for c in message.tool_calls if (path := _argument_path(c.arguments))]
     read = frozenset([path for name, path in named if is_read_tool(name)])
     changed = frozenset([path for name, path in named if is_write_tool(name)])
-    return FilePaths(read, changed) if read or changed else None
+    return ToolCallPaths(read, changed) if read or changed else None
 
 
 def map_messages(
