@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from benchmarks.clock import cpu, paired
-from ctxkit.engine import Run, advance
+from ctxkit.engine import Run, advance_run
 from ctxkit.engine import run_rules as replay
 from ctxkit.policies import triggers, window_compaction
 from ctxkit.policies.clearing import Clear
@@ -250,10 +250,10 @@ def live(messages: list[Message], rules: Rules, last: int = 40) -> float:
     beforehand.
     """
     log = MessageLog.of(messages, get_counter("chars/4"))
-    done = advance(Run(log, rules), rules, log.calls - last)
+    done = advance_run(Run(log, rules), rules, log.calls - last)
     start = time.process_time()
     for call in range(log.calls - last + 1, log.calls + 1):
-        advance(done, rules, call)
+        advance_run(done, rules, call)
     return (time.process_time() - start) / last
 
 

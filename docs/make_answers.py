@@ -34,7 +34,7 @@ from ctxkit.experiments.studies import (
 from ctxkit.experiments.studies.rule_survival import (
     HELD_OUT_WORDINGS,
     RULES_PER_TALK,
-    make_talks,
+    make_rule_conversations,
     measure_rule_survival,
 )
 from ctxkit.metrics.cost.idle_ledger import find_pauses
@@ -76,7 +76,7 @@ def draw(chart: ck.plots.Chart, label: str) -> str:
 
 def measure_rules() -> str:
     """Measure how many rules outlive made talks, with and without `keep_rules`."""
-    frame = measure_rule_survival(make_talks(RULE_TALKS))
+    frame = measure_rule_survival(make_rule_conversations(RULE_TALKS))
     kept = frame["with_empty"].min()
     cheap = (frame["more_tokens"] <= 0.02).sum()
     missed = frame[frame["more_tokens"] > 0.02]

@@ -22,13 +22,13 @@ from ctxkit.agent.model_summaries import (
     sum_usage,
     summarise_result,
 )
-from ctxkit.agent.store.artifacts import reading_advice
+from ctxkit.agent.store.artifacts import describe_artifact_reading
 from ctxkit.agent.tools.runner import OutputLimits, run_in_thread
 from ctxkit.agent.unsuccessful_compactions import (
     IneffectiveCompaction,
     SummaryBackoff,
-    attempt_message,
-    summary_bill,
+    make_attempt_message,
+    make_summary_bill_fields,
 )
 from ctxkit.engine.session_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
@@ -36,9 +36,9 @@ from ctxkit.policies.base import CompositePolicy, as_policy
 from ctxkit.policies.compaction_refusals import collect_refusals
 from ctxkit.policies.evidence_summaries import failure_marker
 from ctxkit.policies.guards import Smaller
-from ctxkit.policies.offline_summarisers import Extractive, may_ask
+from ctxkit.policies.offline_summarisers import Extractive, may_call_model
 from ctxkit.policies.offload import with_advice
-from ctxkit.policies.summary_compaction import Summary, writers_of
+from ctxkit.policies.summary_compaction import Summary, iter_summary_writers
 from ctxkit.policies.window_compaction import KeepTurns
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Edit, Message, join_summary_errors
 from ctxkit.tokens.live_prompt_sizes import PromptSize, estimate_schema_tokens, get_current_size
@@ -126,7 +126,7 @@ class Compactor:
         self._last_answered: tuple[float, tuple[Message, ...]] = (float("-inf"), ())
         self.prompts = prompts or SentPrompts()
         if rules.pruning is not None:
-            pruning = with_advice(rules.pruning, reading_advice(tools))
+            pruning = with_advice(rules.pruning, describe_artifact_reading(tools))
             rules = rules if pruning is rules.pruning else rules.but(pruning=pruning)
         self.transcript, self.rules, self._emit = transcript, rules, emit
         self._outputs = outputs or OutputLimits()
@@ -412,10 +412,10 @@ class Compactor:
         self._emit_start(attempt.trigger or "", size, attempt.messages)
         how: dict[str, Any] = {"outcome": attempt.outcome, "reason": attempt.reason}
         how |= {SUMMARY_ERROR_KEY: attempt.reason} if attempt.outcome == "failed" else {}
-        how |= summary_bill(model, usage)
+        how |= make_summary_bill_fields(model, usage)
         how |= {"retry_after_calls": retry_after} if retry_after else {}
         self._emit_end(how, attempt.trigger, size, attempt.messages)
-        message = attempt_message(
+        message = make_attempt_message(
             attempt,
             settings=self._backoff.settings,
             model=model,
@@ -455,7 +455,7 @@ class Compactor:
         if error := join_summary_errors(edits):
             payload[SUMMARY_ERROR_KEY] = error
         outcome = "failed" if error else "compacted"
-        payload |= summary_bill(self._summary_model if edits[0].model else None, usage)
+        payload |= make_summary_bill_fields(self._summary_model if edits[0].model else None, usage)
         how = {"outcome": outcome, "messages": removed, "tokens_source": "estimated", **payload}
         self._emit_end(how, edits[0].trigger, before, message_count, after)
         return edits
@@ -500,9 +500,9 @@ class Compactor:
     def _may_call_model(self) -> bool:
         """True if a compaction may ask a model: the summary model, or one that the rules name."""
         policy = self.rules.policy
-        writers = () if policy is None else writers_of(policy)
+        writers = () if policy is None else iter_summary_writers(policy)
         is_lent = self._summary_model is not None
-        return any(may_ask(w) or (is_lent and isinstance(w, Extractive)) for w in writers)
+        return any(may_call_model(w) or (is_lent and isinstance(w, Extractive)) for w in writers)
 
     @property
     def uses_summary_model(self) -> bool:
@@ -513,7 +513,7 @@ class Compactor:
         if rules.bare is None or not isinstance(rules.summariser, Extractive):
             return False
         lent = rules.bare.using(Extractive(tokens=1))
-        return list(writers_of(lent)) != list(writers_of(rules.bare))
+        return list(iter_summary_writers(lent)) != list(iter_summary_writers(rules.bare))
 
     # -- off the loop -----------------------------------------------------------------------------
 

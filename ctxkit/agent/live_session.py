@@ -26,7 +26,7 @@ from ctxkit.agent.session_settings_seal import (
     with_session_settings,
 )
 from ctxkit.agent.span_export import SpanExporter
-from ctxkit.agent.store.artifacts import ArtifactStore, ToolFileSources, reading_advice
+from ctxkit.agent.store.artifacts import ArtifactStore, ToolFileSources, describe_artifact_reading
 from ctxkit.agent.store.project_folder import Workspace, check_session_name
 from ctxkit.agent.store.session_files import (
     ContextReportStore,
@@ -161,7 +161,7 @@ class LiveSession:
             on_stored=lambda tool, chars, file: self._emit(
                 "artifact_stored", {"tool_name": tool, "chars": chars, "file": str(file)}
             ),
-            advice=lambda: reading_advice(t.schema for t in self.agent.tools.values()),
+            advice=lambda: describe_artifact_reading(t.schema for t in self.agent.tools.values()),
         )
         files = ToolFileSources(self.store, self._artifacts)
         agent_tools = make_tools(tools, self.root, namespace, files, work_tools)

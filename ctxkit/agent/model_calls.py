@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit._internal.redaction import environment_secrets, redact, redact_json
+from ctxkit._internal.redaction import get_environment_secrets, redact, redact_json
 from ctxkit.agent.models.model import Model, Request
 from ctxkit.engine.provider_guard import PromptRepairer, find_stale_thinking, writes_by_api
 from ctxkit.errors import ModelError
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 #   recover   broken off or empty (`again`)  send again, at most _MAX_REPEATS times
 #             overflow, first time           take over the window that the error names, compact
 #             overflow again, or a malformed prompt (a call without its result, a thinking budget)
-#                                            trim to the next stage of `last_resort_stages`
+#                                            trim to the next stage of `get_last_resort_stages`
 #             text has arrived               raise
 #             anything else                  raise
 #
@@ -229,7 +229,7 @@ class ModelCaller:
     def _record_pruning(self) -> dict[str, Any]:
         """Return what prunings changed of the last prompt, redacted as the log is."""
         details: dict[str, Any] = self._compactor.context.record_pruning()
-        return dict(redact_json(details, environment_secrets()))
+        return dict(redact_json(details, get_environment_secrets()))
 
     @property
     def _changed_thresholds(self) -> dict[str, int]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ctxkit._internal.formatting import pluralize, sanitize_line
-from ctxkit._internal.redaction import StreamRedactor, environment_secrets, redact_json
+from ctxkit._internal.redaction import StreamRedactor, get_environment_secrets, redact_json
 from ctxkit.errors import BadArguments
 from ctxkit.session.messages import Message, ToolCall
 from ctxkit.tokens.prices import Price, price
@@ -362,7 +362,7 @@ class LiveEvents:
     def _emit_piece(self, kind: str, text: str) -> None:
         if kind != self._piece_kind:
             self._end_text()
-            self._piece_kind, self._redactor = kind, StreamRedactor(environment_secrets())
+            self._piece_kind, self._redactor = kind, StreamRedactor(get_environment_secrets())
         self._emit_text(self._redactor.feed(text))
         if kind == "tool_call":  # the name of a tool comes in one piece
             self._end_text()

@@ -181,9 +181,9 @@ def _check_folders() -> DoctorFinding:
 
 
 def _check_state_folder() -> DoctorFinding:
-    from ctxkit.agent.store.project_folder import user_state_folder
+    from ctxkit.agent.store.project_folder import get_user_state_folder
 
-    folder = user_state_folder()
+    folder = get_user_state_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with TemporaryFile(dir=folder):

@@ -17,7 +17,7 @@ from ctxkit._internal.file_cache import FileCache, FileStamp
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.errors import CtxkitError
-from ctxkit.metrics.view_figures import shows_figures
+from ctxkit.metrics.view_figures import register_view_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -93,9 +93,9 @@ class SessionIndex:
 
     def __init__(self, folder: Path | None = None) -> None:
         if folder is None:
-            from ctxkit.agent.store.project_folder import user_state_folder
+            from ctxkit.agent.store.project_folder import get_user_state_folder
 
-            folder = user_state_folder()
+            folder = get_user_state_folder()
         self._cache = FileCache(
             folder / INDEX_FILE, IndexedLogFile, INDEX_VERSION, ctxkit.__version__
         )
@@ -294,7 +294,7 @@ def _sort_newest_first(files: Iterable[IndexedLogFile]) -> list[IndexedLogFile]:
     return sorted(files, key=lambda f: -f.modified)
 
 
-@shows_figures("ctxkit list and ctxkit spend")
+@register_view_figures("ctxkit list and ctxkit spend")
 def _read_figures(session: Session) -> dict[str, Any]:
     indexed = index_session(session)
     figures = {name: getattr(indexed, name) for name in _FRAME_COLUMNS if name.endswith("_usd")}

@@ -38,9 +38,9 @@ __all__ = [
     "StoredContestEntry",
     "decode_rules",
     "encode_rules",
+    "get_working_folder",
     "read_entries",
     "store_entry",
-    "working_folder",
 ]
 
 MOST_FILE_BYTES = 1_000_000
@@ -142,7 +142,7 @@ def store_entry(path: Path, entry: StoredContestEntry) -> None:
         ) from None
 
 
-def user_name() -> str:
+def get_user_name() -> str:
     """Return the name of the system's user, as it may be in the name of a file."""
     try:
         name = getpass.getuser()
@@ -151,7 +151,7 @@ def user_name() -> str:
     return re.sub(r"[^\w.-]", "_", name)[:40] or "user"
 
 
-def working_folder() -> Path:
+def get_working_folder() -> Path:
     """Return the folder in which the notebook was opened, also where a cell has left it."""
     from IPython.core.getipython import get_ipython
 

@@ -14,10 +14,10 @@ from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.course.contest_entries import (
     StoredContestEntry,
     encode_rules,
+    get_user_name,
+    get_working_folder,
     read_entries,
     store_entry,
-    user_name,
-    working_folder,
 )
 from ctxkit.course.contest_judging import ContestEntry, judge_rules, score_contest_entry
 from ctxkit.course.sample_data import load_sample, replay_sample, score_replay
@@ -76,7 +76,7 @@ class ContestTable:
         if not isinstance(name, str) or not name.strip():
             raise BadArguments("Give a name, then the rules: contest.enter('mine', rules).")
         data = encode_rules(rules)
-        by = user_name() if self.path.is_dir() else ""
+        by = get_user_name() if self.path.is_dir() else ""
         entry = score_contest_entry(name, data, by=by)
         old = next((e for e in self.entries if (e.name, e.by) == (entry.name, entry.by)), None)
         if old is not None and old.rank < entry.rank:
@@ -176,7 +176,7 @@ def contest(path: str | Path | None = None) -> ContestTable:
         >>> type(contest).__name__
         'ContestTable'
     """
-    return ContestTable(Path(path) if path else working_folder() / _FILE)
+    return ContestTable(Path(path) if path else get_working_folder() / _FILE)
 
 
 def _describe(entry: ContestEntry) -> str:

@@ -12,7 +12,7 @@ from ctxkit.engine.shared_prefixes import (
     PastPrompts,
     PromptPrefixes,
     common_prefix_length,
-    content_hashes,
+    hash_contents,
 )
 from ctxkit.policies.base import flatten_chain
 from ctxkit.policies.context_rules import unwrap_function
@@ -225,7 +225,7 @@ class _CalledBill:
         prompts, shared = list[int](), list[int]()
         for call in range(self._call, stop):
             view = self._pruned.prompt_at(call)
-            last, self._last = self._last, content_hashes(view)
+            last, self._last = self._last, hash_contents(view)
             prompts.append(view.tokens)
             if last is None:
                 shared.append(0)
@@ -236,7 +236,7 @@ class _CalledBill:
         return prompts, shared
 
     def contents_at(self, call: int) -> NDArray[Any]:
-        return content_hashes(self._pruned.prompt_at(call))
+        return hash_contents(self._pruned.prompt_at(call))
 
 
 class LayerTrack:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ctxkit.engine import Run, log_from_session, run_rules, weave_edits, with_message_ids
+from ctxkit.engine import Run, interleave_edits, log_from_session, run_rules, with_message_ids
 from ctxkit.engine.provider_guard import count_refused_calls
 from ctxkit.engine.rule_runs import find_first_compaction_call
 from ctxkit.engine.session_prompts import SentPrompts
@@ -196,7 +196,7 @@ def session_from_run(session: Session, run: Run, children: tuple[Session, ...] =
     )
     cached, billed, call = session.has_cache, session.has_usage, 0
     log: list[Message | Edit] = []
-    for entry in weave_edits(session.messages, run):
+    for entry in interleave_edits(session.messages, run):
         if isinstance(entry, Message) and entry.role == "assistant":
             new = fresh[call] if cached else None
             # a recorded bill that equals the modelled prompt stays as it is
@@ -293,7 +293,7 @@ def summarize_run(run: Run) -> dict[str, Any]:
         "total_tokens": run.total,
         "fresh_tokens": run.fresh,
         "peak_tokens": run.peak,
-        "hidden": list(count_hidden(run)),
+        "hidden": list(count_hidden_messages_and_results(run)),
         "pruning": None if rules.pruning is None else name_of(rules.pruning),
         "note": describe_run_oddities(run),
     }
@@ -331,7 +331,7 @@ def compute_shared_tokens(run: Run) -> NDArray[Any]:
     return shared
 
 
-def count_hidden(run: Run) -> tuple[int, int]:
+def count_hidden_messages_and_results(run: Run) -> tuple[int, int]:
     """Return how many messages the next call would not see unchanged, and how many of these are
     tool results.
     """

@@ -25,11 +25,11 @@ from ctxkit.engine.sent_prompts import (
     find_left_out_rows,
     iter_prompt_changes,
 )
-from ctxkit.engine.shared_prefixes import shared_prefix_tokens
+from ctxkit.engine.shared_prefixes import measure_shared_prefix
 from ctxkit.errors import ModelError
 from ctxkit.policies.base import BasePolicy, coerce_to_history
 from ctxkit.policies.compaction_refusals import collect_refusals
-from ctxkit.policies.guards import Smaller, blocking_reason, guard_label
+from ctxkit.policies.guards import Smaller, get_blocking_reason, get_guard_label
 from ctxkit.policies.history.history import History
 from ctxkit.policies.history.message_log import CacheClock, MessageLog
 from ctxkit.policies.prompt_size_forecast import UnprunedForecast
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 
 # How a run advances (event-driven simulation).
 #
-# State: the history in force, and the next call. Instead of running rules at each call, `advance`
-# asks a forecast of the unedited calls for the first call at which the trigger is due, the policy
-# can do something and no guard is closed (`_build_due_search`). All calls before it are billed
-# together, the policy is run at that call, its edit becomes the history in force, and the search
-# continues.
+# State: the history in force, and the next call. Instead of running rules at each call,
+# `advance_run` asks a forecast of the unedited calls for the first call at which the trigger is
+# due, the policy can do something and no guard is closed (`_build_due_search`). All calls before it
+# are billed together, the policy is run at that call, its edit becomes the history in force, and
+# the search continues.
 #
 # Invariants: `call` only rises, and every call before it is billed exactly once; a policy sees the
 # history at the call for which it runs and nothing later; where the policy fails or a guard refuses
@@ -69,7 +69,7 @@ _RECENT_COMPACTIONS = 8
 
 
 class Run:
-    """A log, the history in force, the compactions so far, and the billed prompts; see `advance`.
+    """A log, the history in force, the compactions so far, and the billed prompts.
 
     `total`, `fresh` and `peak` are over the prompts sent, in tokens: all of them, those that are no
     cached prefix, and the largest prompt; `prompts` and `fresh_tokens` have one value a call.
@@ -364,7 +364,7 @@ class Run:
         recent = [c for c in self.compactions[-_RECENT_COMPACTIONS:] if self.begin < c.call < call]
         alive = [c.was.at(c.call - 1) for c in recent if self.clock.alive(c.call - 1, call)]
         last = (self._sent_before_edit or self.history).at(call - 1)
-        return shared_prefix_tokens(view, (last, *alive))
+        return measure_shared_prefix(view, (last, *alive))
 
     def resume(self, past: Run) -> None:
         """Continue where another run of the log ended, with its bill, compactions and warnings."""
@@ -373,7 +373,7 @@ class Run:
         self._recent_warnings = set(past._recent_warnings)
 
     def by_hand(self, new: History, trigger: str = "manual", by: str = "") -> Compaction:
-        """Record a compaction made outside of `advance`, before the next call.
+        """Record a compaction made outside of `advance_run`, before the next call.
 
         Args:
             new: what a policy made of `history.at(call)`.
@@ -393,7 +393,7 @@ class Run:
 
 def run_rules(log: MessageLog, rules: Rules, limit: int | None = None) -> Run:
     """Run rules over a whole log; `limit` is the window, in tokens, where the rules have none."""
-    run = advance(Run(log, rules, limit), rules, log.calls)
+    run = advance_run(Run(log, rules, limit), rules, log.calls)
     run.over = True
     return run
 
@@ -407,7 +407,7 @@ def find_first_compaction_call(log: MessageLog, rules: Rules, limit: int | None 
     return _build_due_search(run, rules)(run.forecast_from(0), 0, log.calls)
 
 
-def advance(run: Run, rules: Rules, stop: int) -> Run:
+def advance_run(run: Run, rules: Rules, stop: int) -> Run:
     """Advance a run up to the call `stop` (exclusive): bill up to a compaction, do it, continue."""
     call, policy = run.call, rules.policy
     if stop > call:
@@ -469,8 +469,8 @@ def _first_unguarded(  # noqa: PLR0917  a `First` behind what it is bound to
             break
         while call < opens:
             guard = next(g for g in guards if g.first(run, forecast, call, call + 1) > call)
-            why = f"suppressed: {blocking_reason(guard, run)}"
-            run.blocked.append(BlockedCompaction(call, guard_label(guard), why))
+            why = f"suppressed: {get_blocking_reason(guard, run)}"
+            run.blocked.append(BlockedCompaction(call, get_guard_label(guard), why))
             call = first(forecast, call + 1, opens)
         call = first(forecast, opens, stop)
     return call
@@ -513,7 +513,7 @@ def _compact(run: Run, policy: BasePolicy, guards: tuple[Guard, ...], was: Histo
     for guard in guards:
         why = guard.refuses(run, was, new)
         if why:
-            run.blocked.append(BlockedCompaction(was.call, guard_label(guard), why))
+            run.blocked.append(BlockedCompaction(was.call, get_guard_label(guard), why))
             run.runs_without_effect.append((was, "refused", why))
             return was
     return new

@@ -21,7 +21,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 )
 from ctxkit.engine.cache_model.own_developer_logs import DeveloperLogs
 from ctxkit.engine.provider_guard import count_refused_calls
-from ctxkit.engine.replay import count_hidden, describe_run_oddities
+from ctxkit.engine.replay import count_hidden_messages_and_results, describe_run_oddities
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.formats.reading import read_all
 from ctxkit.formats.session_conversion import accepts_session
@@ -33,7 +33,7 @@ from ctxkit.metrics.compactions import (
     get_run_compactions,
     make_compaction_columns,
 )
-from ctxkit.metrics.cost.cache_fit import closure_error
+from ctxkit.metrics.cost.cache_fit import compute_closure_error
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
 from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.elongation import (
@@ -52,7 +52,7 @@ from ctxkit.metrics.prompt_sizes import RunPrompts, has_prompt_sizes
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
 from ctxkit.metrics.recorded_compactions import is_sealed
 from ctxkit.metrics.thrashing import get_compactions
-from ctxkit.metrics.view_figures import shows_figures
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_session_visibility
 from ctxkit.session.compaction_groups import group_edits, hides_compactions
 from ctxkit.tokens.context_windows import get_context_window
@@ -197,7 +197,10 @@ def score_run(
         prompts,
         get_run_compactions(run, prompts),
         _run_outcome(
-            label, count_hidden(run), [h.why for h in run.blocked], describe_run_oddities(run)
+            label,
+            count_hidden_messages_and_results(run),
+            [h.why for h in run.blocked],
+            describe_run_oddities(run),
         )
         | {"refused_calls_n": count_refused_calls(base.session, run)},
         window=rules.parameters.get("context_window"),
@@ -487,7 +490,7 @@ class SessionScoreCache:
             "compaction_read_error": compute_compaction_read_error(
                 predict_reads_after_compactions(self.session)
             ),
-            "closure_error": closure_error(self.session, cost_model.misses),
+            "closure_error": compute_closure_error(self.session, cost_model.misses),
             "unexplained_miss_share": cost_model.unexplained,
             "explained_miss_share": cost_model.explained,
             "priced_share": cost_model.priced,
@@ -633,6 +636,6 @@ def name_session_figures(row: dict[str, Any], session: Session) -> dict[str, Any
     return figures
 
 
-@shows_figures("score")
+@register_view_figures("score")
 def _read_figures(session: Session) -> dict[str, Any]:
     return name_session_figures(score_session(session, loss=False), session)

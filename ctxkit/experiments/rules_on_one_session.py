@@ -14,7 +14,7 @@ from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, name_score_figures, score_run
 from ctxkit.experiments.grids import RejectedSetting, convert_to_plain
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
-from ctxkit.metrics.view_figures import shows_figures
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.policies.context_rules import unwrap_function
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _hash_text(text: str) -> str:
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-@shows_figures("compare, sweep and gate")
+@register_view_figures("compare, sweep and gate")
 def _read_figures(session: Session) -> dict[str, Any]:
     """Return what a row of the session's rules shows: a fresh run over its record."""
     run = run_of_replay(session)

@@ -15,7 +15,7 @@ from ctxkit.experiments.section_costs import PromptBilling
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.frames.building import build_frame
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
-from ctxkit.metrics.prompt_composition import share_message_tokens
+from ctxkit.metrics.prompt_composition import split_message_tokens
 from ctxkit.policies.base import flatten_chain
 from ctxkit.policies.context_rules import RecordedCompactions
 from ctxkit.policies.memory_policies import Recall, promote_lessons
@@ -158,7 +158,7 @@ def _pasted_text(first: Message, store: ContextStore) -> str:
 
 
 def _count_index_tokens(message: Message, tokens: int) -> int:
-    return sum(n for p, n in share_message_tokens(message, tokens) if p.name == _STORE)
+    return sum(n for p, n in split_message_tokens(message, tokens) if p.name == _STORE)
 
 
 def _paste_session(session: Session, first: Message, text: str) -> _PastedSession:

@@ -130,10 +130,10 @@ def help_in_empty_cells(lines: list[str]) -> list[str]:
 
 
 def _as_line_magic(match: re.Match[str]) -> str:
-    from ctxkit.magics.line_parser import wants_help
+    from ctxkit.magics.line_parser import has_help_flag
 
     quote, name, text_quote, text = match.group(1, 2, 3, 4)
-    if not wants_help(text):
+    if not has_help_flag(text):
         return match[0]
     return f"run_line_magic({quote}{name}{quote}, {text_quote}{text}{text_quote})"
 

@@ -27,7 +27,7 @@ from ctxkit.agent.tools.images import (
 )
 from ctxkit.agent.turn import Limits
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.magics.approvals import ToolApprover, ask_here, select_approval_tools
+from ctxkit.magics.approvals import ToolApprover, ask_in_cell, select_approval_tools
 from ctxkit.magics.cell_options_and_config import AgentArguments
 from ctxkit.magics.live_sessions import DEFAULT_SESSION, SESSION_SETTINGS, describe_project_files
 from ctxkit.magics.mcp_and_acp_programs import check_via_options, find_external_log
@@ -104,7 +104,7 @@ def run_agent(kit: KitState, line: AgentArguments, body: str) -> object:
         raise BadArguments(images_unsupported_message(live.agent.model))
     if line.background:
         return run_in_background(kit, live, prompt, line.out, confirmed, pictures=pictures)
-    live.agent.approve = ToolApprover(confirmed, kit.lives.always(name), ask_here)
+    live.agent.approve = ToolApprover(confirmed, kit.lives.always(name), ask_in_cell)
     return run_in_cell(kit, live, prompt, line.out, pictures)
 
 

@@ -185,13 +185,13 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def as_html(text: str) -> str:
+def format_question_html(text: str) -> str:
     """Return a question as HTML that wraps, so that no part of it is out of sight."""
     return f'<pre class="{NO_MATHJAX}" style="{_STYLE}">{html.escape(text)}</pre>'
 
 
 @contextmanager
-def showing(question: ApprovalQuestion) -> Iterator[str]:
+def show_question(question: ApprovalQuestion) -> Iterator[str]:
     """Show a question while a person thinks; yields the prompt for the input field.
 
     In a notebook the call is a display, which has no keys when the block is left.
@@ -223,7 +223,7 @@ def showing(question: ApprovalQuestion) -> Iterator[str]:
 
 
 def _make_bundle(text: str) -> dict[str, str]:
-    return {"text/plain": text, "text/html": as_html(text)}
+    return {"text/plain": text, "text/html": format_question_html(text)}
 
 
 def _find_shell() -> Any:
@@ -233,24 +233,24 @@ def _find_shell() -> Any:
     return get_ipython()
 
 
-async def ask_here(question: ApprovalQuestion) -> str:
+async def ask_in_cell(question: ApprovalQuestion) -> str:
     """Ask in the input field of the cell that runs, or in the terminal.
 
     Raises:
         BadArguments: nobody can be asked.
     """
-    with showing(question) as prompt:
+    with show_question(question) as prompt:
         # In a thread, since `input` blocks and the event loop must continue.
         return str(await run_in_thread(lambda: _read_answer(prompt)))
 
 
-def ask_waiting(question: ApprovalQuestion) -> str:
-    """Ask as `ask_here` does; the calling thread waits.
+def ask_blocking(question: ApprovalQuestion) -> str:
+    """Ask as `ask_in_cell` does; the calling thread waits.
 
     Raises:
         BadArguments: nobody can be asked.
     """
-    with showing(question) as prompt:
+    with show_question(question) as prompt:
         return _read_answer(prompt)
 
 

@@ -17,9 +17,9 @@ from ctxkit.agent.event_loops import run_coroutine
 from ctxkit.agent.model_summaries import ModelSummariser
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.magics.subcommand_dispatch import PreformattedText
-from ctxkit.policies.offline_summarisers import Extractive, may_ask
+from ctxkit.policies.offline_summarisers import Extractive, may_call_model
 from ctxkit.policies.protocols import name_of
-from ctxkit.policies.summary_compaction import Summary, writers_of
+from ctxkit.policies.summary_compaction import Summary, iter_summary_writers
 from ctxkit.session.messages import Message, join_summary_errors
 from ctxkit.tokens.live_prompt_sizes import get_current_size
 
@@ -174,8 +174,8 @@ def _preview_compaction(
 def _describe_writer(edits: tuple[Edit, ...], part: BasePolicy) -> str:
     """Return who wrote the summary: a model, the extractive summariser, or none."""
     model = next((e.model for e in edits if e.model is not None), None)
-    writers = list(writers_of(part))
-    others = [w for w in writers if may_ask(w) and not isinstance(w, ModelSummariser)]
+    writers = list(iter_summary_writers(part))
+    others = [w for w in writers if may_call_model(w) and not isinstance(w, ModelSummariser)]
     if failed := join_summary_errors(edits):
         who = f"{model} was asked" if model else "" if others else "no LLM was called"
         return f"the summary failed ({shorten_error(failed)})" + (f", {who}" if who else "")

@@ -10,11 +10,11 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.magics.cell_options_and_config import AgentArguments, CompactArguments, TeamArguments
 from ctxkit.magics.line_parser import (
     format_usage,
+    has_help_flag,
     parse_line,
     split_tokens,
     strip_comment,
     strip_semicolon,
-    wants_help,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run_subcommand(
     line = strip_comment(line)
     first = next(split_tokens(line), None)
     if first is None or first.text.startswith("-"):
-        if wants_help(line):
+        if has_help_flag(line):
             full = any(token.text == ALL_FLAG for token in split_tokens(line))
             return PreformattedText(format_overview(magic, subcommands, default, full=full))
         chosen, after = subcommands[default], line
@@ -62,7 +62,7 @@ def run_subcommand(
         known = ", ".join(name for name, s in subcommands.items() if not s.hidden)
         raise BadArguments(f"`{magic}` knows no {first.text!r}.{hint} It knows: {known}.")
     name = magic if chosen.name == default else f"{magic} {chosen.name}"
-    if wants_help(after):
+    if has_help_flag(after):
         return PreformattedText(f"{format_usage(chosen.shape, name)}\n\n{chosen.help}")
     return chosen.run(kit, parse_line(chosen.shape, after, name))
 
@@ -127,7 +127,7 @@ def run_cell_magic(
     """Run what a line and the cell below it ask for, or say how the line is written."""
     # A `;` silences a line magic; above a cell it is text.
     words = line if cell is not None else strip_semicolon(line)
-    if wants_help(words):
+    if has_help_flag(words):
         return PreformattedText(f"{format_usage(magic.shape, magic.magic)}\n\n{magic.note}")
     return run(kit, parse_line(magic.shape, words, magic.magic), cell or "")
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.approvals import ToolApprover, ask_here, select_approval_tools
+from ctxkit.magics.approvals import ToolApprover, ask_in_cell, select_approval_tools
 from ctxkit.magics.cell_options_and_config import TeamArguments
 from ctxkit.magics.line_parser import get_settings
 from ctxkit.magics.subcommand_dispatch import PreformattedText
@@ -116,7 +116,7 @@ def _set_approvals(kit: KitState, opened_team: Team, words: str) -> None:
     tool_names = select_approval_tools(words, opened_team.tool_names, opened_team.root)
 
     def ask(live: LiveSession) -> None:
-        live.agent.approve = ToolApprover(tool_names, kit.lives.always(live.name), ask_here)
+        live.agent.approve = ToolApprover(tool_names, kit.lives.always(live.name), ask_in_cell)
 
     opened_team.sessions.each(ask)
 

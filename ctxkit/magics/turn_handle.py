@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import TextAndHtml, escape_html, sanitize_text
-from ctxkit.magics.approvals import as_html, ask_waiting
+from ctxkit.magics.approvals import ask_blocking, format_question_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,7 @@ class TurnHandle:
         # Waiting in short steps, since a question may come up while this cell waits.
         while not self.running.wait(min(_TICK, max(until - time.monotonic(), 0))):
             if question := self._question:  # this cell waits, so that no click arrives
-                self.answer(ask_waiting(question), question)
+                self.answer(ask_blocking(question), question)
             if time.monotonic() >= until:
                 break
         try:
@@ -201,7 +201,7 @@ class TurnHandle:
 
     def _draw_view(self, box: _HandleView) -> None:
         box.words.value = self._content.html if self._content else ""
-        box.question.value = as_html(self._question.whole) if self._question else ""
+        box.question.value = format_question_html(self._question.whole) if self._question else ""
         box.asks.layout.display = "flex" if self._question else "none"
         for choice in box.choices:
             choice.disabled = self._unseen

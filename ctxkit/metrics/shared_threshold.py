@@ -26,11 +26,11 @@ from ctxkit.metrics.run_statistics import FEW_SESSIONS, bootstrap_mean
 from ctxkit.metrics.threshold_costs import (
     choose_size,
     hold_out,
+    list_price_steps,
     list_sizes,
-    list_steps,
     mean_loss,
     mean_usd,
-    measure_session_sizes,
+    measure_costs_by_size,
 )
 from ctxkit.metrics.tool_setting_syntax import describe_setting, find_default_trigger
 
@@ -105,9 +105,9 @@ def when(
     log_format = _get_format(group[0])
     window = context_window or round(median(p.window[0] for p in profiles))
     default = find_default_trigger(log_format, window)
-    sizes = list_sizes(window, default, {s for p in profiles for s in list_steps(p)})
+    sizes = list_sizes(window, default, {s for p in profiles for s in list_price_steps(p)})
     measured = [
-        measure_session_sizes(p, sizes, floor=floor, summary_tokens=summary_tokens)
+        measure_costs_by_size(p, sizes, floor=floor, summary_tokens=summary_tokens)
         for p in profiles
     ]
     return _make_threshold(

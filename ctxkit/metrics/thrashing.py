@@ -42,7 +42,7 @@ from ctxkit.metrics.cost.replay_bill import ReplayCostModel, WrittenSummary
 from ctxkit.metrics.item_index import MessageRows
 from ctxkit.metrics.means_with_unknowns import mean_or_none, median_or_none
 from ctxkit.metrics.prompt_sizes import SentPrompts, has_prompt_sizes
-from ctxkit.metrics.view_figures import shows_figures
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.metrics.visibility import get_session_visibility
 from ctxkit.policies.model_free_methods import MODEL_FREE_METHODS
 from ctxkit.session.compaction_groups import group_edits
@@ -449,7 +449,7 @@ def _make_request_key(call: ToolCall) -> tuple[str, str]:
     return call.name.lower(), call.raw or json.dumps(call.arguments, sort_keys=True, default=str)
 
 
-@shows_figures("thrash")
+@register_view_figures("thrash")
 def _read_figures(session: Session) -> dict[str, Any]:
     summary = thrash(session)
     if not summary.outcomes:

@@ -331,7 +331,7 @@ def get_suppressed(session: Session) -> list[CompactionAttempt]:
     ]
 
 
-def is_fruitless(share: float | None, least: float) -> bool:
+def is_saving_too_small(share: float | None, least: float) -> bool:
     """Return True if a compaction saved less than a guard requires; False if it is unknown."""
     return share is not None and share < least
 
@@ -348,7 +348,7 @@ def find_guard_closing(shares: Sequence[float | None], least: float, window: int
     """
     in_a_row = 0
     for i, share in enumerate(shares):
-        in_a_row = in_a_row + 1 if is_fruitless(share, least) else 0
+        in_a_row = in_a_row + 1 if is_saving_too_small(share, least) else 0
         if not is_guard_off(least, window) and in_a_row >= window:
             return i
     return None
@@ -358,7 +358,7 @@ def thrash_chart(data: ThrashData) -> Chart:
     """Return the chart of compactions and suppressed ones, with the guard's threshold."""
     completed = [t for t in data.tries if t.saved is not None]
     suppressed = [t for t in data.tries if t.saved is None and t.why]
-    low = [t for t in completed if is_fruitless(t.saved, data.min_savings)]
+    low = [t for t in completed if is_saving_too_small(t.saved, data.min_savings)]
 
     def trace(
         name: str, rows: list[CompactionAttempt], look: int, kind: Literal["line", "points"]
@@ -421,7 +421,7 @@ def _thrash_row(attempt: CompactionAttempt, least: float) -> tuple[str, ...]:
     return (
         str(attempt.call),
         f"{attempt.saved:.1%}",
-        "too little" if is_fruitless(attempt.saved, least) else "pays",
+        "too little" if is_saving_too_small(attempt.saved, least) else "pays",
     )
 
 

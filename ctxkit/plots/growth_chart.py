@@ -9,7 +9,7 @@ from ctxkit._internal.formatting import MISSING, format_count, pluralize
 from ctxkit._internal.palette import COLOURS, STOP_COLOUR, TEXT_COLOUR, pick_dash
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
-from ctxkit.metrics.view_figures import shows_figures
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.chart import (
     Chart,
     HasReplays,
@@ -378,7 +378,7 @@ def _compaction_marks(session: Session) -> tuple[CompactionMark, ...]:
     )
 
 
-@shows_figures("plots.growth")
+@register_view_figures("plots.growth")
 def _read_figures(session: Session) -> dict[str, Any]:
     """Return the figures of the chart's table; without usage its sizes are estimates."""
     every = list(build_growth_lines("", session))

@@ -31,7 +31,7 @@ def not_smaller_message(was: History, new: History) -> str:
     return f"after it the prompt would have {new.tokens:,} tokens, before it {was.tokens:,}"
 
 
-def take_if_smaller(was: History, new: History) -> History:
+def keep_if_smaller(was: History, new: History) -> History:
     """Return the new history if it has fewer tokens, else the one before; note a refusal."""
     if new.tokens < was.tokens:
         return new

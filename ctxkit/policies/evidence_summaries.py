@@ -13,7 +13,7 @@ from ctxkit.policies.model_free_methods import EVIDENCE_METHOD, INTENT_METHOD
 from ctxkit.policies.offline_summarisers import (
     Extractive,
     Passage,
-    may_ask,
+    may_call_model,
     put_record_before,
     summary_text,
     with_summary_error,
@@ -76,7 +76,7 @@ class HybridSummariser:
     @property
     def needs_model(self) -> bool:
         """True where the other summariser may call a model."""
-        return may_ask(self.summariser)
+        return may_call_model(self.summariser)
 
     def __call__(self, passage: Passage) -> Message:
         """Return evidence and text; where the text fails, evidence with a note that says why."""

@@ -71,12 +71,12 @@ class BaseGuard(HasName):
         return None
 
 
-def guard_label(guard: Guard) -> str:
+def get_guard_label(guard: Guard) -> str:
     """Return the name of a guard in notes."""
     return (guard.word if isinstance(guard, BaseGuard) else "") or name_of(guard)
 
 
-def blocking_reason(guard: Guard, past: RunHistory) -> str:
+def get_blocking_reason(guard: Guard, past: RunHistory) -> str:
     """Return why a guard postpones a compaction: its own reason, else its name."""
     return guard.why(past) if isinstance(guard, BaseGuard) else name_of(guard)
 

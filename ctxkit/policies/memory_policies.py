@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from ctxkit._internal.redaction import environment_secrets
+from ctxkit._internal.redaction import get_environment_secrets
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.history.columns import USER
-from ctxkit.policies.history.history import behind_summaries
+from ctxkit.policies.history.history import find_end_of_summaries
 from ctxkit.policies.memory_entries import (
     MemoryBudgets,
     MemoryEntry,
@@ -93,7 +93,7 @@ class Recall(DataclassPolicy):
             return history
         if old:
             history = history.drop(old, "recalled anew", method="recall")
-        place = behind_summaries(history)
+        place = find_end_of_summaries(history)
         place = history.safe(place) or history.safe_before(place)
         return history.insert(place, _recall_message(text), "recalled from memory", method="recall")
 
@@ -121,7 +121,7 @@ class _LessonEntries:
     @classmethod
     def of(cls, log: MessageLog) -> _LessonEntries:
         """Return the entries of a log, from its cache."""
-        secrets, promoted = environment_secrets(), log.memo.get("entries of lessons")
+        secrets, promoted = get_environment_secrets(), log.memo.get("entries of lessons")
         if promoted is None or promoted.secrets != secrets:
             promoted = log.memo["entries of lessons"] = cls(secrets)
         return cast("_LessonEntries", promoted)
@@ -244,7 +244,7 @@ class Lesson(NamedTuple):
         """Return the lesson as a memory entry; equal texts get equal guids.
 
         Args:
-            secrets: result of `environment_secrets()`, to compute it once for many entries.
+            secrets: result of `get_environment_secrets()`, to compute it once for many entries.
         """
         guid = sha256(f"{self.type}\0{self.text}".encode("utf-8", "replace")).hexdigest()[:32]
         name = make_entry_name(self.text) or guid[:8]

@@ -347,7 +347,7 @@ def _has_other_parts(summary: Message | str) -> bool:
     return isinstance(summary, Message) and any(not isinstance(p, Text) for p in summary.parts)
 
 
-def may_ask(summariser: object) -> bool:
+def may_call_model(summariser: object) -> bool:
     """Return True where a summariser may call a model: `needs_model`, else True."""
     return bool(getattr(summariser, "needs_model", True))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.clearing import Clear
-from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.session.messages import Message, SizeOnly
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def replace_with_opaque_item(history: History, first: int, tokens: int) -> Histo
     """Return the history with an item of `tokens` in place of all before `first`, if smaller."""
     item = make_opaque_item(tokens)
     new = history.summarise(first, item, "the provider compacts", tokens=tokens, method="native")
-    return take_if_smaller(history, new)
+    return keep_if_smaller(history, new)
 
 
 def make_opaque_item(tokens: int) -> Message:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from ctxkit._internal.formatting import failure_text
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.policies.base import BasePolicy, DataclassPolicy
-from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.history.columns import USER
 from ctxkit.policies.history.history import (
     end_of_leading_summaries,
+    find_first_since_compaction,
     find_turn_start,
-    first_since_compaction,
     has_content,
     is_new_request,
 )
@@ -185,7 +185,7 @@ class Summary(DataclassPolicy):
         why = "between the beginning and what is kept" if start else "older than what is kept"
         method = self.name_method()
         new = history.summarise(first, summary, why, start=start, method=method)
-        return take_if_smaller(history, new) if self.must_shrink else new
+        return keep_if_smaller(history, new) if self.must_shrink else new
 
     # -- the range that is summarised --------------------------------------------------------------
 
@@ -342,7 +342,7 @@ class Summary(DataclassPolicy):
         )
 
 
-def writers_of(part: BasePolicy) -> Iterator[Any]:
+def iter_summary_writers(part: BasePolicy) -> Iterator[Any]:
     """Yield the sources of a policy's summaries, also of policies within it."""
     if isinstance(part, Summary):
         yield part.writer
@@ -350,7 +350,7 @@ def writers_of(part: BasePolicy) -> Iterator[Any]:
     for value in vars(part).values():
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, BasePolicy):
-                yield from writers_of(each)
+                yield from iter_summary_writers(each)
 
 
 PI_INSTRUCTIONS = (
@@ -409,7 +409,7 @@ class PiSummary(Summary):
         """Return the first position that is read: with quirks, after what was kept before."""
         if not self.quirks or self.remembers:
             return 0
-        return first_since_compaction(history, waiting=self.before_request)
+        return find_first_since_compaction(history, waiting=self.before_request)
 
     def move_to_safe_cut(self, history: History, position: int) -> int:
         """Return Pi's cut at or after a position."""

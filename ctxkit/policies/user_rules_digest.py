@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.policies.base import DataclassPolicy
-from ctxkit.policies.history.history import behind_summaries
+from ctxkit.policies.history.history import find_end_of_summaries
 from ctxkit.policies.texts.user_rules import UserRule, fit_rules, iter_user_statements
 from ctxkit.session.messages import RECALLED_KIND, Message, Text
 
@@ -52,7 +52,7 @@ class KeepRules(DataclassPolicy):
             history = history.drop(old, "rules stated anew", method="keep_rules")
         if not rules:
             return history
-        place = behind_summaries(history)
+        place = find_end_of_summaries(history)
         place = history.safe(place) or history.safe_before(place)
         message = Message(role="user", kind=RECALLED_KIND, parts=(Text(text),))
         return history.insert(place, message, "the user's rules, kept", method="keep_rules")

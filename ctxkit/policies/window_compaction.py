@@ -207,7 +207,7 @@ class AdaptiveTrim(ScheduledPruning):
         return trimmed
 
 
-def last_resort_stages(pruning: BasePolicy | None) -> tuple[TrimStage | WithoutTools, ...]:
+def get_last_resort_stages(pruning: BasePolicy | None) -> tuple[TrimStage | WithoutTools, ...]:
     """Return the stages of the first `AdaptiveTrim` of a pruning, else the default stages."""
     for part in pruning.parts if isinstance(pruning, CompositePolicy) else (pruning,):
         if isinstance(part, AdaptiveTrim):

@@ -50,7 +50,7 @@ from ctxkit.teams.plan import (
     parse_failure_policy,
     parse_verifier,
 )
-from ctxkit.teams.team_members import get_model_name, has_plugin_tool, members_of
+from ctxkit.teams.team_members import get_model_name, has_plugin_tool, parse_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -98,7 +98,7 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
         ['Planner', 'Tester']
     """
     body = orchestration_section(config)
-    members = members_of(config)
+    members = parse_members(config)
     names = [m.name for m in members]
     if not names:
         raise BadArguments("A team needs Agents: a list in which each has a Name.")

@@ -34,7 +34,7 @@ from ctxkit.teams.plan import (
     parse_condition,
 )
 from ctxkit.teams.shared_history import with_fresh_turns, with_view_filters
-from ctxkit.teams.team_members import get_model_name, rules_of_all
+from ctxkit.teams.team_members import get_model_name, parse_common_rules
 from ctxkit.teams.turn_prompts import MAX_ITEMS
 
 if TYPE_CHECKING:
@@ -324,8 +324,11 @@ def make_selection_agent(
     candidates = (name, *(f"{name}-{i}" for i in range(2, len(used_names) + 3)))
     member = Member(
         name=next(n for n in candidates if n.casefold() not in used_names),
-        instructions=instructions, tools=(), model=get_model_name(f), rules=rules_of_all(config),
-    )  # fmt: skip
+        instructions=instructions,
+        tools=(),
+        model=get_model_name(f),
+        rules=parse_common_rules(config),
+    )
     return replace(member, rules=with_view_filters(member))
 
 

@@ -15,8 +15,8 @@ from ctxkit.plots.compaction_charts import (
     build_thrash_data,
     find_guard_closing,
     get_suppressed,
-    is_fruitless,
     is_guard_off,
+    is_saving_too_small,
     thrash_chart,
 )
 from ctxkit.policies.guards import AntiThrash, BaseGuard
@@ -48,7 +48,7 @@ class ThrashWidget(ChartWidget):
     `min_savings`, `window` and `by` can be set; `closes` is what the browser shows.
     """
 
-    _esm = build_esm("thrash.js", rules=[is_fruitless, is_guard_off, find_guard_closing])
+    _esm = build_esm("thrash.js", rules=[is_saving_too_small, is_guard_off, find_guard_closing])
     shared: ClassVar = ("data", "min_savings", "window", "by", "session", "usd")
     min_savings = t.Float(0.10, min=0.0, max=1.0).tag(sync=True)
     """Share that a compaction has to save; 0: off."""

@@ -26,7 +26,7 @@ from ctxkit.metrics.frames.per_session import rows
 from ctxkit.metrics.prompt_composition import count_groups_by_call
 from ctxkit.metrics.prompt_contents import get_prompt_contents
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
-from ctxkit.metrics.view_figures import shows_figures
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.session.messages import Edit, Image, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import (
@@ -564,7 +564,7 @@ def _iter_tree(session: Session, depth: int) -> Iterator[SessionTreeNode]:
         yield from _iter_tree(child, depth + 1)
 
 
-@shows_figures("explore")
+@register_view_figures("explore")
 def _read_figures(session: Session) -> dict[str, Any]:
     sizes = get_prompt_sizes(session)[0]
     return {"last_prompt_tokens": sizes[-1]} if sizes and sizes[-1] is not None else {}

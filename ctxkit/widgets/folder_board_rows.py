@@ -22,7 +22,7 @@ from ctxkit.formats.reading import read_all
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.frames.per_session import rows
 from ctxkit.metrics.thrashing import thrash
-from ctxkit.metrics.view_figures import shows_figures
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def _sparkline_points(session: Session) -> tuple[int, ...]:
     return tuple(max(sizes[i : i + step]) for i in range(0, len(sizes), step))
 
 
-@shows_figures("board")
+@register_view_figures("board")
 def _read_figures(session: Session) -> dict[str, Any]:
     row = make_board_row(session)
     return {

@@ -18,7 +18,7 @@ from ctxkit.formats.snapshots.schema import SNAPSHOT_FIELDS
 from ctxkit.metrics import loss_tables, thrashing
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.metrics.frames import per_compaction
-from ctxkit.metrics.view_figures import shows_figures
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.compaction_charts import (
     CompactionSaving,
     drop_unmarked,
@@ -374,7 +374,7 @@ def _join_words(row: Any) -> str:
     return sanitize_line(" · ".join(str(word) for word in row if word), 120)
 
 
-@shows_figures("savings")
+@register_view_figures("savings")
 def _read_figures(session: Session) -> dict[str, Any]:
     cuts = list_session_compactions(session, "")
     if not cuts:

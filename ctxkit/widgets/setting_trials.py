@@ -23,7 +23,7 @@ from ctxkit.experiments.cost_and_loss_scores import (
 from ctxkit.metrics.compactions import MIN_PROGRESS, get_run_compactions
 from ctxkit.metrics.optimal_trigger import when_to_compact
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as recorded_prompts
-from ctxkit.metrics.view_figures import shows_figures
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.chart import render_table
 from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.policies.base import Chain
@@ -178,7 +178,7 @@ class TrialRunner:
         return self._logs[key]
 
 
-def average_summary(trial: Trial) -> int:
+def compute_mean_summary_tokens(trial: Trial) -> int:
     """Return the mean size of a trial's summaries in tokens; without any, 800."""
     written, cuts = trial.row.get("summary_tokens") or 0, trial.row.get("compactions_n") or 0
     return max(round(written / cuts), 1) if written and cuts else 800
@@ -341,7 +341,7 @@ def _format_cell(column: str, row: Mapping[str, Any]) -> str:
     return f"${value:,.2f}" if column == "cost_usd" else f"{int(value):,}"
 
 
-@shows_figures("tune")
+@register_view_figures("tune")
 def _read_figures(session: Session) -> dict[str, Any]:
     """Return what the table of `tune` shows: the record, or a trial of the replay's rules."""
     if session.origin is None:

@@ -19,7 +19,7 @@ from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
 from ctxkit.widgets.base import StaticOutputs
 from ctxkit.widgets.cumulative_input_widget import BudgetWidget
 from ctxkit.widgets.data_source import DataSource
-from ctxkit.widgets.setting_trials import TrialRunner, average_summary
+from ctxkit.widgets.setting_trials import TrialRunner, compute_mean_summary_tokens
 from ctxkit.widgets.tuner_controls import (
     InertNotes,
     arrange_controls,
@@ -71,7 +71,7 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
         self.trials, self.knobs, self._error, self.live = trials, knobs, "", live
         self._start_trial()
         self._trial = self.begun
-        self._summary = average_summary(self.begun)
+        self._summary = compute_mean_summary_tokens(self.begun)
         self.effects = measure_prompt_changes(trials, knobs, self._summary)
         turned = {k.name: make_slider(k) for k in knobs.every} | {
             c.name: make_toggle(c) for c in knobs.choices

@@ -78,7 +78,7 @@ class SettingControls(NamedTuple):
         return self.every + self.choices
 
 
-def find_knobs(
+def make_setting_controls(
     rules: RulesLike, session: Session, ranges: Mapping[str, tuple[float, ...]]
 ) -> SettingControls:
     """Return the knobs of a preset, of rules, or of a function that makes rules.

@@ -13,7 +13,7 @@ import traitlets as t
 from ctxkit._internal.formatting import escape_html, format_count, pluralize, sanitize_line
 from ctxkit._internal.palette import COLOURS
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
-from ctxkit.metrics.view_figures import shows_figures
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.chart import format_tokens, render_table
 from ctxkit.session.compaction_groups import count_compactions
 from ctxkit.session.messages import Edit, Message
@@ -386,7 +386,7 @@ def _growth_per_call(sizes: list[int | None]) -> int:
     return round(median(steps)) if steps else 0
 
 
-@shows_figures("watch")
+@register_view_figures("watch")
 def _read_figures(session: Session) -> dict[str, object]:
     gauge = Watcher("", lambda: session, lambda: None).state
     figures: dict[str, object] = {"calls_n": gauge.calls, "compactions_n": gauge.compactions}

@@ -30,7 +30,7 @@ RUNNING = ("agent", "magics", "teams", "widgets")
 SCREENS = {
     ("magics/agent.py", "run_agent"): "what the kit says of how a session goes on",
     ("magics/approvals.py", "_read_answer"): "the question whether a call may run, for the person alone",
-    ("magics/approvals.py", "showing"): "the call that is asked about, which its redacted form replaces",
+    ("magics/approvals.py", "show_question"): "the call that is asked about, which its redacted form replaces",
     ("magics/turn_handle.py", "_ipython_display_"): "a turn beside the notebook: what `RenderedTurn` made",
     ("magics/section_and_store_commands.py", "list_store"): "what is damaged in the library",
     ("magics/memory_commands.py", "list_entries"): "what is damaged in the memory",

@@ -12,7 +12,7 @@ from widgets.made_teams import team
 
 import ctxkit as ck
 from browser.lab import Seen, browser_page
-from ctxkit.plots.compaction_charts import find_guard_closing, is_fruitless, is_guard_off
+from ctxkit.plots.compaction_charts import find_guard_closing, is_guard_off, is_saving_too_small
 from ctxkit.plots.cumulative_input_charts import CumulativeAgentTokens
 from ctxkit.widgets.base import read_asset
 from ctxkit.widgets.cumulative_input_widget import judge_turns, pack_agent
@@ -66,7 +66,7 @@ def test_the_browser_and_python_judge_alike(chromium, tmp_path: Path):
         )
         for _ in range(300)
     ]
-    rules = (judge_turns, is_fruitless, is_guard_off, find_guard_closing)
+    rules = (judge_turns, is_saving_too_small, is_guard_off, find_guard_closing)
     columns = read_asset("budget.js").split("function render")[0]
     code = "\n".join([columns, *map(translate_rule, rules)])
     file = tmp_path / "rules.html"

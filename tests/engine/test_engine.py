@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from talks_by_chance import Fours, by_chance, size
 
-from ctxkit.engine import Compaction, Run, advance, log_from_session, run_rules
+from ctxkit.engine import Compaction, Run, advance_run, log_from_session, run_rules
 from ctxkit.engine.pruning_forecast import PrunedForecast
 from ctxkit.errors import BadArguments, ModelError, UnsoundHistory
 from ctxkit.policies import BaseTrigger, LastUsageOverBudget, MessageLog, Rules, UnprunedForecast
@@ -152,7 +152,7 @@ def same(a: Run, b: Run):
 def live(log, rules):
     done = Run(log, rules)
     for call_ in range(1, log.calls + 1):
-        advance(done, rules, call_)
+        advance_run(done, rules, call_)
         assert (
             done.peak <= done.total
         )  # the sums are asked for at each call, and continue from those before
@@ -357,7 +357,7 @@ def test_a_log_cut_off_at_a_call_gives_the_same_run(family, pruning):
         position = talk.calls[upto].position
         part = session(*talk.log[: position + 1])
         done, cut_off = (
-            advance(Run(whole, rules), rules, upto + 1),
+            advance_run(Run(whole, rules), rules, upto + 1),
             run_rules(log_from_session(part, rules), rules),
         )
         assert done.prompts.tolist() == cut_off.prompts.tolist()
@@ -372,7 +372,7 @@ def test_a_log_that_grows_gives_the_same_run():
     for message in talk.messages:
         if message.role == "assistant":
             log.open(message.time, message.agent)
-            advance(done, rules, log.calls)
+            advance_run(done, rules, log.calls)
         log.append(message)
     again = run_rules(MessageLog.of(talk.messages, Fours()), rules)
     assert done.prompts.tolist() == again.prompts.tolist()
@@ -453,9 +453,9 @@ def test_new_messages_are_called_back():
 def test_automatic_compaction_can_be_off_and_done_by_hand():
     rules = Rules(pi(200), t.Above(400), auto=False, counter=Fours())
     log = log_from_session(talk_of(6), rules)
-    done = advance(Run(log, rules), rules, 5)
+    done = advance_run(Run(log, rules), rules, 5)
     cut = done.by_hand(pi(200)(done.history.at(5), done.room))
-    advance(done, rules, log.calls)
+    advance_run(done, rules, log.calls)
     assert [c.call for c in done.compactions] == [5]
     assert done.prompts[5] == cut.after < done.prompts[4]
     assert done.fresh_tokens[5] == cut.after - size(
@@ -473,7 +473,7 @@ def test_a_run_that_goes_on_from_another_knows_its_warnings():
         log.append(assistant("later"))
     later.resume(past)
     assert later.begin == past.call < log.calls
-    assert advance(later, rules, log.calls).warned == []
+    assert advance_run(later, rules, log.calls).warned == []
 
 
 def test_the_fixed_part_counts_in_every_prompt():

@@ -19,7 +19,7 @@ from talks_by_chance import Fours, by_chance
 
 from ctxkit import read
 from ctxkit.agent import LiveContext
-from ctxkit.engine import Run, advance, log_from_session, run_rules, with_message_ids
+from ctxkit.engine import Run, advance_run, log_from_session, run_rules, with_message_ids
 from ctxkit.errors import BadArguments
 from ctxkit.formats import samples
 from ctxkit.policies import (
@@ -101,7 +101,7 @@ def test_live_is_replay(name):
     )
     live, whole = Run(log, rules), run_rules(log, rules)
     for call in range(1, log.calls + 1):
-        advance(live, rules, call)
+        advance_run(live, rules, call)
         assert live.last_prompt().tokens == live.prompts[-1]
     assert live.prompts.tolist() == whole.prompts.tolist()
     assert live.fresh_tokens.tolist() == whole.fresh_tokens.tolist()
@@ -220,7 +220,7 @@ def test_what_is_put_at_the_end_of_a_call_counts_for_the_parts_behind(before, be
     assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
     live = Run(log, rules)
     for call in range(1, log.calls + 1):
-        advance(live, rules, call)
+        advance_run(live, rules, call)
         assert live.last_prompt().tokens == done.prompts[call - 1]
 
 
@@ -293,7 +293,7 @@ def test_stages_that_redefine_their_call_are_asked_by_it(before):
     assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
     live, sent = Run(log, rules), set()
     for call in range(1, log.calls + 1):
-        advance(live, rules, call)
+        advance_run(live, rules, call)
         assert live.last_prompt().tokens == done.prompts[call - 1]
         sent |= {m.text for m in live.last_prompt().messages if m.role == "tool"}
     assert "[brief]" in sent != {"[brief]"}
@@ -366,7 +366,7 @@ def test_what_becomes_of_a_message_is_said_in_the_order_of_calls(join, trigger):
 
     def lived():
         for call in range(live.call + 1, log.calls + 1):
-            advance(live, rules, call)
+            advance_run(live, rules, call)
 
     for tried in (
         partial(run_rules, log, rules),
@@ -393,7 +393,7 @@ def test_a_schedule_below_another_is_sent_and_billed_as_its_plain_call(join):
     done, live = run_rules(log, rules), Run(log, rules)
     assert done.prompts.tolist() == own.prompts.tolist()
     for call in range(1, log.calls + 1):
-        advance(live, rules, call)
+        advance_run(live, rules, call)
         assert live.last_prompt().tokens == own.prompts[call - 1]
     assert done.unscheduled_calls == live.unscheduled_calls == log.calls
 

@@ -6,7 +6,7 @@ from histories import CHARS, shown
 from msgspec.structs import replace
 
 from ctxkit import presets
-from ctxkit.engine import Run, advance
+from ctxkit.engine import Run, advance_run
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Above, History, MessageLog, Rules, Summary, modifiers
 from ctxkit.tokens import ContextBudget
@@ -114,7 +114,7 @@ def test_a_task_ends_where_a_new_request_comes():
     log = MessageLog.of(rows, CHARS)
     early = modifiers.at_boundaries(plain, 0.4)
     cuts = [
-        [c.call for c in advance(Run(log, r), r, log.calls).compactions] for r in (plain, early)
+        [c.call for c in advance_run(Run(log, r), r, log.calls).compactions] for r in (plain, early)
     ]
     assert cuts[0][:1] != cuts[1][:1]
     opens = {log.first_calls[r] for r, m in enumerate(log.messages) if m.role == "user"}

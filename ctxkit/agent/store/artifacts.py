@@ -176,7 +176,7 @@ def _split_artifact_path(path: str) -> str | None:
     return name if folder == ARTIFACT_FOLDER and _ARTIFACT_FILE.fullmatch(name) else None
 
 
-def reading_advice(tools: Iterable[ToolSchema]) -> str:
+def describe_artifact_reading(tools: Iterable[ToolSchema]) -> str:
     """Return how parts of an artifact are read with the given tools, with `{path}` for its path."""
     names = {t.name: t.parameters.get("properties", {}) for t in tools}
     parameters = set(names.get("read_file", {}))

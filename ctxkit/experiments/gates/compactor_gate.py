@@ -160,9 +160,9 @@ def _sessions_or_sample(sessions: SessionsLike | None) -> list[Session]:
 def _add_exam(measured: SessionFigures, session: Session, compactor: Compactor) -> SessionFigures:
     """Return the figures with the share of exam questions that a compactor leaves answerable."""
     from ctxkit.experiments.exams import CompactorCandidate
-    from ctxkit.experiments.gates.regression_gate import add_exam
+    from ctxkit.experiments.gates.regression_gate import add_exam_share
 
-    return add_exam(measured, session, CompactorCandidate(compactor))
+    return add_exam_share(measured, session, CompactorCandidate(compactor))
 
 
 def _measure_survival(session: Session, survivals: list[Survival], rounds: int) -> SessionFigures:

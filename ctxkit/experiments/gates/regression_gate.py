@@ -422,12 +422,12 @@ def measure_rules(
         for setting in settings:
             measured = _measure_session(runner, setting, planted)
             if exam and not measured.error:
-                measured = add_exam(measured, session, setting.rules)
+                measured = add_exam_share(measured, session, setting.rules)
             figures[setting.label][session.id] = measured
     return figures
 
 
-def add_exam(measured: SessionFigures, session: Session, way: Any) -> SessionFigures:
+def add_exam_share(measured: SessionFigures, session: Session, way: Any) -> SessionFigures:
     """Return the figures with the share of exam questions that a way leaves answerable."""
     from ctxkit.experiments.exams import measure_answerable
 

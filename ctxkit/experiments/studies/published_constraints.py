@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.studies.published_runs import find_source
-from ctxkit.experiments.studies.rule_survival import RULES_PER_TALK, RuleConversation, make_talks
+from ctxkit.experiments.studies.rule_survival import (
+    RULES_PER_TALK,
+    RuleConversation,
+    make_rule_conversations,
+)
 from ctxkit.metrics.user_rule_fates import trace_user_rules
 from ctxkit.session.messages import Edit, Message, Text
 from ctxkit.session.session import Session
@@ -133,7 +137,9 @@ def make_constraint_talks(
     wordings = tuple(read_constraints(root))
     if len(wordings) != RULES_PER_TALK:
         raise BadArguments(f"{COMPINT} has {len(wordings)} constraints, not {RULES_PER_TALK}.")
-    talks = make_talks(n, seed, tuple(FRAMING + w for w in wordings), stated_within=RULES_PER_TALK)
+    talks = make_rule_conversations(
+        n, seed, tuple(FRAMING + w for w in wordings), stated_within=RULES_PER_TALK
+    )
     # the framing is a sentence of its own, which nothing needs to keep
     keys = [tuple(k.removeprefix(FRAMING) for k in talk.keys) for talk in talks]
     return [talk._replace(keys=key) for talk, key in zip(talks, keys, strict=True)]

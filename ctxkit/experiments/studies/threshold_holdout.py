@@ -18,7 +18,7 @@ from ctxkit.metrics.threshold_costs import (
     is_near_step,
     list_sizes,
     mean_usd,
-    measure_session_sizes,
+    measure_costs_by_size,
 )
 from ctxkit.metrics.tool_setting_syntax import find_default_trigger
 from ctxkit.session.messages import Message, SizeOnly, Text, ToolCall, Usage
@@ -101,7 +101,7 @@ def try_thresholds(
         window = first.context_window or profiles[0].window[0]
         default = find_default_trigger(first.format, window) or window
         sizes = list_sizes(window, default, steps)
-        measured = [measure_session_sizes(p, sizes) for p in profiles]
+        measured = [measure_costs_by_size(p, sizes) for p in profiles]
         for share, rows in trials.items():
             held_out = hold_out(measured, default, share)
             rows.append(

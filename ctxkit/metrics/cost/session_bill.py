@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.cost.bill import SessionBill, make_charge
-from ctxkit.metrics.cost.call_prices import price_call_at
+from ctxkit.metrics.cost.call_prices import price_call_with
 from ctxkit.metrics.cost.summary_bills import bill_summaries
 from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.session.messages import Usage
@@ -73,7 +73,7 @@ def _charge_recorded_calls(session: Session) -> list[CallCharge]:
         message, model = call.message, call.message.model or session.model
         if message.usage is not None:
             at_call = price(model, at=message.time)
-            usd, source = price_call_at(message, at_call)
+            usd, source = price_call_with(message, at_call)
             charges.append(make_charge(call.index, message.usage, at_call, usd, source))
     return charges
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import DataclassPolicy
-from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Share
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class TwoPhases(DataclassPolicy):
         new = history.replace(
             changes, reason=f"tool uses before the last {self.keep_groups} are collapsed"
         )
-        return take_if_smaller(history, new)
+        return keep_if_smaller(history, new)
 
     def drop_oldest(self, history: History, budget: int) -> History:
         """Return the history without its oldest groups, until the budget holds."""
@@ -140,7 +140,7 @@ def tool_results_line(results: list[str]) -> str:
     )
 
 
-@typed
+@check_setting_types
 def agent_framework(
     *,
     context_window: int | None = None,

@@ -7,18 +7,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.setting_types import FLAG, WHOLE, choice
+from ctxkit._internal.setting_types import FLAG, WHOLE, choice_kind
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import Chain
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.history.history import find_turn_start, first_since_compaction
+from ctxkit.policies.history.history import find_first_since_compaction, find_turn_start
 from ctxkit.policies.message_shortening import Outputs
 from ctxkit.policies.offload import Digest, Excerpts
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts import PI_SECTIONS
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
 from ctxkit.presets.config_schema import ConfigKey, ConfigWriter, KeyTable, SystemConfigFile
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,7 +127,7 @@ class AiSummary(Summary):
 
     def find_read_start(self, history: History) -> int:
         """Return the first position that is looked at: with quirks behind the last compaction."""
-        return first_since_compaction(history) if self.quirks else 0
+        return find_first_since_compaction(history) if self.quirks else 0
 
 
 def effective_limit(
@@ -146,7 +146,7 @@ def parse_strategy(word: str) -> Literal["llm", "heuristic", "off"]:
     return low if low in ("heuristic", "off") else "llm"  # type: ignore[return-value]
 
 
-@typed
+@check_setting_types
 def ai(
     *,
     context_window: int | None = None,
@@ -255,7 +255,7 @@ CONFIG_TABLE = KeyTable(
         ConfigKey(
             "compactor.toolSummaryStrategy",
             "tool_summary_strategy",
-            choice("llm", "heuristic", "off"),
+            choice_kind("llm", "heuristic", "off"),
         ),
         ConfigKey("compactor.autoCompact", "auto_compact", FLAG),
         ConfigKey("toolOutput.maxLines", "max_lines", WHOLE),
@@ -263,7 +263,7 @@ CONFIG_TABLE = KeyTable(
         ConfigKey("toolOutput.maxChars", "max_chars", WHOLE),
         ConfigKey("toolOutput.largeOutputThreshold", "large_output_threshold", WHOLE),
         ConfigKey(
-            "toolOutput.truncateMode", "truncate_mode", choice("head", "head_tail", "middle")
+            "toolOutput.truncateMode", "truncate_mode", choice_kind("head", "head_tail", "middle")
         ),
     ),
     elsewhere=frozenset({"compactor.toolSummaryAutomation"}),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Both
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import CustomCutSummary, opens_turn
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class AiderSummary(CustomCutSummary):
         return history.safe_before(n if p <= MIN_SPLIT else p)
 
 
-@typed
+@check_setting_types
 def aider(
     *,
     context_window: int | None = None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Above
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import SummariseAll
 from ctxkit.tokens.provider_rules import get_value
 
@@ -75,7 +75,7 @@ class OnDemandSummary(SummariseAll):
         return min(end, history.safe_before(max(first, 0)))
 
 
-@typed
+@check_setting_types
 def anthropic_compact(
     *,
     context_window: int | None = None,

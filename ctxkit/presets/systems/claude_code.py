@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.clearing import Clear
-from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, BaseTrigger, Idle, Overflow, Share
-from ctxkit.presets.registry import PresetDifference, check_window, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types, check_window
 from ctxkit.presets.shared_policies import (
     AnchoredSummary,
     as_summary_message,
@@ -95,7 +95,7 @@ class ClaudeSummary(AnchoredSummary):
         inserted = [summary, files_message] if files_message else summary
         method = self.name_method("claude_code")
         new = history.summarise(n, inserted, "everything is summarised", start=start, method=method)
-        return take_if_smaller(history, new) if self.must_shrink else new
+        return keep_if_smaller(history, new) if self.must_shrink else new
 
     def find_cut(self, history: History, _room: ContextBudget) -> int:
         """Return the end: nothing is kept as it is."""
@@ -154,7 +154,7 @@ IDLE_SECONDS = 54 * 60.0
 """Pause after the last reply at which an idle session is compacted: 0.9 of the hour."""
 
 
-@typed
+@check_setting_types
 def claude_code(
     *,
     context_window: int | None = None,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit._internal.setting_types import POSITIVE, PROMPT
-from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.columns import SUMMARY
 from ctxkit.policies.message_shortening import Outputs
@@ -35,7 +35,7 @@ from ctxkit.presets.registry import (
     LARGER_SUMMARY_DIFFERENCE,
     LAST_CALL_DIFFERENCE,
     PresetDifference,
-    typed,
+    check_setting_types,
 )
 from ctxkit.presets.shared_policies import as_summary_message, end_of_removable, removable_mask
 from ctxkit.session.messages import get_plain_text
@@ -106,7 +106,7 @@ class CodexSummary(Summary):
             "only the user's messages are kept",
             method="codex",
         )
-        return take_if_smaller(history, new) if self.must_shrink else new
+        return keep_if_smaller(history, new) if self.must_shrink else new
 
     def front(self, history: History, first: int = 0) -> int:
         """Return the first position that may go: requests that were kept come before summaries."""
@@ -150,7 +150,7 @@ def truncate_to_tokens(text: str, tokens: int) -> str:
     )
 
 
-@typed
+@check_setting_types
 def codex(
     *,
     context_window: int | None = None,

@@ -13,7 +13,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts import message_content
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
@@ -90,7 +90,7 @@ class DeepSummary(common.ClauseSummary):
         return {**call.arguments, **short} if short else None
 
 
-@typed
+@check_setting_types
 def deepagents(
     *,
     context_window: int | None = None,

@@ -30,7 +30,7 @@ from ctxkit.presets.config_schema import (
     keys_from_words,
     weigh_matching_keys,
 )
-from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import CustomCutSummary
 from ctxkit.session.messages import get_plain_text
 
@@ -180,7 +180,7 @@ class Pipeline(CustomCutSummary):
         return super().__call__(new, room) if new.tokens > self.max_tokens else new
 
 
-@typed
+@check_setting_types
 def gemini(
     *,
     variant: Literal["classic", "pipeline"] = "classic",

@@ -12,7 +12,7 @@ from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts import message_content
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, check_setting_types
 from ctxkit.session.messages import Text
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _describe_call(tool: str) -> str:
     return f"[Tool call: {tool} (parameters and results removed from history)]"
 
 
-@typed
+@check_setting_types
 def inspect_edit(
     *,
     context_window: int | None = None,

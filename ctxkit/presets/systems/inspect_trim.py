@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.context_rules import Rules
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Proportion
@@ -67,7 +67,7 @@ class Trim(DataclassPolicy):
         return history.drop(cut, f"the oldest of all but {self.preserve:.0%}", start=start)
 
 
-@typed
+@check_setting_types
 def inspect_trim(
     *, context_window: int | None = None, threshold: float = 0.9, preserve: Proportion = 0.8
 ) -> Rules:

@@ -16,7 +16,7 @@ from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.columns import TOOL
 from ctxkit.policies.texts import message_content
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import api_message_starts
 from ctxkit.session.messages import (
     Message,
@@ -124,7 +124,7 @@ def drop_results(history: History, dropped: list[int]) -> History:
     return history.become(remaining, "calls and results that are no longer needed", method="jev")
 
 
-@typed
+@check_setting_types
 def jev(
     *,
     context_window: int | None = None,

@@ -11,7 +11,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import AnchoredSummary, end_of_removable
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class LettaSummary(AnchoredSummary):
         return history.safe_before(n - 1) if n > 1 else 0
 
 
-@typed
+@check_setting_types
 def letta(
     *,
     context_window: int | None = None,

@@ -29,7 +29,12 @@ from ctxkit.presets.config_schema import (
     get_section,
     weigh_matching_keys,
 )
-from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, check_window, typed
+from ctxkit.presets.registry import (
+    LAST_CALL_DIFFERENCE,
+    PresetDifference,
+    check_setting_types,
+    check_window,
+)
 from ctxkit.presets.shared_policies import opens_turn
 from ctxkit.session.messages import get_plain_text
 
@@ -190,7 +195,7 @@ class OpenCodeSummary(Summary):
         return history.safe_before(start or (last if last > 0 else n))
 
 
-@typed
+@check_setting_types
 def opencode(
     *,
     version: Literal["1.18", "1.0", "2"] = "1.18",

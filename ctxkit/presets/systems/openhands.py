@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Above, Count, Overflow
-from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import AnchoredSummary
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class OpenHandsSummary(AnchoredSummary):
         return cut if cut - self.front(history) >= self.minimum_progress * n else 0
 
 
-@typed
+@check_setting_types
 def openhands(
     *,
     context_window: int | None = None,

@@ -12,7 +12,7 @@ from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Count
-from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive
@@ -128,7 +128,7 @@ def _uses_tools(message: Message) -> bool:
     return message.role == "tool" or bool(message.tool_calls)
 
 
-@typed
+@check_setting_types
 def semantic_kernel(
     *,
     method: Literal["summary", "truncation"] = "summary",

@@ -14,7 +14,7 @@ from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import AnchoredSummary, opens_turn
 from ctxkit.session.messages import get_plain_text
 
@@ -125,7 +125,7 @@ class OldestShare(AnchoredSummary):
         return 0 if count <= 0 or history.steps else history.safe(count)
 
 
-@typed
+@check_setting_types
 def strands(
     *,
     method: Literal["window", "summary"] = "window",

@@ -22,7 +22,7 @@ from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts import lost_and_invented_statements as checkpoint_audit
 from ctxkit.policies.texts import message_content, summary_prompts
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
-from ctxkit.presets.registry import PresetDifference, check_between, typed
+from ctxkit.presets.registry import PresetDifference, check_between, check_setting_types
 from ctxkit.presets.shared_policies import opens_turn
 from ctxkit.session.messages import (
     APPROVAL_DECISIONS,
@@ -332,7 +332,7 @@ def make_pruning(max_messages: int = 0, last_messages: int = 4) -> Any:
     return Chain.of(prune, Cap(max_messages=cap))
 
 
-@typed
+@check_setting_types
 def tyrum(
     *,
     context_window: int | None = None,

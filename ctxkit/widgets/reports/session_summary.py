@@ -34,7 +34,7 @@ from ctxkit._internal.tables import (
     pad_to_width,
 )
 from ctxkit.metrics.frames import frame
-from ctxkit.metrics.view_figures import shows_figures
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.session.messages import ATTEMPT_OUTCOMES, Edit
 from ctxkit.session.titles import (
     get_first_prompts_by_turn,
@@ -402,7 +402,7 @@ def _session_html(session: Session, facts: list[tuple[str, str]]) -> str:
     )
 
 
-@shows_figures("export and the display of a session")
+@register_view_figures("export and the display of a session")
 def _read_figures(session: Session) -> dict[str, Any]:
     row = frame(session, per="session").iloc[0]
     spent = get_session_spend(row)
