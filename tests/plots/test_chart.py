@@ -15,10 +15,9 @@ from hypothesis.extra.numpy import arrays
 
 import ctxkit as ck
 from ctxkit._internal.palette import COLOURS, DASHES, GROUP_COLOURS, SYMBOLS, TEXT_COLOUR
-from ctxkit.plots.chart import PLOTLY_MIME_TYPE, Chart, escape_label
+from ctxkit.plots.chart import PAGE_TEXT_COLOUR, PLOTLY_MIME_TYPE, Chart, escape_label
 from ctxkit.plots.decimation import decimate
 from ctxkit.plots.figure_geometry import choose_ticks, format_tick
-from ctxkit.plots.page_colours import PAGE_TEXT_COLOUR
 from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 
 EVIL = '<script>alert(1)</script><a href="javascript:x()">y</a><img src=x onerror=z()>%{x}$\\href{javascript:x}{y}$\x1b[31m\u202e'

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.metrics.compaction_sizes import measure_compactions
 from ctxkit.metrics.cost.call_prices import price_call
-from ctxkit.metrics.cost.summary_bills import bill_summaries
+from ctxkit.metrics.cost.session_bill import bill_summaries
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.session.compaction_groups import count_affected_messages

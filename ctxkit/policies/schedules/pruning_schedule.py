@@ -7,10 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.schedules.earlier_turns_input import EarlierTurnsView
 from ctxkit.policies.schedules.layers import SUM_TOKENS, StateChange, UnprunedLayer, changes_between
 from ctxkit.policies.schedules.message_changes import PartChanges
-from ctxkit.policies.schedules.schedule_method_input import HasSchedule, ScheduleView
+from ctxkit.policies.schedules.schedule_method_input import (
+    EarlierTurnsView,
+    HasSchedule,
+    ScheduleView,
+)
 from ctxkit.policies.schedules.unpruned_messages import HistoryRows
 
 if TYPE_CHECKING:
