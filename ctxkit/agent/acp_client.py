@@ -406,8 +406,8 @@ class ReplyBuilder:
         is_other_message = (
             ident is not None and self._message_id is not None and ident != self._message_id
         )
-        is_own_usage = not piece and not self._has_ended_call()
-        if is_other_message or (self._calls and not is_own_usage):
+        is_usage_update = not piece and not self._has_ended_call()
+        if is_other_message or (self._calls and not is_usage_update):
             yield from self.end()
         self._message_id = ident or self._message_id
         self.usage = parse_acp_usage(_find_meta(update, "usage")) or self.usage

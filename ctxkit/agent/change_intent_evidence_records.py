@@ -205,7 +205,7 @@ def _intent_entry(session: Session, act: CallRecord) -> IntentEntry:
     named = {
         str(k): redact(message_content.argument_text(v)) for k, v in act.call.arguments.items()
     }
-    cut = {
+    short_arguments = {
         k: v if len(v) <= MAX_ARGUMENT_CHARS else v[:MAX_ARGUMENT_CHARS] + "…"
         for k, v in named.items()
     }
@@ -218,7 +218,7 @@ def _intent_entry(session: Session, act: CallRecord) -> IntentEntry:
         operation=Operation(
             function_name=act.call.name,
             target_path=None if act.is_command else act.path,
-            args_summary=cut,
+            args_summary=short_arguments,
         ),
         status=_INTENT_STATUS[act.outcome],
         error_message=message_content.one_line(redact(act.output), 400) if failed else None,

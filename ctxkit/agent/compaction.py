@@ -394,15 +394,15 @@ class Compactor:
             spent: what the turn has used; summaries are added.
             model_called: a model was asked beside the summariser of the rules.
         """
-        has_asked = model_called or (
+        has_called_model = model_called or (
             self._summariser is not None and self._summariser.request_count > 0
         )
         is_manual, kind = attempt.trigger in _MANUAL_TRIGGERS, _without_numbers(attempt.reason)
-        is_paid = has_asked or (attempt.outcome != "skipped" and self._may_call_model)
+        is_paid = has_called_model or (attempt.outcome != "skipped" and self._may_call_model)
         if not (is_paid or is_manual or kind != self._last_attempt):
             return
         self._last_attempt = kind
-        model, usage = self._summary_model if has_asked else None, self._take_unbilled()
+        model, usage = self._summary_model if has_called_model else None, self._take_unbilled()
         self._bill_usage(spent, usage)
         attempt, retry_after = attempt._replace(reason=failure_text(attempt.reason)), 0
         if is_paid and attempt.outcome != "skipped" and not is_manual:

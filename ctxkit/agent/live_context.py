@@ -328,8 +328,8 @@ class ArtifactOffloader:
 
     def _shorten_result(self, result: Message) -> Message:
         text = get_plain_text(result)
-        cut = self._shorten_unsaved(text)
-        return result if cut == text else replace_text(result, cut)
+        shortened = self._shorten_unsaved(text)
+        return result if shortened == text else replace_text(result, shortened)
 
     def _save_result(self, artifact: str, result: Message, call: ToolCall | None) -> bool:
         if self._save_artifact is None:

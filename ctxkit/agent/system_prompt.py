@@ -219,8 +219,8 @@ def project_section(sources: PromptSources, _: float) -> PromptSection | None:
             continue
         seen.add(part.text)
         whole = part.bytes_read == part.size
-        cut = "" if whole else f" (truncated to {part.bytes_read:,} of {part.size:,} bytes)"
-        texts.append(f"{name}{cut}:\n{fence_text(part.text)}")
+        note = "" if whole else f" (truncated to {part.bytes_read:,} of {part.size:,} bytes)"
+        texts.append(f"{name}{note}:\n{fence_text(part.text)}")
         raw, bytes_left = raw + part.size, bytes_left - part.bytes_read
     return make_section("project", "\n\n".join([_PROJECT_HEADING, *texts]), raw) if texts else None
 
@@ -233,10 +233,10 @@ def gitignore_section(sources: PromptSources, _: float) -> PromptSection | None:
     lines = part.text.splitlines()
     more = len(lines) > MAX_GITIGNORE_LINES
     many = f"{'more than ' * (part.size > _MAX_GITIGNORE_BYTES)}{len(lines):,}"
-    cut = f"\n(truncated to {MAX_GITIGNORE_LINES} of {many} lines)" if more else ""
+    note = f"\n(truncated to {MAX_GITIGNORE_LINES} of {many} lines)" if more else ""
     excerpt = "\n".join(each[:1000] for each in lines[:MAX_GITIGNORE_LINES])
     return make_section(
-        "gitignore", f"{_GITIGNORE_HEADING}{cut}\n{fence_text(excerpt)}", len(part.text)
+        "gitignore", f"{_GITIGNORE_HEADING}{note}\n{fence_text(excerpt)}", len(part.text)
     )
 
 

@@ -163,7 +163,7 @@ def score_loss(
     if run is not None:
         visibility, calls = (
             get_run_visibility(base.memory, run),
-            [cut.call for cut in run.compactions],
+            [compaction.call for compaction in run.compactions],
         )
     else:
         assert session is not None  # noqa: S101  the caller passes a run or a session
@@ -590,7 +590,7 @@ def classify_replayed_policy(row: Mapping[str, Any], *, pruned: bool) -> PolicyK
     return classify_policy(
         summaries=bool(row.get("summary_tokens")),
         pruned=pruned,
-        cuts=row.get("compactions_n"),
+        compactions=row.get("compactions_n"),
         hidden=(row["hidden_messages_n"], row["hidden_results_n"]),
     )
 

@@ -143,8 +143,8 @@ def _iter_divisions(session: Session, compaction: int | None) -> Iterator[_Divis
         yield from (d for d in divisions[::-1] if compaction in (None, d.compaction))
         return
     messages = [m for m in session.messages if m.visible]
-    cut = _find_turn_start(messages, round(len(messages) * (1 - _TAIL_SHARE)))
-    yield _Division(None, messages, messages[cut:], [])
+    tail_start = _find_turn_start(messages, round(len(messages) * (1 - _TAIL_SHARE)))
+    yield _Division(None, messages, messages[tail_start:], [])
 
 
 def _find_turn_start(messages: Sequence[Message], position: int) -> int:

@@ -327,11 +327,11 @@ def _memory_row(session: Session, way: str, run: Run, measured: dict[str, Any]) 
 
 def _count_recalled_tokens(run: Run) -> int:
     """Return the tokens of the digests, summed over the calls whose prompts hold them."""
-    total, size, cuts = 0, 0, {cut.call: cut.new for cut in run.compactions}
+    total, size, views = 0, 0, {compaction.call: compaction.new for compaction in run.compactions}
     # the digest of the last compaction is in each prompt until the next compaction
     for call in range(run.log.calls):
-        if call in cuts:
-            view = cuts[call]
+        if call in views:
+            view = views[call]
             digests = (p for p in range(view.head.size) if view[p].kind == RECALLED_KIND)
             size = sum(int(view.item(p).tokens) for p in digests)
         total += size

@@ -162,9 +162,9 @@ def show_session_status(kit: KitState, name: str | None) -> PreformattedText:
     agent_ = live.agent
     used, limit = agent_.gauge()
     calls = pluralize(len(live.session.calls), "call")
-    cuts = pluralize(count_compactions(live.session) or 0, "compaction")
+    compactions = pluralize(count_compactions(live.session) or 0, "compaction")
     lines = [
-        f"Session {live.name} ({live.id}): {calls}, {cuts}",
+        f"Session {live.name} ({live.id}): {calls}, {compactions}",
         f"Context: {used:,}/{limit:,} tokens ({used / limit:.0%})",
         f"Model: {agent_.model.name}"
         + (f" ({agent_.model.notice})" if agent_.model.notice else ""),

@@ -87,11 +87,13 @@ class CompactionReport:
         )
 
     def _count_changes(self) -> list[tuple[str, int]]:
-        cut = len({t for e in self.edits if e.kind in ("shortened", "replaced") for t in e.targets})
-        removed = len({t for e in self.edits for t in e.targets}) - cut
+        shortened_n = len(
+            {t for e in self.edits if e.kind in ("shortened", "replaced") for t in e.targets}
+        )
+        removed = len({t for e in self.edits for t in e.targets}) - shortened_n
         if self.is_applied:
-            return [("messages went", removed), ("messages were shortened", cut)]
-        return [("messages would go", removed), ("messages would be shortened", cut)]
+            return [("messages went", removed), ("messages were shortened", shortened_n)]
+        return [("messages would go", removed), ("messages would be shortened", shortened_n)]
 
     @property
     def summary(self) -> str:
@@ -161,9 +163,9 @@ def _preview_compaction(
     compactor = live.agent.compactor
     for choice in choices:
         part = compactor.choose_policy(choice, focus, draft=True)
-        cut = compactor.context.try_policy(part)
-        if cut is not None:
-            edits, after = cut.edits, compactor.context.estimate_size(cut.new)
+        trial = compactor.context.try_policy(part)
+        if trial is not None:
+            edits, after = trial.edits, compactor.context.estimate_size(trial.new)
             notice = _describe_writer(edits, part)
             return CompactionReport(
                 edits, before, after, live.session, is_applied=False, notice=notice

@@ -63,7 +63,7 @@ def get_message_fates(session: Session, upto: int | None = None) -> dict[str, Me
         return {}
     fates: dict[str, MessageFate] = {}
     origin: dict[str, str] = {}
-    number = {id(edit): cut.number for cut in group_edits(session) for edit in cut.edits}
+    number = {id(edit): group.number for group in group_edits(session) for edit in group.edits}
     for edit in session.edits[:upto]:
         compaction = number[id(edit)]
         replacements = edit.inserted if edit.kind in ("shortened", "replaced") else ()

@@ -61,8 +61,8 @@ def _savings_table(of: SessionsLike | pd.DataFrame) -> CompactionTable:
     return get_compaction_table(of, (*_SIZE_COLUMNS, *_WORD_COLUMNS, "tokens_source"), "savings")
 
 
-def _savings_rows(cuts: CompactionTable) -> tuple[CompactionSaving, ...]:
-    columns = cuts.columns
+def _savings_rows(table: CompactionTable) -> tuple[CompactionSaving, ...]:
+    columns = table.columns
     words = zip(*(columns[n] for n in _WORD_COLUMNS), strict=True)
     descriptions = [" · ".join(w for w in row if w) for row in words]
     values = [
@@ -93,12 +93,12 @@ def savings(of: SessionsLike | pd.DataFrame) -> Chart:
         >>> [row[:5] for row in ck.plots.savings(ck.samples.path()).rows][:1]
         [('0', '175', '40,471', '11,651', '71%')]
     """
-    cuts = _savings_table(of)
+    table = _savings_table(of)
     return savings_chart(
-        cuts.title,
-        _savings_rows(cuts),
-        several=len(cuts.names) > 1,
-        is_unknown=hides_all_compactions(cuts.sessions),
+        table.title,
+        _savings_rows(table),
+        several=len(table.names) > 1,
+        is_unknown=hides_all_compactions(table.sessions),
     )
 
 
@@ -246,25 +246,25 @@ def thrash_data(
     if by not in ("tokens", "messages"):
         raise BadArguments(f"plots.thrash counts by 'tokens' or 'messages', not by {by!r}.")
     column = "token_savings" if by == "tokens" else "message_savings"
-    cuts = get_compaction_table(of, ("call", column), "thrash")
-    if len(cuts.names) > 1:
+    table = get_compaction_table(of, ("call", column), "thrash")
+    if len(table.names) > 1:
         raise BadArguments(
-            f"plots.thrash draws one session, for a guard counts within one; {len(cuts.names)} were"
-            " given: draw them one by one."
+            "plots.thrash draws one session, for a guard counts within one;"
+            f" {len(table.names)} were given: draw them one by one."
         )
-    calls, shares = cuts.columns["call"], cuts.columns[column]
+    calls, shares = table.columns["call"], table.columns[column]
     # A compaction after the last call is drawn at `n`.
     n = (
-        len(cuts.sessions[0].calls)
-        if cuts.sessions
+        len(table.sessions[0].calls)
+        if table.sessions
         else max((c for c in calls if c is not None), default=-1) + 1
     )
     tries = [(n if c is None else c, s) for c, s in zip(calls, shares, strict=True)]
     suppressed = [
-        (each.call, each.why) for session in cuts.sessions for each in get_suppressed(session)
+        (each.call, each.why) for session in table.sessions for each in get_suppressed(session)
     ]
-    data = build_thrash_data(cuts.title, tries, suppressed, min_savings, window, by)
-    return data._replace(is_unknown=hides_all_compactions(cuts.sessions))
+    data = build_thrash_data(table.title, tries, suppressed, min_savings, window, by)
+    return data._replace(is_unknown=hides_all_compactions(table.sessions))
 
 
 def build_thrash_data(  # noqa: PLR0917  what is tried, then the guard

@@ -42,8 +42,8 @@ _NOTHING_KNOWN = "The log holds neither content nor the size of a prompt."
 def composition_data(session: Session, *, counter: TokenCounter | None = None) -> CompositionData:
     """Return the tokens of each group at each call, and the places of compactions."""
     n = len(session.calls)
-    cuts = per_compaction.rows([session])["call"]
-    places = tuple((n if call is None else call) - 0.5 for call in cuts)
+    calls = per_compaction.rows([session])["call"]
+    places = tuple((n if call is None else call) - 0.5 for call in calls)
     return CompositionData(session.id, count_groups_by_call(session, counter), places)
 
 

@@ -358,10 +358,14 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         return bundle
 
     def __repr__(self) -> str:
-        n, c, cuts = len(self.messages), len(self.calls), format_count(count_compactions(self))
+        n, c, compactions = (
+            len(self.messages),
+            len(self.calls),
+            format_count(count_compactions(self)),
+        )
         return (
             f"<Session {sanitize_line(self.id)} {sanitize_line(self.format, 20)}: {n} messages, "
-            f"{c} calls, {cuts} compactions>"
+            f"{c} calls, {compactions} compactions>"
         )
 
 

@@ -429,7 +429,7 @@ class _AgentView(NamedTuple):
 
     row: dict[str, Any]
     prompts: Sequence[int | None]
-    cuts: Sequence[int]
+    compacted_calls: Sequence[int]
 
 
 def compare_views(
@@ -562,8 +562,10 @@ def _turn_frame(
     for view, of in results.items():
         pairs = [*zip(logs, of, strict=False)]  # who is asked takes no turn
         prompts = {log.agent: s.prompts for log, s in pairs}
-        cuts = {log.agent: s.cuts for log, s in pairs}
-        tables.append(tabulate_turns(agent_turns, prompts, outputs, cuts).assign(view=view))
+        compacted_calls = {log.agent: s.compacted_calls for log, s in pairs}
+        tables.append(
+            tabulate_turns(agent_turns, prompts, outputs, compacted_calls).assign(view=view)
+        )
     return pd.concat(tables, ignore_index=True)
 
 

@@ -95,8 +95,8 @@ class ThrashWidget(ChartWidget):
         titles, table = self.feed.titles, self.feed.frame
         self._guarded, note = [], ""
         if table is not None:
-            cuts, note = list_frame_compactions(table)
-            rows = _rows_of_sizes(cuts, note)
+            compactions, note = list_frame_compactions(table)
+            rows = _rows_of_sizes(compactions, note)
             self._guarded = [None] * len(rows)
         else:
             rows = [self._row_of(one, titles[one.id]) for one in self.feed.sessions()]
@@ -166,10 +166,10 @@ def _row_of_session(session: Session, name: str, why: str) -> dict[str, Any]:
     return row | {"hides": hides_compactions(session)}
 
 
-def _rows_of_sizes(cuts: Sequence[CompactionRow], why: str) -> list[dict[str, Any]]:
+def _rows_of_sizes(compactions: Sequence[CompactionRow], why: str) -> list[dict[str, Any]]:
     """Return a row a session of a frame, which knows no messages."""
     by_name: dict[str, list[CompactionRow]] = {}
-    for one in cuts:
+    for one in compactions:
         by_name.setdefault(one.name, []).append(one)
     rows = []
     for name, mine in by_name.items():
@@ -190,12 +190,12 @@ class MaxCompactions(BaseGuard):
 
     word = "closed"
 
-    def __init__(self, cuts: int) -> None:
-        self.cuts = cuts
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
 
     def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop` once they are spent."""
-        return stop if len(past.compactions) >= self.cuts else start
+        return stop if len(past.compactions) >= self.limit else start
 
 
 # A guard that closes after compaction k changes nothing before it: the calls up to there are those

@@ -28,7 +28,7 @@ class ThresholdHits(NamedTuple):
     """What thresholds would have done to one agent: places among its turns."""
 
     warned: tuple[int, ...]
-    cuts: tuple[int, ...]
+    cutovers: tuple[int, ...]
 
 
 def judge_turns(
@@ -47,23 +47,23 @@ def judge_turns(
             began again the sum does too, for no log holds what would have come without that.
 
     Returns:
-        `sums`: the tokens that are judged, one a turn; `warned` and `cuts`: places of turns.
+        `sums`: the tokens that are judged, one a turn; `warned` and `cutovers`: places of turns.
     """
     total = before = 0
     sums: list[int] = []
     warned: list[int] = []
-    cuts: list[int] = []
+    cutovers: list[int] = []
     for i, recorded in enumerate(cumulative):
         fresh = i == 0 or recorded < before
         before = recorded
         total = inputs[i] + (0 if fresh else total) if again else recorded
         sums.append(total)
         if cutover and total >= cutover:
-            cuts.append(i)
+            cutovers.append(i)
             total = 0 if again else total
         elif warn and total >= warn:
             warned.append(i)
-    return {"sums": sums, "warned": warned, "cuts": cuts}
+    return {"sums": sums, "warned": warned, "cutovers": cutovers}
 
 
 class BudgetWidget(ChartWidget):
@@ -107,7 +107,7 @@ class BudgetWidget(ChartWidget):
         for a in self._found.agents:
             columns = a.inputs.tolist(), a.cumulative.tolist()
             hits = judge_turns(*columns, self.warn, self.cutover, again=self.again)
-            verdict[a.name] = ThresholdHits(tuple(hits["warned"]), tuple(hits["cuts"]))
+            verdict[a.name] = ThresholdHits(tuple(hits["warned"]), tuple(hits["cutovers"]))
         return verdict
 
     def _build_data(self) -> dict[str, Any]:
@@ -131,9 +131,9 @@ class BudgetWidget(ChartWidget):
         return None if is_set else list(suggest_thresholds(self._found.agents))
 
     def _build_chart(self) -> Chart:
-        cuts = {name: len(hits.cuts) for name, hits in self.verdict.items()}
+        cutovers = {name: len(hits.cutovers) for name, hits in self.verdict.items()}
         at = self._found._replace(warn_at=self.warn or None, cutover_at=self.cutover or None)
-        chart = budget_chart(at, cuts)
+        chart = budget_chart(at, cutovers)
         if self._found.agents and [self.warn, self.cutover] == self._suggested:
             return replace(chart, caption=f"{chart.caption} {_SUGGESTED}")
         return chart

@@ -118,7 +118,7 @@ class Explorer(ChartWidget):
         sizes = [float("nan") if p is None else float(p) for p in self.scenes.prompts]
         indices = decimate(np.array(sizes), _MAX_LINE_POINTS).tolist()
         places = [c.position for c in session.calls]
-        cuts = _compacted_calls(session, places)
+        compacted_calls = _compacted_calls(session, places)
         scene = self._view_of_call(self._first)
         return {
             "title": get_title(session, 100),
@@ -127,7 +127,7 @@ class Explorer(ChartWidget):
             "line": [indices, [self.scenes.prompts[i] for i in indices]],
             "limit": scene.limit,
             "top": choose_top(self.scenes.prompts, scene.limit),
-            "cuts": cuts[:_MARKS],
+            "cuts": compacted_calls[:_MARKS],
             "notes": [sanitize_line(note, 400) for note in session.notes],
             "tree": self._describe_subagents(),
             "open": self._number,

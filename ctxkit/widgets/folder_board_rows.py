@@ -71,7 +71,7 @@ GROUP_HEADS = (
 
 def make_row_cells(i: int, r: BoardRow) -> tuple[Cell, ...]:
     """Return a row as cells under `HEADS`."""
-    cuts = format_count(r.compactions_n) + " thrashes" * bool(r.is_thrashing)
+    compactions = format_count(r.compactions_n) + " thrashes" * bool(r.is_thrashing)
     return (
         Cell(format_count(i), float(i)),
         Cell(r.title, None, f"id {r.id} · {r.path}"),
@@ -80,7 +80,7 @@ def make_row_cells(i: int, r: BoardRow) -> tuple[Cell, ...]:
         Cell(format_usd(r.usd), r.usd),
         Cell(format_tokens(r.peak), _float_or_none(r.peak)),
         Cell("", None, "", "", _sparkline_svg(r.spark)),
-        Cell(cuts, _float_or_none(r.compactions_n), "", "bad" * bool(r.is_thrashing)),
+        Cell(compactions, _float_or_none(r.compactions_n), "", "bad" * bool(r.is_thrashing)),
         Cell(format_count(r.misses_n), _float_or_none(r.misses_n)),
         Cell(format_count(r.errors_n), _float_or_none(r.errors_n)),
         Cell(r.project or ""),

@@ -180,8 +180,8 @@ class TrialRunner:
 
 def compute_mean_summary_tokens(trial: Trial) -> int:
     """Return the mean size of a trial's summaries in tokens; without any, 800."""
-    written, cuts = trial.row.get("summary_tokens") or 0, trial.row.get("compactions_n") or 0
-    return max(round(written / cuts), 1) if written and cuts else 800
+    written, compactions = trial.row.get("summary_tokens") or 0, trial.row.get("compactions_n") or 0
+    return max(round(written / compactions), 1) if written and compactions else 800
 
 
 def fix_summary_sizes(policy: Any, tokens: int) -> Any:
@@ -226,9 +226,13 @@ def render_growth(
     if pinned:
         traces.append(Trace(name="pinned", x=range(len(pinned.prompts)), y=pinned.prompts, look=1))
     traces.append(Trace(name="with these settings", x=calls, y=trial.prompts, look=0))
-    cuts = [s for s in trial.steps if s.after is not None]
+    compactions = [s for s in trial.steps if s.after is not None]
     # A compaction happens before its call, so its line stands half a step to the left.
-    marks = tuple(VerticalMark(x=s.call - 0.5) for s in cuts) if len(cuts) <= _MAX_MARKS else ()
+    marks = (
+        tuple(VerticalMark(x=s.call - 0.5) for s in compactions)
+        if len(compactions) <= _MAX_MARKS
+        else ()
+    )
     peak = max((n for n in (*recorded, *trial.prompts) if n), default=0)
     # A limit above four times the peak would flatten the curves, so only the legend names it.
     limit = LimitLine(y=trial.limit, label=f"limit {trial.limit:,}", shown=4 * peak >= trial.limit)

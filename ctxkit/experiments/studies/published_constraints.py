@@ -147,7 +147,7 @@ def make_constraint_talks(
 
 def compare_marks(summaries: Sequence[JudgedSummary]) -> MarkAgreement:
     """Hold the marks of `user_rules` against what people said of the same summaries."""
-    pairs = [(s.compactor, s.is_kept, _is_marked_kept(s)) for s in summaries]
+    pairs = [(s.compactor, s.is_kept, _states_constraint(s)) for s in summaries]
     kept = [mark for _, is_kept, mark in pairs if is_kept]
     lost = [not mark for _, is_kept, mark in pairs if not is_kept]
     groups = {c: list(g) for c, g in groupby(sorted(pairs), key=lambda pair: pair[0])}
@@ -158,7 +158,7 @@ def compare_marks(summaries: Sequence[JudgedSummary]) -> MarkAgreement:
     )
 
 
-def _is_marked_kept(judged: JudgedSummary) -> bool:
+def _states_constraint(judged: JudgedSummary) -> bool:
     """Return whether the rule is in sight of a prompt that holds the summary alone."""
     stated = Message(role="user", id="u0", parts=(Text(FRAMING + judged.constraint),))
     reply = Message(role="assistant", id="a0", parts=(Text("Yes."),))
