@@ -76,7 +76,7 @@ class PiCut:
     def __init__(self, keep: int, summary: int = 1500) -> None:
         self.keep, self.summary = keep, summary
 
-    def __call__(self, h: Any, _room: Any) -> Any:
+    def __call__(self, h: Any, _budget: Any) -> Any:
         return h.summarise(h.safe(h.back(self.keep)), self.summary, "full")
 
 
@@ -86,7 +86,7 @@ class Window:
     def __init__(self, budget: int) -> None:
         self.budget = budget
 
-    def __call__(self, h: Any, _room: Any) -> Any:
+    def __call__(self, h: Any, _budget: Any) -> Any:
         return h.drop(h.safe(h.fitting(self.budget)), "window")
 
 
@@ -96,7 +96,7 @@ class Last:
     def __init__(self, n: int) -> None:
         self.n = n
 
-    def __call__(self, h: Any, _room: Any) -> Any:
+    def __call__(self, h: Any, _budget: Any) -> Any:
         tools = np.flatnonzero(h.role("tool"))
         return h.shorten(tools[: max(0, len(tools) - self.n)], "[cleared]", "old")
 
@@ -150,7 +150,7 @@ def replays() -> list[dict[str, object]]:
         Rules(few.policy, triggers.Above(limit // 2), pruning=p) for p in (Last(9), CLEARED)
     )
     assert replay(log, plain).fresh_tokens.tolist() == replay(log, shipped).fresh_tokens.tolist()
-    whole = Rules(lambda h, room: PiCut(limit // 3)(h, room) if h.tokens > limit else h)
+    whole = Rules(lambda h, budget: PiCut(limit // 3)(h, budget) if h.tokens > limit else h)
     assert replay(log, whole).prompts.tolist() == replay(log, few).prompts.tolist()
 
     def fold() -> object:

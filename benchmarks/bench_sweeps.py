@@ -308,7 +308,7 @@ class Busy:
     def __init__(self, n: int) -> None:
         self.n = n
 
-    def __call__(self, history: Any, _room: Any) -> Any:
+    def __call__(self, history: Any, _budget: Any) -> Any:
         if history.call % 25 == 0:
             time.sleep(0.0125)
         return history

@@ -234,7 +234,7 @@ class Agent:
         """Return the size of the session (see `tokens.live_prompt_sizes`) and its window, in
         tokens.
         """
-        return get_current_size(self.session).tokens, self.compactor.context.run.room.limit
+        return get_current_size(self.session).tokens, self.compactor.context.run.budget.limit
 
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", fallback: Policy | None = None

@@ -166,7 +166,7 @@ class Compactor:
 
         The reserve becomes at most a quarter of it, as the one set may exceed the whole window.
         """
-        if window < self.context.run.room.limit:
+        if window < self.context.run.budget.limit:
             reserve = min(self.rules.reserve, window // 4)
             self.rules = self.rules.but(window=window, assumed=True, reserve=reserve)
             self.rebuild_context()
@@ -190,13 +190,15 @@ class Compactor:
         while common < min(len(last), len(prompt)) and last[common] == prompt[common]:
             common += 1
         cached_tokens = log.fixed + sum(map(log.measure, prompt[:common]))
-        return CachedPrefix(prompt, self._tools, cached_tokens, tokens, self.context.run.room.limit)
+        return CachedPrefix(
+            prompt, self._tools, cached_tokens, tokens, self.context.run.budget.limit
+        )
 
     async def prepare(self, spent: SpentInTurn, limits: Limits) -> PreparedCall:
         """Prepare the next call: flush memory and compact if the rules say so, then prune."""
         await self._summarise_results(spent, limits)
         before, run = get_current_size(self.session), self.context.run
-        window, self._start_emitted, run.trigger_reason = run.room.limit, False, ""
+        window, self._start_emitted, run.trigger_reason = run.budget.limit, False, ""
         context_tokens, edits = self.context.tokens, len(self.transcript.session.edits)
         if self._memory_flusher and self._memory_flusher.is_due(context_tokens, window, edits):
             await self._flush_memory(self.context.preview()[0], spent, limits, self._tools)

@@ -114,7 +114,7 @@ class LiveContext:
         # A run that only repeats the recorded edits, without triggers, pruning and guards.
         no_actions: dict[str, Any] = {"trigger": None, "pruning": None, "on_compacted": None}
         record_rules = self.rules.but(policy=RecordedCompactions(), guards=(), **no_actions)
-        record_run = Run(self.log, record_rules, self.run.room.limit)
+        record_run = Run(self.log, record_rules, self.run.budget.limit)
         advance_run(record_run, record_rules, self.log.calls)
         # Edits after the last reply belong to the call that comes next; no call has applied them.
         was = history = record_run.history.at(self.log.calls)
@@ -189,7 +189,7 @@ class LiveContext:
         """
         view = self._prepared_view
         self._sent_view = (
-            view if stage < 0 else apply_policy(self.stages[stage], view, self.run.room)
+            view if stage < 0 else apply_policy(self.stages[stage], view, self.run.budget)
         )
         return self._sent_view
 
@@ -201,7 +201,7 @@ class LiveContext:
     def try_policy(self, policy: Policy) -> Compaction | None:
         """Return the compaction that a policy would make now, or None; changes nothing."""
         before = self.run.history.at(self.run.call)
-        after = apply_policy(policy, before, self.run.room)
+        after = apply_policy(policy, before, self.run.budget)
         return (
             None
             if after is before
@@ -354,7 +354,7 @@ def _find_offloaded(run: Run, artifact_ids: set[str]) -> dict[str, Message]:
         if isinstance(part, Offload) and artifact_ids - results.keys():
             artifacts = part.artifacts(view.messages)
             results.update({name: artifacts[name] for name in artifact_ids & artifacts.keys()})
-        return apply_policy(part, view, run.room)
+        return apply_policy(part, view, run.budget)
 
     if run.rules.pruning is not None:
         apply_part(run.rules.pruning, run.history.at(max(run.call - 1, 0)))

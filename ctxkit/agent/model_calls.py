@@ -181,7 +181,7 @@ class ModelCaller:
         except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
             why = f"{name}: {type(e).__name__}: {redact(str(e))[:1000]}"
             raise PartialReplyError(why, stream.words, overflow=is_overflow(e)) from None
-        refused = _find_refusal(reply, name, self._compactor.context.run.room.limit)
+        refused = _find_refusal(reply, name, self._compactor.context.run.budget.limit)
         if refused is not None:  # a reply that is not used is billed too
             turn.spent.add_summary(reply.usage or Usage(), name, free=turn.spent.free)
             raise refused
@@ -241,7 +241,7 @@ class ModelCaller:
     @property
     def _changed_window(self) -> int | None:
         """The current window if it differs from the one that the session began with, else None."""
-        window = self._compactor.context.run.room.limit
+        window = self._compactor.context.run.budget.limit
         return None if window == self._transcript.session.context_window else window
 
     def _store_failure(self, error: ModelError, turn: Turn) -> None:

@@ -318,7 +318,7 @@ class ResultSummaryPolicy(DataclassPolicy):
 
     name = "result_summaries"
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the history with these results archived; itself if it has none of them."""
         archived = {p: m for p, m in enumerate(history.messages) if m.id in self.said}
         if not archived:

@@ -91,15 +91,15 @@ def fit(
     log = conversation.log
     call = log.open()
     history = History.start(log, call)
-    room = rules.room(log, limit)
+    budget = rules.context_budget(log, limit)
     if rules.policy is not None and rules.trigger is not None and rules.auto:
-        is_due = rules.trigger.first(UnprunedForecast(history, room), call, call + 1) == call
-        new = apply_policy(rules.policy, history, room) if is_due else history
+        is_due = rules.trigger.first(UnprunedForecast(history, budget), call, call + 1) == call
+        new = apply_policy(rules.policy, history, budget) if is_due else history
         if new is not history and _COMPACTED_LISTS.is_repeated(messages):
             warnings.warn(REPEATED_FIT_WARNING, stacklevel=2)
         history = new
     if rules.pruning is not None:
-        history = apply_policy(rules.pruning, history, room)
+        history = apply_policy(rules.pruning, history, budget)
     guard = ChatGuard(model, keeps_thinking=writes_by_api(rules.policy))
     guard.apply(list(messages))  # as it was made: the list only grew
     prompt = guard.apply(conversation.to_dicts(history))
@@ -321,7 +321,7 @@ class Context:
     @property
     def limit(self) -> int:
         """The context window, in tokens."""
-        return self.run.room.limit
+        return self.run.budget.limit
 
     @property
     def edits(self) -> tuple[Edit, ...]:

@@ -61,7 +61,7 @@ class PrunedForecast(UnprunedForecast):
 
     Args:
         history: what is in force before any pruning.
-        room: the limit, the reserve and the counter.
+        budget: the limit, the reserve and the counter.
         pruning: a part, or a chain of parts.
         clock: says at which calls no cache is left.
         start: the first call.
@@ -74,7 +74,7 @@ class PrunedForecast(UnprunedForecast):
     def __init__(
         self,
         history: History,
-        room: ContextBudget,
+        budget: ContextBudget,
         pruning: BasePolicy,
         clock: CacheClock,
         start: int,
@@ -82,8 +82,8 @@ class PrunedForecast(UnprunedForecast):
         sent: BilledSizes | None = None,
         past: PastPrompts | None = None,
     ) -> None:
-        super().__init__(history, room, sent)
-        self.pruned = PrunedHistory(history.at(start), pruning, room)
+        super().__init__(history, budget, sent)
+        self.pruned = PrunedHistory(history.at(start), pruning, budget)
         self.runs_each_call = bool(self.pruned.rest)
         """True where a part is run at each call by itself."""
         bill = _CalledBill if self.runs_each_call else ScheduledBill
@@ -175,17 +175,17 @@ class PrunedForecast(UnprunedForecast):
 
 
 def forecast_whole_log(
-    log: MessageLog, room: ContextBudget, pruning: BasePolicy, clock: CacheClock
+    log: MessageLog, budget: ContextBudget, pruning: BasePolicy, clock: CacheClock
 ) -> PrunedForecast:
     """Return the forecast of all calls of a log without an edit; the log caches the last ones."""
     forecasts: dict[Any, PrunedForecast] = log.memo.setdefault("pruned", {})
     parts = tuple(_part_identity(part) for part in flatten_chain(pruning))
-    key = parts, room.limit, room.reserve, clock.life, len(log), log.calls
+    key = parts, budget.limit, budget.reserve, clock.life, len(log), log.calls
     forecast = forecasts.get(key)
     if forecast is None or not forecast.sound:
         while len(forecasts) >= _MAX_FORECASTS:
             del forecasts[next(iter(forecasts))]
-        forecast = PrunedForecast(History.start(log), room, pruning, clock, 0)
+        forecast = PrunedForecast(History.start(log), budget, pruning, clock, 0)
         forecasts[key] = forecast
     return forecast
 

@@ -285,7 +285,7 @@ def summarize_run(run: Run) -> dict[str, Any]:
             k: v if isinstance(v, (int, float, str, bool, type(None))) else str(v)
             for k, v in rules.parameters.items()
         },
-        "limit": run.room.limit,
+        "limit": run.budget.limit,
         "counter": run.log.counter.name,
         "held": [h._asdict() for h in run.blocked],
         "warned": [{"call": call, "trigger": name} for call, name in run.warned],
@@ -308,13 +308,13 @@ def describe_run_oddities(run: Run) -> str | None:
 
 def describe_crowded_window(run: Run) -> str | None:
     """Return a note where the fixed part of the prompt alone fills the rules' window, else None."""
-    fixed, room = run.log.fixed, run.room
-    if fixed < room.budget:
+    fixed, budget = run.log.fixed, run.budget
+    if fixed < budget.prompt_limit:
         return None
-    reserve = f", {room.reserve:,} of them held free" if room.reserve else ""
+    reserve = f", {budget.reserve:,} of them held free" if budget.reserve else ""
     return (
         f"The fixed part of the prompt ({fixed:,} tokens) does not fit into the window that these"
-        f" rules go by ({room.limit:,} tokens{reserve}), so no compaction makes a prompt fit."
+        f" rules go by ({budget.limit:,} tokens{reserve}), so no compaction makes a prompt fit."
     )
 
 

@@ -76,7 +76,7 @@ class Run:
     """
 
     def __init__(self, log: MessageLog, rules: Rules, limit: int | None = None) -> None:
-        self.log, self.rules, self.room = log, rules, rules.room(log, limit)
+        self.log, self.rules, self.budget = log, rules, rules.context_budget(log, limit)
         self.clock = CacheClock.of(log, rules.cache_life)
         self.begin = 0
         self.over = False
@@ -199,7 +199,7 @@ class Run:
         if not self.prunes:
             return history
         if compacted is not None:
-            return PrunedHistory(history, self.rules.pruning, self.room).prompt_at(self.call)
+            return PrunedHistory(history, self.rules.pruning, self.budget).prompt_at(self.call)
         return self.pruned(self.call).prompt_at(self.call)
 
     def pruned(self, call: int) -> PrunedHistory:
@@ -209,7 +209,7 @@ class Run:
         is built apart while the log may grow, as a schedule goes over each call only once.
         """
         if call == self.call and not self.over:
-            return PrunedHistory(self.history.at(call), self.rules.pruning, self.room)
+            return PrunedHistory(self.history.at(call), self.rules.pruning, self.budget)
         compactions_n = bisect_right(self.compactions, call, key=lambda compaction: compaction.call)
         history = (
             self.compactions[compactions_n - 1].new if compactions_n else History.start(self.log)
@@ -226,7 +226,7 @@ class Run:
             return forecast.pruned
         pruned = self._pruned_histories.get((compactions_n, start))
         if pruned is None or not pruned.schedule.sound:
-            pruned = PrunedHistory(history.at(start), pruning, self.room)
+            pruned = PrunedHistory(history.at(start), pruning, self.budget)
             self._pruned_histories[compactions_n, start] = pruned
         return pruned
 
@@ -265,7 +265,7 @@ class Run:
         """Return the forecast of the coming calls without an edit, reused where it still holds."""
         forecast, history, pruning = self._forecast, self.history, self.rules.pruning
         if pruning is None:
-            forecast = UnprunedForecast(history, self.room, self.billed.sizes)
+            forecast = UnprunedForecast(history, self.budget, self.billed.sizes)
         elif not (
             isinstance(forecast, PrunedForecast)
             and forecast.is_forecast_of(history)
@@ -278,10 +278,10 @@ class Run:
     def _pruned_forecast(self, pruning: BasePolicy, call: int) -> PrunedForecast:
         last, history = self._forecast, self.history
         if not (call or history.head.size or history.lo):
-            return forecast_whole_log(self.log, self.room, pruning, self.clock)
+            return forecast_whole_log(self.log, self.budget, pruning, self.clock)
         past = last.past(call) if isinstance(last, PrunedForecast) and last.start < call else None
         return PrunedForecast(
-            history, self.room, pruning, self.clock, call, sent=self.billed.sizes, past=past
+            history, self.budget, pruning, self.clock, call, sent=self.billed.sizes, past=past
         )
 
     def bill(self, forecast: UnprunedForecast, start: int, stop: int) -> None:
@@ -496,7 +496,7 @@ def _compact(run: Run, policy: BasePolicy, guards: tuple[Guard, ...], was: Histo
     """Run the policy; a failure or a refused result is recorded, and the history stays."""
     try:
         with collect_refusals() as refusals:
-            new = policy(was, run.room)
+            new = policy(was, run.budget)
         if type(new) is not History or new.log is not was.log or new.call != was.call:
             new = coerce_to_history(new, was, policy)
     except ModelError as error:

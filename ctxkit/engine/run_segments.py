@@ -29,22 +29,22 @@ class PrunedHistory:
     Args:
         history: the history in force, before any pruning.
         pruning: a part, or a chain of parts; None: nothing is pruned.
-        room: the limit, the reserve and the counter.
+        budget: the limit, the reserve and the counter.
     """
 
-    def __init__(self, history: History, pruning: BasePolicy | None, room: ContextBudget) -> None:
+    def __init__(self, history: History, pruning: BasePolicy | None, budget: ContextBudget) -> None:
         scheduled, self.rest = split_pruning(pruning)
         """`rest`: the parts from the first one without a schedule on; they are run at each call."""
         first = min((part.begin(history) for part in scheduled), default=history.call)
-        self.schedule = Schedule(history.at(first), scheduled, room)
+        self.schedule = Schedule(history.at(first), scheduled, budget)
         """What the other parts change, and from which call on."""
-        self._room = room
+        self._budget = budget
 
     def prompt_at(self, call: int) -> History:
         """Return the pruned history that a call is sent."""
         view = self.schedule.prompt_at(call)
         for part in self.rest:
-            view = apply_policy(part, view, self._room)
+            view = apply_policy(part, view, self._budget)
         return view
 
 
@@ -53,7 +53,7 @@ class RunLike(Protocol):
 
     log: MessageLog
     rules: Rules
-    room: ContextBudget
+    budget: ContextBudget
     compactions: list[Compaction]
     begin: int
     call: int

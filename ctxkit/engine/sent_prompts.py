@@ -181,7 +181,7 @@ def _called_items(
 ) -> list[SentItem]:
     """Return the items after the parts without a schedule, which are run on the call's history."""
     for part in parts:
-        new = apply_policy(part, view, run.room)
+        new = apply_policy(part, view, run.budget)
         if new is not view:
             # a message is recognised by its row and the id that changed copies share
             before = {(item.row, item.message.id.split("~")[0]): item for item in items}

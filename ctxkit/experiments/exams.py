@@ -369,7 +369,7 @@ def _compact_by_rules(paper: ExamPaper, way: Any) -> tuple[Message, ...]:
     talk = Session(id=paper.session, log=(*paper.before, *closing), model=paper.model)
     last = len(talk.calls) - 1
     if rules.policy is not None:
-        rules = rules.but(trigger=lambda history, _room: history.call == last, guards=())
+        rules = rules.but(trigger=lambda history, _budget: history.call == last, guards=())
     sent = [item.message for item in replay(talk, rules).sent(last)]
     # without the closing question and without what is outside messages (tool schemas)
     return tuple(m for m in sent if m.id != "exam" and m.kind != FIXED_KIND)

@@ -354,7 +354,7 @@ def describe_dry_run(
     # The estimate is distributed over the parts in proportion to their counts.
     sizes = apportion(tokens, [n for _, n in parts])
     rows = [f"{n:>9,}  {name}" for n, (name, _) in zip(sizes, parts, strict=True)]
-    limit = context.run.room.limit
+    limit = context.run.budget.limit
     head = (
         f"Would send {len(messages)} messages, {tokens:,}/{limit:,} tokens ({tokens / limit:.0%}),"
         f" to {model.name}."
@@ -381,27 +381,27 @@ def _explain_unused_model(line: AgentArguments, live: LiveSession) -> list[str]:
 
 def describe_window_mismatch(agent: Agent) -> list[str]:
     """Return notes on rules that were made for another window than the model's; usually none."""
-    room, model, rules = agent.compactor.context.run.room, agent.model, agent.rules
+    budget, model, rules = agent.compactor.context.run.budget, agent.model, agent.rules
     # Presets name this parameter after their system; all begin with `context_window`.
     window = next((k for k in rules.parameters if k.startswith("context_window")), None)
     less = [k for k in rules.parameters if re.search("reserve|output|^keep_.*tokens", k)]
     advice = "Give other rules, or a model with a larger window."
     if window is not None:
-        size = f"{model.context_window or room.limit:_}"
+        size = f"{model.context_window or budget.limit:_}"
         advice = (
             f"Give rules that fit (`mine = ck.presets.{rules.label}({window}={size}, ...)`, then"
             " `--rules mine`"
             + (f"; smaller too: {', '.join(less)}" if less else "")
             + "), or a model with a larger window."
         )
-    if model.context_window is not None and room.limit > model.context_window:
+    if model.context_window is not None and budget.limit > model.context_window:
         takes = f"{model.name} takes {model.context_window:,}"
-        counts = f"count on a window of {room.limit:,} tokens"
+        counts = f"count on a window of {budget.limit:,} tokens"
         return [f"Note: rules {rules.label} {counts}, but {takes}. {advice}"]
-    if room.reserve >= room.limit:
+    if budget.reserve >= budget.limit:
         reserve_text = (
-            f"hold {room.reserve:,} tokens free in a window of {room.limit:,}: a compaction is due"
-            " at every call"
+            f"hold {budget.reserve:,} tokens free in a window of {budget.limit:,}:"
+            " a compaction is due at every call"
         )
         return [f"Note: rules {rules.label} {reserve_text}. {advice}"]
     return []
@@ -452,7 +452,7 @@ def _would_compact(trial: Any, rules: Rules) -> bool:
     compacted_sizes: list[int] = []
 
     # A probe in place of the policy: it notes the call and changes nothing.
-    def policy(history: History, room: ContextBudget) -> History:  # noqa: ARG001  the shape of a policy
+    def policy(history: History, budget: ContextBudget) -> History:  # noqa: ARG001  the shape of a policy
         compacted_sizes.append(history.tokens)
         return history
 

@@ -126,9 +126,9 @@ class _Picture:
         sides = [12.0, 12.0]
         for axis in self.y_axes.values():
             texts = [len(text) for _, text in axis.list_ticks()] if axis.has_labels else []
-            room = 10 + _LETTER * min(max(texts, default=0), 28) + 17 * bool(axis.get_title())
+            margin = 10 + _LETTER * min(max(texts, default=0), 28) + 17 * bool(axis.get_title())
             right = axis.spec.get("side") == "right"
-            sides[right] = max(sides[right], room)
+            sides[right] = max(sides[right], margin)
         notes = [n for n in self.layout.get("annotations") or () if n.get("yref") == "paper"]
         if any(n.get("textangle") for n in notes):
             sides[0] = max(sides[0], 52.0)

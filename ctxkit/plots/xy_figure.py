@@ -183,8 +183,8 @@ class Axes(Drawing):
 
     def plotly(self) -> dict[str, Any]:
         """Return data and layout; at most about 2,000 points, the extremes of each trace exact."""
-        room = max(MAX_POINTS // max(len(self.traces), 1), _FEW)
-        return self._figure(room, room)
+        points_n = max(MAX_POINTS // max(len(self.traces), 1), _FEW)
+        return self._figure(points_n, points_n)
 
     def svg(self) -> str:
         """Return the static picture."""

@@ -81,29 +81,29 @@ class CacheTtl(ScheduledPruning):
     def __post_init__(self) -> None:
         at_least(self, 0, "ttl_seconds")
 
-    def schedule(self, view: ScheduleView, room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, budget: ContextBudget) -> None:
         """Change the calls after a pause; with `persists`, the later ones too."""
         if self.persists:
-            _AfterPause(self).schedule(view, room)
+            _AfterPause(self).schedule(view, budget)
             return
-        view.stages((None, _AfterPause(self)), lambda call, _: self.acts(view, room, call))
+        view.stages((None, _AfterPause(self)), lambda call, _: self.acts(view, budget, call))
 
     def begin(self, history: History) -> int:
         """Return the first call that this one depends on; with `persists`, the last compaction."""
         return history.since if self.persists else history.call
 
-    def acts(self, view: ScheduleView, room: ContextBudget, call: int, freed: int = 0) -> bool:
+    def acts(self, view: ScheduleView, budget: ContextBudget, call: int, freed: int = 0) -> bool:
         """Return True where a call follows a long pause, and its messages are large enough.
 
         Args:
             view: the calls and messages.
-            room: the context budget.
+            budget: the context budget.
             call: the call.
             freed: characters that are pruned already.
         """
         if self.ttl_seconds and not view.pause(call) >= self.ttl_seconds:
             return False
-        return view.chars(call) - freed >= self.soft_trim_ratio * room.limit * 4
+        return view.chars(call) - freed >= self.soft_trim_ratio * budget.limit * 4
 
     def concerns(self, view: ScheduleView, p: int) -> bool:
         """Return True for the result of a tool that may be pruned."""
@@ -141,7 +141,7 @@ class _AfterPause:
 
     rule: CacheTtl
 
-    def schedule(self, view: ScheduleView, room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, budget: ContextBudget) -> None:
         """Trim the prunable results of each call after a pause, and clear the oldest."""
         visible: _VisibleMessages = view.memory.setdefault("shown", _VisibleMessages(self.rule))
         results: _PrunedResults = view.memory.setdefault("touched", _PrunedResults(self.rule))
@@ -151,9 +151,9 @@ class _AfterPause:
             added, hidden, settled = news.get(call, ((), (), ()))
             visible.follow(view, added, hidden)
             visible.changed_results.update(settled, events.get(call, ()))
-            if self.rule.acts(view, room, call, results.freed if self.rule.persists else 0):
+            if self.rule.acts(view, budget, call, results.freed if self.rule.persists else 0):
                 results.follow(view, visible, call)
-                results.clear(view, room.limit * 4, call)
+                results.clear(view, budget.limit * 4, call)
 
 
 class _VisibleMessages:

@@ -54,7 +54,7 @@ class Clear(ScheduledPruning):
     placeholder: str = CLEARED_PLACEHOLDER
     """Text of a cleared result; `{lines}` is the number of lines it had."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Clear each result when it is older than the newest `keep_last`."""
         # Two stages: unchanged, and cleared without this condition; each call gets the second one
         # where it saves enough.
@@ -109,7 +109,7 @@ class ToolPairs(ScheduledPruning):
     placeholder: str = PAIR_PLACEHOLDER
     """Text of an omitted result; it still answers its call."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Omit the results of each pair when enough newer pairs follow."""
         if self.from_chars:
             stages = (None, replace(self, from_chars=0))
@@ -174,7 +174,7 @@ class Tombstones(ScheduledPruning):
         """True where it appends the list of results."""
         return self.manifest
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Evict at calls over the budget; append the list where the prompt is smaller with it."""
         evict = _Evict(self.keep_last)
         listed = (_Evict(self.keep_last, listed=True),) if self.manifest else ()
@@ -195,7 +195,7 @@ class _Evict:
     keep_last: int
     listed: bool = False
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Evict each result when enough newer ones follow; append the list if asked."""
         for p, call, old in view.window("tool", self._old):
             what = partial(_evicted, name=_result_label(view, p)) if old else UNDO_CHANGE
@@ -285,7 +285,7 @@ class Budget(ScheduledPruning):
     placeholder: str = ELIDED_PLACEHOLDER
     """Text of an elided message."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Elide as many of the oldest as each call needs; if all are not enough, cut the rest."""
         elidable: _Elidable = view.memory.setdefault("elidable", _Elidable(self.placeholder))
         news = {call: more for call, *more in view.news("assistant", "tool")}

@@ -196,7 +196,7 @@ class Narrative(Summary):
         records = {"intent": IntentSummariser(quirks=self.quirks), "lossless": EvidenceSummariser()}
         return records.get(self.mode, self.maker)
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first position that is kept."""
         n = len(history)
         if n < 2:
@@ -211,12 +211,14 @@ class Narrative(Summary):
             first -= 1
         return history.safe_before(max(first, 0))
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with its old turns replaced by one message."""
         asks = self.mode in ("llm", "hybrid") and self.without_model is not None
-        if asks and self.without_model(history, room):
-            return replace(self, mode="intent", summariser=None, without_model=None)(history, room)
-        new = super().__call__(history, room)
+        if asks and self.without_model(history, budget):
+            return replace(self, mode="intent", summariser=None, without_model=None)(
+                history, budget
+            )
+        new = super().__call__(history, budget)
         return new if new is history or not self.signals else self._repeat_signal(history, new)
 
     def write_summary(self, history: History, first: int) -> Message | str | int:

@@ -82,7 +82,7 @@ class Recall(DataclassPolicy):
         }
         return MemoryBudgets(items=self.items, chars=self.chars, kinds=kinds)
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the history with the digest; unchanged where there is nothing to recall."""
         gone = promote_lessons(history)
         text = format_entries(

@@ -86,7 +86,7 @@ class TextOnly(HistoryFilter):
 
     counts = False
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Strip each message when its turn is over."""
         for p in _agent_messages(view):
             view.change(p, _strip_to_text, since=view.arrival(p), only_if_smaller=False)
@@ -113,7 +113,7 @@ class Roles(HistoryFilter):
             if role not in _ROLES:
                 raise BadArguments(f"There is no role {role!r}.{did_you_mean(role, _ROLES)}")
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide each message of another role when its turn is over, a result with its reply."""
         role_codes = {role_code(role) for role in self.roles}
         for p in view.new():
@@ -143,7 +143,7 @@ class WithoutAgents(HistoryFilter):
     agents: tuple[str, ...] = ()
     """Names or globs of agents, in any case."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide the messages of these agents when their turn is over, and strip those of others."""
         for p in _agent_messages(view) if self.agents else ():
             what = None if self._is_by_agents(view, p) else _strip_to_text
@@ -173,7 +173,7 @@ class TurnAge(HistoryFilter):
     from_reply: bool = False
     """Begin with the reply itself, without the message that it answers (fuseraft's program)."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide older messages when a turn begins after enough replies."""
         visible: VisibleWindow = view.memory.setdefault("shown", VisibleWindow())
         replies: SlidingWindow = view.memory.setdefault("replies", SlidingWindow())
@@ -227,7 +227,7 @@ class Tail(HistoryFilter):
     besides_prompt: bool = False
     """Do not count the input of the turn, for teams that write it themselves."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide older messages when a turn begins after enough messages."""
         if not self.messages:
             return
@@ -392,7 +392,7 @@ class Prune(ScheduledPruning):
                 f"Prune knows none, all, before-last-N-messages, not {self.tool_calls!r}."
             )
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Drop a call when no message with its id is among the newest, or protected."""
         pruned: _Pruned = view.memory.setdefault("pruned", _Pruned(self))
         changed, news = view.events(), {new.call: new for new in view.news()}
@@ -563,7 +563,7 @@ class Cap(ScheduledPruning):
     max_messages: Natural = 0
     """Maximum number of messages; 0: any number."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide the messages between the head and the newest ones when there are too many."""
         visible: VisibleWindow = view.memory.setdefault("shown", VisibleWindow())
         protected: SlidingWindow = view.memory.setdefault("stays", SlidingWindow())

@@ -81,7 +81,7 @@ class Results(ScheduledPruning):
         """True where only earlier turns are cut."""
         return self.past_only
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Cut each result on arrival; a read shorter when its file is written."""
         if not self.max_chars:
             return
@@ -133,7 +133,7 @@ class ConsumedReads(ScheduledPruning):
     writers: tuple[str, ...] = WRITE_TOOL_PATTERNS
     """Names or globs of tools that write or patch a file."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Cut each read when its file is written."""
         for p, call, old in find_stale_reads(view, self.readers, self.writers):
             view.change(p, self._cut if old else UNDO_CHANGE, since=call)
@@ -170,7 +170,7 @@ class Replies(ScheduledPruning):
         """True where only earlier turns are cut."""
         return self.past_only
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Cut each reply when it is older than the newest `keep_last`."""
         if not self.max_chars:
             return
@@ -212,7 +212,7 @@ class Outputs(ScheduledPruning):
     tools: tuple[str, ...] = ("*",)
     """Names or globs of the tools whose output is cut."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Cut each output on arrival."""
         low = self._low
         for p in view.new("tool", tools=self.tools):
@@ -368,7 +368,7 @@ class Intermediate(ScheduledPruning):
     max_argument_chars: Natural = 500
     """Characters of an argument value; a longer one becomes a note."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Cut each reply when another one follows."""
         low = min(self.max_chars, self.max_argument_chars)
         for p, call, old in view.window("assistant", lambda n: n - 1):

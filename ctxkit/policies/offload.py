@@ -56,7 +56,7 @@ class Digest(ScheduledPruning):
     """Maximum characters of a line of the digest."""
     appends = True
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Archive old results and append the digest at each call where this saves tokens."""
         view.stages((None, _Archive(self)), lambda _, size: size(1) < size(0))
 
@@ -67,7 +67,7 @@ class _Archive:
 
     digest: Digest
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Archive each result when enough newer ones follow; append the digest."""
         window: SlidingWindow = view.memory.setdefault("results", SlidingWindow())
         lines: OrderedTexts = view.memory.setdefault("lines", OrderedTexts())
@@ -138,7 +138,7 @@ class Excerpts(ScheduledPruning):
     strategy: Literal["llm", "heuristic", "off"] = "heuristic"
     """`heuristic`: 800 characters of both ends; `llm`: 1,200; `off`: no change."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Replace each result when it is older than the newest `keep_last`."""
         if self.strategy == "off":
             return
@@ -222,7 +222,7 @@ class Offload(ScheduledPruning):
     advice: str = DEFAULT_ADVICE
     """How parts are read, with `{path}` for the artifact's path; a live session names its tools."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Offload each result on arrival."""
         for p in view.new("tool", tools=self.tools):
             if view.long(p, self.threshold):

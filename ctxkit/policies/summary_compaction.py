@@ -172,13 +172,13 @@ class Summary(DataclassPolicy):
         """Return the policy with a focus, a topic that the summary should cover."""
         return replace(self, focus=focus)
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with its old part summarised.
 
         Raises:
             ModelError: the summariser failed, and `otherwise` is None.
         """
-        start, first = self.front(history), self.find_cut(history, room)
+        start, first = self.front(history), self.find_cut(history, budget)
         if first <= start or not has_content(history, first, start):
             return history
         summary = self.write_summary(history, first)
@@ -199,7 +199,7 @@ class Summary(DataclassPolicy):
             first = end_of_leading_summaries(history, first)
         return first
 
-    def find_cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, budget: ContextBudget) -> int:
         """Return the first position that is kept; 0 where nothing can be summarised."""
         if self.keep_turns is not None:
             return history.safe_before(max(history.nth_last_request(self.keep_turns), 0))
@@ -207,7 +207,7 @@ class Summary(DataclassPolicy):
             return self.move_to_safe_cut(history, max(len(history) - self.keep_messages, 0))
         tokens = self.keep_tokens if self.keep_tokens is not None else 20_000
         if self.keep_share is not None:
-            tokens = int(room.limit * self.keep_share)
+            tokens = int(budget.limit * self.keep_share)
         return self.move_to_safe_cut(history, history.back(tokens, estimated=self.estimated))
 
     def move_to_safe_cut(self, history: History, position: int) -> int:
@@ -389,15 +389,15 @@ class PiSummary(Summary):
     before_request: bool = False
     """Cut as if the pending request were not there: Pi compacts before it adds the request."""
 
-    def find_cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, budget: ContextBudget) -> int:
         """Return the first position that is kept; a pending request is always kept."""
         if not self.before_request:
-            return super().find_cut(history, room)
+            return super().find_cut(history, budget)
         # Pi adds the pending request after the compaction: keep as much before it as usual.
         last = len(history) - 1
         row = history.row(last) if last >= 0 else -1
         if not is_new_request(history.log, row, history.call):
-            return super().find_cut(history, room)
+            return super().find_cut(history, budget)
         request = history.item(last)
         tail_tokens = (self.keeps or 0) + (request.estimate if self.estimated else request.tokens)
         first = self.move_to_safe_cut(history, history.back(tail_tokens, estimated=self.estimated))

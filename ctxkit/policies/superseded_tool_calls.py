@@ -75,7 +75,7 @@ class Superseded(ScheduledPruning):
     looks: tuple[str, ...] = LOOK_TOOLS
     """Names or globs of tools that only look."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Empty a call and its result when a later call supersedes it."""
         if "emptied" not in view.memory:
             written_path = partial(matching_call_path, tools=self.writers)
@@ -185,7 +185,7 @@ class RepeatedCommands(ScheduledPruning):
     tools: tuple[str, ...] = SHELL_TOOLS
     """Names or globs of tools that run commands."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Replace a result by one word when its command is run again."""
         if "repeats" not in view.memory:
             view.memory["repeats"] = RepeatTracker((RepeatRule(self._command, self._command),)), {}

@@ -41,7 +41,7 @@ class KeepRules(DataclassPolicy):
     """Maximum tokens of the sentences: rules that bind or forbid come first, then choices,
     then the user's other statements; newer ones first."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the history with the rules; unchanged where none was removed."""
         old = [p for p in range(history.head.size) if _is_digest(history[p])]
         rules = fit_rules(find_removed_rules(history), self.tokens, history.log.counter)

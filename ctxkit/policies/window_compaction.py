@@ -39,7 +39,7 @@ class Window(DataclassPolicy):
     estimated: bool = False
     """Count tokens by the system's own estimate instead of the billed ones."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _context_budget: ContextBudget) -> History:
         """Return the history within the budget; one message behind the pinned ones stays."""
         size = history.estimated if self.estimated else history.tokens
         if size <= self.keep_tokens:
@@ -69,7 +69,7 @@ class KeepTurns(DataclassPolicy):
     keep_first: Natural = 0
     """Turns at the beginning to keep, such as the task."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _context_budget: ContextBudget) -> History:
         """Return the first and the newest turns."""
         cut = history.nth_last_request(self.keep_turns)
         start = end_of_leading_summaries(history)
@@ -96,9 +96,9 @@ class WindowShare(DataclassPolicy):
     keep_share: Proportion = 0.5
     """Share of the window that the prompt may fill, 0 to 1."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, context_budget: ContextBudget) -> History:
         """Return the history within the share."""
-        budget = int(room.limit * self.keep_share)
+        budget = int(context_budget.limit * self.keep_share)
         if history.tokens <= budget:
             return history
         start = end_of_leading_summaries(history)
@@ -150,7 +150,7 @@ class WithoutTools(ScheduledPruning):
     cap = 0
     """Characters of a result."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _context_budget: ContextBudget) -> None:
         """Remove each result, and the calls of each reply, on arrival."""
         for p in view.new("assistant", "tool"):
             view.change(p, _strip_tools, since=view.arrival(p), only_if_smaller=False)
@@ -187,23 +187,23 @@ class AdaptiveTrim(ScheduledPruning):
         cuts = (TrimStage(max_chars=n, consumed_chars=self.consumed_chars) for n in self.stages)
         return (*cuts, WithoutTools())
 
-    def schedule(self, view: ScheduleView, room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, context_budget: ContextBudget) -> None:
         """Give each call the first stage under which it fits the window, else the last one."""
         # Stage 0 is the unchanged prompt; `size` computes a stage only if it is asked for.
         parts = (None, *self.steps)
         last = len(parts) - 1
         view.stages(
             parts,
-            lambda _, size: next((n for n in range(last) if size(n) <= room.limit), last),
+            lambda _, size: next((n for n in range(last) if size(n) <= context_budget.limit), last),
         )
 
-    def stepped(self, history: History, room: ContextBudget) -> History:
+    def stepped(self, history: History, context_budget: ContextBudget) -> History:
         """Return the result of the first stage that fits the window, else of the last one."""
         trimmed = history
         for step in self.steps:
-            if trimmed.tokens <= room.limit:
+            if trimmed.tokens <= context_budget.limit:
                 break
-            trimmed = apply_policy(step, history, room)
+            trimmed = apply_policy(step, history, context_budget)
         return trimmed
 
 

@@ -88,7 +88,7 @@ class IsolatedView(ScheduledPruning):
     handoffs: bool = True
     """False if declared sources replace them."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide each message of another agent when it arrives."""
         for p in view.new("user", "assistant"):
             message = view.rows.message(p)

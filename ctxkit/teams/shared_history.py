@@ -269,7 +269,7 @@ class DeclaredContext(ScheduledPruning):
     heard: bool = False
     """True if messages of other agents stay, too."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide the messages of earlier turns when a turn begins."""
         for call, edge in view.turns():
             self._begin_turn(view, call, _first_new(view, edge, call))

@@ -156,7 +156,7 @@ class Explorer(ChartWidget):
 
     def _exported_requests(self) -> list[dict[str, Any]]:
         out: list[dict[str, Any]] = [{"kind": "choices", "at": ""}]
-        room = _HELD_ALL
+        remaining_chars = _HELD_ALL
         for largest in (True, False):
             for piece in range(_HELD):
                 request = {"call": self.call, "largest": largest, "from": piece * ROWS_PER_CHUNK}
@@ -166,8 +166,8 @@ class Explorer(ChartWidget):
                 )
                 out.append({"kind": "rows", "at": at, **request})
         for item in self._filter_lines(self.call, MessageFilter()).lines[: _HELD * ROWS_PER_CHUNK]:
-            room -= min(len(render_full_text(item.message, _HELD_CHARS)), _HELD_CHARS)
-            if room < 0:
+            remaining_chars -= min(len(render_full_text(item.message, _HELD_CHARS)), _HELD_CHARS)
+            if remaining_chars < 0:
                 break
             place = {"call": self.call, "row": item.position, "most": _HELD_CHARS}
             out.append({"kind": "text", "at": f"{self.call}|{item.position}", **place})

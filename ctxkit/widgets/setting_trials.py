@@ -145,7 +145,7 @@ class TrialRunner:
         ]
         steps = tuple(sorted([*compactions, *suppressed], key=lambda s: s.call))
         row = score_run(self.base, done, rules.label)
-        return Trial(done.prompts.tolist(), steps, done.room.limit, row, done)
+        return Trial(done.prompts.tolist(), steps, done.budget.limit, row, done)
 
     def replayed(self, trial: Trial) -> Session:
         """Return the replay that a trial is, to be drawn by what takes sessions."""

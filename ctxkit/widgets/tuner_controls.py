@@ -102,7 +102,7 @@ def make_setting_controls(
             f"{label} has no numeric setting to turn; write a function that makes rules from"
             " numbers."
         )
-    room = find_context_window(session) or 200_000
+    window = find_context_window(session) or 200_000
     none = [n for n in absent if n not in values]
 
     def knob(name: str, value: float) -> SettingControl:
@@ -110,7 +110,7 @@ def make_setting_controls(
         slider = (
             _custom_range(name, value, ranges[name])
             if has_range
-            else _default_range(name, value, room)
+            else _default_range(name, value, window)
         )
         return slider._replace(none=name in none)
 
@@ -250,7 +250,7 @@ def _with_settings(
     return rules.but(**parts)
 
 
-def _default_range(name: str, value: float, room: int) -> SettingControl:
+def _default_range(name: str, value: float, window: int) -> SettingControl:
     """Return a span around a value: a share within 0 and 1, small counts by ones, the rest up to
     four times as much.
 
@@ -259,7 +259,7 @@ def _default_range(name: str, value: float, room: int) -> SettingControl:
     whole = isinstance(value, int)
     if value == 0 and whole and re.search(r"tokens|chars|_limit|_at$", name):
         # A limit `_at` adds up many calls; a token has about four characters.
-        high = room * (50 if name.endswith("_at") else 4 if "chars" in name else 1)
+        high = window * (50 if name.endswith("_at") else 4 if "chars" in name else 1)
         return SettingControl(name, value, 0, high, max(int(_round_step(high / 100)), 1))
     if not whole and 0 <= value <= 1:
         return SettingControl(name, value, 0.0, 1.0, 0.01)

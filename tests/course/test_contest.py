@@ -112,7 +112,7 @@ def test_rules_cannot_give_themselves_a_larger_window(contest):
 
 
 def test_a_function_may_be_tried_and_not_entered(contest):
-    def newest(history, room):
+    def newest(history, budget):
         return history.drop(history.safe(history.back(8_000)), "old")
 
     rules = Rules(policy=newest, trigger=triggers.Above(30_000), name="newest")
@@ -124,7 +124,7 @@ def test_a_function_may_be_tried_and_not_entered(contest):
 # -- hidden sessions ---------------------------------------------------------------------------------------------------
 
 
-def hard_coded(history, room):
+def hard_coded(history, budget):
     """Put the fifteen facts of the sample into a summary, and leave out the rest."""
     start = history.safe(history.back(1_500))
     return history.summarise(start, FACTS, "cheat") if start > 1 else history

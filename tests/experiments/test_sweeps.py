@@ -68,7 +68,7 @@ def test_rows_hold_what_the_engine_gives_to_the_token():
 
 
 def test_a_run_that_fails_is_a_row_and_the_others_go_on():
-    def broken(history, room):
+    def broken(history, budget):
         raise ZeroDivisionError("oh")
 
     runs = ck.sweep(talk(5), [ck.presets.none(), broken])
@@ -157,7 +157,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path):
     s = talk(8)
     asked = []
 
-    def impatient(history, room):
+    def impatient(history, budget):
         if len(asked) > 3:
             raise KeyboardInterrupt
         asked.append(history.call)
@@ -245,7 +245,7 @@ def test_all_settings_are_handed_out_once():
 
 def test_equal_rules_and_functions_of_one_name_are_told_apart():
     def dropping(n):
-        return lambda history, room: history.drop(n, "old") if len(history) > 12 else history
+        return lambda history, budget: history.drop(n, "old") if len(history) > 12 else history
 
     s = talk(12)
     runs = ck.sweep(s, [ck.presets.none(), ck.presets.none(), dropping(1), dropping(4)])

@@ -87,7 +87,7 @@ PRUNINGS = [
 PRUNINGS += [ck.presets.tyrum().pruning, ck.presets.ai().pruning]
 
 
-def called(history, room):
+def called(history, budget):
     """A pruning that says no schedule: the results of every third call stay, all others are hidden."""
     results = [p for p, m in enumerate(history) if m.role == "tool" and history.call % 3]
     return history.shorten(results, "[hidden]", "not now") if results else history
@@ -146,8 +146,8 @@ def test_the_edits_of_a_replay_say_what_its_run_does(seed, policy):
 def test_a_rule_said_by_a_schedule_and_by_a_function_loses_the_same():
     masked = ck.presets.swe_agent_mask(n=3)
 
-    def plain(history, room):
-        return history if not history.call else masked.pruning(history, room)
+    def plain(history, budget):
+        return history if not history.call else masked.pruning(history, budget)
 
     one, other = (
         make_loss_columns(found(bench(3), run_rules(bench(3).log(r), r, None)))

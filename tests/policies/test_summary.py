@@ -181,7 +181,7 @@ def test_what_a_class_writes_is_billed_and_sent_for_a_summary_of_a_fixed_size():
     done, live = run_rules(log, rules), Run(log, rules)
     for cut in done.compactions:
         advance_run(live, rules, cut.call + 1)
-        plain = policy(cut.was, done.room)
+        plain = policy(cut.was, done.budget)
         assert plain.messages == live.last_prompt().messages
         assert plain.tokens == live.last_prompt().tokens == done.prompts[cut.call]
         assert texts(plain)[0].startswith("7 tokens, and more")

@@ -84,7 +84,7 @@ def test_one_prepares_and_another_commits():
 
 def test_a_summariser_that_could_not_be_lent_is_refused():
     own = Rules(policy=Summary(keep_messages=2, summariser=lambda p: "own"), trigger=Above(10))
-    for wrong in (own, presets.none(), Rules(policy=lambda h, room: h, trigger=Above(10))):
+    for wrong in (own, presets.none(), Rules(policy=lambda h, budget: h, trigger=Above(10))):
         with pytest.raises(BadArguments, match="do not use another summariser"):
             modifiers.prepared(wrong, lambda p: "a draft")
 
@@ -133,8 +133,8 @@ def test_rules_that_write_no_summary_are_refused(switch):
 class Noted(Summary):
     """What a class adds to its summary, or does besides, below a call of its own."""
 
-    def __call__(self, history, room):
-        new = super().__call__(history, room)
+    def __call__(self, history, budget):
+        new = super().__call__(history, budget)
         return new if new is history else new.insert(len(new), user("go on", id="more"))
 
     def write_summary(self, history, first):

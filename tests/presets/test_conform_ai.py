@@ -18,7 +18,7 @@ LIMITS = {"max_lines": 2000, "max_chars": 204_800, "max_bytes": 51_200, "mode": 
 
 def due(rules, *messages):
     h = shown(*messages, counter=AI)
-    return rules.trigger(h, rules.room(h.log))
+    return rules.trigger(h, rules.context_budget(h.log))
 
 
 @pytest.mark.parametrize(

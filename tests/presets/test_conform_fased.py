@@ -46,7 +46,7 @@ def test_fa1_the_floor_lies_under_the_reserve():
 
     def due(tokens):
         h = shown(user("abcd" * tokens), counter=PI)
-        return rules.trigger(h, rules.room(h.log))
+        return rules.trigger(h, rules.context_budget(h.log))
 
     assert [due(180_000), due(180_001)] == [False, True]
 
@@ -300,13 +300,13 @@ def test_fa27_below_the_ratios_nothing_happens_and_between_them_only_trimming():
             *(assistant() for _ in range(3)),
         )
 
-    room = ContextBudget(20_000, 0, PI)  # 80,000 characters
+    budget = ContextBudget(20_000, 0, PI)  # 80,000 characters
     policy = cache_ttl.CacheTtl(ttl_seconds=0, min_prunable_tool_chars=0)
     few = said(2)
-    assert policy(few, room) is few
-    some = policy(said(3), room)
+    assert policy(few, budget) is few
+    some = policy(said(3), budget)
     assert ["trimmed" in m.text for m in some.messages if m.role == "tool"] == [True] * 3
-    many = policy(said(30), room)
+    many = policy(said(30), budget)
     cleared = [m.text == cache_ttl.CLEARED_PLACEHOLDER for m in many.messages if m.role == "tool"]
     assert cleared[0]
     assert not cleared[-1]

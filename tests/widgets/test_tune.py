@@ -175,7 +175,7 @@ def test_spans_hold_the_value_and_step_in_round_numbers(sample):
         ("fased", {"reserve": (0, 1)}, UnknownPreset, "Did you mean 'reserve_tokens_floor'"),
         (rules, {"keep": (5, 5)}, BadArguments, "nothing between"),
         (rules, {"keep": 5}, BadArguments, "two ends"),
-        (lambda history, room: history, {}, BadArguments, "no numeric setting"),
+        (lambda history, budget: history, {}, BadArguments, "no numeric setting"),
     ],
 )
 def test_a_mistake_is_named(sample, what, ranges, kind, said):

@@ -31,7 +31,7 @@ class History(HistoryView, frozen=True):
 
     A policy in five lines::
 
-        def summarise_old(history, room):
+        def summarise_old(history, budget):
             if history.tokens < 80_000:
                 return history
             start = history.safe(history.back(20_000))

@@ -52,7 +52,7 @@ class _NewsByCall(dict[int, MessageNews]):
 class HasSchedule(Protocol):
     """A part of a pruning that says which messages it changes, and from which call on."""
 
-    def schedule(self, view: ScheduleView, room: ContextBudget, /) -> None:
+    def schedule(self, view: ScheduleView, budget: ContextBudget, /) -> None:
         """Say what changes at the new calls of the view."""
 
 

@@ -78,7 +78,7 @@ class AdkSummary(AnchoredSummary):
             self.interval is None or history.tokens >= self.threshold
         )
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first position that is kept."""
         n = len(history)
         if self.by_tokens(history):

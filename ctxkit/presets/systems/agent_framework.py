@@ -68,14 +68,14 @@ class TwoPhases(DataclassPolicy):
     first_user: bool = False
     """Whether the first user message always stays."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history after one phase or both."""
         new = history
-        if new.tokens > self.eviction * room.budget:
+        if new.tokens > self.eviction * budget.prompt_limit:
             new = self.collapse_tool_uses(new)
         # the second phase weighs what the first one left, and frees down to the lower share
-        if new.tokens > self.truncation * room.budget:
-            new = self.drop_oldest(new, int(self.eviction * room.budget))
+        if new.tokens > self.truncation * budget.prompt_limit:
+            new = self.drop_oldest(new, int(self.eviction * budget.prompt_limit))
         return new
 
     def collapse_tool_uses(self, history: History) -> History:

@@ -95,17 +95,17 @@ class AiSummary(Summary):
     quirks: bool = False
     """Keep from the user message before the budget on; lose what the compaction before had kept."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history, its old part summarised, old results of the rest behind a digest."""
-        new = super().__call__(history, room)
-        return new if new is history or self.digest is None else self.digest(new, room)
+        new = super().__call__(history, budget)
+        return new if new is history or self.digest is None else self.digest(new, budget)
 
-    def find_cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, budget: ContextBudget) -> int:
         """Return the first position that is kept."""
         if not self.keep_tokens:
-            return super().find_cut(history, room)
+            return super().find_cut(history, budget)
         # at most half of the trigger, so that the next compaction is not due at once
-        target_tokens = min(self.keep_tokens, max(room.budget // 2, 1))
+        target_tokens = min(self.keep_tokens, max(budget.prompt_limit // 2, 1))
         if self.quirks:
             return self._find_turn_cut(history, target_tokens)
         if history.estimated <= target_tokens:

@@ -63,7 +63,7 @@ class AiderSummary(CustomCutSummary):
     # Aider splits its history at half of the limit, counted from the end, and moves the split back
     # until the head ends with a reply. The pending request is not part of the history. Where the
     # head would have no more than `MIN_SPLIT` messages, everything but that request is summarised.
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first position that is kept: behind a reply."""
         n = len(history) - 1  # the pending request
         if n <= MIN_SPLIT:

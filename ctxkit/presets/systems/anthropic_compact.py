@@ -66,9 +66,9 @@ class OnDemandSummary(SummariseAll):
         """True: thinking in the turns that stay is still valid (`engine.provider_guard`)."""
         return True
 
-    def find_cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, budget: ContextBudget) -> int:
         """Return the first message of the turns that stay."""
-        end = super().find_cut(history, room)
+        end = super().find_cut(history, budget)
         if not self.keep_turns:
             return end
         first = history.nth_last("user", self.keep_turns)

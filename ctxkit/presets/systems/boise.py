@@ -55,7 +55,7 @@ class FloorSummary(Summary):
     protected_turns: int = 3
     """Turns at the end that always stay."""
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the oldest user message from which all fits, at latest the last turns' first."""
         users = np.flatnonzero(history.role("user")).tolist()
         if len(users) <= self.protected_turns:

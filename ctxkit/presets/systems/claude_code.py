@@ -80,14 +80,14 @@ class ClaudeSummary(AnchoredSummary):
     is_due: Any = None
     """Says whether a summary is due even then."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return a summary and the files."""
         if self.clear is not None:
             # clearing comes first; where it frees enough, no summary is made
-            history = self.clear(history, room)
-            if not self.is_due(history, room):
+            history = self.clear(history, budget)
+            if not self.is_due(history, budget):
                 return history
-        start, n = self.front(history), self.find_cut(history, room)
+        start, n = self.front(history), self.find_cut(history, budget)
         if not removable_mask(history, start, n).any():
             return history
         summary = as_summary_message(self.write_summary(history, n), self.prefix)
@@ -97,7 +97,7 @@ class ClaudeSummary(AnchoredSummary):
         new = history.summarise(n, inserted, "everything is summarised", start=start, method=method)
         return keep_if_smaller(history, new) if self.must_shrink else new
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the end: nothing is kept as it is."""
         return end_of_removable(history)
 

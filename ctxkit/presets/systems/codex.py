@@ -89,7 +89,7 @@ class CodexSummary(Summary):
     # summary is made of all messages, also of the requests that are kept. Where nothing but
     # requests would go, nothing is done. A result that is not smaller is refused, unless
     # `must_shrink` is off.
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the user's messages with a summary behind them."""
         start, n, at = self.front(history), end_of_removable(history), np.arange(len(history))
         requests = history.role("user") & ~history.stays & (at >= start)

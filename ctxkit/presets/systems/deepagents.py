@@ -59,20 +59,20 @@ class DeepSummary(common.ClauseSummary):
     tools: tuple[str, ...] = ("write_file", "edit_file", "execute")
     """Names of the tools whose arguments are cut."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with short arguments, summarised where that is still due."""
         # shorter arguments alone may suffice: the trigger is asked again before a summary
-        new = self.shorten_arguments(history, room)
-        if self.trigger is not None and not self.trigger(new, room):
+        new = self.shorten_arguments(history, budget)
+        if self.trigger is not None and not self.trigger(new, budget):
             return new
-        return super().__call__(new, room)
+        return super().__call__(new, budget)
 
-    def shorten_arguments(self, history: History, room: ContextBudget) -> History:
+    def shorten_arguments(self, history: History, budget: ContextBudget) -> History:
         """Return the history with long arguments of old calls cut."""
         if self.args_keep is None:
             return history
         # positions in front of the cut are old; the mask is in order, so the loop may stop there
-        old = common.find_langchain_cut(history, room, self.args_keep)
+        old = common.find_langchain_cut(history, budget, self.args_keep)
         changes: dict[int, Message | str] = {}
         for p in np.flatnonzero(history.role("assistant") & ~history.stays).tolist():
             if p >= old:

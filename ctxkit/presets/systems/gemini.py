@@ -99,9 +99,9 @@ class GeminiSummary(Summary):
     result_chars: int = 40_000
     """Characters that an output beyond that keeps."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with its old part in a snapshot."""
-        return super().__call__(self.truncate_outputs(history), room)
+        return super().__call__(self.truncate_outputs(history), budget)
 
     def truncate_outputs(self, history: History) -> History:
         """Return the history with outputs beyond the budget cut to head and tail."""
@@ -126,7 +126,7 @@ class GeminiSummary(Summary):
             total += size
         return history.shorten(changes, reason="outputs beyond the budget are cut")
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first request behind what goes; else the last, or the end after a reply."""
         return split_point(history, 1 - self.preserve)
 
@@ -161,9 +161,9 @@ class Pipeline(CustomCutSummary):
     node_tokens: int = 4000
     """Tokens that a message beyond the retained ones keeps."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history within its budgets."""
-        old = self.find_cut(history, room)
+        old = self.find_cut(history, budget)
         mask = (np.arange(len(history)) < old) & (history.estimates > self.node_tokens)
         # characters of half a node: four a token, one half for the head and one for the tail
         half = 2 * self.node_tokens
@@ -177,7 +177,7 @@ class Pipeline(CustomCutSummary):
                 changes[p] = message_content.replace_text(history[p], short)
         new = history.shorten(changes, reason="aged messages are cut")
         # a summary is made only where the shortened prompt is still too large
-        return super().__call__(new, room) if new.tokens > self.max_tokens else new
+        return super().__call__(new, budget) if new.tokens > self.max_tokens else new
 
 
 @check_setting_types

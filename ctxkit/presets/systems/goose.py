@@ -55,7 +55,7 @@ DIFFERENCES = (
 class WithRequest(CustomCutSummary):
     """Summarise everything, and repeat the last request after the summary."""
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the end of the messages; a pending request is kept instead of repeated."""
         last = len(history) - 1
         if last >= 0 and history[last].role == "user":

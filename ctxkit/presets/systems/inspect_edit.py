@@ -53,7 +53,7 @@ class Edited(DataclassPolicy):
     keep_inputs: bool = True
     """Whether the calls stay where their results are cleared."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the history without old thinking and old tool results."""
         new = self.clear_thinking(history)
         if self.keep_inputs:

@@ -49,7 +49,7 @@ class TaskAndSummary(AnchoredSummary):
             first = max(first, task + 1)
         return super().front(history, first)
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the end: nothing after the task is kept as it is."""
         return end_of_removable(history)
 

@@ -43,9 +43,9 @@ class Trim(DataclassPolicy):
     preserve: float = 0.8
     """Share of the messages that one pass leaves."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with the task and its end."""
-        limit = common.make_inspect_trigger(self.threshold).tokens(room)
+        limit = common.make_inspect_trigger(self.threshold).tokens(budget)
         # one pass drops a share of the conversation; repeat until the prompt fits
         while history.tokens > limit:
             new = self.trim_once(history)

@@ -66,7 +66,7 @@ class ScoredResultTrim(DataclassPolicy):
     scorer: Callable[[Message], tuple[float, float]] | None = None
     """``(result) -> (keep its call, keep it)``, each from 0 to 1; None: ``(1, 0)``."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the history with less of its old results."""
         starts = api_message_starts(history)
         if self.preserve_recent >= len(starts):

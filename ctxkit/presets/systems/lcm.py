@@ -75,11 +75,11 @@ class Leaves(CustomCutSummary):
         super().__post_init__()
         at_least(self, 2, "fanout")
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with leaves in place of its oldest chunks."""
         new = history
         # oldest chunks become summaries until the prompt fits, then summaries are condensed
-        while new.tokens > self.share * room.limit:
+        while new.tokens > self.share * budget.limit:
             shorter = self.summarise_oldest_chunk(new)
             taken = keep_if_smaller(new, shorter) if self.must_shrink else shorter
             if taken is new:

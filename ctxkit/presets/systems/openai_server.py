@@ -55,7 +55,7 @@ class ServerCompaction(DataclassPolicy):
     item_tokens: Positive = 1500
     """Size of the item, in tokens."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the item, with what must stay."""
         n = end_of_removable(history)
         if not removable_mask(history, 0, n).any():
@@ -67,7 +67,7 @@ class ServerCompaction(DataclassPolicy):
 class StandaloneCompaction(ServerCompaction):
     """Keep what the user said; one opaque item comes after it for all the rest."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the user's messages and the item, with what must stay."""
         n = end_of_removable(history)
         requests = history.role("user")

@@ -114,11 +114,11 @@ class OpenCodeSummary(Summary):
     prune_minimum: int = 20_000
     """Tokens that a pruning must free."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, context_budget: ContextBudget) -> History:
         """Return the history summarised where it is full, else pruned."""
-        if self.prune and history.tokens < room.budget:
+        if self.prune and history.tokens < context_budget.prompt_limit:
             return self.prune_outputs(history)
-        return super().__call__(history, room)
+        return super().__call__(history, context_budget)
 
     def prune_outputs(self, history: History) -> History:
         """Return the history without the output of old tools, up to the last summary."""
@@ -142,11 +142,11 @@ class OpenCodeSummary(Summary):
     # it is the newest turn, the part of it that still fits is kept, from the next safe cut on.
     # Sizes are differences of prefix sums, so each turn is weighed once. Invariant: the result
     # parts no call from its result; without any request nothing is kept.
-    def find_cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, context_budget: ContextBudget) -> int:
         """Return where the kept turns begin: the last that fit, or what fits of a long one."""
         budget = self.tail_tokens
         if budget is None:
-            budget = min(15_000, max(2000, room.budget // 4))
+            budget = min(15_000, max(2000, context_budget.prompt_limit // 4))
         n = len(history)
         if self.whole_turns:
             return self.from_request(history, budget)

@@ -91,9 +91,9 @@ class PulseSummary(Summary):
     # pruned and the last turns alone are kept. (3) Where the result of (1) is above the target, its
     # summary is discarded and the last turns alone are kept, unpruned. The model was paid for in
     # that case, too. No result is checked against the target a second time.
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return summary and last turns, or the last turns alone."""
-        start, first = self.front(history), self.find_cut(history, room)
+        start, first = self.front(history), self.find_cut(history, budget)
         if first <= start or not has_content(history, first, start):
             return history
         try:
@@ -104,14 +104,14 @@ class PulseSummary(Summary):
             method = self.name_method()
             new = history.summarise(first, summary, "summary", start=start, method=method)
         except ModelError as error:
-            return self.keep_last_turns_only(FALLBACK_PRUNE(history, room), "fallback").instead_of(
-                str(error)
-            )
+            return self.keep_last_turns_only(
+                FALLBACK_PRUNE(history, budget), "fallback"
+            ).instead_of(str(error))
         if is_above_target(new, self.target):
             return self.keep_last_turns_only(history, "summary-too-large")
         return keep_if_smaller(history, new) if self.must_shrink else new
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the `keep_turns`-th user message from the end; 0 where there are not more."""
         return (
             self.find_last_turns(history)

@@ -52,7 +52,7 @@ class Reduced(Summary):
     threshold: int = 0
     """Messages beyond the target that are put up with."""
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first position that is kept."""
         return find_reduction_cut(history, self.target, self.threshold)
 
@@ -66,7 +66,7 @@ class Truncated(DataclassPolicy):
     threshold: int = 0
     """Messages beyond the target that are put up with."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the last messages."""
         first = find_reduction_cut(history, self.target, self.threshold)
         return history.drop(first, f"more than {self.target} messages")

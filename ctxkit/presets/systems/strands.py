@@ -73,9 +73,9 @@ class Sliding(DataclassPolicy):
     truncate: bool = True
     """Whether long results are cut after an overflow."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the window."""
-        if self.truncate and Overflow(recorded=True)(history, room):
+        if self.truncate and Overflow(recorded=True)(history, budget):
             # after an overflow the window moves only where no result can be cut any more
             new = self.truncate_results(history)
             if new is not history:
@@ -117,7 +117,7 @@ class OldestShare(AnchoredSummary):
     preserve: int = 10
     """Messages at the end that are never summarised."""
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first position that is kept."""
         n = len(history)
         count = min(max(1, int(n * self.ratio)), n - self.preserve)

@@ -281,7 +281,7 @@ class TyrumSummary(Summary):
     on_failure: ClassVar[str] = "a checkpoint made without a model, after two attempts"
     apart: bool = False
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first position that is kept."""
         first = last_units_start(history, self.keep_messages or 0)
         # Pending messages are protected, so only protected positions are looked at. The first one
@@ -314,7 +314,7 @@ class Spoken:
 
     n: int
 
-    def __call__(self, history: History, _room: ContextBudget) -> bool:
+    def __call__(self, history: History, _budget: ContextBudget) -> bool:
         """Return True from that many on."""
         replies = _unit_starts(history) & history.role("assistant")
         return history.count("user") + int(replies.sum()) >= self.n

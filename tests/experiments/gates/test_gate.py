@@ -123,7 +123,7 @@ def test_the_noise_is_what_a_window_1_percent_other_moves(session):
 
 
 def test_a_run_that_fails_now_is_a_fault(session, kept):
-    def broken(history, room):
+    def broken(history, budget):
         raise ValueError("no")
 
     from ctxkit.policies import Rules
