@@ -31,7 +31,7 @@ _STATE_SIGNS: dict[FindingState, str] = {"ready": "ok", "optional": "-", "missin
 DOCTOR_COLUMNS = (
     TableColumn("about", "about"),
     TableColumn("state", "state"),
-    TableColumn("told", "what"),
+    TableColumn("finding", "what"),
 )
 _MAX_REASON_CHARS = 80
 """Characters of what a damaged package says."""
@@ -46,7 +46,7 @@ class DoctorFinding(NamedTuple):
 
     about: str
     state: FindingState
-    told: str
+    finding: str
 
 
 @click.command()
@@ -58,7 +58,9 @@ def doctor_(context: click.Context, out: CommandOutput) -> None:
     if out.json or out.html:
         out.table("ctxkit doctor", DOCTOR_COLUMNS, [f._asdict() for f in findings])
     else:
-        print_table((), (), [f"{_STATE_SIGNS[f.state]:<3} {f.about}: {f.told}" for f in findings])
+        print_table(
+            (), (), [f"{_STATE_SIGNS[f.state]:<3} {f.about}: {f.finding}" for f in findings]
+        )
     if any(f.state == "missing" for f in findings):
         context.exit(EXIT_WORSE)
 

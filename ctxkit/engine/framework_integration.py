@@ -347,11 +347,11 @@ class Context:
         """Return an entry of the session; a reply with the pruning and the usage of its prompt."""
         if isinstance(entry, Edit) or entry.role != "assistant":
             return entry
-        made = self._prompts.find(entry)
-        if made is None:
+        place = self._prompts.find(entry)
+        if place is None:
             return entry
-        details = {**entry.details, **self._pruning_of_call.get(made[1], {})}
-        usage = self._usage_of_call.get(made[1], entry.usage)
+        details = {**entry.details, **self._pruning_of_call.get(place[1], {})}
+        usage = self._usage_of_call.get(place[1], entry.usage)
         return msgspec.structs.replace(entry, details=details, usage=usage)
 
     def __repr__(self) -> str:

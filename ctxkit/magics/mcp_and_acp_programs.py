@@ -162,16 +162,16 @@ def parse_via(words: str) -> tuple[str, ...]:
     if not words.strip():
         return ()
     try:
-        found = tuple(shlex.split(words.removeprefix(_SCHEME)))
+        command = tuple(shlex.split(words.removeprefix(_SCHEME)))
     except ValueError as e:
         raise BadArguments(f"`--via {sanitize_line(words, 80)}`: {e}.") from None
-    if not words.startswith(_SCHEME) or not found:
+    if not words.startswith(_SCHEME) or not command:
         raise BadArguments(
             f"`--via {sanitize_line(words, 80)}`: write acp:COMMAND, the command that starts an "
             "agent which "
             "speaks the Agent Client Protocol, such as acp:'gemini --acp'."
         )
-    return found
+    return command
 
 
 def check_via_options(line: Any) -> None:

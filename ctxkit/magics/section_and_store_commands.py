@@ -113,14 +113,16 @@ def add_item(kit: KitState, line: AddArguments) -> PreformattedText:  # noqa: AR
         raise BadArguments(
             f"Give it a name: `%context add {sanitize_line(line.path, 200)} --name N`."
         )
-    found, home = import_files(line.path), STORE_FOLDERS[1 if line.fuseraft else 0]
-    item = ContextStore().put(line.name, found.files, source=line.path, description=line.desc,
-                         info=found.info, home=home)  # fmt: skip
+    imported, home = import_files(line.path), STORE_FOLDERS[1 if line.fuseraft else 0]
+    item = ContextStore().put(line.name, imported.files, source=line.path, description=line.desc,
+                         info=imported.info, home=home)  # fmt: skip
     files = "1 file" if len(item.files) == 1 else f"{len(item.files)} files"
     lines = [(f"Kept {files}, {item.size_bytes:,} bytes of text, as {home}/context/{item.name}: "
              "agents see it in their index and read it with read_file.")]  # fmt: skip
-    lines += [found.info[0].upper() + found.info[1:] + "."] if found.info else []
-    return PreformattedText("\n".join([*lines, *filter(None, [describe_skipped(found.skipped)])]))
+    lines += [imported.info[0].upper() + imported.info[1:] + "."] if imported.info else []
+    return PreformattedText(
+        "\n".join([*lines, *filter(None, [describe_skipped(imported.skipped)])])
+    )
 
 
 def remove_item(kit: KitState, line: RemoveArguments) -> PreformattedText:  # noqa: ARG001  as above

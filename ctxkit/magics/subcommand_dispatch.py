@@ -59,8 +59,8 @@ def run_subcommand(
         chosen, after = subcommands[first.text], line[first.start + len(first.text) :]
     else:
         hint = did_you_mean(first.text, subcommands)
-        known = ", ".join(name for name, s in subcommands.items() if not s.hidden)
-        raise BadArguments(f"`{magic}` knows no {first.text!r}.{hint} It knows: {known}.")
+        names = ", ".join(name for name, s in subcommands.items() if not s.hidden)
+        raise BadArguments(f"`{magic}` knows no {first.text!r}.{hint} It knows: {names}.")
     name = magic if chosen.name == default else f"{magic} {chosen.name}"
     if has_help_flag(after):
         return PreformattedText(f"{format_usage(chosen.shape, name)}\n\n{chosen.help}")
@@ -82,16 +82,16 @@ def format_overview(
         default: the subcommand of a line without one.
         full: name hidden ones, too.
     """
-    shown = {name: s for name, s in subcommands.items() if full or not s.hidden}
-    width = max(len(name) for name in shown)
+    listed = {name: s for name, s in subcommands.items() if full or not s.hidden}
+    width = max(len(name) for name in listed)
     head = f"{magic} [SUBCOMMAND]: without one it is `{magic} {default}`."
     lines = [f"{head} `{magic} SUBCOMMAND -h` explains each."]
-    for task in dict.fromkeys(s.task for s in shown.values()):
+    for task in dict.fromkeys(s.task for s in listed.values()):
         lines += ["", *([f"{task}:"] if task else [])]
         lines += [
-            f"  {magic} {name:<{width}}  {s.help}" for name, s in shown.items() if s.task == task
+            f"  {magic} {name:<{width}}  {s.help}" for name, s in listed.items() if s.task == task
         ]
-    if len(shown) < len(subcommands):
+    if len(listed) < len(subcommands):
         lines += ["", f"`{magic} -h {ALL_FLAG}` has further names, which still work."]
     return "\n".join(lines)
 

@@ -207,11 +207,11 @@ class RenderedTurn:
     def _final_text(self) -> str:
         """Return the end of the turn as it stays, behind the notices of the part that is cut."""
         whole = sanitize_text(self.text)
-        shown = truncate_start(whole, _MAX_FINAL_BYTES)
-        if shown == whole:
+        final_text = truncate_start(whole, _MAX_FINAL_BYTES)
+        if final_text == whole:
             return whole
-        cut = [n for n in self._notices() if n not in shown][-_MAX_CUT_NOTICES:]
-        head = "".join(f"{n}\n" for n in cut)
+        dropped_notices = [n for n in self._notices() if n not in final_text][-_MAX_CUT_NOTICES:]
+        head = "".join(f"{n}\n" for n in dropped_notices)
         return head + truncate_start(whole, _MAX_FINAL_BYTES - len(escape_html(head).encode()))
 
     def _notices(self) -> list[str]:

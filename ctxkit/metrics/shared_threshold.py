@@ -88,14 +88,17 @@ def when(
         >>> answer.sessions_n, answer.best <= answer.window
         (2, True)
     """
-    given = as_sessions(sessions)
-    if len(given) == 1:
+    session_list = as_sessions(sessions)
+    if len(session_list) == 1:
         return when_to_compact(
-            given[0], context_window=context_window, floor=floor, summary_tokens=summary_tokens
+            session_list[0],
+            context_window=context_window,
+            floor=floor,
+            summary_tokens=summary_tokens,
         )
     if not 0 <= extra_loss <= 1:
         raise BadArguments(f"A share of loss is from 0 to 1, not {extra_loss}.")
-    group, notes = _select_tool(given, tool)
+    group, notes = _select_tool(session_list, tool)
     profiles, reasons = _profile_sessions(group)
     if not profiles:
         raise BadArguments(
@@ -222,8 +225,8 @@ class Threshold(NamedTuple):
     def compare_loss(self, size: int) -> MeanInterval | None:
         """Return the loss at a size less that of the default; None: nothing is used again."""
         pairs = [(m.costs[size].loss, m.costs[self.default].loss) for m in self.measured]
-        known = [a - b for a, b in pairs if a is not None and b is not None]
-        return _interval(known) if known else None
+        differences = [a - b for a, b in pairs if a is not None and b is not None]
+        return _interval(differences) if differences else None
 
     @property
     def is_change(self) -> bool:

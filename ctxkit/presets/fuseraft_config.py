@@ -267,8 +267,8 @@ def weigh_config(config: Mapping[str, Any]) -> int:
     agents = _get(body, "Agents")
     memory = str(_get(body, "Memory.Provider")).casefold()
     ways = [w for w in _members(_get(body, "Transitions")) if _get(w, "To") and _get(w, "Signal")]
-    known = (*(k.path.partition(".")[0] for k in AGENT_CONFIG_KEYS), *TEAM_AGENT_KEYS)
-    agent_keys = {"instructions", "agentfile", *(name.casefold() for name in known)}
+    agent_key_names = (*(k.path.partition(".")[0] for k in AGENT_CONFIG_KEYS), *TEAM_AGENT_KEYS)
+    agent_keys = {"instructions", "agentfile", *(name.casefold() for name in agent_key_names)}
     members = [a for a in agents if isinstance(a, dict)] if isinstance(agents, list) else []
     return (
         4 * len(budget_keys)

@@ -44,11 +44,11 @@ def parse_capabilities(f: ConfigSection) -> Capabilities:
     granted = {}
     for plugin in f.section("Capabilities"):
         tags = [t.casefold() for t in f.section("Capabilities").texts(plugin)]
-        known = CAPABILITY_TAGS.get(plugin.casefold())
-        for tag in (t for t in tags if known is not None and t not in known):
+        allowed_tags = CAPABILITY_TAGS.get(plugin.casefold())
+        for tag in (t for t in tags if allowed_tags is not None and t not in allowed_tags):
             raise BadArguments(
                 f"Capabilities.{sanitize_text(plugin, 40)} of {sanitize_text(f.text('Name'), 40)}"
-                f" names {sanitize_text(tag, 40)!r}; there are {', '.join(known or ())}."
+                f" names {sanitize_text(tag, 40)!r}; there are {', '.join(allowed_tags or ())}."
             )
         granted[plugin.casefold()] = tags
     return Capabilities(

@@ -92,12 +92,12 @@ def make_script_models(
 def _parse_script(content: Mapping[Any, Any], names: Sequence[str]) -> dict[str, list[list[Step]]]:
     by_fold = {name.casefold(): name for name in names}
     parsed = {}
-    for given, turns in content.items():
-        name = by_fold.get(str(given).casefold())
+    for key, turns in content.items():
+        name = by_fold.get(str(key).casefold())
         if name is None:
             raise BadArguments(
-                f"The script names {sanitize_text(str(given), 60)!r}, and the team has "
-                f"{', '.join(names)}.{did_you_mean(str(given), names)}"
+                f"The script names {sanitize_text(str(key), 60)!r}, and the team has "
+                f"{', '.join(names)}.{did_you_mean(str(key), names)}"
             )
         rows = turns if isinstance(turns, list) else [turns]
         parsed[name] = [
@@ -293,8 +293,8 @@ class ScriptWork:
         if path == self._files()[1] and matches_any(self.plan.assertions, _TEST):
             return _TEST
         if "test" in path.casefold() and not path.endswith(".json"):
-            found = (a for a in _ASSERTIONS if matches_any(self.plan.assertions, a))
-            return next(found, _words_of_pattern(self.plan.assertions[0]) + "\n")
+            matching = (a for a in _ASSERTIONS if matches_any(self.plan.assertions, a))
+            return next(matching, _words_of_pattern(self.plan.assertions[0]) + "\n")
         if path.endswith(".json"):
             return json.dumps(self._report(), indent=2)
         return _PART if path.endswith(".py") else "A part of the work.\n"

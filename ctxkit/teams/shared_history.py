@@ -96,8 +96,8 @@ class SharedHistory:
         start = (
             max((i for i, m in enumerate(messages) if m.kind == TASK), default=0) if of_task else 0
         )
-        found = [m for m in messages[start:] if m.kind == LEDGER_MOVE]
-        return [{"turn": m.turn, "agent": m.agent, **m.details["told"]} for m in found]
+        moves = [m for m in messages[start:] if m.kind == LEDGER_MOVE]
+        return [{"turn": m.turn, "agent": m.agent, **m.details["told"]} for m in moves]
 
     def list_active_agents(self) -> list[str]:
         """Return the agents that had a turn in the current task, each once."""

@@ -141,10 +141,10 @@ class Board:
         groups: dict[str, list[BoardRow]] = defaultdict(list)
         for row in self.rows:
             groups[GROUPINGS[way](row)].append(row)
-        made = [make_group_cells(name, rows) for name, rows in groups.items()]
+        group_cells = [make_group_cells(name, rows) for name, rows in groups.items()]
         # Column 2 is the spend; a group without a price counts as 0.
-        made.sort(key=lambda cells: -(cells[2].value or 0.0))
-        return Table((Column(way, number=False), *GROUP_HEADS), tuple(made))
+        group_cells.sort(key=lambda cells: -(cells[2].value or 0.0))
+        return Table((Column(way, number=False), *GROUP_HEADS), tuple(group_cells))
 
     def frame(self) -> pd.DataFrame:
         """Return the rows as a DataFrame."""

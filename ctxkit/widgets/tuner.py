@@ -319,8 +319,8 @@ class ApplyToLiveButton(w.HBox):  # type: ignore[misc]
             description="from here on",
             tooltip="Lead the live session by these settings from its next call on",
         )
-        self.told = w.HTML(layout=w.Layout(width="auto"))
-        super().__init__([self.button, self.told])
+        self.message = w.HTML(layout=w.Layout(width="auto"))
+        super().__init__([self.button, self.message])
         self.button.on_click(lambda _: self.lead())
 
     def lead(self) -> None:
@@ -333,7 +333,7 @@ class ApplyToLiveButton(w.HBox):  # type: ignore[misc]
             message = f"From call {len(self._live.session.calls):,} on: {words}"
         except CtxkitError as error:
             message = str(error)
-        self.told.value = f"<small>{escape_html(message, 400)}</small>"
+        self.message.value = f"<small>{escape_html(message, 400)}</small>"
 
 
 class SettingText(NamedTuple):

@@ -116,7 +116,7 @@ class Watcher(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
         self._drawn = time.monotonic()
         session = self._session()
         self.gauge = self.state.html()
-        self.ahead = render_sentences(self.told)
+        self.ahead = render_sentences(self.forecast_sentences)
         self.growth = render_context_growth(session, self.name)
         self.calls = render_recent_calls(session)
 
@@ -134,7 +134,7 @@ class Watcher(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
         super().close()
 
     @property
-    def told(self) -> list[str]:
+    def forecast_sentences(self) -> list[str]:
         """What the last call added, and when the next compaction is due: of a foreign log."""
         session = self._session()
         if self._tail is None or not session.calls:
@@ -163,7 +163,9 @@ class Watcher(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
 
     def to_text(self) -> str:
         """Return what is shown as text."""
-        return "\n".join([self.state.text, *self.told, *format_recent_calls(self._session())])
+        return "\n".join(
+            [self.state.text, *self.forecast_sentences, *format_recent_calls(self._session())]
+        )
 
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""

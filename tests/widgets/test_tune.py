@@ -349,7 +349,7 @@ def test_a_live_session_is_tried_as_it_grows_and_led_from_here_on(tmp_path):
         assert calls == len(live.session.calls)
         shown.settings = {"keep_recent_tokens": 2000, "reserve_tokens": 26_000}
         shown.from_here.button.click()
-        assert "From call" in shown.from_here.told.value
+        assert "From call" in shown.from_here.message.value
         assert live.agent.rules.parameters["keep_recent_tokens"] == 2000
         assert resolve_rules(live.settings["rules"]).parameters["reserve_tokens"] == 26_000
         asyncio.run(live.turn("go on"))

@@ -462,9 +462,9 @@ async def _separate_clients(litellm: ModuleType) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        made = take()
+        new_clients = take()
         cached.update(earlier)
-        for client in made.values():
+        for client in new_clients.values():
             with suppress(Exception):
                 await client.close()
 

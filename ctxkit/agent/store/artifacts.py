@@ -137,11 +137,11 @@ class ArtifactStore:
 
     def list_files(self, path: str) -> list[str]:
         """Return the paths of the artifacts, or of one."""
-        wanted, names = _split_artifact_path(path), list[str]()
+        artifact, names = _split_artifact_path(path), list[str]()
         for folder in self._folders():
             if folder.is_dir():
                 names += [p.name for p in sorted(folder.glob("*.txt")) if p.name not in names]
-        return [f"{ARTIFACT_FOLDER}/{n}" for n in names if wanted in ("", n)]
+        return [f"{ARTIFACT_FOLDER}/{n}" for n in names if artifact in ("", n)]
 
     def search(self, pattern: str, path: str, files: str) -> str:
         """Return the hits of a regular expression in one artifact, or in all.

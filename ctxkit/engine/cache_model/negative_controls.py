@@ -58,8 +58,8 @@ def with_random_reads(session: Session, seed: int = 0) -> Session:
 
 def with_shuffled_reads(session: Session, seed: int = 0) -> Session:
     """Return a session in which calls have the read shares of other calls, shuffled."""
-    known = get_call_features(session)
-    shares = [r / a.prompt for a, r in zip(known, get_recorded_reads(session), strict=True)]
-    order = np.random.default_rng(seed).permutation(len(known))
-    reads = [int(shares[i] * a.prompt) for i, a in zip(order, known, strict=True)]
+    features = get_call_features(session)
+    shares = [r / a.prompt for a, r in zip(features, get_recorded_reads(session), strict=True)]
+    order = np.random.default_rng(seed).permutation(len(features))
+    reads = [int(shares[i] * a.prompt) for i, a in zip(order, features, strict=True)]
     return replace_reads(session, reads)
