@@ -141,7 +141,10 @@ class LazyMessageLines(Sequence["MessageLine"]):
 # and no groups. `measure` may run in another thread. It assigns `_layers` last, which `measured`
 # tests, so a reader that sees the flag finds all sizes.
 class ExplorerSession:
-    """The scenes of a session; what takes long is worked out once, of a long one by `measure`."""
+    """The calls of a session as the explorer shows them.
+
+    Sizes of messages are computed once; in a long session only when `measure` is called.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session

@@ -317,7 +317,7 @@ def test_an_agent_that_died_takes_no_place():
 
 # -- one mechanism -----------------------------------------------------------------------------------
 
-ALONE = {"documents.py": "our own script", "search.py": "ripgrep, and our own script",
+ALONE = {"document_text.py": "our own script", "search.py": "ripgrep, and our own script",
          "doctor.py": "our own Python, which imports packages",
          "process_supervisor.py": "ps"}  # fmt: skip
 """Files that start programs which start none themselves."""
