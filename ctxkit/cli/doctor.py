@@ -34,15 +34,15 @@ DOCTOR_COLUMNS = (
     TableColumn("finding", "what"),
 )
 _MAX_REASON_CHARS = 80
-"""Characters of what a damaged package says."""
+"""Maximum number of characters of a damaged package's error."""
 _MAX_IMPORT_SECONDS = 120
-"""How long the imports of the notebook's packages may take."""
+"""Time limit for importing the notebook's packages."""
 _REINSTALL = f"install {DISTRIBUTION} again."
 _INSTALL_LAB = f"pip install '{DISTRIBUTION}[lab]'"
 
 
 class DoctorFinding(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     about: str
     state: FindingState

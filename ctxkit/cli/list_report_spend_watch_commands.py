@@ -262,7 +262,7 @@ SPEND_GROUPINGS: dict[str, Callable[[IndexedLogFile, IndexedSession, DailySpend]
     "tool": lambda log, session, spent: log.tool or session.format,  # noqa: ARG005
     "session": lambda log, session, spent: session.title or session.id,  # noqa: ARG005
 }
-"""What a row of the answer is, by its name."""
+"""Functions that return the group of a day's spending, by the word of `--by`."""
 _UNKNOWN_GROUP = "unknown"
 
 

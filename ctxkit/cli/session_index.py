@@ -35,7 +35,7 @@ _MAX_STORED_SESSIONS = 500
 
 
 class DailySpend(NamedTuple):
-    """What the calls of a day to a model cost; a summary without a price stands by itself."""
+    """Cost of the calls of one day to one model; summaries without a price are separate."""
 
     day: str
     """UTC, as 2026-08-31; empty where the log has no times."""
@@ -85,7 +85,7 @@ _FRAME_COLUMNS = (
     *("model", "calls_n", "turns_n", "compactions_n", "peak_tokens", "cost_usd", "cost_source"),
     "notes",
 )
-"""What a sighting has from the frame of sessions as it is there."""
+"""Fields that are taken unchanged from the session frame."""
 
 
 class SessionIndex:

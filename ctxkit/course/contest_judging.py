@@ -39,7 +39,7 @@ __all__ = ["ALLOWED_LOSS", "ContestEntry", "judge_rules", "mark", "score_contest
 
 _TABLE = "marks.csv"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet would take for a formula at the beginning of a cell."""
+"""First characters of a cell that a spreadsheet takes for a formula."""
 _COLUMNS = (
     "place", "name", "by", "file", "rules", "counts", "why", "cost_usd", "kept_facts_n", "facts_n",
     "needed_later_loss", "peak_tokens",
@@ -88,7 +88,7 @@ class ContestEntry:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """What entries are sorted by: those that count first, the cheapest on top."""
+        """Sort key of entries: valid ones first, the cheapest on top."""
         return bool(self.why), self.cost_usd
 
 

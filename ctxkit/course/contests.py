@@ -47,7 +47,7 @@ class ContestTable:
 
     path: Path = _FILE
     note: str = ""
-    """What became of the last entry, where it was not simply added."""
+    """A sentence on the last entry if it was not simply added."""
 
     @staticmethod
     def tried(name: str, rules: RulesLike) -> ContestEntry:

@@ -54,7 +54,7 @@ class Exercise:
     """Said with a right answer."""
     guess: bool = False
     hint: str = ""
-    """How to get there; said with a second wrong answer."""
+    """A hint, shown with the second wrong answer."""
     numbers: Sequence[dict[str, Any]] = ()
     """The numbers that are in it, those of the page first; a student gets one of them."""
     is_choice: bool = False

@@ -31,7 +31,7 @@ _LONGEST_NAME = 60
 
 
 class ExerciseAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer to one exercise; what was answered is not kept."""
+    """One attempt at an exercise; the answer itself is not stored."""
 
     key: str
     digest: str
@@ -61,7 +61,7 @@ class Student:
 
     @property
     def seed(self) -> str:
-        """What the numbers of exercises and the hidden sessions are drawn from."""
+        """Seed of the numbers in exercises and of the hidden sessions."""
         return self.name.casefold()
 
     def tries(self, key: str) -> Sequence[ExerciseAttempt]:

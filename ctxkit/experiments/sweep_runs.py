@@ -368,7 +368,7 @@ class RunJournal:
 
 
 OBJECTIVES = ("cost_usd", "needed_later_loss", "not_paid_back_n")
-"""What the Pareto front minimises: dollars, needed-later loss, compactions not paid back."""
+"""The Pareto front minimises dollars, needed-later loss and compactions that are not paid back."""
 
 
 def mark_pareto_front(runs: pd.DataFrame, by: str = "rules") -> pd.DataFrame:

@@ -84,7 +84,7 @@ def load(shell: InteractiveShell) -> None:
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Remove all that `load` brought; sessions that were read are forgotten."""
+    """Remove everything that `load` registered, and forget the sessions that were read."""
     manager, kit = shell.magics_manager, get_kit(shell)
     if kit is None:
         return
@@ -139,4 +139,4 @@ def _as_line_magic(match: re.Match[str]) -> str:
 
 
 TRANSFORMERS = (move_semicolons, help_in_empty_cells)
-"""What the extension does to the lines of a cell before they run."""
+"""Changes to the lines of a cell before they run."""

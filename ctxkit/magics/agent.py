@@ -61,7 +61,7 @@ _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 # the session is opened or resumed, its notes are printed once, and approval is set again for each
 # turn, since a cell asks in its input field and a turn in the background by buttons.
 def run_agent(kit: KitState, line: AgentArguments, body: str) -> object:
-    """Take the turn that a line and a cell ask for; without a prompt, show the status."""
+    """Run a turn of `%%agent`: the cell is the prompt. Without a prompt, show the status."""
     prompt = "\n".join(t for t in (line.prompt.strip(), body.strip()) if t)
     if not prompt and line != AgentArguments(session=line.session):
         raise BadArguments(
@@ -111,7 +111,7 @@ def run_agent(kit: KitState, line: AgentArguments, body: str) -> object:
 def run_in_cell(
     kit: KitState, live: LiveSession, prompt: str, out: str | None, pictures: Sequence[Image] = ()
 ) -> TurnAnswer:
-    """Take a turn while the cell waits; an interrupt keeps what was said so far."""
+    """Run a turn while the cell waits; an interrupt keeps the text that has arrived."""
     try:
         with LiveTurnDisplay(live, CellOutput() if kit.rich else TerminalOutput(), raises=True):
             outcome = run_coroutine(live.turn(prompt, images=pictures))
@@ -180,7 +180,7 @@ def show_session_status(kit: KitState, name: str | None) -> PreformattedText:
 def show_dry_run(
     kit: KitState, name: str, line: AgentArguments, prompt: str, pictures: Sequence[Image] = ()
 ) -> PreformattedText:
-    """Show what a turn would send first, its size and its cost; nothing is sent or kept."""
+    """Show the first prompt of a turn, its size and its cost; nothing is sent or stored."""
     settings = kit.lives.settings(name, _line_settings(line))
     parts = kit.lives.named.parts(settings)
     if parts.via:

@@ -123,7 +123,7 @@ _STYLE = "white-space:pre-wrap;overflow-wrap:anywhere;direction:ltr"
 # shown whole (too long, nested too deep) is refused and never shortened.
 @dataclass(frozen=True)
 class ApprovalQuestion:
-    """What a person is asked about a call; made by `question_about`."""
+    """The question to a person about one tool call; made by `question_about`."""
 
     name: str
     """The tool's name in a line, without keys."""
@@ -134,12 +134,12 @@ class ApprovalQuestion:
 
     @property
     def prompt(self) -> str:
-        """What is at the input field; it is saved with a notebook."""
+        """The prompt of the input field; a notebook saves it."""
         return f"May the agent call {self.name}, as shown above? {_CHOICES}"
 
     @property
     def hides_keys(self) -> bool:
-        """Whether the call as it will run holds what must not be kept."""
+        """True if the call contains secrets, so that it must not be saved with the notebook."""
         return self.whole != self.clean
 
 

@@ -45,7 +45,7 @@ _SKIPPED = PreformattedText("Compaction skipped: there is too little history to 
 
 @dataclass(frozen=True, repr=False)
 class CompactionReport:
-    """What a compaction did, or would do: before, after, saved, and what went.
+    """The effect of a compaction, done or simulated: tokens before and after, and messages.
 
     The prompt after it was not sent yet, so its size is an estimate.
     """
@@ -97,7 +97,7 @@ class CompactionReport:
 
     @property
     def summary(self) -> str:
-        """What is in their place."""
+        """The text of the messages that replaced the removed ones."""
         return "\n".join(m.text for e in self.edits for m in e.inserted)
 
     def __repr__(self) -> str:

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 
 SESSION_SETTINGS = tuple(get_settings(AgentArguments))
-"""What a session remembers of how it was opened."""
+"""Options that are stored with a session when it is opened."""
 DEFAULT_SESSION = "main"
-"""Name of a session that nobody named."""
+"""Name of a session if the user gives none."""
 
 
 # A name is unknown, remembered (settings only) or open. `_known` holds open sessions and `_made`
@@ -150,7 +150,7 @@ class LiveSessions:
         return self._always.setdefault(name, set())
 
     def remember(self, name: str, settings: Mapping[str, Any]) -> None:
-        """Note what a session that is not open yet shall be made of, and continue it."""
+        """Store the settings of a session that is not open yet, and continue it."""
         self._remembered[name], self.current = dict(settings), name
 
     def check_idle(self, name: str) -> None:
@@ -264,12 +264,12 @@ and the last 30 %.
 
 
 class LiveSessionConfig(NamedTuple):
-    """What a live session is made of; where it differs from before, the session is opened again."""
+    """The parts of a live session. If they differ from before, the session is opened again."""
 
     model: str
     summary_model: str
     rules_name: str
-    """How the rules were named."""
+    """The rules in the user's words."""
     rules: Rules
     tools: tuple[Any, ...]
     via: tuple[str, ...]
@@ -281,7 +281,7 @@ class LiveSessionConfig(NamedTuple):
 
 
 class SettingsResolver:
-    """What the names in the settings of sessions stand for, in one kernel.
+    """Resolves the names in session settings to models, rules and tools of one kernel.
 
     Args:
         kit: the magics; its variables and sessions are what names may mean.
@@ -301,7 +301,7 @@ class SettingsResolver:
         return load_instructions(words, self._kit.shell.user_ns, root) if words else ""
 
     def parts(self, settings: Mapping[str, Any]) -> LiveSessionConfig:
-        """Return what the names in the settings stand for.
+        """Return the objects that the names in the settings stand for.
 
         Raises:
             BadArguments: a model, rules or a tool do not exist.
@@ -416,7 +416,7 @@ _FILES = (".md", ".txt", ".prompt", ".rst")
 
 
 def load_instructions(words: str, names: Mapping[str, Any], root: Path | None) -> str:
-    """Return the instructions that `--system` means.
+    """Return the instructions of `--system`: a text, or the content of a file.
 
     Args:
         words: a variable's name, a path in the working folder or else in the root, or the text.
@@ -435,7 +435,7 @@ def load_instructions(words: str, names: Mapping[str, Any], root: Path | None) -
 
 
 def describe_project_files(root: Path | None, *, read: bool) -> str:
-    """Return a note where a project's own instructions are in the root, and are read or not."""
+    """Return a note on the project's instruction files in the root: read or not."""
     if root is None or not root.is_dir():
         return ""
     place = RootFolder(root)
@@ -453,7 +453,7 @@ def describe_project_files(root: Path | None, *, read: bool) -> str:
 
 
 def _read_file(words: str, root: Path | None) -> str | None:
-    """Return what a file says, or None where the words are no path."""
+    """Return the content of a file, or None if the words are no path."""
     if "\n" in words or len(words) > 1000:
         return None
     here = Path(words).expanduser()

@@ -26,14 +26,14 @@ _FORMS = "'COMMAND ARGUMENTS', a .json file with mcpServers, or a variable that 
 
 
 class McpServerCommand(NamedTuple):
-    """How a server is started."""
+    """The command line, environment and folder that start an MCP server."""
 
     command: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
 
 
 def parse_servers(words: str, names: Mapping[str, Any]) -> dict[str, McpServerCommand]:
-    """Return the servers that `--mcp` names, by their names; the only one of a command has none.
+    """Return the servers of `--mcp` by name; a server given as a command has an empty name.
 
     Args:
         words: a command line, the path of a file with `mcpServers` (or `servers`), or a variable.
@@ -125,7 +125,7 @@ class McpServers:
         return out
 
     def notes(self, session: str) -> list[str]:
-        """Return what must be said of a session's servers, once."""
+        """Return notes on a session's servers, each once."""
         notes: list[str] = []
         for server in self._running.get(session, {}).values():
             notes += server.notes
@@ -150,7 +150,7 @@ _AGENT_OPTIONS = (
     "approve",
     "allow",
 )
-"""Options that an agent of another program has no use for: it leads itself."""
+"""Options that do not apply to an external agent, which manages its own model and context."""
 
 
 def parse_via(words: str) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ def parse_via(words: str) -> tuple[str, ...]:
 
 
 def check_via_options(line: Any) -> None:
-    """Refuse options that say how an agent of ours is led.
+    """Refuse options that do not apply to an external agent.
 
     Raises:
         BadArguments: one is there.

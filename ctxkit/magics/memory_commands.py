@@ -59,7 +59,7 @@ class EditEntryArguments:
 
 
 def list_entries(_: KitState, line: ListArguments) -> pd.DataFrame:
-    """Return one row an entry that a session in this folder is told of, in the order of
+    """Return one row per memory entry that sessions in this folder see, in the order of
     its block.
     """
     import pandas as pd
@@ -84,7 +84,7 @@ def show_entry(_: KitState, line: EntryArguments) -> PreformattedText:
 
 
 def add_entry(kit: KitState, line: AddEntryArguments) -> PreformattedText:
-    """Remember something in this folder; an entry of that name is changed."""
+    """Add a memory entry for this folder, or change the entry of that name."""
     from ctxkit.policies.memory_entries import make_entry_name
 
     if not line.description.strip():
@@ -114,12 +114,12 @@ def edit_entry(kit: KitState, line: EditEntryArguments) -> PreformattedText:
 
 
 def forget_entry(_: KitState, line: EntryArguments) -> PreformattedText:
-    """Take an entry out; no extraction brings it back."""
+    """Delete an entry; later extractions do not add it again."""
     return PreformattedText(f"Forgot {sanitize_line(open_memory().forget(line.name).name, 120)}.")
 
 
 def show_entry_audit(_: KitState, line: EntryArguments) -> PreformattedText:
-    """Say who saved an entry, when, and from which messages of which session."""
+    """Show who saved an entry, when, and from which messages of which session."""
     entry, rows = open_memory().why(line.name)
     lines = [entry.head]
     for row in rows:
@@ -135,7 +135,7 @@ def show_entry_audit(_: KitState, line: EntryArguments) -> PreformattedText:
 
 
 def extract_entries(kit: KitState, line: LiveSessionArguments) -> PreformattedText:
-    """Let the session's model say what is worth remembering; without one, sentences are taken."""
+    """Extract memory entries from the session: by its model, else by patterns."""
     from ctxkit.agent.event_loops import run_coroutine
 
     live = kit.lives.get(line.session)
@@ -147,7 +147,7 @@ def extract_entries(kit: KitState, line: LiveSessionArguments) -> PreformattedTe
 
 
 def consolidate_entries(_: KitState, line: EmptyArguments) -> PreformattedText:  # noqa: ARG001  the shape of a subcommand
-    """Take out what was found by itself and is too much; what a person wrote stays."""
+    """Delete extracted entries above the limits; entries that a person wrote stay."""
     from ctxkit.agent.memory.session_memory import EXTRACTED_BY
 
     gone = open_memory().consolidate(EXTRACTED_BY)

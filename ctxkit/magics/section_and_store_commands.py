@@ -52,7 +52,7 @@ class RemoveArguments:
 def show_or_switch_sections(
     kit: KitState, line: SectionsArguments
 ) -> pd.DataFrame | PreformattedText:
-    """Say what the sections of a session cost; or switch them from the next prompt on."""
+    """Show the cost of each prompt section, or switch sections from the next prompt on."""
     if not line.words.strip():
         from ctxkit.experiments.section_costs import sections as costs
 
@@ -77,7 +77,7 @@ def show_or_switch_sections(
 
 
 def _switch_sections(words: str, before: str) -> tuple[tuple[str, ...], str]:
-    """Return the sections that are on once words are taken, and words that say so by themselves.
+    """Return the sections that are on after a change, and words that select exactly these.
 
     Names with signs change what words before them switched on.
     """
@@ -88,7 +88,7 @@ def _switch_sections(words: str, before: str) -> tuple[tuple[str, ...], str]:
 
 
 def _describe_remaining(live: LiveSession, names: tuple[str, ...]) -> list[str]:
-    """Return what must be said of sections that are off now and are in the session."""
+    """Return a sentence on sections that are now off and still in earlier prompts."""
     session = live.session
     if not session.calls:
         return []
@@ -108,7 +108,7 @@ def _describe_remaining(live: LiveSession, names: tuple[str, ...]) -> list[str]:
 
 
 def add_item(kit: KitState, line: AddArguments) -> PreformattedText:  # noqa: ARG001  the shape of a subcommand
-    """Keep a file or a folder in the context store; documents are kept as their text."""
+    """Import a file or a folder into the context store; documents are stored as text."""
     if not line.name:
         raise BadArguments(
             f"Give it a name: `%context add {sanitize_line(line.path, 200)} --name N`."
@@ -126,7 +126,7 @@ def add_item(kit: KitState, line: AddArguments) -> PreformattedText:  # noqa: AR
 
 
 def remove_item(kit: KitState, line: RemoveArguments) -> PreformattedText:  # noqa: ARG001  as above
-    """Take something out of the context store."""
+    """Remove an item from the context store."""
     item = ContextStore().remove(line.name)
     return PreformattedText(
         f"Removed {item.name} from the context store; where it came from stays as it was."
@@ -134,7 +134,7 @@ def remove_item(kit: KitState, line: RemoveArguments) -> PreformattedText:  # no
 
 
 def list_store(kit: KitState, _: EmptyArguments) -> pd.DataFrame:  # noqa: ARG001  as above
-    """Return one row an item of the context store: sizes raw, extracted, and put into prompts."""
+    """Return one row per item of the context store: raw size, extracted size, tokens in prompts."""
     import pandas as pd
 
     from ctxkit.agent.document_store import INDEX_HEADING, format_index_block
@@ -185,7 +185,7 @@ PROMPT_SUBCOMMANDS = (
     ),
     Subcommand(
         "remove",
-        "Take something out of the context store.",
+        "Remove an item from the context store.",
         RemoveArguments,
         remove_item,
         FILL_TASK,

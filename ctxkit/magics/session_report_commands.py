@@ -92,14 +92,14 @@ def list_compactions(kit: KitState, options: SessionArguments) -> pd.DataFrame:
 
 
 def show_spending(kit: KitState, options: SessionArguments) -> Spend:
-    """Where the money of a session went."""
+    """Show the cost of a session by turn, tool, file and cache."""
     from ctxkit.metrics.cost.spending import spend
 
     return spend(kit.session(options.session))
 
 
 def list_sessions(kit: KitState, _: EmptyArguments) -> pd.DataFrame:
-    """One row a session that the magics know; the index is the name it goes by."""
+    """Return one row per session of this kernel, indexed by name."""
     import pandas as pd
 
     from ctxkit._internal.display_frame import with_display
@@ -134,7 +134,7 @@ def _session_frame(
 
 
 def clean_texts(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table whose texts, which come from a log, cannot disturb a terminal or a page."""
+    """Return a table with its texts, which come from a log, sanitised for terminals and pages."""
     import pandas as pd
 
     out = table.copy()
@@ -259,7 +259,7 @@ def _make_status(kit: KitState, options: CallViewArguments) -> ContextStatus:
 
 
 def list_window(kit: KitState, options: WindowListArguments) -> pd.DataFrame:
-    """Return one row a section of the window."""
+    """Return one row per section of the window."""
     if options.user:
         return list_audience(kit, options)
     from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
@@ -277,7 +277,7 @@ def list_window(kit: KitState, options: WindowListArguments) -> pd.DataFrame:
 
 
 def list_audience(kit: KitState, options: SessionArguments) -> pd.DataFrame:
-    """Return one row a message that the user sees, and whether the agent sees it, too."""
+    """Return one row per message that the user sees, and whether the agent sees it."""
     from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
     from ctxkit.metrics.frames.per_message import audience as of
 
@@ -300,7 +300,7 @@ def _describe_audience(table: pd.DataFrame) -> str:
 
 
 def show_detail(kit: KitState, options: DetailArguments) -> ContextReport:
-    """Return the whole report of a call, or one that was kept."""
+    """Return the full report of a call, or a stored one."""
     if options.kept is None:
         return make_report(kit, options)
     report_id = "" if options.kept == "last" else options.kept
@@ -400,7 +400,7 @@ class ReportArguments(SessionArguments):
 
 
 def list_reports(kit: KitState, options: ReportsArguments) -> pd.DataFrame:
-    """Return one row a kept report, the newest first."""
+    """Return one row per stored report, the newest first."""
     import pandas as pd
 
     reports = _get_report_store(kit, options.session).all()[::-1]
@@ -416,14 +416,14 @@ def list_reports(kit: KitState, options: ReportsArguments) -> pd.DataFrame:
 
 
 def show_report(kit: KitState, options: ReportArguments) -> ContextReport:
-    """Return a kept report, whole; without an id the newest."""
+    """Return a stored report; without an id the newest."""
     store = _get_report_store(kit, options.session)
     newest = store.all()[-1:] if not options.id else []
     return newest[0].report if newest else store.of(options.id).report
 
 
 def count_next_prompt(kit: KitState, options: SessionArguments) -> PreformattedText:
-    """Say how many tokens the next prompt has: by the provider's own count, and by ours."""
+    """Show the tokens of the next prompt by the provider's count and by ctxkit's."""
     from ctxkit.agent.event_loops import run_coroutine
     from ctxkit.agent.models.model import Request
 
@@ -538,7 +538,7 @@ class ValidateArguments:
 
 
 def validate_config(_: KitState, options: ValidateArguments) -> PreformattedText:
-    """Say what is wrong with a config file, a line each."""
+    """List the faults of a config file, one per line."""
     from ctxkit.experiments.system_config_validation import validate as of
 
     table = of(Path(options.path).expanduser(), system=options.system)
@@ -549,7 +549,7 @@ def validate_config(_: KitState, options: ValidateArguments) -> PreformattedText
 
 
 def use_session(kit: KitState, options: UseArguments) -> Session:
-    """Make a session the active one: known by name, held by a variable, or read from a file."""
+    """Make a session the active one: by its name, from a variable, or from a file."""
     return kit.use(options.what, options.name, options.format)
 
 

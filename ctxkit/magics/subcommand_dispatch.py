@@ -34,7 +34,7 @@ class Subcommand:
     shape: type
     run: Callable[[KitState, Any], object]
     task: str = ""
-    """What a person wants who looks for it: the heading of the help under which it stands."""
+    """The task for which it is used: its heading in the help."""
     hidden: bool = False
     """True for a name that still works and that the short help leaves out."""
 
@@ -97,7 +97,7 @@ def format_overview(
 
 
 class CellMagic(NamedTuple):
-    """How a magic is called, the shape of its line, and what its help says of the cell."""
+    """A cell magic: its name, the dataclass of its line, and the help on its cell."""
 
     magic: str
     shape: type
@@ -124,7 +124,7 @@ def run_cell_magic(
     cell: str | None,
     run: Callable[[KitState, Any, str], object],
 ) -> object:
-    """Run what a line and the cell below it ask for, or say how the line is written."""
+    """Run a cell magic with its line and cell, or show its usage."""
     # A `;` silences a line magic; above a cell it is text.
     words = line if cell is not None else strip_semicolon(line)
     if has_help_flag(words):
@@ -137,7 +137,7 @@ _TEXT_STYLE = "white-space:pre-wrap;margin:0;color:var(--jp-content-font-color1,
 
 @dataclass(frozen=True, repr=False)
 class PreformattedText:
-    """A text that is shown as it stands, in a fixed pitch."""
+    """A text that is displayed unchanged, in a monospaced font."""
 
     text: str
 

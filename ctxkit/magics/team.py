@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 _DEFAULTS = {name: default for name, (default, _) in get_settings(TeamArguments).items()}
-"""How a team is opened that was not begun yet, and of which nothing is said."""
+"""Settings of a new team if the line has no options."""
 
 
 def run_team(kit: KitState, line: TeamArguments, task: str) -> PreformattedText:
-    """Let a team work on a task; an empty one is the one that it has."""
+    """Run a team on a task; an empty task continues the current one."""
     from ctxkit.teams import team as opened
 
     _check_task(line, task)
@@ -80,7 +80,7 @@ def _check_task(line: TeamArguments, task: str) -> None:
 
 @dataclass(frozen=True, repr=False)
 class TeamRunPage(PreformattedText):
-    """What followed from each turn of a team, and its chart of cumulative input."""
+    """The decision after each turn of a team, and the chart of its cumulative input tokens."""
 
     chart: Chart | None = None
     """None where no agent was billed any input."""
@@ -112,7 +112,7 @@ def _previous_settings(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _set_approvals(kit: KitState, opened_team: Team, words: str) -> None:
-    """Let agents ask a person before the calls that words name."""
+    """Make agents ask a person before calls of the named tools."""
     tool_names = select_approval_tools(words, opened_team.tool_names, opened_team.root)
 
     def ask(live: LiveSession) -> None:
@@ -122,7 +122,7 @@ def _set_approvals(kit: KitState, opened_team: Team, words: str) -> None:
 
 
 def _describe_run(opened_team: Team) -> str:
-    """Say what followed from each turn, what each agent used, and who had no turn."""
+    """Describe the decision after each turn, the usage of each agent, and agents without a turn."""
     from ctxkit.presets.config_schema import join_names
 
     lines = list(opened_team.notes)

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 _MAX_SCREEN_CHARS = 6000
-"""Characters of a turn that stay on the screen while it runs."""
+"""Maximum number of characters of a turn on the screen while it runs."""
 _MAX_FINAL_BYTES = 2200
 """Bytes of a turn's words that stay in the notebook, escaped; the session has all of them."""
 _TAIL = 2000
-"""Characters that stay of what is folded."""
+"""Maximum number of characters of a folded text."""
 _STYLE = "color:var(--jp-content-font-color1,inherit);line-height:1.45"
 _PRE = "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;margin:0;font:inherit"
 _CUT = "… (the session has the whole turn)\n"
@@ -292,7 +292,7 @@ def _event_line(kind: str, payload: dict[str, Any]) -> str:
 
 
 def _memory_line(payload: dict[str, Any]) -> str:
-    """Return what was remembered, or what failed; a flush is told by its file."""
+    """Return a line on saved memory, or on a failure; of a flush its file."""
     names = payload.get("names", [])
     if not names:
         return f"! {sanitize_line(str(payload['error']), 200)}" if payload.get("error") else ""
@@ -379,7 +379,7 @@ _EVENT_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
     "model_wait": lambda said: f"… {sanitize_line(str(said['why']), 160)}",
 }
-"""Events that are said in a line of their own."""
+"""Events that are displayed as a line of their own."""
 
 
 def _render_meter(used: int, limit: int, label: str) -> str:
@@ -412,13 +412,13 @@ session.
 
 
 class TurnOutput(Protocol):
-    """Where a turn is shown."""
+    """The output that displays a turn: a cell, a terminal, or a handle."""
 
     def show(self, display: TextAndHtml) -> None:
-        """Show it as it stands."""
+        """Display the current state of the turn."""
 
     def end(self, display: TextAndHtml) -> None:
-        """Show what stays of it."""
+        """Display the final state of the turn."""
 
 
 class CellOutput:
@@ -431,7 +431,7 @@ class CellOutput:
         self._live = display(TextAndHtml(), display_id=True)  # type: ignore[no-untyped-call]
 
     def show(self, display: TextAndHtml) -> None:
-        """Show it as it stands, in place."""
+        """Display the current state in place of the last one."""
         self._live.update(display)
 
     def end(self, display: TextAndHtml) -> None:
@@ -441,13 +441,13 @@ class CellOutput:
 
 
 class TerminalOutput:
-    """A terminal: nothing before the end, as it cannot update what it has printed."""
+    """A terminal, which cannot update its output: the turn is printed at its end."""
 
     def show(self, display: TextAndHtml) -> None:
-        """Show nothing yet."""
+        """Do nothing; a terminal is written only at the end."""
 
     def end(self, display: TextAndHtml) -> None:
-        """Print it."""
+        """Print the turn."""
         print(display)  # noqa: T201  a terminal has nothing else
 
 
@@ -463,7 +463,7 @@ class LiveTurnDisplay:
     def __init__(self, live: LiveSession, view: TurnOutput, *, raises: bool = False) -> None:
         self.turn, self._live, self._view = RenderedTurn(live, raises=raises), live, view
         self.final_view = TextAndHtml()
-        """What stays of the turn; empty before its end."""
+        """The final text of the turn; empty before its end."""
         self._chart = ""
         self._last = self._charted = 0.0
 
@@ -484,7 +484,7 @@ class LiveTurnDisplay:
         self._view.end(whole)
 
     def on_event(self, event: LiveEvent) -> None:
-        """Take an event, and show it where the last update is long enough ago."""
+        """Process an event, and update the display if the last update is long enough ago."""
         self.turn.on_event(event)
         now = time.monotonic()
         if isinstance(self._view, TerminalOutput):

@@ -48,7 +48,7 @@ class CumulativeAgentTokens(NamedTuple):
 
 
 class CumulativeInputData(NamedTuple):
-    """What the chart shows."""
+    """The data of `plots.budget`: running sums of input tokens, thresholds and compactions."""
 
     agents: tuple[CumulativeAgentTokens, ...]
     compactions: tuple[float, ...]

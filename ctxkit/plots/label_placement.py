@@ -46,7 +46,7 @@ class PointLabel(NamedTuple):
 
     @property
     def end(self) -> Point:
-        """Where a line from the point ends."""
+        """End of the line from the point to the name, in pixels."""
         return self.x, self.y - 4
 
 
@@ -75,7 +75,7 @@ def place_labels(
     height: float,
     left: float = 0.0,
 ) -> list[PointLabel | None]:
-    """Place the name of each point beside it, else farther off; None where there is no room at all.
+    """Place the name of each point beside it, else farther away; None if it fits nowhere.
 
     The method is greedy: each name takes the first free of some 130 candidate places, which are
     tried from the nearest to the farthest. The cost is names x places x boxes.

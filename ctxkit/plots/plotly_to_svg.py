@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MAX_TRACES, MAX_POINTS, MAX_LABELS, MAX_LEGEND_KEYS = 400, 12_000, 64, 24
-"""What bounds the bytes of a picture, besides `MAX_BOXES`."""
+"""Limits that, with `MAX_BOXES`, bound the bytes of a picture."""
 _FEWEST, _MOST = 60, 600
 """Points of a trace at least and at most: a picture is 650 pixels wide."""
 _LETTER = 6.2

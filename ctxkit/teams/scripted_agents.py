@@ -123,7 +123,7 @@ def _parse_step(step: Any, agent: str) -> Step:
 
 @dataclass
 class ScriptWork:
-    """What the scripted agents of one team do for its contracts."""
+    """The work of a team's scripted agents: the files and commands that its contracts require."""
 
     plan: TeamPlan
     _written_briefs: set[str] = field(default_factory=set)

@@ -151,7 +151,7 @@ class TurnCall(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 class TurnMessage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """What an agent said in a turn, or what was said to it."""
+    """A message of a turn: the prompt of an agent, or its reply."""
 
     agent_name: str
     content: str
@@ -164,7 +164,7 @@ class TurnMessage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 class MachineState(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """Where the state machine stands."""
+    """State of the state machine."""
 
     transition_failure_key: str | None = None
     visited_states: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ PLUGIN_TOOLS = {
     "document": "document",
     "documents": "document",
 }
-"""What of fuseraft's plugins the kit has a tool for."""
+"""The kit's tools for fuseraft's plugins."""
 CHANGES_PLUGIN = "changes"
 _BUILT_IN_PLUGINS = ("handoff", "subagent", "sessioncontext", "compaction", CHANGES_PLUGIN)
 """Plugins whose tools an agent has by other ways."""
@@ -179,7 +179,7 @@ SUB_AGENT_RULES = Rules(name="each question anew", pruning=DeclaredContext())
 
 
 class SubAgentListener(Protocol):
-    """Is told what a sub-agent does."""
+    """Callback for the events of a sub-agent."""
 
     def __call__(self, kind: str, payload: Mapping[str, object], agent: str, /) -> None:
         """Take an event of the agent that it works for."""

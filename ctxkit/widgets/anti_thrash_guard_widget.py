@@ -51,12 +51,12 @@ class ThrashWidget(ChartWidget):
     _esm = build_esm("thrash.js", rules=[is_saving_too_small, is_guard_off, find_guard_closing])
     shared: ClassVar = ("data", "min_savings", "window", "by", "session", "usd")
     min_savings = t.Float(0.10, min=0.0, max=1.0).tag(sync=True)
-    """Share that a compaction has to save; 0: off."""
+    """Minimum share that a compaction must save; 0: off."""
     window = t.Int(10, min=0).tag(sync=True)
-    """So many in a row that save less close the guard; 0: off."""
+    """Compactions in a row below `min_savings` after which the guard closes; 0: off."""
     by = t.Enum(("tokens", "messages"), default_value="tokens").tag(sync=True)
     session = t.Int(0, min=0).tag(sync=True)
-    """Which of several is drawn."""
+    """Number of the session that is drawn."""
     usd = t.Dict().tag(sync=True)
     """Dollars that were asked for, by ``"session/compaction"`` at which it closes, or ``none``."""
 
@@ -73,7 +73,7 @@ class ThrashWidget(ChartWidget):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """What is drawn: one a session."""
+        """The drawn data: one dict per session."""
         sessions: list[dict[str, Any]] = self.data["sessions"]
         return sessions
 
@@ -186,7 +186,7 @@ def _place_of(i: int, one: CompactionRow) -> int:
 
 
 class MaxCompactions(BaseGuard):
-    """So many compactions and no more: what an anti-thrash guard comes to once it has closed."""
+    """Guard that allows a fixed number of compactions, as an anti-thrash guard does once closed."""
 
     word = "closed"
 
@@ -203,7 +203,7 @@ class MaxCompactions(BaseGuard):
 # run of the same rules with `MaxCompactions(k + 1)` beside their guards, whatever threshold and
 # window led to k. They are kept by k; a run costs what a replay costs.
 class GuardedReplay:
-    """The dollars of a replay, as it is and with a guard that closes; worked out on demand.
+    """Dollars of a replay without a guard and with one that closes, computed on demand.
 
     Args:
         session: any session; only a replay that this process made can be replayed on.
@@ -221,7 +221,7 @@ class GuardedReplay:
 
     @property
     def why(self) -> str:
-        """Why there are no dollars; empty where there are."""
+        """Reason why the dollars are unknown; empty if they are known."""
         if self.rules is not None:
             return ""
         if self.session.origin is not None or self.session.format == "replay":

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 _MOST = 400
-"""Calls to come, at most."""
+"""Maximum number of future calls."""
 _HEAD = ("next call", "read", "written", "fresh", "dollars")
 
 
@@ -45,7 +45,7 @@ class BlockRemoval:
     hour: bool = False
     """True where what the call writes lives an hour, not five minutes."""
     cold: bool = False
-    """True where the cache had died: all of the prompt is written anyway."""
+    """True if the cache has expired: the whole prompt is written anyway."""
 
     @property
     def write_price(self) -> float:
@@ -105,7 +105,7 @@ class BlockRemoval:
         return old._replace(read=0, written=old.read + old.written)
 
     def dollars(self, strip: PromptStrip) -> float:
-        """Return what a prompt costs."""
+        """Return the dollars of a prompt."""
         p = self.price
         return strip.read * p.read + strip.written * self.write_price + strip.fresh * p.input
 
@@ -153,7 +153,7 @@ class BreakEven(StaticOutputs, w.VBox):  # type: ignore[misc]
 
     @property
     def removal(self) -> BlockRemoval:
-        """What is taken out now."""
+        """The block that is removed now, with the prices."""
         return BlockRemoval(
             self.strip, self.results[self.taken.value], self.price, self.hour, self.cold.value
         )
@@ -163,7 +163,7 @@ class BreakEven(StaticOutputs, w.VBox):  # type: ignore[misc]
 
     @property
     def answer(self) -> str:
-        """When it has paid, in a sentence."""
+        """After how many calls the removal is paid back, in a sentence."""
         removal = self.removal
         if removal.cold:
             return "Pays at once: the cache has died, so all is written anyway."
@@ -174,14 +174,14 @@ class BreakEven(StaticOutputs, w.VBox):  # type: ignore[misc]
 
     @property
     def outcome(self) -> str:
-        """What it comes to after the calls that are set, in a sentence."""
+        """Dollars gained after the chosen number of calls, in a sentence."""
         n, gained = self.calls.value, self.removal.gain(self.calls.value)
         word = "gained" if gained >= 0 else "lost"
         return f"After {pluralize(n, 'call')}: ${abs(gained):.3f} {word}."
 
     @property
     def formula(self) -> str:
-        """The sum behind the answer; empty where the cache has died, and nothing is weighed."""
+        """The formula with its numbers; empty if the cache has expired."""
         removal = self.removal
         if removal.cold:
             return ""

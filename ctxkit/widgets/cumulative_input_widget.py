@@ -25,7 +25,7 @@ _NAME = 80
 
 
 class ThresholdHits(NamedTuple):
-    """What thresholds would have done to one agent: places among its turns."""
+    """Turns at which one agent would have reached the thresholds, as positions in its list."""
 
     warned: tuple[int, ...]
     cutovers: tuple[int, ...]
@@ -34,16 +34,16 @@ class ThresholdHits(NamedTuple):
 def judge_turns(
     inputs: Sequence[int], cumulative: Sequence[int], warn: int, cutover: int, *, again: bool
 ) -> dict[str, list[int]]:
-    """Find the turns at which an agent would have warned and cut; the browser runs this, too.
+    """Find the turns at which an agent would have warned and compacted; also run in the browser.
 
-    At or over `cutover` a turn cuts, else at or over `warn` it warns; 0 is off.
+    At or over `cutover` a turn compacts, else at or over `warn` it warns; 0 is off.
 
     Args:
         inputs: input tokens of each turn.
         cumulative: the sums as recorded; where they fall, the record began again.
         warn: tokens.
         cutover: tokens.
-        again: sum again after each cut, instead of taking the sums as recorded. Where the record
+        again: sum again after each compaction, not as recorded. Where the record
             began again the sum does too, for no log holds what would have come without that.
 
     Returns:
@@ -77,9 +77,9 @@ class BudgetWidget(ChartWidget):
     warn = t.Int(0, min=0).tag(sync=True)
     """Tokens at which a turn warns; 0: off."""
     cutover = t.Int(0, min=0).tag(sync=True)
-    """Tokens at which a turn cuts; 0: off."""
+    """Tokens at which a turn compacts; 0: off."""
     again = t.Bool(False).tag(sync=True)  # noqa: FBT003
-    """Sums start again after each cut."""
+    """True if sums start again after each compaction."""
     picked = t.List([]).tag(sync=True)
     """The turn that was clicked: number of the agent, place among its turns."""
 
@@ -102,7 +102,7 @@ class BudgetWidget(ChartWidget):
 
     @property
     def verdict(self) -> dict[str, ThresholdHits]:
-        """Which turns would have warned and cut, by agent: what the browser shows."""
+        """The turns that would have warned and compacted, by agent, as in the browser."""
         verdict = {}
         for a in self._found.agents:
             columns = a.inputs.tolist(), a.cumulative.tolist()
@@ -145,7 +145,7 @@ _SUGGESTED = (
 
 
 def suggest_thresholds(agents: Sequence[CumulativeAgentTokens]) -> tuple[int, int]:
-    """Return tokens to warn at and to cut over at, for a log that sets neither.
+    """Return thresholds for warning and cut-over in tokens, for a log that has neither.
 
     They are 60 and 80 % of the highest sum, rounded to two digits; 0 and 0 without any sum.
     """

@@ -89,7 +89,7 @@ class Explorer(ChartWidget):
 
     @property
     def scene(self) -> CallView:
-        """What is shown, as plain values."""
+        """The displayed call as plain values."""
         return self._view_of_call(self.call)
 
     def _view_of_call(self, call: int) -> CallView:
@@ -323,7 +323,7 @@ _HEIGHT = 140
 
 
 def render_heading(scene: CallView, calls: int) -> str:
-    """One line: which call, how large its prompt, how full the window."""
+    """Return the heading as HTML: call, prompt size, share of the window."""
     return (
         "<div "
         f'style="color:{TEXT_COLOUR};line-height:1.5">'
@@ -332,7 +332,7 @@ def render_heading(scene: CallView, calls: int) -> str:
 
 
 def describe_call(scene: CallView, calls: int) -> str:
-    """The heading as plain text."""
+    """Return the heading as plain text."""
     if scene.call is None:
         return f"No call in this session: {len(scene.items):,} messages stand."
     size = "size unknown" if scene.tokens is None else f"{scene.tokens:,} tokens ({scene.source})"
@@ -345,7 +345,7 @@ def describe_call(scene: CallView, calls: int) -> str:
 
 
 def draw_growth(prompts: Sequence[int | None], limit: int | None, at: int | None) -> str:
-    """The size of each prompt as a line, with a mark at one call; empty where no size is known."""
+    """Draw prompt sizes as a line, with a mark at one call; empty if no size is known."""
     sizes = [n for n in prompts if n is not None]
     if len(sizes) < 2:
         return ""
@@ -366,7 +366,7 @@ def draw_growth(prompts: Sequence[int | None], limit: int | None, at: int | None
 
 
 def render_groups_bar(scene: CallView) -> str:
-    """What fills the prompt, as one bar with its legend: group, tokens, share."""
+    """Return the prompt groups as a bar with a legend: group, tokens, share."""
     total = sum(n for _, n in scene.groups)
     if total <= 0:
         return ""
@@ -392,7 +392,7 @@ def render_groups_bar(scene: CallView) -> str:
 
 
 def render_messages_table(scenes: ExplorerSession, items: Sequence[MessageLine]) -> str:
-    """Some messages as a table, for front ends without widgets."""
+    """Return some messages as an HTML table, for front ends without widgets."""
     rows = "".join(
         f'<tr><td style="text-align:right">{number}</td><td'
         f' style="text-align:right">{"" if i.tokens is None else f"{i.tokens:,}"}</td><td'

@@ -56,7 +56,7 @@ _FILTER = (
     "const t=(r.textContent+' '+[...r.cells].map(c=>c.title).join(' ')).toLowerCase();"
     "r.style.display=w.every(x=>t.includes(x))?'':'none'}"
 )
-"""Shows the rows that hold every word."""
+"""Script that shows only the rows that contain every word."""
 
 
 class Board:
@@ -196,7 +196,7 @@ class Board:
 
     @property
     def head(self) -> str:
-        """How many sessions there are and what they cost, in a sentence."""
+        """The number of sessions and their cost, in a sentence."""
         usd = [r.usd for r in self.rows if r.usd is not None]
         sentence = pluralize(len(self.rows), "session") + (
             f", {format_usd(sum(usd))}" if usd else ""

@@ -40,7 +40,7 @@ GROUPINGS: dict[str, Callable[[BoardRow], str]] = {
     "model": lambda r: r.model or "no model",
     "agent": lambda r: r.agent,
 }
-"""How sessions are put together."""
+"""Columns by which sessions are grouped."""
 BOARD_HEADS = (
     Column("#", "its number: board.open(number) reads it"),
     Column(

@@ -61,12 +61,12 @@ class SavingsWidget(ChartWidget):
 
     @property
     def compactions(self) -> tuple[CompactionRow, ...]:
-        """What is drawn."""
+        """The drawn compactions."""
         return tuple(self._rows)
 
     @property
     def detail(self) -> dict[str, Any] | None:
-        """What is known of the compaction that is shown; None where that is only its sizes."""
+        """Details of the selected compaction; None if only its sizes are known."""
         return self._answer_request({"kind": "detail", "at": self.picked})
 
     def _build_data(self) -> dict[str, Any]:
@@ -124,12 +124,12 @@ class SavingsWidget(ChartWidget):
 
 
 MAX_CHANGES, MAX_ITEMS = 24, 12
-"""Rows of messages and of items that are told; of more the number."""
+"""Maximum number of rows of messages and items; of the rest the number is shown."""
 _ITEM_COLUMNS = ["needed_call", "calls_until_needed", "family", "item", "fate"]
 
 
 class CompactionDetails:
-    """What the compactions of a session took; worked out when it is first asked for."""
+    """Details of the compactions of a session, computed at first use."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -271,9 +271,9 @@ class CompactionRow(NamedTuple):
     after: int | None = None
     """Tokens in the window."""
     put: int | None = None
-    """Tokens that it put in."""
+    """Tokens that it inserted."""
     usd: float | None = None
-    """What making it cost."""
+    """Dollars of the compaction itself."""
     usd_source: str | None = None
     what: str = ""
     source: str | None = None

@@ -105,12 +105,12 @@ class TrialRunner:
 
     @property
     def loss_of_record(self) -> dict[str, Any]:
-        """What the recorded compactions lost."""
+        """Loss of the recorded compactions."""
         return score_loss(self.base, self.session)
 
     @property
     def when(self) -> tuple[str, str]:
-        """When to compact, by the growth, pauses and prices of the log, as HTML; else why not."""
+        """The recommended trigger of the log as HTML, else the reason why there is none."""
         try:
             memory = self.base.memory if self.session.has_text else None
             return when_to_compact(self.session, memory=memory)._repr_html_(), ""

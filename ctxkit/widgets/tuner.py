@@ -214,7 +214,7 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
 
     @property
     def trial(self) -> Trial:
-        """What is drawn, as plain values."""
+        """The drawn trial."""
         return self._trial
 
     def _turned_back(self) -> None:
@@ -340,10 +340,10 @@ class SettingText(NamedTuple):
     """A setting as text."""
 
     label: str
-    """What a button that copies it says."""
+    """Label of the button that copies the text."""
     text: str
     note: str
-    """What the text cannot say, or why it is not the system's own config; else empty."""
+    """Settings that the text cannot express, or why it is not the system's own config; else empty."""
 
 
 def render_settings(rules: Rules, label: str, values: Mapping[str, Any]) -> SettingText:
@@ -415,6 +415,6 @@ class CopyButton(anywidget.AnyWidget):  # type: ignore[misc]
     _esm = _ESM
     text = t.Unicode("").tag(sync=True)
     label = t.Unicode("").tag(sync=True)
-    """What the button says."""
+    """Label of the button."""
     note = t.Unicode("").tag(sync=True)
-    """What is to be known about the text."""
+    """Note on the text."""

@@ -39,7 +39,7 @@ turned.
 
 
 class SettingControl(NamedTuple):
-    """One setting and its span."""
+    """One numeric setting and its range."""
 
     name: str
     value: float
@@ -64,7 +64,7 @@ class ChoiceControl(NamedTuple):
 
 
 class SettingControls(NamedTuple):
-    """The knobs of rules, and the rules that any setting of them gives."""
+    """The settings of rules as controls, and the rules for any values of them."""
 
     label: str
     every: tuple[SettingControl, ...]
@@ -81,7 +81,7 @@ class SettingControls(NamedTuple):
 def make_setting_controls(
     rules: RulesLike, session: Session, ranges: Mapping[str, tuple[float, ...]]
 ) -> SettingControls:
-    """Return the knobs of a preset, of rules, or of a function that makes rules.
+    """Return the settings of a preset, of rules, or of a function that makes rules, as controls.
 
     Raises:
         BadArguments: there is no numeric setting, or a range is none.
@@ -408,11 +408,11 @@ def _step_values(knob: SettingControl, value: Any) -> list[float]:
 
 
 EFFECT_SECONDS = 1.2
-"""What all trying may take of the processor; settings that it does not reach count as unknown."""
+"""Time limit of all trials in CPU seconds; the effect of settings beyond it is unknown."""
 
 
 class SettingEffect(NamedTuple):
-    """What turning one setting can do."""
+    """The largest effect of one setting."""
 
     name: str
     tokens: float | None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ToolRun = tuple[str, dict[str, Any], str, bool]
 """Tool, arguments, result, and whether the result is an error."""
 CACHE_SECONDS = 300.0
-"""How long the provider caches a prompt."""
+"""Seconds for which the provider caches a prompt."""
 TOKEN_SCALE = 1.17
 """Tokens that the provider counts for one of the public vocabulary, as in real logs."""
 

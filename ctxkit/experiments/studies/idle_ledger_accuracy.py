@@ -51,7 +51,7 @@ _QUANTILES = 400
 
 
 class ChoiceOrderAccuracy(NamedTuple):
-    """How often the order of the choices was predicted, over the pauses held back."""
+    """Accuracy of the predicted order of the choices, over held-out pauses."""
 
     developers_n: int
     pauses_n: int

@@ -56,7 +56,7 @@ PUBLISHED_RETENTION = {
 }
 """Per cent of constraints that the paper found kept, in its three kinds of talks."""
 FRAMING = "For the rest of this session. "
-"""What the paper puts before a constraint in its main runs."""
+"""The words before a constraint in the main runs of the paper."""
 
 
 class JudgedSummary(NamedTuple):
@@ -67,7 +67,7 @@ class JudgedSummary(NamedTuple):
     constraint: str
     summary: str
     is_kept: bool
-    """What the person said who read it."""
+    """The judgement of the person who read the summary."""
 
 
 class MarkAgreement(NamedTuple):

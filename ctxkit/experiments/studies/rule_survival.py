@@ -122,7 +122,7 @@ _REMARKS = (
     "My colleague wrote that {noun} code years ago.",
     "Last time it took two hours.",
 )
-"""What users say that is no rule and no request."""
+"""User sentences that are neither rules nor requests."""
 _NOUNS = ("invoice", "customer", "search", "report", "mail", "stock", "payment", "import", "audit")
 _WORDS = (
     *("handler", "returns", "value", "of", "cache", "entry", "row", "index", "parse", "item"),

@@ -51,7 +51,7 @@ _FRONT = 14_000
 
 
 class DeveloperHoldOut(NamedTuple):
-    """What a developer's first sessions choose, and how it does on the later ones."""
+    """The threshold chosen on a developer's first sessions, tried on the later ones."""
 
     developer: str
     tool: str
@@ -137,7 +137,7 @@ def _count_above(measured: Sequence[SessionThresholdCosts], size: int) -> int:
 
 
 class _Habits(NamedTuple):
-    """What a made developer does in all sessions."""
+    """Habits of a simulated developer, the same in all sessions."""
 
     tool: str
     model: str

@@ -56,7 +56,7 @@ _ABILITIES = (
         "The log has no text: what filled the context cannot be read.",
     ),
 )
-"""What can be said with usage, cache, times and text, and what cannot be said without."""
+"""Sentences on what a log with usage, cache, times and text allows, and one without them."""
 _ROWS = 200
 _SUMMARY_CHARS = 20_000
 
@@ -90,7 +90,7 @@ def _report_head(session: Session, row: Any) -> str:
 
 
 def get_generator_name() -> str:
-    """Return who made a report."""
+    """Return the name and version of the program that made a report."""
     return f"ctxkit {get_version()}"
 
 

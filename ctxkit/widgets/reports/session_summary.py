@@ -87,7 +87,7 @@ _SESSION_HEADS = (
 
 
 class SessionSpend(NamedTuple):
-    """What a session cost: one total, and what of it went to compactions."""
+    """The cost of a session: its total, and the part of compactions."""
 
     total: float | None
     summaries: float | None
