@@ -33,7 +33,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 from ctxkit.engine.cache_model.negative_controls import with_random_reads, with_shuffled_reads
 from ctxkit.engine.cache_model.training_counts import TABLE_FILE, load_counts
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.cost.cache_fit import compute_closure_error
+from ctxkit.metrics.cost.cache_fit import closure_error
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
@@ -122,7 +122,7 @@ def _noise_rows(priced: Judged) -> list[str]:
     for words, spoil, least in ways:
         spoilt = [predict_input_cost(spoil(s)).read_split_error or 0.0 for s, _ in priced]
         times = sum(spoilt) / sum(true)
-        closed = [abs(compute_closure_error(spoil(s)) or 0.0) for s, _ in priced]
+        closed = [abs(closure_error(spoil(s)) or 0.0) for s, _ in priced]
         rows.append(
             f"| split error where reads are {words} | {least:.0f} times | {median(spoilt):.1%}, "
             f"{times:.1f} times in the mean; closure error {median(closed):.2%} "

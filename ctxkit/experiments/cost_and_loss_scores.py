@@ -33,7 +33,7 @@ from ctxkit.metrics.compactions import (
     get_run_compactions,
     make_compaction_columns,
 )
-from ctxkit.metrics.cost.cache_fit import compute_closure_error
+from ctxkit.metrics.cost.cache_fit import closure_error
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
 from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.elongation import (
@@ -490,7 +490,7 @@ class SessionScoreCache:
             "compaction_read_error": compute_compaction_read_error(
                 predict_reads_after_compactions(self.session)
             ),
-            "closure_error": compute_closure_error(self.session, cost_model.misses),
+            "closure_error": closure_error(self.session, cost_model.misses),
             "unexplained_miss_share": cost_model.unexplained,
             "explained_miss_share": cost_model.explained,
             "priced_share": cost_model.priced,

@@ -7,7 +7,7 @@ from builders import assistant, session, summarised, user
 
 import ctxkit as ck
 from ctxkit.metrics import cache_misses, find_cache_misses, session_bill
-from ctxkit.metrics.cost.cache_fit import bill_modelled_reads, compute_closure_error
+from ctxkit.metrics.cost.cache_fit import bill_modelled_reads, closure_error
 from ctxkit.session import Usage
 
 MODEL = "claude-sonnet-4-5"
@@ -75,7 +75,7 @@ def test_without_a_split_nothing_is_classified():
         assistant(usage=Usage(input_tokens=20)),
     )
     assert kinds(s) == [None, None]
-    assert compute_closure_error(s) is None
+    assert closure_error(s) is None
 
 
 def test_the_ledger_is_disjoint_and_priced_by_class():
@@ -110,14 +110,14 @@ def test_real_bills_close(real, name, usd):
     """Pi's session cost $37.90 on the input side."""
     s = ck.read(real / name)
     assert session_bill.bill_session(s).input_usd == pytest.approx(usd, abs=0.01)
-    assert abs(compute_closure_error(s)) < 0.005
+    assert abs(closure_error(s)) < 0.005
 
 
 def test_the_books_of_every_real_session_with_a_split_close(real):
     checked = 0
     for s in ck.read_all(real, progress=False):
         for each in (s, *s.children):
-            error = compute_closure_error(each)
+            error = closure_error(each)
             if error is not None:
                 checked += 1
                 assert abs(error) < 0.03, (each.path_, error)

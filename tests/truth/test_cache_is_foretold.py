@@ -22,7 +22,7 @@ from ctxkit.engine.cache_model.interval_calibration import LONG_CALLS, MIN_DEVEL
 from ctxkit.engine.cache_model.negative_controls import with_random_reads, with_shuffled_reads
 from ctxkit.engine.cache_model.training_counts import load_counts
 from ctxkit.metrics import find_cache_misses
-from ctxkit.metrics.cost.cache_fit import compute_closure_error
+from ctxkit.metrics.cost.cache_fit import closure_error
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_random_splits_are_off_in_dollars_where_the_books_still_close(judged):
     """The reason for all this: the closure of the books cannot fail."""
     spoilt = [with_random_reads(s) for s, _ in judged]
     assert median(abs(predict_input_cost(s).error) for s in spoilt) > 0.3
-    assert median(abs(compute_closure_error(s)) for s in spoilt) < 0.01
+    assert median(abs(closure_error(s)) for s in spoilt) < 0.01
 
 
 def test_the_interval_holds_few_random_records(judged):

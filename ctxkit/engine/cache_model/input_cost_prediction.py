@@ -2,7 +2,7 @@
 
 A prediction uses sizes, times, models, events, and whether writes are billed and live five minutes
 or an hour. It never uses a recorded read of the session (or of the half) that is judged. So the
-prediction can be wrong, unlike `metrics.cost.cache_fit.compute_closure_error`, which only checks
+prediction can be wrong, unlike `metrics.cost.cache_fit.closure_error`, which only checks
 that sums agree.
 """
 

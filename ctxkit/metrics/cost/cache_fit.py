@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ctxkit.session.session import ModelCall, Session
 
-__all__ = ["bill_modelled_reads", "compute_closure_error"]
+__all__ = ["bill_modelled_reads", "closure_error"]
 __dir__ = public_dir(__all__)
 
 MIN_CACHEABLE = MIN_CACHEABLE_TOKENS
@@ -81,7 +81,7 @@ def bill_modelled_reads(
 
 
 @accepts_session
-def compute_closure_error(
+def closure_error(
     session: Session, misses: Sequence[CacheMiss | None] | None = None
 ) -> float | None:
     """Return the relative error of modelled input dollars: modelled / recorded - 1.
@@ -98,7 +98,7 @@ def compute_closure_error(
 
     Example:
         >>> import ctxkit as ck
-        >>> abs(compute_closure_error(ck.samples.path("billing"))) < 0.05
+        >>> abs(closure_error(ck.samples.path("billing"))) < 0.05
         True
     """
     if not session.has_cache:

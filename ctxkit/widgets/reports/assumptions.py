@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit._internal.formatting import has_value, sanitize_line
 from ctxkit.engine.cache_model.input_cost_prediction import describe_prediction, predict_input_cost
-from ctxkit.metrics.cost.cache_fit import compute_closure_error
+from ctxkit.metrics.cost.cache_fit import closure_error
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.plots.chart import collect_notes
 from ctxkit.tokens.message_sizes import measure_sizes
@@ -58,7 +58,7 @@ def describe_session_basis(session: Session) -> list[str]:
     sentences = collect_notes(base)
     anchored, sheet = measure_sizes(base), ReplayCostModel.of(base)
     prediction = predict_input_cost(base)
-    closure = compute_closure_error(base, sheet.misses)
+    closure = closure_error(base, sheet.misses)
     errors = (prediction.error, prediction.low, prediction.high, prediction.why, closure)
     counted = (anchored.counter, anchored.error)
     basis = ReportAssumptions(base.id, *errors, sheet.unexplained, sheet.priced, *counted)
