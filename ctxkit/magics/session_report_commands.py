@@ -433,7 +433,7 @@ def count_next_prompt(kit: KitState, options: SessionArguments) -> TextPage:
     name = sanitize_line(live.agent.model.name, 80)
     if not counted:
         return TextPage(
-            f"{tokens:,} tokens, counted here; {name} counts no prompt that is not sent."
+            f"{tokens:,} tokens, counted here: {name} gave no count of its own."
         )
     return TextPage(
         f"{counted:,} tokens by {name}; {tokens:,} counted here ({tokens / counted - 1:+.1%})."
