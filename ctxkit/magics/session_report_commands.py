@@ -432,9 +432,7 @@ def count_next_prompt(kit: KitState, options: SessionArguments) -> TextPage:
     counted = None if ask is None else run_coroutine(ask(Request(messages=messages, tools=tools)))
     name = sanitize_line(live.agent.model.name, 80)
     if not counted:
-        return TextPage(
-            f"{tokens:,} tokens, counted here: {name} gave no count of its own."
-        )
+        return TextPage(f"{tokens:,} tokens, counted here: {name} gave no count of its own.")
     return TextPage(
         f"{counted:,} tokens by {name}; {tokens:,} counted here ({tokens / counted - 1:+.1%})."
     )

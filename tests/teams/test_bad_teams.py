@@ -139,7 +139,9 @@ def test_a_contract_whose_files_cannot_be_read_fails_and_loses_no_message(tmp_pa
         (root / "b.json").write_bytes(content)
     with made(tmp_path / "team", {"A": [GO] * 9}, plan, root=root) as team:
         assert team.run("Work.").ended == "stopped"
-        assert f"failed {MAX_CONTRACT_FAILURES} times in a row (C: b.json names no " in team.status.why
+        assert (
+            f"failed {MAX_CONTRACT_FAILURES} times in a row (C: b.json names no " in team.status.why
+        )
         said = [text for kind, text in shown(team, "A") if "Go on.\nDONE" in text]
     assert len(said) == team.status.turns - 1
 
