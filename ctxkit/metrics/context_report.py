@@ -524,4 +524,4 @@ def _before_shortening(part: WindowPart) -> str:
 def _read_figures(session: Session) -> dict[str, Any]:
     if not session.calls or session.calls[-1].message.kind == "turn":
         return {}
-    return {"last_prompt_tokens": report(session).prompt_tokens}
+    return {"last_prompt_tokens": report(session).prompt_tokens or None}
