@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from ast import literal_eval
 from inspect import signature
@@ -23,9 +24,9 @@ from ctxkit.presets.inert_settings import (
     has_effect,
     make_equal_rules,
 )
+from ctxkit.presets.systems.tyrum import checkpoint_without_model, parse_checkpoint
 
 CLAUSES = [("messages", 6), ("tokens", 5_000), ("fraction", 0.2)]
-CHECKPOINT = '{"goal": "another goal"}'
 
 
 def write_all_it_was_told(passage) -> str:
@@ -37,8 +38,16 @@ def write_more_than_there_was(passage) -> str:
     return "word " * (passage.tokens + 400)
 
 
+def write_checkpoint(passage) -> str:
+    """A checkpoint of Tyrum that its audit lets pass: the one without a model, with another goal."""
+    before = passage.previous.details.get("checkpoint") if passage.previous else None
+    previous = parse_checkpoint(before) if before else None
+    point = vars(checkpoint_without_model(passage.messages, previous))
+    return json.dumps({**{k: v for k, v in point.items() if v}, "goal": "Do what was asked."})
+
+
 VALUES = {
-    "summariser": [write_all_it_was_told, "fixed", lambda _passage: CHECKPOINT],
+    "summariser": [write_all_it_was_told, "fixed", write_checkpoint],
     "quirks": [True],
     "scorer": [lambda m: (len(m.id) % 2, 0.0)],
     "tool_calls": ["all", "none", "before-last-6-messages"],
