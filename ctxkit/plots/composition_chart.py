@@ -166,14 +166,22 @@ def _draw_tiles(context: ContextReport) -> Chart:
     return Chart(
         title=f"The window of {context.title or context.session} {where}",
         caption=(
-            f"{context.prompt_tokens:,} tokens ({context.prompt_source}), {context.full:.0%} of"
-            f" {context.limit:,}."
+            f"{context.prompt_tokens:,} tokens ({context.prompt_source}),"
+            f" {_describe_window(context)}."
             if context.is_known
             else _NOTHING_KNOWN
         ),
         drawing=TileMap(whole="the window", tiles=tuple(tiles)),
         head=("part", "tokens", "share"),
         rows=tuple((name, f"{n:,}", f"{n / whole:.1%}" if whole else "") for name, n in groups),
+    )
+
+
+def _describe_window(context: ContextReport) -> str:
+    return (
+        "of an unknown window"
+        if context.full is None
+        else f"{context.full:.0%} of {context.limit:,}"
     )
 
 

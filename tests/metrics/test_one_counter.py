@@ -101,4 +101,6 @@ def test_so_it_is_in_real_logs_with_calls_without_usage(real):
              and any(c.message.prompt_tokens is None for c in s.calls)]  # fmt: skip
     zoo = [ck.read(path) for path in sorted(real.rglob("*event-zoo*"))]
     assert len(zoo) >= 2
+    codex = next(s for s in zoo if s.format == "codex")  # its texts and pictures are redacted
+    assert [ck.report(codex, call).groups()["images"] for call in (5, 8)] == [1_200, 1_200]
     assert [d for s in (*zoo, *sample(mixed, 3)) for d in unbilled_differences(s)] == []
