@@ -178,10 +178,20 @@ def refused_once():
     return session(*log, assistant("", error=error, is_error=True), assistant("Read."))
 
 
+def wrote_long_files():
+    """A session whose calls have long arguments."""
+    log = [user("Write them.")]
+    for i in range(8):
+        call = tool_call("write_file", path=f"f{i}", content="word " * 900)
+        reply = assistant("", call)
+        log += [reply, result("Written.", reply)]
+    return session(*log, user("Go on."), assistant("Done."))
+
+
 @pytest.fixture(scope="module")
 def runners():
     samples = [ck.read(ck.samples.path(name)) for name in SAMPLES]
-    made = (cut_short(), left_for_two_hours(), refused_once())
+    made = (cut_short(), left_for_two_hours(), refused_once(), wrote_long_files())
     return [SessionRunner(each) for each in (*samples, *made)]
 
 
