@@ -199,7 +199,9 @@ class ContextStatus:
         """`Context: 16k/32k (50%) · Compactions: 2`."""
         r = self.report
         unsure = "" if r.prompt_source == "recorded" else f" · {r.prompt_source}"
-        size = f"{_short_number(r.prompt_tokens)}/{_short_number(r.limit)} ({r.full:.0%})"
+        size = f"{_short_number(r.prompt_tokens)}, window unknown"
+        if r.limit is not None and r.full is not None:
+            size = f"{_short_number(r.prompt_tokens)}/{_short_number(r.limit)} ({r.full:.0%})"
         if not r.is_known:
             size, unsure = "unknown, the log has counts of whole turns alone", ""
         return f"Context: {size} · Compactions: {format_count(self.compactions)}{unsure}"

@@ -59,6 +59,8 @@ class Trace:
     dash: str | None = None
     names: tuple[str, ...] = ()
     """Names of its points, drawn beside them if there is enough space."""
+    symbol: str | None = None
+    """Shape of its points; None: that of its look in the palette."""
     hollow: bool = False
     """True where its points are drawn as outlines, because they are inferred, not recorded."""
     marked: bool = True
@@ -281,7 +283,7 @@ def _plotly_trace(trace: Trace, y: Any, indices: Any, *, stacked: bool) -> dict[
         out["marker"] = {
             "color": ink,
             "size": 9 if trace.kind == "points" else 5,
-            "symbol": pick_symbol(trace.look) + "-open" * trace.hollow,
+            "symbol": (trace.symbol or pick_symbol(trace.look)) + "-open" * trace.hollow,
         }
         marked = len(y) < _FEW and trace.marked and not stacked
         out["mode"] = (

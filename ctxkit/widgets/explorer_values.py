@@ -179,8 +179,12 @@ class ExplorerSession:
         tokens_by_group = self._layers.groups if self._layers is not None else {}
         groups = tuple((name, tokens[at.index]) for name, tokens in tokens_by_group.items())
         filled_groups = tuple(each for each in groups if each[1])
-        size, sent = self.prompts[at.index], self._prompt_contents(at.index)
-        return CallView(at.index, at.turn, model, size, self.source, sent, filled_groups, limit)
+        size, source = self.prompts[at.index], self.source
+        if size is None and self._layers is not None and at.message.kind != "turn":
+            # The call was not billed: as in the report, its prompt is the sum of its parts.
+            size, source = sum(tokens for _, tokens in groups) or None, self._layers.source
+        sent = self._prompt_contents(at.index)
+        return CallView(at.index, at.turn, model, size, source, sent, filled_groups, limit)
 
     @cached_property
     def whole(self) -> tuple[MessageLine, ...]:
@@ -569,5 +573,9 @@ def _iter_tree(session: Session, depth: int) -> Iterator[SessionTreeNode]:
 
 @register_view_figures("explore")
 def _read_figures(session: Session) -> dict[str, Any]:
-    sizes = get_prompt_sizes(session)[0]
-    return {"last_prompt_tokens": sizes[-1]} if sizes and sizes[-1] is not None else {}
+    if not session.calls or session.calls[-1].message.kind == "turn":
+        return {}
+    view = ExplorerSession(session)
+    if view.prompts[-1] is None and not view.measured:
+        view.measure()
+    return {"last_prompt_tokens": view.at(len(view) - 1).tokens}
