@@ -140,13 +140,22 @@ def test_two_processes_keep_the_forecasts_of_both(tmp_path):
     code = (
         "import sys; sys.path[:0] = sys.argv[2:]; from pathlib import Path;"
         " from experiments.test_forecasts import _append_forecasts, make_forecast;"
-        " [_append_forecasts(Path(sys.argv[1]), [make_forecast(n)]) for n in range(25)]"
+        " print(flush=True); sys.stdin.readline();"
+        " [_append_forecasts(Path(sys.argv[1]), [make_forecast(n)]) for n in range(40)]"
     )
     tests = Path(__file__).parents[1]
     words = [sys.executable, "-c", code, str(tmp_path), str(tests), str(tests.parent)]
-    running = [subprocess.Popen(words) for _ in range(2)]
-    assert [p.wait(timeout=120) for p in running] == [0, 0]
-    assert len(load_forecasts(tmp_path)) == 50
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    running = [subprocess.Popen(words, **pipes) for _ in range(2)]
+    for process in running:
+        process.stdout.readline()  # both have imported all before either begins
+    for process in running:
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+    for process in running:
+        process.communicate(timeout=120)
+    assert [p.returncode for p in running] == [0, 0]
+    assert len(load_forecasts(tmp_path)) == 80
 
 
 @pytest.mark.parametrize("name", ["fsync", "replace", "write"])
