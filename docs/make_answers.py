@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-import make_pictures
+from make_pictures import draw_terminal, run_command
 
 import ctxkit as ck
 from ctxkit.experiments.studies import (
@@ -66,12 +66,6 @@ def make_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return a Markdown table; all columns but the first stand to the right."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
-
-
-def draw(chart: ck.plots.Chart, label: str) -> str:
-    """Return the SVG of a chart with a name for who cannot see it."""
-    picture = chart.drawing.svg().partition("</svg>")[0] + "</svg>\n"
-    return picture.replace('aria-hidden="true"', f'role="img" aria-label="{label}"')
 
 
 def measure_rules() -> str:
@@ -390,20 +384,17 @@ MEASURES: dict[str, Callable[[], str]] = {
 def draw_pictures() -> dict[str, str]:
     """Return the pictures of the pages by name."""
     billing = ck.read(ck.samples.path("billing"))
-    pictures = {
-        "rules": draw(ck.plots.user_rules(billing), "The calls whose prompts state each rule")
-    }
-    pictures["idle"] = draw(ck.plots.idle(billing), "Dollars of a pause by its length")
+    pictures = {}
     with tempfile.TemporaryDirectory() as name:
         shutil.copy(ck.samples.path("billing"), name)
-        lines = make_pictures.run_command(EXAM_COMMAND, Path(name))
-    pictures["exam"] = make_pictures.draw_terminal(f"ctxkit {EXAM_COMMAND}", lines)
+        lines = run_command(EXAM_COMMAND, Path(name))
+    pictures["exam"] = draw_terminal(f"ctxkit {EXAM_COMMAND}", lines)
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "sessions").mkdir()
         for sample in LIMIT_SAMPLES:
             shutil.copy(ck.samples.path(sample), Path(name) / "sessions")
-        lines = make_pictures.run_command("limits sessions", Path(name))
-    pictures["limits"] = make_pictures.draw_terminal("ctxkit limits sessions", lines)
+        lines = run_command("limits sessions", Path(name))
+    pictures["limits"] = draw_terminal("ctxkit limits sessions", lines)
     pictures["card"] = make_card(billing).to_svg()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "sessions"
@@ -412,12 +403,12 @@ def draw_pictures() -> dict[str, str]:
             f"dev-{PICTURED_DEVELOPER}"
         ]:
             ck.write(session, folder / f"{session.id}.jsonl")
-        lines = make_pictures.run_command("when sessions", Path(name))
-    pictures["when-folder"] = make_pictures.draw_terminal("ctxkit when sessions", lines)
+        lines = run_command("when sessions", Path(name))
+    pictures["when-folder"] = draw_terminal("ctxkit when sessions", lines)
     with tempfile.TemporaryDirectory() as name:
         make_archive(Path(name) / "archive")
-        lines = make_pictures.run_command("forecasts archive", Path(name))
-    pictures["forecasts"] = make_pictures.draw_terminal("ctxkit forecasts archive", lines)
+        lines = run_command("forecasts archive", Path(name))
+    pictures["forecasts"] = draw_terminal("ctxkit forecasts archive", lines)
     return pictures
 
 

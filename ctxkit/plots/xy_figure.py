@@ -208,7 +208,7 @@ class Axes(Drawing):
         return {"data": data, "layout": layout}
 
     def _span(self) -> tuple[float, float]:
-        ends = [float(v) for t in self.traces if len(t.x) for v in (t.x[0], t.x[-1])]
+        ends = [float(v) for t in self.traces if len(t.x) for v in (min(t.x), max(t.x))]
         return (min(ends), max(ends)) if ends else (0.0, 1.0)
 
     def _layout(self) -> dict[str, Any]:
