@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit._internal.formatting import NO_MATHJAX, escape_html, pluralize, sanitize_line
+from ctxkit._internal.formatting import (
+    NO_MATHJAX,
+    escape_html,
+    format_message_number,
+    pluralize,
+    sanitize_line,
+)
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.figure_sources import shows_figures
@@ -30,7 +36,7 @@ from ctxkit.metrics.prompt_composition import (
 from ctxkit.metrics.prompt_contents import PromptContents, SentMessage, get_prompt_contents
 from ctxkit.session.messages import Message, Provenance, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls
+from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.counter_protocol import measure_message
 from ctxkit.tokens.message_sizes import count_schema_chars
