@@ -429,7 +429,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
             f"<small>{escape_html(self._explain_sizes(), 400)}</small>"
             f"{''.join(f'<br><small>Note: {escape_html(n, 400)}</small>' for n in self.notes)}"
             f"{_html_table('What fills the window', headings, rows)}"
-            f"{_html_table('The largest messages', ('tokens', 'position', 'what'), largest)}</div>"
+            f"{_html_table('The largest messages', ('tokens', 'message', 'name'), largest)}</div>"
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002

@@ -59,7 +59,7 @@ def test_the_diff_of_the_compaction_behind_it_has_them_too(record, largest):
     assert any(row[0] == "new" for row in changes)  # the summary
 
 
-VIEWS = ("report", "explore", "break_even", "plots.strip", "plots.diff")
+VIEWS = ("report", "explore", "explore beside", "break_even", "plots.strip", "plots.diff")
 """Views that name messages; the long suite asks all."""
 NUMBERED = re.compile(r"#(\d+)\s+(?:[\d,]+\s+)?(\S[^\n#]{0,40})")
 """A number, perhaps the size of the message, and what follows."""
@@ -80,13 +80,21 @@ def read_numbered_names(view) -> list[tuple[int, str]]:
     return found
 
 
+def list_names(session) -> dict[int, str]:
+    """Return the beginning of each message's name by its number."""
+    messages = {i: entry for i, entry in enumerate(session.path) if isinstance(entry, ck.Message)}
+    paired = zip(messages, pair_with_calls(messages.values()), strict=True)
+    return {i: describe_message(*pair, session.cwd)[:COMPARED_CHARS] for i, pair in paired}
+
+
 @pytest.mark.parametrize("name", list_views() if ALL else VIEWS)
 def test_whatever_view_numbers_a_message_names_it_as_all_others_do(record, name):
-    messages = {i: entry for i, entry in enumerate(record.path) if isinstance(entry, ck.Message)}
-    paired = zip(messages, pair_with_calls(messages.values()), strict=True)
-    names = {i: describe_message(*pair, record.cwd)[:COMPARED_CHARS] for i, pair in paired}
+    shown = [record, ck.replay(record, "pi")] if name == "explore beside" else [record]
+    names = [list_names(session) for session in shown]
     numbered = read_numbered_names(list_views()[name](record))
-    wrong = [(n, text) for n, text in numbered if not text.startswith(names[n])]
+    wrong = [
+        (n, text) for n, text in numbered if not any(text.startswith(e.get(n, "?")) for e in names)
+    ]
     assert name == "find" or wrong == []  # which shows the words that were looked for
     assert numbered or name not in VIEWS
 
