@@ -31,6 +31,8 @@ CHARTS = {
     "window": (ck.plots.growth, "Size of every prompt of a session"),
     "cache": (ck.plots.cache, "What the prompt cache served at every call"),
     "loss": (ck.plots.loss, "What each compaction left in sight, by kind"),
+    "rules": (ck.plots.user_rules, "The calls whose prompts state each rule"),
+    "idle": (ck.plots.idle, "Dollars of a pause by its length"),
 }
 """Charts of the bundled session `billing` by the name of their picture, with a text for a screen reader."""
 CHARACTER, LINE = 8.4, 19
