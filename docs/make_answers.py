@@ -26,7 +26,7 @@ from ctxkit.experiments.studies import (
     exam_answers,
     forecast_coverage,
     published_constraints,
-    threshold_habits,
+    threshold_holdout,
 )
 from ctxkit.experiments.studies import (
     idle_ledger_accuracy as idle_pauses,
@@ -34,7 +34,7 @@ from ctxkit.experiments.studies import (
 from ctxkit.experiments.studies.rule_survival import (
     HELD_OUT_WORDINGS,
     RULES_PER_TALK,
-    make_talks,
+    make_rule_conversations,
     measure_rule_survival,
 )
 from ctxkit.metrics.cost.idle_ledger import find_pauses
@@ -46,7 +46,7 @@ from ctxkit.widgets.reports.compaction_card import make_card
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ctxkit.engine.cache_model.session_counts import SessionCounts
+    from ctxkit.engine.cache_model.training_counts import SessionCounts
 
 DOCS = Path(__file__).parent
 _MEASURED = re.compile(r"(<!-- measured -->\n).*?(<!-- end of measured -->)", re.DOTALL)
@@ -76,7 +76,7 @@ def draw(chart: ck.plots.Chart, label: str) -> str:
 
 def measure_rules() -> str:
     """Measure how many rules outlive made talks, with and without `keep_rules`."""
-    frame = measure_rule_survival(make_talks(RULE_TALKS))
+    frame = measure_rule_survival(make_rule_conversations(RULE_TALKS))
     kept = frame["with_empty"].min()
     cheap = (frame["more_tokens"] <= 0.02).sum()
     missed = frame[frame["more_tokens"] > 0.02]
@@ -245,7 +245,7 @@ def read_real_sessions() -> list[ck.Session]:
 def measure_forecasts() -> str:
     """Measure how many later sessions are in the intervals that earlier ones gave."""
     made = forecast_coverage.measure_archives(
-        threshold_habits.make_developers(FORECAST_DEVELOPERS, sessions=FORECAST_SESSIONS)
+        threshold_holdout.make_developers(FORECAST_DEVELOPERS, sessions=FORECAST_SESSIONS)
     )
     dollars = {tool: c for (tool, figure), c in made.items() if figure == "usd"}
     is_met = all(0.7 <= c.share <= 0.9 for c in made.values())
@@ -302,8 +302,8 @@ def _worst(result: forecast_coverage.ForecastCoverage) -> str:
 
 def measure_thresholds() -> str:
     """Measure whether thresholds from a developer's first sessions pay on the later ones."""
-    developers = threshold_habits.make_developers(THRESHOLD_DEVELOPERS)
-    by_share = threshold_habits.try_thresholds(developers, (0.0, EXTRA_LOSS))
+    developers = threshold_holdout.make_developers(THRESHOLD_DEVELOPERS)
+    by_share = threshold_holdout.try_thresholds(developers, (0.0, EXTRA_LOSS))
     strict, bounded = by_share.values()
     n, near = len(developers), sum(t.near_step for ts in by_share.values() for t in ts)
     wins = sum(t.saves_within(0.0) for t in strict)
@@ -337,7 +337,7 @@ def measure_thresholds() -> str:
         + f"\n\nAll {n} developers, with up to {100 * EXTRA_LOSS:g} points more loss; dollars and loss"
         " are means of the later half of the sessions, which the choice did not see."
         f" Made: tools, models and habits of their own (seeds 0-0 to 0-{n - 1}),"
-        f" {threshold_habits.SESSIONS} sessions each, the cache as documented. How often an earlier file"
+        f" {threshold_holdout.SESSIONS} sessions each, the cache as documented. How often an earlier file"
         " is read again (0 to 15 % of the calls) is assumed, and decides what is lost. Recorded logs:"
         f" those of CTXKIT_SESSIONS have {real} developers with four sessions that can be replayed: not"
         " established."
@@ -357,7 +357,7 @@ def count_real_developers() -> int:
     return sum(n >= 2 * LATER_SESSIONS for n in counts.values())
 
 
-def _trial_row(trial: threshold_habits.DeveloperTrial) -> list[str]:
+def _trial_row(trial: threshold_holdout.DeveloperHoldOut) -> list[str]:
     name = f"{trial.developer}: {trial.tool}, {trial.model}"
     tried = trial.held_out
     if tried is None:
@@ -408,7 +408,7 @@ def draw_pictures() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "sessions"
         folder.mkdir()
-        for session in threshold_habits.make_developers(PICTURED_DEVELOPER + 1)[
+        for session in threshold_holdout.make_developers(PICTURED_DEVELOPER + 1)[
             f"dev-{PICTURED_DEVELOPER}"
         ]:
             ck.write(session, folder / f"{session.id}.jsonl")

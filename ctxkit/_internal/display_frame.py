@@ -102,12 +102,12 @@ def with_display(
     """Return a frame with a display: a table, or a function that makes one from the frame."""
     displayed = DisplayFrame(frame)
     displayed.attrs = frame.attrs
-    displayed.render = FixedDisplay(render) if isinstance(render, Table) else render
+    displayed.render = FixedTableDisplay(render) if isinstance(render, Table) else render
     return displayed
 
 
 @dataclass(frozen=True)
-class FixedDisplay:
+class FixedTableDisplay:
     """A `render` that shows the same table for any frame."""
 
     table: Table

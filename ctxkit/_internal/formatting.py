@@ -10,7 +10,7 @@ from functools import lru_cache
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.redaction import environment_secrets, find_spans, mask_spans, redact
+from ctxkit._internal.redaction import find_spans, get_environment_secrets, mask_spans, redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -159,7 +159,7 @@ def _bound(text: str, limit: int | None) -> str:
 def _mask_secrets(text: str) -> str:
     if len(text) > _MAX_CACHED_CHARS:
         return redact(text)
-    return _mask_short_text(text, tuple(environment_secrets()))
+    return _mask_short_text(text, tuple(get_environment_secrets()))
 
 
 _MAX_CACHED_CHARS = 400

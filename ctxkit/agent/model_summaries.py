@@ -29,7 +29,7 @@ from ctxkit.policies.offload import (
     format_excerpt,
 )
 from ctxkit.policies.summary_compaction import SummaryTimeout
-from ctxkit.policies.texts import content, summary_prompts
+from ctxkit.policies.texts import message_content, summary_prompts
 from ctxkit.session.messages import Message, Text, ToolCall, ToolSchema, Usage, get_plain_text
 from ctxkit.tokens.prices import price
 
@@ -295,7 +295,7 @@ def find_results_to_summarise(
         return []
     results = [m for m in messages if m.role == "tool" and m.kind != ARCHIVED_KIND]
     old = results[: max(len(results) - excerpts.keep_last, 0)]
-    return [m for m in old if not (m.pinned or m.pending or content.has_images(m))]
+    return [m for m in old if not (m.pinned or m.pending or message_content.has_images(m))]
 
 
 class ResultSummary(NamedTuple):
@@ -310,7 +310,9 @@ class ResultSummary(NamedTuple):
 
 async def summarise_result(model: Model, result: Message) -> ResultSummary:
     """Return a model's summary of a tool result; failures are returned, not raised."""
-    text = content.truncate_middle(get_plain_text(result), HEAD_CHARS, TAIL_CHARS, EXCERPT_MARKER)
+    text = message_content.truncate_middle(
+        get_plain_text(result), HEAD_CHARS, TAIL_CHARS, EXCERPT_MARKER
+    )
     prompt = f"{_RESULT_PROMPT}\n\nTool: {result.tool or 'unknown'}\n\n<output>\n{text}\n</output>"
     request = Request(
         messages=(Message(role="user", id="result", parts=(Text(prompt),)),), tools=()
@@ -335,13 +337,13 @@ class ResultSummaryPolicy(DataclassPolicy):
 
     name = "result_summaries"
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the history with these results archived; itself if it has none of them."""
         archived = {p: m for p, m in enumerate(history.messages) if m.id in self.said}
         if not archived:
             return history
         stubs: dict[int, Message | str | None] = {
-            p: replace(content.replace_text(m, ARCHIVED_STUB), id="", kind=ARCHIVED_KIND)
+            p: replace(message_content.replace_text(m, ARCHIVED_STUB), id="", kind=ARCHIVED_KIND)
             for p, m in archived.items()
         }
         texts = [format_excerpt(m, self.said[m.id]) for m in archived.values()]

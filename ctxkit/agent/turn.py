@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ctxkit._internal.formatting import pluralize, sanitize_line
-from ctxkit._internal.redaction import StreamRedactor, environment_secrets, redact_json
+from ctxkit._internal.redaction import StreamRedactor, get_environment_secrets, redact_json
 from ctxkit.errors import BadArguments
 from ctxkit.session.messages import Message, ToolCall
 from ctxkit.tokens.prices import Price, price
@@ -156,7 +156,7 @@ class LimitReached(Exception):
     """The next call would exceed a limit; the text names it."""
 
 
-class OutOfTime(asyncio.CancelledError):
+class TurnTimeExceeded(asyncio.CancelledError):
     """The turn's time is over, and the event loop never ran, so its timeout could not fire."""
 
 
@@ -205,7 +205,7 @@ class Turn:
         (a callback, a thread) it does nothing, as the loop is free to run then.
 
         Raises:
-            OutOfTime: the time is over.
+            TurnTimeExceeded: the time is over.
         """
         if self.deadline is None or self.task is None or _running_task() is not self.task:
             return
@@ -214,7 +214,7 @@ class Turn:
             if not self.deadline.expired():  # an expiring deadline cannot be moved any more
                 self.deadline.reschedule(None)
             self.timed_out = True
-            raise OutOfTime
+            raise TurnTimeExceeded
 
     @asynccontextmanager
     async def paused(self, clock: Callable[[], float]) -> AsyncIterator[None]:
@@ -362,7 +362,7 @@ class LiveEvents:
     def _emit_piece(self, kind: str, text: str) -> None:
         if kind != self._piece_kind:
             self._end_text()
-            self._piece_kind, self._redactor = kind, StreamRedactor(environment_secrets())
+            self._piece_kind, self._redactor = kind, StreamRedactor(get_environment_secrets())
         self._emit_text(self._redactor.feed(text))
         if kind == "tool_call":  # the name of a tool comes in one piece
             self._end_text()

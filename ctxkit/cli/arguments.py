@@ -21,7 +21,7 @@ from ctxkit.errors import BadArguments, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ctxkit.cli.session_index import IndexedSession, LogFile, SessionIndex
+    from ctxkit.cli.session_index import IndexedLogFile, IndexedSession, SessionIndex
     from ctxkit.session.session import Session
 
 
@@ -119,7 +119,7 @@ def is_path(word: str) -> bool:
 
 def find_indexed_session(
     word: str, index: SessionIndex | None = None
-) -> tuple[LogFile, IndexedSession]:
+) -> tuple[IndexedLogFile, IndexedSession]:
     """Return the file and what is known of the session that an id, its beginning or a title names.
 
     What was listed before is asked first; only where nothing fits, the others are read.
@@ -165,7 +165,9 @@ def find_indexed_session(
     )
 
 
-def _match_sessions(word: str, logs: Iterable[LogFile]) -> list[tuple[LogFile, IndexedSession]]:
+def _match_sessions(
+    word: str, logs: Iterable[IndexedLogFile]
+) -> list[tuple[IndexedLogFile, IndexedSession]]:
     """Return the sessions of that id; else of that title, else whose id or title has it in it."""
     pairs = [(log, s) for log in logs for s in log.sessions or ()]
     folded = word.casefold()

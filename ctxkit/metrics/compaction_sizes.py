@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.metrics.message_counts import count_messages
+from ctxkit.metrics.message_token_counts import count_messages
 from ctxkit.metrics.recorded_compactions import is_sealed
 from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Message, has_sealed_part
@@ -14,7 +14,7 @@ from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ctxkit.metrics.message_counts import Count
+    from ctxkit.metrics.message_token_counts import Count
     from ctxkit.session.compaction_groups import EditGroup
     from ctxkit.session.session import Session
 

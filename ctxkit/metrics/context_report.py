@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, pluralize, sanitize_line
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.session_conversion import accepts_session
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.building import build_frame
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
 from ctxkit.metrics.prompt_composition import (
@@ -24,10 +23,11 @@ from ctxkit.metrics.prompt_composition import (
     apportion,
     count_groups_by_call,
     scale_groups,
-    share_message_tokens,
+    split_message_tokens,
     split_sections,
 )
 from ctxkit.metrics.prompt_contents import PromptContents, SentMessage, get_prompt_contents
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.session.messages import Message, Provenance, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls
@@ -147,7 +147,7 @@ def _sum_parts(messages: tuple[SentMessage, ...]) -> list[WindowPart]:
     totals: dict[tuple[str, str], list[int]] = {}
     estimated: set[tuple[str, str]] = set()
     for sent in messages:
-        pieces = share_message_tokens(sent.message, sent.tokens)
+        pieces = split_message_tokens(sent.message, sent.tokens)
         raw_sizes = apportion(sent.raw_tokens, [p.weight for p, _ in pieces])
         keys = set()
         for (piece, n), m in zip(pieces, raw_sizes, strict=True):
@@ -520,7 +520,7 @@ def _before_shortening(part: WindowPart) -> str:
     return f" (before shortening {part.raw_tokens:,})" if part.raw_tokens != part.tokens else ""
 
 
-@shows_figures("report")
+@register_view_figures("report")
 def _read_figures(session: Session) -> dict[str, Any]:
     if not session.calls or session.calls[-1].message.kind == "turn":
         return {}

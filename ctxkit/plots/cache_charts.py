@@ -18,7 +18,7 @@ from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.compactions import get_replay_compactions, get_replay_prompt_arrays
 from ctxkit.metrics.cost.session_bill import bill_session
-from ctxkit.metrics.figure_sources import shows_figures
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes
 from ctxkit.plots.xy_figure import AXIS_STYLE, Axes, Trace
 from ctxkit.session.messages import Message
@@ -451,7 +451,7 @@ def _block_trace(name: str, ink: str, blocks: Sequence[tuple[str, BlockSpan]]) -
     }
 
 
-@shows_figures("plots.cache")
+@register_view_figures("plots.cache")
 def _read_figures(session: Session) -> dict[str, Any]:
     uses = cache_data(session)
     if not uses:

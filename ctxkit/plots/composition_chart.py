@@ -11,7 +11,7 @@ from ctxkit.metrics.context_report import report
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.prompt_composition import GROUPS, NOT_IN_LOG, count_groups_by_call
 from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes
-from ctxkit.plots.xy_figure import Axes, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, Trace, VerticalMark
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ _NOTHING_KNOWN = "The log holds neither content nor the size of a prompt."
 def composition_data(session: Session, *, counter: TokenCounter | None = None) -> CompositionData:
     """Return the tokens of each group at each call, and the places of compactions."""
     n = len(session.calls)
-    cuts = per_compaction.rows([session])["call"]
-    places = tuple((n if call is None else call) - 0.5 for call in cuts)
+    calls = per_compaction.rows([session])["call"]
+    places = tuple((n if call is None else call) - 0.5 for call in calls)
     return CompositionData(session.id, count_groups_by_call(session, counter), places)
 
 
@@ -90,7 +90,7 @@ def _draw_stacked(name: str, data: CompositionData) -> Chart:
         x="call",
         y="tokens in the prompt",
         traces=traces,
-        marks=tuple(Mark(x=x) for x in marks),
+        marks=tuple(VerticalMark(x=x) for x in marks),
         stacked=True,
     )
     how = "counted, as no usage was recorded"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import MISSING, format_count, pluralize
 from ctxkit._internal.palette import COLOURS, STOP_COLOUR, TEXT_COLOUR, pick_dash
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.chart import (
     Chart,
     HasReplays,
@@ -19,7 +19,7 @@ from ctxkit.plots.chart import (
     with_notes,
 )
 from ctxkit.plots.panels import Panel, PanelGrid
-from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.session.titles import get_title
 from ctxkit.tokens.context_windows import get_context_window
@@ -86,7 +86,7 @@ def _small_multiples(session_by_name: Mapping[str, Session]) -> Chart:
     origins = {id(s.origin): s.origin for s in session_by_name.values() if s.origin is not None}
     recorded = {key: tuple(build_growth_lines("", s)) for key, s in origins.items()}
     groups = [
-        SessionLines(n, tuple(build_growth_lines(n, s)), recorded.get(id(s.origin), ()))
+        SessionGrowthLines(n, tuple(build_growth_lines(n, s)), recorded.get(id(s.origin), ()))
         for n, s in session_by_name.items()
     ]
     every = [line for group in groups for line in group.lines]
@@ -117,19 +117,19 @@ def _draw_growth(title: str, lines: Sequence[GrowthLine]) -> Chart:
     is_single = len(lines) == 1
     traces = [_prompt_trace(line, i) for i, line in enumerate(lines)]
     traces += [
-        _compaction_points(line, i, line.cuts, is_single=is_single)
+        _compaction_points(line, i, line.compaction_marks, is_single=is_single)
         for i, line in enumerate(lines)
-        if line.cuts
+        if line.compaction_marks
     ]
     traces += [
         _compaction_points(line, i, line.unmarked_drops, is_single=is_single)
         for i, line in enumerate(lines)
         if line.unmarked_drops
     ]
-    marks = [Mark(x=cut.call - 0.5) for line in lines for cut in line.cuts]
+    marks = [VerticalMark(x=mark.call - 0.5) for line in lines for mark in line.compaction_marks]
     peak = max((max(line.tokens) for line in lines if line.tokens), default=0)
     limits = sorted({line.limit for line in lines if line.limit})
-    limit_lines = [Limit(y=n, label=f"limit {n:,}", shown=4 * peak >= n) for n in limits]
+    limit_lines = [LimitLine(y=n, label=f"limit {n:,}", shown=4 * peak >= n) for n in limits]
     axes = Axes(
         x="call",
         y="tokens in the prompt",
@@ -157,18 +157,18 @@ def _prompt_trace(line: GrowthLine, i: int) -> Trace:
 
 
 def _compaction_points(
-    line: GrowthLine, i: int, cuts: Sequence[CompactionMark], *, is_single: bool
+    line: GrowthLine, i: int, marks: Sequence[CompactionMark], *, is_single: bool
 ) -> Trace:
-    fallen = cuts is line.unmarked_drops
+    fallen = marks is line.unmarked_drops
     what = "unmarked drops" if fallen else "compactions"
     return Trace(
         name=what if is_single else f"{what} of {line.name}",
         follows=not is_single,
-        x=[c.call - 0.5 for c in cuts],
-        y=[cut.height for cut in cuts],
+        x=[c.call - 0.5 for c in marks],
+        y=[mark.height for mark in marks],
         kind="points",
         hollow=fallen,
-        hover=lambda k: cuts[k].describe(),
+        hover=lambda k: marks[k].describe(),
         look=i + 1 if is_single else i,
     )
 
@@ -211,7 +211,7 @@ MAX_PANELS = 60
 _PANEL_COLOURS = tuple(c for c in COLOURS if c != STOP_COLOUR)
 
 
-class SessionLines(NamedTuple):
+class SessionGrowthLines(NamedTuple):
     """The lines of one session, and of its record if it is a replay."""
 
     name: str
@@ -219,7 +219,7 @@ class SessionLines(NamedTuple):
     recorded: tuple[GrowthLine, ...] = ()
 
 
-def build_panels(groups: Sequence[SessionLines]) -> PanelGrid:
+def build_panels(groups: Sequence[SessionGrowthLines]) -> PanelGrid:
     """Return one panel per session, all on the same scales."""
     peak = max(
         (max(x.tokens) for g in groups for x in (*g.lines, *g.recorded) if x.tokens), default=0
@@ -232,7 +232,7 @@ def build_panels(groups: Sequence[SessionLines]) -> PanelGrid:
     )
 
 
-def _session_panel(group: SessionLines, peak: int) -> Panel:
+def _session_panel(group: SessionGrowthLines, peak: int) -> Panel:
     behind = [_panel_line(x, "as recorded", "line", TEXT_COLOUR, "dot") for x in group.recorded]
     several = len(group.lines) > 1
     front = [
@@ -245,19 +245,23 @@ def _session_panel(group: SessionLines, peak: int) -> Panel:
         )
         for i, x in enumerate(group.lines)
     ]
-    cuts = [_panel_compactions(x, "compaction", x.cuts) for x in group.lines if x.cuts]
-    cuts += [
+    marks = [
+        _panel_compactions(x, "compaction", x.compaction_marks)
+        for x in group.lines
+        if x.compaction_marks
+    ]
+    marks += [
         _panel_compactions(x, "unmarked drop", x.unmarked_drops)
         for x in group.lines
         if x.unmarked_drops
     ]
-    n = sum(len(x.cuts) for x in group.lines)
+    n = sum(len(x.compaction_marks) for x in group.lines)
     limits = [x.limit for x in group.lines if x.limit]
     limit = max(limits, default=None)
     # a window far above all prompts would flatten the lines
     near = limit if limit is not None and limit <= 1.5 * peak else None
     return Panel(
-        title=group.name, corner=f"▼ {n}" if n else "", traces=(*behind, *front, *cuts), limit=near
+        title=group.name, corner=f"▼ {n}" if n else "", traces=(*behind, *front, *marks), limit=near
     )
 
 
@@ -265,22 +269,22 @@ def _panel_line(line: GrowthLine, name: str, kind: str, ink: str, dash: str) -> 
     return Trace(name=name, x=line.calls, y=line.tokens, kind=kind, colour=ink, dash=dash)  # type: ignore[arg-type]
 
 
-def _panel_compactions(line: GrowthLine, name: str, cuts: tuple[CompactionMark, ...]) -> Trace:
+def _panel_compactions(line: GrowthLine, name: str, marks: tuple[CompactionMark, ...]) -> Trace:
     return Trace(
         name=name,
-        x=[cut.call - 0.5 for cut in cuts],
-        y=[_height_before(line, cut) for cut in cuts],
+        x=[mark.call - 0.5 for mark in marks],
+        y=[_height_before(line, mark) for mark in marks],
         kind="points",
-        hollow=cuts is line.unmarked_drops,
+        hollow=marks is line.unmarked_drops,
         colour=STOP_COLOUR,
-        hover=lambda k: cuts[k].describe(),
+        hover=lambda k: marks[k].describe(),
     )
 
 
-def _height_before(line: GrowthLine, cut: CompactionMark) -> int:
+def _height_before(line: GrowthLine, mark: CompactionMark) -> int:
     """Return the prompt before a compaction; with a pruning, the compaction saw a larger one."""
-    i = bisect_left(line.calls, cut.call) - 1
-    return line.tokens[i] if i >= 0 else cut.height
+    i = bisect_left(line.calls, mark.call) - 1
+    return line.tokens[i] if i >= 0 else mark.height
 
 
 class CompactionMark(NamedTuple):
@@ -315,7 +319,7 @@ class GrowthLine(NamedTuple):
     turns: tuple[int, ...]
     models: tuple[str | None, ...]
     times: tuple[float | None, ...]
-    cuts: tuple[CompactionMark, ...]
+    compaction_marks: tuple[CompactionMark, ...]
     unmarked_drops: tuple[CompactionMark, ...]
     """Drops of the prompt without a mark in the log."""
     limit: int | None
@@ -330,7 +334,7 @@ class GrowthLine(NamedTuple):
     @property
     def compactions(self) -> str:
         """The number of its compactions as text for a table; missing where it is unknown."""
-        return MISSING if self.hides_compactions else f"{len(self.cuts):,}"
+        return MISSING if self.hides_compactions else f"{len(self.compaction_marks):,}"
 
 
 def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
@@ -378,7 +382,7 @@ def _compaction_marks(session: Session) -> tuple[CompactionMark, ...]:
     )
 
 
-@shows_figures("plots.growth")
+@register_view_figures("plots.growth")
 def _read_figures(session: Session) -> dict[str, Any]:
     """Return the figures of the chart's table; without usage its sizes are estimates."""
     every = list(build_growth_lines("", session))
@@ -390,5 +394,5 @@ def _read_figures(session: Session) -> dict[str, Any]:
     figures["calls_n"] = len(session.calls)
     if newest.last_tokens is not None and newest.calls[-1] == len(session.calls) - 1:
         figures["last_prompt_tokens"] = newest.last_tokens
-    numbers = {mark.number for line in every for mark in line.cuts} - {None}
+    numbers = {mark.number for line in every for mark in line.compaction_marks} - {None}
     return {**figures, "compactions_n": None if hides_compactions(session) else len(numbers)}

@@ -59,7 +59,7 @@ class FrontierPoint(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What is written beside it."""
+        """The label beside the point."""
         return (
             self.rules
             if not self.alike

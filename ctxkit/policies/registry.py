@@ -43,15 +43,15 @@ MEMBERS = {
     "hybrid": "evidence_summaries:Hybrid",
     "digest": "offload:Digest",
     "excerpts": "offload:Excerpts",
-    "superseded": "superseded:Superseded",
-    "repeated_commands": "superseded:RepeatedCommands",
+    "superseded": "superseded_tool_calls:Superseded",
+    "repeated_commands": "superseded_tool_calls:RepeatedCommands",
     "intermediate": "message_shortening:Intermediate",
     "tombstones": "clearing:Tombstones",
     "offload": "offload:Offload",
     "adaptive_trim": "window_compaction:AdaptiveTrim",
     "native": "provider_native:Native",
     "recall": "memory_policies:Recall",
-    "keep_rules": "user_rules:KeepRules",
+    "keep_rules": "user_rules_digest:KeepRules",
 }
 """Short names of the kit's own policies."""
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from ctxkit._internal.formatting import failure_text
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.policies.base import BasePolicy, DataclassPolicy
-from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.history.columns import USER
 from ctxkit.policies.history.history import (
     end_of_leading_summaries,
+    find_first_since_compaction,
     find_turn_start,
-    first_since_compaction,
     has_content,
     is_new_request,
 )
@@ -173,20 +173,20 @@ class Summary(DataclassPolicy):
         """Return the policy with a focus, a topic that the summary should cover."""
         return replace(self, focus=focus)
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with its old part summarised.
 
         Raises:
             ModelError: the summariser failed, and `otherwise` is None.
         """
-        start, first = self.front(history), self.find_cut(history, room)
+        start, first = self.front(history), self.find_cut(history, budget)
         if first <= start or not has_content(history, first, start):
             return history
         summary = self.write_summary(history, first)
         why = "between the beginning and what is kept" if start else "older than what is kept"
         method = self.name_method()
         new = history.summarise(first, summary, why, start=start, method=method)
-        return take_if_smaller(history, new) if self.must_shrink else new
+        return keep_if_smaller(history, new) if self.must_shrink else new
 
     # -- the range that is summarised --------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Summary(DataclassPolicy):
             first = end_of_leading_summaries(history, first)
         return first
 
-    def find_cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, budget: ContextBudget) -> int:
         """Return the first position that is kept; 0 where nothing can be summarised."""
         if self.keep_turns is not None:
             return history.safe_before(max(history.nth_last_request(self.keep_turns), 0))
@@ -208,7 +208,7 @@ class Summary(DataclassPolicy):
             return self.move_to_safe_cut(history, max(len(history) - self.keep_messages, 0))
         tokens = self.keep_tokens if self.keep_tokens is not None else 20_000
         if self.keep_share is not None:
-            tokens = int(room.limit * self.keep_share)
+            tokens = int(budget.limit * self.keep_share)
         return self.move_to_safe_cut(history, history.back(tokens, estimated=self.estimated))
 
     def move_to_safe_cut(self, history: History, position: int) -> int:
@@ -344,7 +344,7 @@ class Summary(DataclassPolicy):
         )
 
 
-def writers_of(part: BasePolicy) -> Iterator[Any]:
+def iter_summary_writers(part: BasePolicy) -> Iterator[Any]:
     """Yield the sources of a policy's summaries, also of policies within it."""
     if isinstance(part, Summary):
         yield part.writer
@@ -352,7 +352,7 @@ def writers_of(part: BasePolicy) -> Iterator[Any]:
     for value in vars(part).values():
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, BasePolicy):
-                yield from writers_of(each)
+                yield from iter_summary_writers(each)
 
 
 PI_INSTRUCTIONS = (
@@ -391,15 +391,15 @@ class PiSummary(Summary):
     before_request: bool = False
     """Cut as if the pending request were not there: Pi compacts before it adds the request."""
 
-    def find_cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, budget: ContextBudget) -> int:
         """Return the first position that is kept; a pending request is always kept."""
         if not self.before_request:
-            return super().find_cut(history, room)
+            return super().find_cut(history, budget)
         # Pi adds the pending request after the compaction: keep as much before it as usual.
         last = len(history) - 1
         row = history.row(last) if last >= 0 else -1
         if not is_new_request(history.log, row, history.call):
-            return super().find_cut(history, room)
+            return super().find_cut(history, budget)
         request = history.item(last)
         tail_tokens = (self.keeps or 0) + (request.estimate if self.estimated else request.tokens)
         first = self.move_to_safe_cut(history, history.back(tail_tokens, estimated=self.estimated))
@@ -411,7 +411,7 @@ class PiSummary(Summary):
         """Return the first position that is read: with quirks, after what was kept before."""
         if not self.quirks or self.remembers:
             return 0
-        return first_since_compaction(history, waiting=self.before_request)
+        return find_first_since_compaction(history, waiting=self.before_request)
 
     def move_to_safe_cut(self, history: History, position: int) -> int:
         """Return Pi's cut at or after a position."""

@@ -12,7 +12,7 @@ from ctxkit.policies.base import CompositePolicy, DataclassPolicy, ScheduledPrun
 from ctxkit.policies.history.columns import ASSISTANT, SUMMARY, USER
 from ctxkit.policies.history.history import end_of_leading_summaries
 from ctxkit.policies.message_shortening import Results
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Window(DataclassPolicy):
     estimated: bool = False
     """Count tokens by the system's own estimate instead of the billed ones."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _context_budget: ContextBudget) -> History:
         """Return the history within the budget; one message behind the pinned ones stays."""
         size = history.estimated if self.estimated else history.tokens
         if size <= self.keep_tokens:
@@ -84,7 +84,7 @@ class KeepTurns(DataclassPolicy):
     keep_first: Natural = 0
     """Turns at the beginning to keep, such as the task."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _context_budget: ContextBudget) -> History:
         """Return the first and the newest turns."""
         cut = history.nth_last_request(self.keep_turns)
         start = end_of_leading_summaries(history)
@@ -111,9 +111,9 @@ class WindowShare(DataclassPolicy):
     keep_share: Proportion = 0.5
     """Share of the window that the prompt may fill, 0 to 1."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, context_budget: ContextBudget) -> History:
         """Return the history within the share."""
-        budget = int(room.limit * self.keep_share)
+        budget = int(context_budget.limit * self.keep_share)
         if history.tokens <= budget:
             return history
         start = end_of_leading_summaries(history)
@@ -169,7 +169,7 @@ class WithoutTools(ScheduledPruning):
     cap = 0
     """Characters of a result."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _context_budget: ContextBudget) -> None:
         """Remove each result, and the calls of each reply, on arrival."""
         for p in view.new("assistant", "tool"):
             view.change(p, _strip_tools, since=view.arrival(p), only_if_smaller=False)
@@ -206,27 +206,27 @@ class AdaptiveTrim(ScheduledPruning):
         cuts = (TrimStage(max_chars=n, consumed_chars=self.consumed_chars) for n in self.stages)
         return (*cuts, WithoutTools())
 
-    def schedule(self, view: ScheduleView, room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, context_budget: ContextBudget) -> None:
         """Give each call the first stage under which it fits the window, else the last one."""
         # Stage 0 is the unchanged prompt; `size` computes a stage only if it is asked for.
         parts = (None, *self.steps)
         last = len(parts) - 1
         view.stages(
             parts,
-            lambda _, size: next((n for n in range(last) if size(n) <= room.limit), last),
+            lambda _, size: next((n for n in range(last) if size(n) <= context_budget.limit), last),
         )
 
-    def stepped(self, history: History, room: ContextBudget) -> History:
+    def stepped(self, history: History, context_budget: ContextBudget) -> History:
         """Return the result of the first stage that fits the window, else of the last one."""
         trimmed = history
         for step in self.steps:
-            if trimmed.tokens <= room.limit:
+            if trimmed.tokens <= context_budget.limit:
                 break
-            trimmed = apply_policy(step, history, room)
+            trimmed = apply_policy(step, history, context_budget)
         return trimmed
 
 
-def last_resort_stages(pruning: BasePolicy | None) -> tuple[TrimStage | WithoutTools, ...]:
+def get_last_resort_stages(pruning: BasePolicy | None) -> tuple[TrimStage | WithoutTools, ...]:
     """Return the stages of the first `AdaptiveTrim` of a pruning, else the default stages."""
     for part in pruning.parts if isinstance(pruning, CompositePolicy) else (pruning,):
         if isinstance(part, AdaptiveTrim):
@@ -236,9 +236,11 @@ def last_resort_stages(pruning: BasePolicy | None) -> tuple[TrimStage | WithoutT
 
 def _trim_message(message: Message, max_chars: int) -> Message:
     text = get_plain_text(message)
-    if len(text) <= max_chars or content.has_images(message):
+    if len(text) <= max_chars or message_content.has_images(message):
         return message
-    return content.replace_text(message, content.truncate_end(text, max_chars, TRIM_SUFFIX))
+    return message_content.replace_text(
+        message, message_content.truncate_end(text, max_chars, TRIM_SUFFIX)
+    )
 
 
 def _strip_tools(message: Message) -> Message | None:
@@ -247,5 +249,5 @@ def _strip_tools(message: Message) -> Message | None:
         return None
     if not message.tool_calls:
         return message
-    text = content.without_calls(message, {c.id for c in message.tool_calls})
+    text = message_content.without_calls(message, {c.id for c in message.tool_calls})
     return text if text.parts else None

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.store.project_folder import Workspace
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.tools.runner import Approve
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.agent.turn import Limits, Listener
@@ -100,7 +100,7 @@ class SessionFactory:
         models: Mapping[str, Model | str],
         model: Model | str,
         tools: Sequence[str | Tool],
-        root: Root,
+        root: RootFolder,
         allow: Sequence[str],
         clock: Callable[[], float],
         limits: Limits,
@@ -379,7 +379,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ctxkit.teams.plan import Member
-    from ctxkit.teams.team_members import EventSink
+    from ctxkit.teams.team_members import SubAgentListener
 
     Open = Callable[[Member, SubAgent | None], LiveSession]
     OpenSub = Callable[[Member, LiveSession], LiveSession]
@@ -398,7 +398,11 @@ class TeamSessions(Mapping[str, LiveSession]):
     """
 
     def __init__(
-        self, members: Sequence[Member], open_session: Open, open_sub: OpenSub, emit: EventSink
+        self,
+        members: Sequence[Member],
+        open_session: Open,
+        open_sub: OpenSub,
+        emit: SubAgentListener,
     ) -> None:
         self._members = {m.name: m for m in members}
         self._open, self._open_sub, self._emit = open_session, open_sub, emit

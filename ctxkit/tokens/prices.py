@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Price",
-    "Tier",
+    "PriceTier",
     "context_limit",
     "cost_usd",
     "price",
@@ -77,7 +77,7 @@ class BillableUsage(Protocol):
         """Tokens of the reply, reasoning included."""
 
 
-class Tier(msgspec.Struct, frozen=True):
+class PriceTier(msgspec.Struct, frozen=True):
     """Prices, in dollars per token, of calls with a long prompt; None: as for shorter ones."""
 
     above: int
@@ -100,7 +100,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     """Cache writes that live five minutes."""
     cache_write_1h: float | None = None
     """Cache writes that live an hour."""
-    tiers: tuple[Tier, ...] = ()
+    tiers: tuple[PriceTier, ...] = ()
     """Prices of long prompts, by rising length."""
     context_limit: int | None = None
     """Maximal tokens of the prompt."""
@@ -384,7 +384,7 @@ def _parse_price(entry: str, row: dict[str, Any]) -> Price | None:
     )
 
 
-def _parse_tiers(row: dict[str, Any], hour_share: float | None) -> Iterator[Tier]:
+def _parse_tiers(row: dict[str, Any], hour_share: float | None) -> Iterator[PriceTier]:
     lengths = {
         int(m[1])
         for key in row
@@ -397,7 +397,7 @@ def _parse_tiers(row: dict[str, Any], hour_share: float | None) -> Iterator[Tier
         }
         if prices["cache_write_1h"] is None and hour_share and prices["input"]:
             prices["cache_write_1h"] = hour_share * prices["input"]
-        yield Tier(k * 1000, **prices)
+        yield PriceTier(k * 1000, **prices)
 
 
 def _supports_vision(row: dict[str, Any]) -> bool | None:

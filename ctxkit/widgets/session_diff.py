@@ -74,12 +74,12 @@ class SessionDiffWidget(ChartWidget):
 
     @property
     def parted(self) -> int | None:
-        """The first row in which they differ; None: they say the same."""
+        """The first row in which they differ; None: they are equal."""
         return self.differing[0] if self.differing else None
 
     @property
     def head(self) -> str:
-        """Where they part, in a sentence."""
+        """The first difference, in a sentence."""
         if self.parted is None:
             return f"Both say the same in all {pluralize(len(self.rows), 'entry', 'entries')}."
         sides = (self._describe_entries(side, self.rows[self.parted][side]) for side in (0, 1))

@@ -20,8 +20,8 @@ from ctxkit._internal.formatting import FAILURE_CHARS
 from ctxkit.agent import Provider
 from ctxkit.errors import ModelError
 from ctxkit.policies import Fallback, Hybrid, Rules, Summary
-from ctxkit.policies.offline_summarisers import may_ask
-from ctxkit.policies.summary_compaction import writers_of
+from ctxkit.policies.offline_summarisers import may_call_model
+from ctxkit.policies.summary_compaction import iter_summary_writers
 from ctxkit.presets import preset
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM leaves connections to be collected
@@ -139,7 +139,7 @@ def own_limit(name, how):
 
 def writes(rules):
     """Say whether rules have a summary written by whom they name or are lent."""
-    return rules.policy is not None and any(map(may_ask, writers_of(rules.policy)))
+    return rules.policy is not None and any(map(may_call_model, iter_summary_writers(rules.policy)))
 
 
 @pytest.mark.parametrize("how", ERRORS)

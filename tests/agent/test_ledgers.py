@@ -9,7 +9,7 @@ from builders import assistant, result, session, tool_call, user
 
 import ctxkit as ck
 from ctxkit.agent import ChangeLog, IntentLog, build_change_log, read_record
-from ctxkit.agent.work_records import (
+from ctxkit.agent.change_intent_evidence_records import (
     EvidenceGraph,
     build_evidence_graph,
     build_intent_log,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.agent import ContextStore, Root
+from ctxkit.agent import ContextStore, RootFolder
 from ctxkit.agent.system_prompt import (
     MAX_PROJECT_BYTES,
     SECTIONS,
@@ -26,14 +26,14 @@ NOW = 1_780_000_000.0
 
 @pytest.fixture
 def root(tmp_path):
-    return Root(tmp_path / "root")
+    return RootFolder(tmp_path / "root")
 
 
-def around(root: Root, **more) -> PromptSources:
+def around(root: RootFolder, **more) -> PromptSources:
     return PromptSources(folder=root.folder, root=root, **more)
 
 
-def made(name: str, root: Root, **more):
+def made(name: str, root: RootFolder, **more):
     return SECTIONS[name](around(root, **more), NOW)
 
 

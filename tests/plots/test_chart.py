@@ -15,11 +15,10 @@ from hypothesis.extra.numpy import arrays
 
 import ctxkit as ck
 from ctxkit._internal.palette import COLOURS, DASHES, GROUP_COLOURS, SYMBOLS, TEXT_COLOUR
-from ctxkit.plots.chart import PLOTLY_MIME_TYPE, Chart, escape_label
+from ctxkit.plots.chart import PAGE_TEXT_COLOUR, PLOTLY_MIME_TYPE, Chart, escape_label
 from ctxkit.plots.decimation import decimate
 from ctxkit.plots.figure_geometry import choose_ticks, format_tick
-from ctxkit.plots.page_colours import PAGE_TEXT_COLOUR
-from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 
 EVIL = '<script>alert(1)</script><a href="javascript:x()">y</a><img src=x onerror=z()>%{x}$\\href{javascript:x}{y}$\x1b[31m\u202e'
 CHARTS = ["growth", "budget", "composition", "tiles", "savings", "thrash", "diff"]
@@ -190,8 +189,8 @@ def test_limits_are_traces_and_marks_are_lines():
         x="x",
         y="y",
         traces=(Trace(name="t", x=[0, 9], y=[1, 2]),),
-        limits=(Limit(y=5, label="top"),),
-        marks=(Mark(x=3),),
+        limits=(LimitLine(y=5, label="top"),),
+        marks=(VerticalMark(x=3),),
     )
     drawn = axes.plotly()
     assert [d["name"] for d in drawn["data"]] == ["t", "top"]

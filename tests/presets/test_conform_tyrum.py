@@ -133,7 +133,7 @@ def test_ty12_turns_are_counted_by_what_is_said():
 
     def due(*rows):
         h = shown(*rows, counter=TYRUM)
-        return rules.trigger(h, rules.room(h.log))
+        return rules.trigger(h, rules.context_budget(h.log))
 
     assert due(user(), assistant(), user(), assistant())
     assert not due(user(), assistant(), assistant(), result(), system())
@@ -239,9 +239,9 @@ def test_a_reply_with_all_its_steps_counts_once():
     """one UI message of Tyrum's holds a reply and its tool calls"""
     rules = presets.tyrum(max_turns=2)
     h = shown(user(), *step(), *step(), assistant(), user(), counter=TYRUM)
-    assert not rules.trigger(h, rules.room(h.log))
+    assert not rules.trigger(h, rules.context_budget(h.log))
     more = shown(user(), *step(), assistant(), user(), *step(), assistant(), counter=TYRUM)
-    assert rules.trigger(more, rules.room(more.log))
+    assert rules.trigger(more, rules.context_budget(more.log))
 
 
 def test_the_program_looks_only_before_a_turn():
@@ -249,9 +249,9 @@ def test_the_program_looks_only_before_a_turn():
     for quirks, due in ((False, True), (True, False)):
         rules = presets.tyrum(limit_input=20_100, quirks=quirks)
         h = shown(full, counter=TYRUM)
-        assert rules.trigger(h, rules.room(h.log)) is due
+        assert rules.trigger(h, rules.context_budget(h.log)) is due
         asked = shown(full, assistant(), user(), counter=TYRUM)
-        assert rules.trigger(asked, rules.room(asked.log))
+        assert rules.trigger(asked, rules.context_budget(asked.log))
 
 
 def test_names_that_nobody_said_are_paths_files_numbers_and_tickets():

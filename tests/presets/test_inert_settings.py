@@ -13,7 +13,7 @@ from presets.test_contract_presets import SMALL, WINDOWS
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import CtxkitError
-from ctxkit.experiments.session_runner import SessionRunner
+from ctxkit.experiments.rules_on_one_session import SessionRunner
 from ctxkit.presets import names, preset
 from ctxkit.presets.inert_settings import (
     INERT_SETTINGS,
@@ -21,7 +21,7 @@ from ctxkit.presets.inert_settings import (
     describe_inert_settings,
     find_inert_setting,
     has_effect,
-    make_equal_rules,
+    have_same_effect,
 )
 
 CLAUSES = [("messages", 6), ("tokens", 5_000), ("fraction", 0.2)]
@@ -173,7 +173,7 @@ class Turns:
     def changes_a_replay(self, base: dict, at: int, setting: str, value: object) -> bool:
         turned = {**base, setting: value}
         try:
-            if make_equal_rules(preset(self.name, **base), preset(self.name, **turned)):
+            if have_same_effect(preset(self.name, **base), preset(self.name, **turned)):
                 return False
         except CtxkitError:
             return False

@@ -18,7 +18,7 @@ from ctxkit._internal.redaction import redact
 from ctxkit.agent.event_loops import run_coroutine
 from ctxkit.agent.memory.webhook import Webhook
 from ctxkit.agent.models.model import Request, ignore_delta
-from ctxkit.agent.store.project_folder import user_state_folder
+from ctxkit.agent.store.project_folder import get_user_state_folder
 from ctxkit.errors import BadArguments, CtxkitError, ModelError, StoreError
 from ctxkit.policies.memory_entries import (
     MEMORY_TYPES,
@@ -170,7 +170,7 @@ class SessionMemory:
 
 def default_memory_folders() -> tuple[Path, Path]:
     """Return the user's memory folders: ctxkit's and fuseraft's."""
-    return user_state_folder() / "memory" / "repl", Path("~/.fuseraft/memory/repl").expanduser()
+    return get_user_state_folder() / "memory" / "repl", Path("~/.fuseraft/memory/repl").expanduser()
 
 
 def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> MemoryProvider:

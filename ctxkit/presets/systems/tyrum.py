@@ -19,10 +19,10 @@ from ctxkit.policies.memory_policies import MemoryFlush
 from ctxkit.policies.message_filters import Cap, Prune
 from ctxkit.policies.offline_summarisers import with_summary_error
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import content, summary_prompts
 from ctxkit.policies.texts import lost_and_invented_statements as checkpoint_audit
+from ctxkit.policies.texts import message_content, summary_prompts
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
-from ctxkit.presets.registry import PresetDifference, check_between, typed
+from ctxkit.presets.registry import PresetDifference, check_between, check_setting_types
 from ctxkit.presets.shared_policies import opens_turn
 from ctxkit.session.messages import (
     APPROVAL_DECISIONS,
@@ -283,7 +283,7 @@ class TyrumSummary(Summary):
     on_failure: ClassVar[str] = "a checkpoint made without a model, after two attempts"
     apart: bool = False
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first position that is kept."""
         first = last_units_start(history, self.keep_messages or 0)
         # Pending messages are protected, so only protected positions are looked at. The first one
@@ -316,7 +316,7 @@ class Spoken:
 
     n: int
 
-    def __call__(self, history: History, _room: ContextBudget) -> bool:
+    def __call__(self, history: History, _budget: ContextBudget) -> bool:
         """Return True from that many on."""
         replies = _unit_starts(history) & history.role("assistant")
         return history.count("user") + int(replies.sum()) >= self.n
@@ -334,7 +334,7 @@ def make_pruning(max_messages: int = 0, last_messages: int = 4) -> Any:
     return Chain.of(prune, Cap(max_messages=cap))
 
 
-@typed
+@check_setting_types
 def tyrum(
     *,
     context_window: int | None = None,
@@ -571,7 +571,7 @@ def _iter_approvals(messages: Sequence[Message]) -> Iterable[str]:
         answer = m.details.get(APPROVAL_KEY)
         if m.role == "tool" and answer in APPROVAL_DECISIONS:
             call = calls.get(m.call_id or "")
-            what = " ".join(filter(None, [m.tool, content.call_hint(call)]))
+            what = " ".join(filter(None, [m.tool, message_content.call_hint(call)]))
             yield f"{what}: {answer} by the user"
 
 

@@ -14,7 +14,7 @@ from traitlets import Bool, CUnicode, Int, Unicode
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.magics.arguments import get_settings, option, rest, word
+from ctxkit.magics.line_parser import get_settings, option, rest, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
