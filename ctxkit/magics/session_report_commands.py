@@ -286,7 +286,7 @@ def list_audience(kit: KitState, options: SessionArguments) -> pd.DataFrame:
     table = of(kit.session(options.session))
     seen = table[table["user_sees"]].drop(columns=["session", "id", "user_sees"])
     text = (
-        *(DisplayColumn("position", "entry", "count"), DisplayColumn("role", "role")),
+        *(DisplayColumn("position", "message", "message"), DisplayColumn("role", "role")),
         *(DisplayColumn("tool", "tool"), DisplayColumn("kind", "kind")),
         DisplayColumn("agent_sees", "agent sees", "yes"),
         *(DisplayColumn("chars", "characters", "count"), DisplayColumn("text", "text")),

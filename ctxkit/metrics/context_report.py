@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit._internal.formatting import NO_MATHJAX, escape_html, pluralize, sanitize_line
+from ctxkit._internal.formatting import (
+    NO_MATHJAX,
+    escape_html,
+    format_message_number,
+    pluralize,
+    sanitize_line,
+)
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.frames.building import build_frame
@@ -30,7 +36,7 @@ from ctxkit.metrics.prompt_contents import PromptContents, SentMessage, get_prom
 from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.session.messages import Message, Provenance, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls
+from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.counter_protocol import measure_message
 from ctxkit.tokens.message_sizes import count_schema_chars
@@ -431,7 +437,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
             f"<small>{escape_html(self._explain_sizes(), 400)}</small>"
             f"{''.join(f'<br><small>Note: {escape_html(n, 400)}</small>' for n in self.notes)}"
             f"{_html_table('What fills the window', headings, rows)}"
-            f"{_html_table('The largest messages', ('tokens', 'position', 'what'), largest)}</div>"
+            f"{_html_table('The largest messages', ('tokens', 'message', 'name'), largest)}</div>"
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002

@@ -208,7 +208,8 @@ class Axes(Drawing):
         return {"data": data, "layout": layout}
 
     def _span(self) -> tuple[float, float]:
-        ends = [float(v) for t in self.traces if len(t.x) for v in (min(t.x), max(t.x))]
+        places = [np.asarray(t.x, dtype=float) for t in self.traces if len(t.x)]
+        ends = [float(end) for xs in places for end in (np.nanmin(xs), np.nanmax(xs))]
         return (min(ends), max(ends)) if ends else (0.0, 1.0)
 
     def _layout(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ctxkit._internal.formatting import (
+    format_message_number,
     format_tokens,
     format_usd,
     pluralize,
@@ -31,7 +32,6 @@ from ctxkit.session.messages import Edit, Image, Message, SizeOnly, Text, Thinki
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import (
     describe_message,
-    format_message_number,
     get_call_path,
     pair_with_calls,
 )
