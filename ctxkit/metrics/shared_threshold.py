@@ -17,6 +17,7 @@ from ctxkit._internal.formatting import (
     wrap_lines,
 )
 from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.session_conversion import as_sessions
@@ -33,7 +34,6 @@ from ctxkit.metrics.threshold_costs import (
     measure_costs_by_size,
 )
 from ctxkit.metrics.tool_setting_syntax import describe_setting, find_default_trigger
-from ctxkit.metrics.trigger_replays import make_progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,13 +113,10 @@ def when(
     window = context_window or round(median(p.window[0] for p in profiles))
     default = find_default_trigger(log_format, window)
     sizes = list_sizes(window, default, {s for p in profiles for s in list_price_steps(p)})
-    measured = []
-    with make_progress_bar(len(profiles), "session", progress=progress) as bar:
-        for profile in profiles:
-            measured.append(
-                measure_costs_by_size(profile, sizes, floor=floor, summary_tokens=summary_tokens)
-            )
-            bar.update()
+    bar = make_progress_bar(profiles, desc="when", unit="session", disable=not progress)
+    measured = [
+        measure_costs_by_size(p, sizes, floor=floor, summary_tokens=summary_tokens) for p in bar
+    ]
     return _make_threshold(
         tuple(measured),
         log_format,

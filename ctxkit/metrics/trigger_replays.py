@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit.engine import log_from_session, run_rules
 from ctxkit.engine.replay import build_replay_log
 from ctxkit.metrics.compactions import get_run_compactions
@@ -32,8 +33,6 @@ that the time does not grow with the square of its length.
 """
 MIN_REPLAYS = 10
 """Triggers on each side that also the longest session is replayed at."""
-PROGRESS_DELAY = 1
-"""Seconds until a progress bar is shown."""
 
 
 class TriggerReplays:
@@ -111,7 +110,10 @@ class TriggerReplays:
         ends = []
         max_replays = _count_replays(len(self._session.calls))
         sides = [_sizes_towards(best, end, step, max_replays) for end in (low, high)]
-        with make_progress_bar(sum(map(len, sides)), "replay", progress=progress) as bar:
+        total = sum(map(len, sides))
+        with make_progress_bar(
+            total=total, desc="when", unit="replay", disable=not progress
+        ) as bar:
             for sizes in sides:
                 reached = best
                 for size in sizes:
@@ -121,6 +123,7 @@ class TriggerReplays:
                         break
                     least, most, reached = min(least, usd), max(most, usd), size
                 ends.append(reached)
+            bar.total = bar.n  # the rest is not replayed where a side ends early
         return ends[0], ends[1]
 
 
@@ -133,10 +136,3 @@ def _sizes_towards(start: int, end: int, step: float, max_sizes: int) -> list[in
     """Return sizes from a start, exclusive, to an end, inclusive."""
     n = min(max(round(abs(end - start) / step), 1), max_sizes) if end != start else 0
     return [start + round((end - start) * k / n) for k in range(1, n + 1)]
-
-
-def make_progress_bar(total: int, unit: str, *, progress: bool) -> Any:
-    """Return a progress bar that is shown after a second, or one that is never shown."""
-    from tqdm.auto import tqdm
-
-    return tqdm(total=total, desc="when", unit=unit, delay=PROGRESS_DELAY, disable=not progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -130,7 +131,8 @@ def test_a_longer_session_is_replayed_at_fewer_triggers(calls, replays, monkeypa
 
 
 def test_replays_show_their_progress_after_a_second(monkeypatch, capsys):
-    monkeypatch.setattr(trigger_replays, "PROGRESS_DELAY", 0)
+    at_once = partial(trigger_replays.make_progress_bar, delay=0)
+    monkeypatch.setattr(trigger_replays, "make_progress_bar", at_once)
     when_to_compact(working(60), floor=30_000, progress=False)
     assert capsys.readouterr().err == ""
     when_to_compact(working(60), floor=30_000)
