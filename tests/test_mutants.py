@@ -93,5 +93,5 @@ def test_too_much_of_a_processor_is_a_failure(one, monkeypatch) -> None:
 @pytest.mark.skipif(not mutants.most_memory(), reason="no /proc tells what a process took")
 def test_too_much_memory_is_a_failure(one, monkeypatch) -> None:
     monkeypatch.setattr(mutants, "MOST_BYTES", 100 << 20)
-    monkeypatch.setattr(ck, "report", lambda *_: len(b"x" * (200 << 20)))
+    monkeypatch.setattr(ck, "report", lambda *_: len(b"x" * (400 << 20)))
     assert ("MemoryError: too much", "native", "all") in failures(run("x", [0]))
