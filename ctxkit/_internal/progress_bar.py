@@ -29,17 +29,19 @@ def make_progress_bar(*items: Any, delay: float = 1, **options: Any) -> Any:
 @cache
 def _make_notebook_class() -> Any:
     """Return the class of bars for notebooks; it is made when one is needed, as tqdm is large."""
-    from IPython.display import display
-    from tqdm.auto import tqdm
+    from tqdm import auto, notebook
 
-    class NotebookBar(tqdm):  # type: ignore[misc, type-arg]
+    show: Any = notebook.display  # type: ignore[attr-defined]  # IPython's
+    base: Any = auto.tqdm
+
+    class NotebookBar(base):  # type: ignore[misc]
         output: Any = None
         """The handle of its output, while the bar is in it."""
 
         def display(self, *words: Any, check_delay: bool = True, **options: Any) -> None:
             super().display(*words, check_delay=False, **options)  # else tqdm displays it itself
             if check_delay and not self.displayed:
-                self.output, self.displayed = display(self.container, display_id=True), True
+                self.output, self.displayed = show(self.container, display_id=True), True
 
         def close(self) -> None:
             super().close()
