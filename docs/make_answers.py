@@ -51,7 +51,8 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).parent
 _MEASURED = re.compile(r"(<!-- measured -->\n).*?(<!-- end of measured -->)", re.DOTALL)
 RULE_TALKS, CONSTRAINT_TALKS = 10, 4
-IDLE_DEVELOPERS = 20
+IDLE_DEVELOPERS, IDLE_SEEDS = 20, (0, 3, 4, 5, 6, 7)
+"""Developers of each seed; how lengths are smoothed was chosen on those of seeds 1 and 2."""
 THRESHOLD_DEVELOPERS = 20
 THRESHOLD_SEEDS, THRESHOLD_SESSIONS = (13, 14, 15), 16
 """Of the developers of `when`; how much of the allowed loss a choice uses was chosen on others."""
@@ -150,10 +151,15 @@ def measure_exam() -> str:
 
 def measure_pauses() -> str:
     """Measure how well writes after pauses and the order of choices are predicted."""
-    developers = idle_pauses.make_developers(IDLE_DEVELOPERS)
+    developers, habits = {}, {}
+    for seed in IDLE_SEEDS:
+        made = idle_pauses.make_developers(IDLE_DEVELOPERS, seed)
+        developers |= {f"{seed}-{name}": sessions for name, sessions in made.items()}
+        known = idle_pauses.list_habits(IDLE_DEVELOPERS, seed)
+        habits |= {f"{seed}-{name}": lengths for name, lengths in known.items()}
     every = [session for sessions in developers.values() for session in sessions]
     pauses = {name: [p for s in ss for p in find_pauses(s)] for name, ss in developers.items()}
-    result = idle_pauses.measure_idle(pauses, idle_pauses.list_habits(IDLE_DEVELOPERS))
+    result = idle_pauses.measure_idle(pauses, habits)
     real = read_real_sessions()
     errors, rights = (
         idle_pauses.measure_write_errors(real),
@@ -214,10 +220,10 @@ def measure_pauses() -> str:
         f" {sum(rights) / len(rights):.0%}.\n\n"
         + make_table(["measure", "asked for", "recorded logs", "made developers"], rows)
         + f"\n\nRecorded logs: those of CTXKIT_SESSIONS, of fewer than ten developers: not established."
-        f" Made: {IDLE_DEVELOPERS} developers with habits of their own (seeds 0-0 to"
-        f" 0-{IDLE_DEVELOPERS - 1}), the cache as documented; learnt on the first half of each one's"
-        " pauses, tried on the second. How lengths are smoothed was chosen on other developers (seeds"
-        " 1 and 2)."
+        f" Made: {result.developers_n} developers with habits of their own (seeds"
+        f" {', '.join(map(str, IDLE_SEEDS))}, {IDLE_DEVELOPERS} each), the cache as documented; learnt on"
+        " the first half of each one's pauses, tried on the second. How lengths are smoothed was chosen"
+        " on other developers (seeds 1 and 2)."
     )
 
 
