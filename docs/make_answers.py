@@ -26,7 +26,7 @@ from ctxkit.experiments.studies import (
     exam_answers,
     forecast_coverage,
     published_constraints,
-    threshold_habits,
+    threshold_holdout,
 )
 from ctxkit.experiments.studies import (
     idle_ledger_accuracy as idle_pauses,
@@ -34,7 +34,7 @@ from ctxkit.experiments.studies import (
 from ctxkit.experiments.studies.rule_survival import (
     HELD_OUT_WORDINGS,
     RULES_PER_TALK,
-    make_talks,
+    make_rule_conversations,
     measure_rule_survival,
 )
 from ctxkit.metrics.cost.idle_ledger import find_pauses
@@ -46,7 +46,7 @@ from ctxkit.widgets.reports.compaction_card import make_card
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ctxkit.engine.cache_model.session_counts import SessionCounts
+    from ctxkit.engine.cache_model.training_counts import SessionCounts
 
 DOCS = Path(__file__).parent
 _MEASURED = re.compile(r"(<!-- measured -->\n).*?(<!-- end of measured -->)", re.DOTALL)
@@ -73,7 +73,7 @@ def make_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def measure_rules() -> str:
     """Measure how many rules outlive made talks, with and without `keep_rules`."""
-    frame = measure_rule_survival(make_talks(RULE_TALKS))
+    frame = measure_rule_survival(make_rule_conversations(RULE_TALKS))
     kept = frame["with_empty"].min()
     cheap = (frame["more_tokens"] <= 0.02).sum()
     missed = frame[frame["more_tokens"] > 0.02]
@@ -247,7 +247,7 @@ def read_real_sessions() -> list[ck.Session]:
 def measure_forecasts() -> str:
     """Measure how many later sessions are in the intervals that earlier ones gave."""
     made = forecast_coverage.measure_archives(
-        threshold_habits.make_developers(FORECAST_DEVELOPERS, sessions=FORECAST_SESSIONS)
+        threshold_holdout.make_developers(FORECAST_DEVELOPERS, sessions=FORECAST_SESSIONS)
     )
     dollars = {tool: c for (tool, figure), c in made.items() if figure == "usd"}
     is_met = all(0.7 <= c.share <= 0.9 for c in made.values())
@@ -308,7 +308,7 @@ def make_threshold_developers() -> dict[str, list[ck.Session]]:
         f"{seed}-{i}": sessions
         for seed in THRESHOLD_SEEDS
         for i, sessions in enumerate(
-            threshold_habits.make_developers(
+            threshold_holdout.make_developers(
                 THRESHOLD_DEVELOPERS, seed, THRESHOLD_SESSIONS
             ).values()
         )
@@ -319,9 +319,9 @@ def measure_thresholds() -> str:
     """Measure whether thresholds from a developer's first sessions pay on the later ones."""
     developers = make_threshold_developers()
     shares = (0.0, EXTRA_LOSS, EXTRA_LOSS / ALLOWANCE_USED)
-    strict, bounded, whole = threshold_habits.try_thresholds(developers, shares).values()
-    few_developers = threshold_habits.make_developers(THRESHOLD_DEVELOPERS)
-    (few,) = threshold_habits.try_thresholds(few_developers, (EXTRA_LOSS,)).values()
+    strict, bounded, whole = threshold_holdout.try_thresholds(developers, shares).values()
+    few_developers = threshold_holdout.make_developers(THRESHOLD_DEVELOPERS)
+    (few,) = threshold_holdout.try_thresholds(few_developers, (EXTRA_LOSS,)).values()
     n, near = len(developers), sum(t.near_step for t in (*strict, *bounded))
     wins = sum(t.saves_within(0.0) for t in strict)
     within, without_reserve, few_within = (
@@ -340,7 +340,7 @@ def measure_thresholds() -> str:
         f"With up to {points} more loss, which is what `when` allows, it costs less and stays within"
         f" that bound on the later sessions of {within} of {n} ({within / n:.0%}). The choice aims at"
         f" {ALLOWANCE_USED:.0%} of the bound; one that used all of it would stay within it for"
-        f" {without_reserve}. From {threshold_habits.SESSIONS // 2} sessions and not"
+        f" {without_reserve}. From {threshold_holdout.SESSIONS // 2} sessions and not"
         f" {THRESHOLD_SESSIONS // 2} it does for {few_within} of {len(few)}"
         f" ({few_within / len(few):.0%}), so a few sessions are too few. Thresholds within 5 % of a"
         f" price step: {near}.\n\n"
@@ -361,7 +361,7 @@ def measure_thresholds() -> str:
         " are means of the later half of the sessions, which the choice did not see."
         f" Made: tools, models and habits of their own (seeds {THRESHOLD_SEEDS[0]} to"
         f" {THRESHOLD_SEEDS[-1]}, {THRESHOLD_DEVELOPERS} each), {THRESHOLD_SESSIONS} sessions each, the"
-        f" cache as documented; with {threshold_habits.SESSIONS} sessions: seed 0. How often an earlier"
+        f" cache as documented; with {threshold_holdout.SESSIONS} sessions: seed 0. How often an earlier"
         " file is read again (0 to 15 % of the calls) is assumed, and decides what is lost. Recorded"
         f" logs: those of CTXKIT_SESSIONS have {count_real_developers()} developers with four sessions"
         " that can be replayed: not established."
@@ -381,7 +381,7 @@ def count_real_developers() -> int:
     return sum(n >= 2 * LATER_SESSIONS for n in counts.values())
 
 
-def _trial_row(trial: threshold_habits.DeveloperTrial) -> list[str]:
+def _trial_row(trial: threshold_holdout.DeveloperHoldOut) -> list[str]:
     name = f"{trial.developer}: {trial.tool}, {trial.model}"
     tried = trial.held_out
     if tried is None:
@@ -429,7 +429,7 @@ def draw_pictures() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "sessions"
         folder.mkdir()
-        for session in threshold_habits.make_developers(PICTURED_DEVELOPER + 1)[
+        for session in threshold_holdout.make_developers(PICTURED_DEVELOPER + 1)[
             f"dev-{PICTURED_DEVELOPER}"
         ]:
             ck.write(session, folder / f"{session.id}.jsonl")

@@ -43,7 +43,7 @@ MAX_FORECASTS, MAX_FILE_BYTES = 10_000, 16 << 20
 RECORDED = "recorded"
 """The setting of a forecast without a change of rules."""
 FIGURES = ("calls", "usd", "loss")
-"""What is predicted of a session: calls, dollars, the share of reused items that it loses."""
+"""Predicted figures of a session: calls, dollars, the share of reused items that it loses."""
 _LOSS = "needed_later_loss"
 
 

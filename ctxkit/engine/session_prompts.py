@@ -11,7 +11,7 @@ from ctxkit.session.pruning_records import (
     PrunedMessage,
     PrunedPrompt,
     encode_pruning,
-    original_id,
+    get_original_id,
 )
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class PruningRecorder:
         if not (is_pruned or was_pruned) and self._before.counter == log.counter.name:
             return {}
         history = prompt_run.run.history.at(call)
-        ids = [original_id(history.item(p).message(log).id) for p in range(len(history))]
+        ids = [get_original_id(history.item(p).message(log).id) for p in range(len(history))]
         after = _find_pruning(items, ids, left_out, log.index)._replace(counter=log.counter.name)
         is_trimmed = call in prompt_run.changed
         details = encode_pruning(self._before, after, ids, trimmed=is_trimmed)
@@ -162,7 +162,7 @@ def _find_pruning(
     added: list[AddedMessage] = []
     there, present, last = set[str](), set(ids), ""
     for item in items:
-        name = original_id(item.message.id)
+        name = get_original_id(item.message.id)
         if item.message.kind == FIXED_KIND:
             continue
         if item.pruned and name not in present:
@@ -247,7 +247,7 @@ class SessionPrompts:
         return {
             item.row: change.by or ""
             for item in run.sent(call)
-            if (change := changes.get(original_id(item.message.id))) and change.parts is None
+            if (change := changes.get(get_original_id(item.message.id))) and change.parts is None
         }
 
     def prompt_changes(self, start: int = 0, stop: int | None = None) -> Iterator[PromptChange]:
@@ -281,9 +281,9 @@ def _changed_items(
 ) -> Iterator[SentItem]:
     """Yield the items of a prompt as sent, after it was changed."""
     yield from (item for item in items if item.message.kind == FIXED_KIND)
-    item_of = {original_id(i.message.id): i for i in items if i.message.kind != FIXED_KIND}
+    item_of = {get_original_id(i.message.id): i for i in items if i.message.kind != FIXED_KIND}
     for message in messages:
-        item = item_of.get(original_id(message.id))
+        item = item_of.get(get_original_id(message.id))
         if item is None:  # it was added
             yield SentItem(message, run.log.measure(message), 0, by, pruned=True)
         elif message.parts == item.message.parts:
@@ -301,7 +301,7 @@ def _recorded_items(
     """Yield the items of a prompt, changed as its reply records it."""
     fixed = [item for item in items if item.message.kind == FIXED_KIND]
     messages = [item for item in items if item.message.kind != FIXED_KIND]
-    item_of = {original_id(item.message.id): item for item in messages}
+    item_of = {get_original_id(item.message.id): item for item in messages}
     added = {id(each.message): each.by for each in pruned.added}
     yield from fixed
     for message in pruned.apply([item.message for item in messages]):
@@ -309,7 +309,7 @@ def _recorded_items(
             tokens = run.log.measure(message)
             yield SentItem(message, tokens, 0, added[id(message)], pruned=True)
             continue
-        name = original_id(message.id)
+        name = get_original_id(message.id)
         item, change = item_of[name], pruned.changes.get(name)
         if change is None:
             yield item

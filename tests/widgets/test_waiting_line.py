@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import ctxkit as ck
-from ctxkit.widgets import waiting
+from ctxkit.widgets import waiting_line
 
 
 @pytest.fixture
@@ -24,27 +24,27 @@ def shown(monkeypatch):
     monkeypatch.setattr("IPython.display.display", display)
     shell = SimpleNamespace(kernel=object())
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
-    monkeypatch.setattr(waiting, "_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(waiting_line, "_WAIT_SECONDS", 0.05)
     return texts
 
 
 def test_what_takes_long_is_announced_and_taken_away(shown):
-    with waiting.show_waiting("adding up ..."):
+    with waiting_line.show_waiting("adding up ..."):
         time.sleep(0.4)
         assert shown == ["<em>adding up ...</em>"]
     assert shown == ["<em>adding up ...</em>", ""]
 
 
 def test_what_is_quick_shows_nothing(shown, monkeypatch):
-    monkeypatch.setattr(waiting, "_WAIT_SECONDS", 60)
-    with waiting.show_waiting("adding up ..."):
+    monkeypatch.setattr(waiting_line, "_WAIT_SECONDS", 60)
+    with waiting_line.show_waiting("adding up ..."):
         pass
     assert shown == []
 
 
 def test_an_error_takes_it_away_too(shown):
     def fail():
-        with waiting.show_waiting("adding up ..."):
+        with waiting_line.show_waiting("adding up ..."):
             time.sleep(0.4)
             raise ZeroDivisionError
 
@@ -55,15 +55,15 @@ def test_an_error_takes_it_away_too(shown):
 
 def test_outside_a_notebook_nothing_is_shown(shown, monkeypatch):
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: None)
-    with waiting.show_waiting("adding up ..."):
+    with waiting_line.show_waiting("adding up ..."):
         time.sleep(0.2)
     assert shown == []
 
 
 def test_a_session_and_a_marked_answer_announce_themselves(shown, monkeypatch):
     said = []
-    real = waiting.show_waiting
-    monkeypatch.setattr(waiting, "show_waiting", lambda text: said.append(text) or real(text))
+    real = waiting_line.show_waiting
+    monkeypatch.setattr(waiting_line, "show_waiting", lambda text: said.append(text) or real(text))
     monkeypatch.setattr(
         "ctxkit.course.exercises.show_waiting", lambda text: said.append(text) or real(text)
     )

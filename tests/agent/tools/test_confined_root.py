@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.agent import Root
+from ctxkit.agent import RootFolder
 from ctxkit.errors import StoreError
 
 
 @pytest.fixture
 def root(tmp_path):
     (tmp_path / "secret.txt").write_text("secret")
-    inner = Root(tmp_path / "root")
+    inner = RootFolder(tmp_path / "root")
     inner.write("a/b.txt", b"inside")
     return inner
 
@@ -82,7 +82,7 @@ def test_a_folder_is_no_file(root, path):
 
 @given(path=st.text(alphabet="./\\~ab\0A:", max_size=12))
 def test_whatever_is_resolved_lies_inside(tmp_path_factory, path):
-    root = Root(tmp_path_factory.getbasetemp() / "any")
+    root = RootFolder(tmp_path_factory.getbasetemp() / "any")
     try:
         real = root.resolve(path)
     except StoreError:

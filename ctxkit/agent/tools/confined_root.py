@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # from any other file, so it is readable, but writing breaks the link instead of following it.
 
 
-class Root:
+class RootFolder:
     """A folder in which an agent's file tools work.
 
     Args:

@@ -19,7 +19,7 @@ from ctxkit.cli.output import (
     print_lines,
     print_message,
 )
-from ctxkit.cli.timing import print_answer, write_promised_forecast
+from ctxkit.cli.when_idle_limits_card_commands import print_answer, write_promised_forecast
 
 if TYPE_CHECKING:
     from collections.abc import Callable

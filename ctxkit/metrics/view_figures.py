@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SOURCES: dict[str, FigureSource] = {}
 
 
-def shows_figures(view: str) -> Callable[[FigureSource], FigureSource]:
+def register_view_figures(view: str) -> Callable[[FigureSource], FigureSource]:
     """Register the decorated function as the source of a view's figures.
 
     Args:

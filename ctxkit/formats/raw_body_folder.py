@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.body_threads import BodyThreads, split_request_messages
 from ctxkit.formats.claude_code_texts import REMINDER_PREFIX, WRAPPER_PREFIXES
 from ctxkit.formats.raw_body_files import INDEX, list_bodies, read_body
+from ctxkit.formats.request_body_threads import BodyThreads, split_request_messages
 from ctxkit.formats.transcript_join import join_transcript, mark_compactions
 from ctxkit.formats.untrusted_fields import as_dict, as_list, as_str, str_or_none
 from ctxkit.session.messages import (
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ctxkit.formats.anthropic_compaction import AnthropicConversation
-    from ctxkit.formats.body_threads import BodyThread
+    from ctxkit.formats.request_body_threads import BodyThread
     from ctxkit.session.session import Session
 
 # One file is open at a time: a conversation holds only its messages and the last request, so that
 # memory does not grow with the number of files, each of which repeats the prompt before.
 #   1. requests are assigned, in the order of their responses, to the threads of their session
-#      (`body_threads.py`): the main agent, its subagents, and side calls such as a title
+#      (`request_body_threads.py`): the main agent, its subagents, and side calls such as a title
 #   2. the call that wrote a summary is no thread: it is the usage of the compaction that follows
 #   3. what the program added to a prompt becomes messages of kind `injected`
 #   4. a transcript of the same session gives times, kinds, compactions and titles

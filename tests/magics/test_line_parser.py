@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.arguments import (
+from ctxkit.magics.line_parser import (
     format_usage,
     option,
     parse_line,

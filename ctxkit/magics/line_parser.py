@@ -77,7 +77,7 @@ def split_tokens(line: str) -> Iterator[LineToken]:
         )
 
 
-def wants_help(line: str) -> bool:
+def has_help_flag(line: str) -> bool:
     """True where one of the words is `-h` or `--help`."""
     return any(t.text in _HELP for t in split_tokens(line))
 

@@ -30,7 +30,7 @@ _MAX_ANSWERS = 1_000
 
 @dataclass(frozen=True, repr=False)
 class AnswerMark:
-    """What was said of an answer."""
+    """The mark of an answer: right or wrong, with a sentence."""
 
     key: str
     right: bool | None

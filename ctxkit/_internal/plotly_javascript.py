@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from ctxkit._internal.distribution import DISTRIBUTION
+from ctxkit._internal.installed_distribution import DISTRIBUTION
 from ctxkit.errors import CtxkitError
 
 

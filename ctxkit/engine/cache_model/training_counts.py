@@ -165,7 +165,7 @@ def count_session(
         stop: number of billed calls that are counted; None: all.
         idle: seconds since the developer's last log, as `DeveloperLogs.measure_idle` returns them.
     """
-    calls, reads = with_idle(get_call_features(session), idle), get_recorded_reads(session)
+    calls, reads = with_initial_idle(get_call_features(session), idle), get_recorded_reads(session)
     return SessionCounts(
         session=session.id,
         head=get_first_prompts(calls),
@@ -210,7 +210,9 @@ def _measure_shortfall(calls: Sequence[CallFeatures], reads: Sequence[int]) -> R
     return ReadShortfall(*(float(median(values)) for values in zip(*hits, strict=True)))
 
 
-def with_idle(calls: Sequence[CallFeatures], idle: float | None) -> tuple[CallFeatures, ...]:
+def with_initial_idle(
+    calls: Sequence[CallFeatures], idle: float | None
+) -> tuple[CallFeatures, ...]:
     """Return calls of which the first knows the time since the developer's last log."""
     if not calls or idle is None:
         return tuple(calls)

@@ -25,15 +25,15 @@ _MOST_BYTES = 1_000_000
 _FORMS = "'COMMAND ARGUMENTS', a .json file with mcpServers, or a variable that holds either"
 
 
-class ServerCommand(NamedTuple):
-    """How a server is started."""
+class McpServerCommand(NamedTuple):
+    """The command line, environment and folder that start an MCP server."""
 
     command: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
 
 
-def parse_servers(words: str, names: Mapping[str, Any]) -> dict[str, ServerCommand]:
-    """Return the servers that `--mcp` names, by their names; the only one of a command has none.
+def parse_servers(words: str, names: Mapping[str, Any]) -> dict[str, McpServerCommand]:
+    """Return the servers of `--mcp` by name; a server given as a command has an empty name.
 
     Args:
         words: a command line, the path of a file with `mcpServers` (or `servers`), or a variable.
@@ -52,7 +52,7 @@ def parse_servers(words: str, names: Mapping[str, Any]) -> dict[str, ServerComma
     return {"": _parse_command(words, words)}
 
 
-def _parse_servers_value(value: Any, words: str) -> dict[str, ServerCommand]:
+def _parse_servers_value(value: Any, words: str) -> dict[str, McpServerCommand]:
     if isinstance(value, dict) and "command" not in value:
         inner = value.get("mcpServers", value.get("servers", value))
         if isinstance(inner, dict) and inner:
@@ -60,7 +60,7 @@ def _parse_servers_value(value: Any, words: str) -> dict[str, ServerCommand]:
     return {"": _parse_command(value, words)}
 
 
-def _parse_command(how: Any, words: str) -> ServerCommand:
+def _parse_command(how: Any, words: str) -> McpServerCommand:
     """Return a command out of a line, a list, or what a file of servers has of one."""
     env: dict[str, Any] = {}
     if isinstance(how, dict):
@@ -82,7 +82,7 @@ def _parse_command(how: Any, words: str) -> ServerCommand:
     sound = isinstance(how, (list, tuple)) and how and all(isinstance(w, str) for w in how)
     if not sound or not isinstance(env, dict):
         raise BadArguments(f"`--mcp {sanitize_line(words, 80)}` names no server; write {_FORMS}.")
-    return ServerCommand(tuple(how), tuple((str(k), str(v)) for k, v in env.items()))
+    return McpServerCommand(tuple(how), tuple((str(k), str(v)) for k, v in env.items()))
 
 
 def _read_json_file(path: Path) -> Any:
@@ -103,9 +103,9 @@ class McpServers:
     """The servers that run, by session."""
 
     def __init__(self) -> None:
-        self._running: dict[str, dict[tuple[str, ServerCommand], McpServer]] = {}
+        self._running: dict[str, dict[tuple[str, McpServerCommand], McpServer]] = {}
 
-    def tools(self, session: str, servers: Mapping[str, ServerCommand]) -> list[Tool]:
+    def tools(self, session: str, servers: Mapping[str, McpServerCommand]) -> list[Tool]:
         """Return the tools of a session's servers; those that it has no more are ended.
 
         Raises:
@@ -125,7 +125,7 @@ class McpServers:
         return out
 
     def notes(self, session: str) -> list[str]:
-        """Return what must be said of a session's servers, once."""
+        """Return notes on a session's servers, each once."""
         notes: list[str] = []
         for server in self._running.get(session, {}).values():
             notes += server.notes
@@ -150,7 +150,7 @@ _AGENT_OPTIONS = (
     "approve",
     "allow",
 )
-"""Options that an agent of another program has no use for: it leads itself."""
+"""Options that do not apply to an external agent, which manages its own model and context."""
 
 
 def parse_via(words: str) -> tuple[str, ...]:
@@ -162,20 +162,20 @@ def parse_via(words: str) -> tuple[str, ...]:
     if not words.strip():
         return ()
     try:
-        found = tuple(shlex.split(words.removeprefix(_SCHEME)))
+        command = tuple(shlex.split(words.removeprefix(_SCHEME)))
     except ValueError as e:
         raise BadArguments(f"`--via {sanitize_line(words, 80)}`: {e}.") from None
-    if not words.startswith(_SCHEME) or not found:
+    if not words.startswith(_SCHEME) or not command:
         raise BadArguments(
             f"`--via {sanitize_line(words, 80)}`: write acp:COMMAND, the command that starts an "
             "agent which "
             "speaks the Agent Client Protocol, such as acp:'gemini --acp'."
         )
-    return found
+    return command
 
 
 def check_via_options(line: Any) -> None:
-    """Refuse options that say how an agent of ours is led.
+    """Refuse options that do not apply to an external agent.
 
     Raises:
         BadArguments: one is there.
@@ -193,7 +193,7 @@ def open_external_session(
     command: Sequence[str],
     *,
     root: Path | None,
-    servers: Mapping[str, ServerCommand],
+    servers: Mapping[str, McpServerCommand],
     settings: Mapping[str, Any],
     seed: str,
 ) -> LiveSession:

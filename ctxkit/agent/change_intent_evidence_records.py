@@ -18,7 +18,7 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import ReadError
 from ctxkit.formats.session_conversion import accepts_session
-from ctxkit.policies.texts import content, tool_actions
+from ctxkit.policies.texts import message_content, tool_actions
 from ctxkit.session.messages import Text, get_plain_text
 from ctxkit.session.tool_calls import is_write_tool, map_results_by_call
 
@@ -106,7 +106,9 @@ class CallRecord(NamedTuple):
             return command if _COMMIT_COMMAND in command else ""
         if _COMMIT_TOOL not in self._flat_name:
             return ""
-        return redact(content.argument_text(self.call.arguments.get("message") or self.call.name))
+        return redact(
+            message_content.argument_text(self.call.arguments.get("message") or self.call.name)
+        )
 
     @property
     def is_tracked(self) -> bool:
@@ -159,7 +161,7 @@ def get_command(act: CallRecord) -> str:
     """Return the command that a call ran, redacted; a list of words becomes one line."""
     arguments = act.call.arguments
     words = next((v for k in _COMMAND_ARGUMENTS if isinstance(v := arguments.get(k), list)), None)
-    command = " ".join(map(str, words)) if words else content.call_target(act.call)
+    command = " ".join(map(str, words)) if words else message_content.call_target(act.call)
     return redact(command)
 
 
@@ -200,8 +202,10 @@ _INTENT_STATUS: dict[tool_actions.Outcome, IntentStatus] = {
 
 def _intent_entry(session: Session, act: CallRecord) -> IntentEntry:
     failed, name = act.outcome == "failed", f"{session.id}\0{act.call.id}"
-    named = {str(k): redact(content.argument_text(v)) for k, v in act.call.arguments.items()}
-    cut = {
+    named = {
+        str(k): redact(message_content.argument_text(v)) for k, v in act.call.arguments.items()
+    }
+    short_arguments = {
         k: v if len(v) <= MAX_ARGUMENT_CHARS else v[:MAX_ARGUMENT_CHARS] + "…"
         for k, v in named.items()
     }
@@ -214,10 +218,10 @@ def _intent_entry(session: Session, act: CallRecord) -> IntentEntry:
         operation=Operation(
             function_name=act.call.name,
             target_path=None if act.is_command else act.path,
-            args_summary=cut,
+            args_summary=short_arguments,
         ),
         status=_INTENT_STATUS[act.outcome],
-        error_message=content.one_line(redact(act.output), 400) if failed else None,
+        error_message=message_content.one_line(redact(act.output), 400) if failed else None,
         completed_at=to_iso_time(act.result.time) or None if act.result is not None else None,
     )
 
@@ -287,9 +291,9 @@ def find_symbols(
                     EvidenceEdge(from_=defined[name].id, to=file.id, relation="produced_by")
                 )
     for file, text in written:
-        for name in dict.fromkeys(re.findall(r"[A-Za-z_]\w{0,80}", text)):
+        for name in tool_actions.find_references(text):
             home = defined.get(name)
-            if home is not None and home.path != file.path:
+            if home is not None:
                 node = add_node(
                     file, "SymbolReference", symbol_name=name, target_file=home.path or ""
                 )
@@ -394,7 +398,7 @@ def grounding(session: Session, changes: ChangeLog | None = None) -> pd.DataFram
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.agent.work_records import grounding
+        >>> from ctxkit.agent.change_intent_evidence_records import grounding
         >>> list(grounding(ck.samples.path("billing")).columns)
         ['turn', 'message', 'kind', 'claim', 'target', 'grounded', 'why']
     """

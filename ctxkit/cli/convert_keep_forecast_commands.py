@@ -16,7 +16,7 @@ from ctxkit.cli.output import (
     print_json,
     print_message,
 )
-from ctxkit.cli.timing import print_answer, write_promised_forecast
+from ctxkit.cli.when_idle_limits_card_commands import print_answer, write_promised_forecast
 from ctxkit.formats.session_archive import keep
 from ctxkit.formats.writing import WRITE_FORMATS, write
 

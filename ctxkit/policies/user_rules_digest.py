@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.policies.base import DataclassPolicy
-from ctxkit.policies.history.history import behind_summaries
+from ctxkit.policies.history.history import find_end_of_summaries
 from ctxkit.policies.texts.user_rules import UserRule, fit_rules, iter_user_statements
 from ctxkit.session.messages import RECALLED_KIND, Message, Text
 
@@ -41,7 +41,7 @@ class KeepRules(DataclassPolicy):
     """Maximum tokens of the sentences: rules that bind or forbid come first, then choices,
     then the user's other statements; newer ones first."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the history with the rules; unchanged where none was removed."""
         old = [p for p in range(history.head.size) if _is_digest(history[p])]
         rules = fit_rules(find_removed_rules(history), self.tokens, history.log.counter)
@@ -52,7 +52,7 @@ class KeepRules(DataclassPolicy):
             history = history.drop(old, "rules stated anew", method="keep_rules")
         if not rules:
             return history
-        place = behind_summaries(history)
+        place = find_end_of_summaries(history)
         place = history.safe(place) or history.safe_before(place)
         message = Message(role="user", kind=RECALLED_KIND, parts=(Text(text),))
         return history.insert(place, message, "the user's rules, kept", method="keep_rules")

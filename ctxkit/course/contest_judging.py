@@ -12,11 +12,12 @@ import msgspec
 
 from ctxkit._internal import formatting
 from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit._internal.safe_fs import SafeFolder
 from ctxkit.course.contest_entries import (
     MOST_ENTRIES,
     MOST_FILES,
-    StoredEntry,
+    StoredContestEntry,
     decode_rules,
     read_entries,
 )
@@ -39,7 +40,7 @@ __all__ = ["ALLOWED_LOSS", "ContestEntry", "judge_rules", "mark", "score_contest
 
 _TABLE = "marks.csv"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet would take for a formula at the beginning of a cell."""
+"""First characters of a cell that a spreadsheet takes for a formula."""
 _COLUMNS = (
     "place", "name", "by", "file", "rules", "counts", "why", "cost_usd", "kept_facts_n", "facts_n",
     "needed_later_loss", "peak_tokens",
@@ -88,7 +89,7 @@ class ContestEntry:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """What entries are sorted by: those that count first, the cheapest on top."""
+        """Sort key of entries: valid ones first, the cheapest on top."""
         return bool(self.why), self.cost_usd
 
 
@@ -178,7 +179,6 @@ def mark(
         [['ada', False]]
     """
     import pandas as pd
-    from tqdm.auto import tqdm
 
     place = Path(folder)
     if not place.is_dir():
@@ -190,7 +190,7 @@ def mark(
     entries = list(_find_entries(place))
     if not entries:
         raise BadArguments(f"No file of {str(folder)!r} is a contest.json: collect them first.")
-    bar = tqdm(entries, desc="entries", unit="entry", delay=1, disable=not progress)
+    bar = make_progress_bar(entries, desc="entries", unit="entry", disable=not progress)
     rows = [_judge_row(file, entry, hidden) for file, entry in bar]
     table = pd.DataFrame(rows).sort_values(["counts", "cost_usd"], ascending=[False, True])
     # a place is for entries that count
@@ -211,7 +211,7 @@ def _float_or_none(value: object) -> float | None:
     return float(str(value)) if formatting.has_value(value) else None
 
 
-def _find_entries(folder: Path) -> Iterator[tuple[str, StoredEntry | str]]:
+def _find_entries(folder: Path) -> Iterator[tuple[str, StoredContestEntry | str]]:
     """Yield each file with an entry of it, or with the sentence why it cannot be read."""
     for path in sorted(folder.rglob("*.json"))[:MOST_FILES]:
         file = sanitize_line(str(path.relative_to(folder)), 120)
@@ -223,7 +223,7 @@ def _find_entries(folder: Path) -> Iterator[tuple[str, StoredEntry | str]]:
         yield from ((file, entry) for entry in entries[:MOST_ENTRIES])
 
 
-def _judge_row(file: str, entry: StoredEntry | str, hidden: list[Session]) -> dict[str, Any]:
+def _judge_row(file: str, entry: StoredContestEntry | str, hidden: list[Session]) -> dict[str, Any]:
     if isinstance(entry, str):
         return _make_row(file, "", "", entry)
     try:

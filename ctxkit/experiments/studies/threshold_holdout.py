@@ -19,7 +19,7 @@ from ctxkit.metrics.threshold_costs import (
     is_near_step,
     list_sizes,
     mean_usd,
-    measure_session_sizes,
+    measure_costs_by_size,
 )
 from ctxkit.metrics.tool_setting_syntax import find_default_trigger
 from ctxkit.session.messages import Message, SizeOnly, Text, ToolCall, Usage
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Role
 
 
-__all__ = ["DeveloperTrial", "make_developers", "try_thresholds"]
+__all__ = ["DeveloperHoldOut", "make_developers", "try_thresholds"]
 __dir__ = public_dir(__all__)
 
 SESSIONS = 8
@@ -51,8 +51,8 @@ _FRONT = 14_000
 """Tokens of system prompt and tools."""
 
 
-class DeveloperTrial(NamedTuple):
-    """What a developer's first sessions choose, and how it does on the later ones."""
+class DeveloperHoldOut(NamedTuple):
+    """The threshold chosen on a developer's first sessions, tried on the later ones."""
 
     developer: str
     tool: str
@@ -84,7 +84,7 @@ class DeveloperTrial(NamedTuple):
 
 def try_thresholds(
     developers: Mapping[str, Sequence[Session]], extra_losses: Iterable[float] = (0.0,)
-) -> dict[float, list[DeveloperTrial]]:
+) -> dict[float, list[DeveloperHoldOut]]:
     """Choose a threshold from the first half of each developer's sessions, try it on the others.
 
     Args:
@@ -94,7 +94,7 @@ def try_thresholds(
     Returns:
         For each share the trials, in the order of the developers.
     """
-    trials: dict[float, list[DeveloperTrial]] = {share: [] for share in extra_losses}
+    trials: dict[float, list[DeveloperHoldOut]] = {share: [] for share in extra_losses}
     for name, sessions in developers.items():
         profiles = [GrowthProfile(session) for session in sessions]
         steps = {tier.above for p in profiles for tier in p.price.tiers}
@@ -102,11 +102,11 @@ def try_thresholds(
         window = first.context_window or profiles[0].window[0]
         default = find_default_trigger(first.format, window) or window
         sizes = list_sizes(window, default, steps)
-        measured = [measure_session_sizes(p, sizes) for p in profiles]
+        measured = [measure_costs_by_size(p, sizes) for p in profiles]
         for share, rows in trials.items():
             held_out = hold_out(measured, default, share)
             rows.append(
-                DeveloperTrial(
+                DeveloperHoldOut(
                     name,
                     first.format,
                     profiles[0].model,
@@ -138,7 +138,7 @@ def _count_above(measured: Sequence[SessionThresholdCosts], size: int) -> int:
 
 
 class _Habits(NamedTuple):
-    """What a made developer does in all sessions."""
+    """Habits of a simulated developer, the same in all sessions."""
 
     tool: str
     model: str

@@ -43,7 +43,7 @@ from ctxkit.formats.reading import LOG_SUFFIXES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ctxkit.cli.session_index import DailySpend, IndexedSession, LogFile, SessionIndex
+    from ctxkit.cli.session_index import DailySpend, IndexedLogFile, IndexedSession, SessionIndex
     from ctxkit.session.session import Session
 
 
@@ -127,7 +127,7 @@ def _describe_list_total(rows: list[dict[str, Any]]) -> list[str]:
 
 def select_files(
     place: str | None, since: float | None, project: str | None, tool: str | None
-) -> list[LogFile]:
+) -> list[IndexedLogFile]:
     """Return the files that are asked for, the newest first.
 
     A place tells no tools and no projects: there a project is a part of a path, and all tools are
@@ -144,11 +144,11 @@ def select_files(
     ]
 
 
-def _get_project(file: LogFile) -> str:
+def _get_project(file: IndexedLogFile) -> str:
     return file.project or ("" if file.tool else str(Path(file.path).parent))
 
 
-def filter_by_tool(logs: list[LogFile], tool: str | None) -> list[LogFile]:
+def filter_by_tool(logs: list[IndexedLogFile], tool: str | None) -> list[IndexedLogFile]:
     """Return the logs of a tool: as their place tells, else as they were read."""
     if tool is None:
         return logs
@@ -159,7 +159,7 @@ def filter_by_tool(logs: list[LogFile], tool: str | None) -> list[LogFile]:
     ]
 
 
-def make_list_row(log: LogFile, indexed: IndexedSession) -> dict[str, Any]:
+def make_list_row(log: IndexedLogFile, indexed: IndexedSession) -> dict[str, Any]:
     """Return a line of the list."""
     figures = msgspec.structs.asdict(indexed)
     del figures["spent"]
@@ -176,7 +176,7 @@ def make_list_row(log: LogFile, indexed: IndexedSession) -> dict[str, Any]:
 
 
 def describe_omissions(
-    logs: list[LogFile], omitted: int = 0, *, place: str | None, is_filtered: bool = False
+    logs: list[IndexedLogFile], omitted: int = 0, *, place: str | None, is_filtered: bool = False
 ) -> list[str]:
     """Say what is not in the list: older sessions, and logs that could not be read."""
     unreadable = [log for log in logs if log.error]
@@ -253,7 +253,7 @@ def _get_week(day: str) -> str:
     return (date_of_day - timedelta(days=date_of_day.weekday())).isoformat()
 
 
-SPEND_GROUPINGS: dict[str, Callable[[LogFile, IndexedSession, DailySpend], str]] = {
+SPEND_GROUPINGS: dict[str, Callable[[IndexedLogFile, IndexedSession, DailySpend], str]] = {
     "day": lambda log, session, spent: spent.day,  # noqa: ARG005
     "week": lambda log, session, spent: _get_week(spent.day),  # noqa: ARG005
     "month": lambda log, session, spent: spent.day[:7],  # noqa: ARG005
@@ -262,7 +262,7 @@ SPEND_GROUPINGS: dict[str, Callable[[LogFile, IndexedSession, DailySpend], str]]
     "tool": lambda log, session, spent: log.tool or session.format,  # noqa: ARG005
     "session": lambda log, session, spent: session.title or session.id,  # noqa: ARG005
 }
-"""What a row of the answer is, by its name."""
+"""Functions that return the group of a day's spending, by the word of `--by`."""
 _UNKNOWN_GROUP = "unknown"
 
 
@@ -292,7 +292,7 @@ def spend_(
     without a price are counted and add nothing to it: the last column says how many.
     """
     from ctxkit.cli.session_index import SessionIndex
-    from ctxkit.cli.timing import print_answer
+    from ctxkit.cli.when_idle_limits_card_commands import print_answer
     from ctxkit.metrics.cost.spending import spend
 
     index = SessionIndex()
@@ -318,7 +318,7 @@ def _find_spend_logs(
     since: float | None,
     project: str | None,
     tool: str | None,
-) -> list[LogFile]:
+) -> list[IndexedLogFile]:
     """Return the logs at a place; a word that is no path names one session."""
     if place is None or is_path(place):
         return filter_by_tool(index.read_files(select_files(place, since, project, tool)), tool)
@@ -326,7 +326,9 @@ def _find_spend_logs(
     return [msgspec.structs.replace(log, sessions=(session,))]
 
 
-def sum_spend(logs: list[LogFile], by: str, since: float | None = None) -> list[dict[str, Any]]:
+def sum_spend(
+    logs: list[IndexedLogFile], by: str, since: float | None = None
+) -> list[dict[str, Any]]:
     """Return one row for each day (model, ...), in order of time or of money."""
     # days in ISO form sort as text as they do in time
     first_day = "" if since is None else strftime("%Y-%m-%d", gmtime(since))

@@ -87,7 +87,7 @@ class SummaryBackoff:
         self._in_row = self._calls_left = 0
 
 
-def summary_bill(model: Model | None, usage: Usage | None) -> dict[str, Any]:
+def make_summary_bill_fields(model: Model | None, usage: Usage | None) -> dict[str, Any]:
     """Return the fields of an event for what a summary model was asked: its name, tokens, dollars.
 
     Tokens are None where the model reported none, dollars where no price is known. Without a model
@@ -104,7 +104,7 @@ def summary_bill(model: Model | None, usage: Usage | None) -> dict[str, Any]:
     return {"summary_model": model.name, "summary_tokens": tokens, "cost_usd": usd}
 
 
-def attempt_message(
+def make_attempt_message(
     attempt: IneffectiveCompaction,
     *,
     settings: tuple[str, str],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import make_answers
 
-from ctxkit.experiments.studies.threshold_habits import make_developers, try_thresholds
+from ctxkit.experiments.studies.threshold_holdout import make_developers, try_thresholds
 
 PAGE = Path(__file__).parents[3] / "docs" / "when.md"
 

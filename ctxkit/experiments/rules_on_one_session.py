@@ -14,7 +14,7 @@ from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, name_score_figures, score_run
 from ctxkit.experiments.grids import RejectedSetting, convert_to_plain
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
-from ctxkit.metrics.figure_sources import shows_figures
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.policies.context_rules import unwrap_function
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ ROW_VERSION = 5
 """Version of the meaning of a row; a journal of another version is not resumed."""
 
 
-class RunOptions(NamedTuple):
+class SweepOptions(NamedTuple):
     """Options of all runs of a sweep (see `ctxkit.sweep`)."""
 
     loss: bool = False
@@ -106,7 +106,7 @@ class SessionRunner:
             raise BadArguments(rules.error)
         return run_rules(self.log(rules), rules, self.limit)
 
-    def row(self, setting: NamedRules, options: RunOptions) -> dict[str, Any]:
+    def row(self, setting: NamedRules, options: SweepOptions) -> dict[str, Any]:
         """Return the score row of one run; a failed run gives a row with its error."""
         rules = setting.rules
         row: dict[str, Any] = {"session": self.session.id, "rules": setting.label}
@@ -121,7 +121,9 @@ class SessionRunner:
         row["key"], row["of"] = setting.key, self.name
         return row
 
-    def rows(self, settings: Sequence[NamedRules], options: RunOptions) -> Iterator[dict[str, Any]]:
+    def rows(
+        self, settings: Sequence[NamedRules], options: SweepOptions
+    ) -> Iterator[dict[str, Any]]:
         """Yield the score rows of runs under several settings, as they finish."""
         pause = pause_gc if options.loss else nullcontext  # loss allocates many objects at once
         for setting in settings:
@@ -160,11 +162,11 @@ def _hash_text(text: str) -> str:
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-@shows_figures("compare, sweep and gate")
+@register_view_figures("compare, sweep and gate")
 def _read_figures(session: Session) -> dict[str, Any]:
     """Return what a row of the session's rules shows: a fresh run over its record."""
     run = run_of_replay(session)
     if run is None:
         return {}
     runner = SessionRunner(session.origin or session)
-    return name_score_figures(runner.row(NamedRules.of("", run.rules), RunOptions()))
+    return name_score_figures(runner.row(NamedRules.of("", run.rules), SweepOptions()))

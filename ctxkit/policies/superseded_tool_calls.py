@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ctxkit.policies.base import ScheduledPruning
 from ctxkit.policies.message_shortening import matching_call_path
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
-from ctxkit.policies.texts import content, tool_actions
+from ctxkit.policies.texts import message_content, tool_actions
 from ctxkit.session.messages import get_plain_text
 from ctxkit.session.tool_calls import matches_tool
 
@@ -75,7 +75,7 @@ class Superseded(ScheduledPruning):
     looks: tuple[str, ...] = LOOK_TOOLS
     """Names or globs of tools that only look."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Empty a call and its result when a later call supersedes it."""
         if "emptied" not in view.memory:
             written_path = partial(matching_call_path, tools=self.writers)
@@ -149,7 +149,9 @@ class _Emptied:
         for p in sorted(results):
             kind = self._rule_of(view, p) if enough else -1
             what = (
-                partial(content.replace_text, text=GONE_TEXTS[kind]) if kind >= 0 else UNDO_CHANGE
+                partial(message_content.replace_text, text=GONE_TEXTS[kind])
+                if kind >= 0
+                else UNDO_CHANGE
             )
             view.change(p, what, since=call)
         for p in sorted(replies):
@@ -183,7 +185,7 @@ class RepeatedCommands(ScheduledPruning):
     tools: tuple[str, ...] = SHELL_TOOLS
     """Names or globs of tools that run commands."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Replace a result by one word when its command is run again."""
         if "repeats" not in view.memory:
             view.memory["repeats"] = RepeatTracker((RepeatRule(self._command, self._command),)), {}
@@ -203,13 +205,15 @@ class RepeatedCommands(ScheduledPruning):
             return ""
         command = [call.arguments.get(k) for k in _COMMAND]
         return (
-            call.name + content.argument_text(command) if any(command[:2]) else _call_identity(call)
+            call.name + message_content.argument_text(command)
+            if any(command[:2])
+            else _call_identity(call)
         )
 
 
 def _with_notes(message: Message, notes: dict[str, str]) -> Message:
     """Return a reply with a note in place of the arguments of some calls, by their ids."""
-    return content.replace_arguments(
+    return message_content.replace_arguments(
         message, lambda c: {"_note": notes[c.id]} if c.id in notes else None
     )
 
@@ -222,9 +226,9 @@ def _outcome_only(result: Message) -> Message:
     status = tool_actions.EXIT_STATUS_PATTERN.search(text[-200:])
     is_failure = result.is_error or (status is not None and status[1] != "0")
     if status is None and result.is_error is None:
-        return content.replace_text(result, "done, outcome unknown")
+        return message_content.replace_text(result, "done, outcome unknown")
     failed = f"failed [EXIT {status[1]}]" if status else "failed"
-    return content.replace_text(result, failed if is_failure else "succeeded")
+    return message_content.replace_text(result, failed if is_failure else "succeeded")
 
 
 def _call_identity(call: ToolCall) -> str:
