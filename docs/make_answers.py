@@ -138,7 +138,8 @@ def measure_exam() -> str:
         " reported from five on, so there is none here."
     )
     return (
-        f"Of {result.shown} questions marked as shown {result.right_shown} were answered right"
+        f"{_judge(result.ratio >= 2)} (asked for: at least twice as often): of {result.shown} questions"
+        f" marked as shown {result.right_shown} were answered right"
         f" ({result.right_shown / result.shown:.0%}), of {result.gone} marked as gone"
         f" {result.right_gone} ({result.right_gone / result.gone:.0%}). Noise: over"
         f" {result.histories_n} histories the difference of both shares is {low:.0%} to {high:.0%}"
