@@ -16,11 +16,12 @@ def make_progress_bar(*items: Any, delay: float = 1, **options: Any) -> Any:
         delay: seconds before it appears.
         options: those of `tqdm.tqdm`.
     """
-    from tqdm.auto import tqdm
+    from tqdm import auto
 
-    if any(each.__module__ == "tqdm.notebook" for each in tqdm.__mro__):
-        return _make_notebook_class()(*items, delay=max(delay, 0.001), **options)
-    return tqdm(*items, delay=delay, **options)
+    bar: Any = auto.tqdm
+    if any(each.__module__ == "tqdm.notebook" for each in bar.__mro__):
+        bar, delay = _make_notebook_class(), max(delay, 0.001)
+    return bar(*items, delay=delay, **options)
 
 
 # The output of tqdm's own bar is a widget. A notebook that is saved and opened again has no model
@@ -29,17 +30,20 @@ def make_progress_bar(*items: Any, delay: float = 1, **options: Any) -> Any:
 @cache
 def _make_notebook_class() -> Any:
     """Return the class of bars for notebooks; it is made when one is needed, as tqdm is large."""
-    from IPython.display import display
-    from tqdm.auto import tqdm
+    from tqdm import auto, notebook
 
-    class NotebookBar(tqdm):  # type: ignore[misc, type-arg]
+    show: Any = notebook.display  # type: ignore[attr-defined]  # IPython's
+    base: Any = auto.tqdm
+
+    class NotebookBar(base):  # type: ignore[misc]
         output: Any = None
         """The handle of its output, while the bar is in it."""
+        displayed: bool = False
 
         def display(self, *words: Any, check_delay: bool = True, **options: Any) -> None:
             super().display(*words, check_delay=False, **options)  # else tqdm displays it itself
             if check_delay and not self.displayed:
-                self.output, self.displayed = display(self.container, display_id=True), True
+                self.output, self.displayed = show(self.container, display_id=True), True
 
         def close(self) -> None:
             super().close()

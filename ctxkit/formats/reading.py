@@ -439,7 +439,8 @@ def wrap_in_progress_bar(work: Sequence[int], progress: bool) -> Iterable[int]:
         return work
     from ctxkit._internal.progress_bar import make_progress_bar
 
-    return make_progress_bar(work, desc="reading", unit="file", leave=False)
+    bar: Iterable[int] = make_progress_bar(work, desc="reading", unit="file", leave=False)
+    return bar
 
 
 LOG_SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".eval", ".log"}

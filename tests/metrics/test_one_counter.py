@@ -13,7 +13,7 @@ from conftest import sample
 import ctxkit as ck
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
 from ctxkit.tokens.message_sizes import has_mask_processor
-from ctxkit.widgets.explorer_values import SessionView
+from ctxkit.widgets.explorer_values import ExplorerSession
 
 
 @cache
@@ -68,7 +68,7 @@ def test_rules_that_are_never_due_send_what_was_sent(real):
 
 def unbilled_differences(session) -> list[str]:
     """The views that show another size than the report of a call whose usage the log lacks."""
-    view, gauge, out = SessionView(session), None, []
+    view, gauge, out = ExplorerSession(session), None, []
     view.measure()
     for call in session.calls:
         if call.message.prompt_tokens is None and call.message.kind != "turn":

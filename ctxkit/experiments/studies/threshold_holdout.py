@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit._internal.lazy import public_dir
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.threshold_costs import (
+    ALLOWANCE_USED,
     choose_size,
     hold_out,
     is_near_step,
@@ -124,7 +125,7 @@ def _has_cheaper_size(
     later: Sequence[SessionThresholdCosts], default: int, extra_loss: float
 ) -> bool:
     """Return whether the best size for sessions costs less than the default, with them known."""
-    best = choose_size(later, default, extra_loss)
+    best = choose_size(later, default, extra_loss / ALLOWANCE_USED)  # nothing is left to chance
     return (
         best is not None
         and all(default in m.costs for m in later)
