@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.interval_calibration import CoverageStart
-    from ctxkit.engine.cache_model.session_counts import Evidence, SessionCounts
+    from ctxkit.engine.cache_model.training_counts import Evidence, SessionCounts
 
 # How the constants are chosen without a developer.
 #

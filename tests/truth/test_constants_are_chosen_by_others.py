@@ -11,7 +11,7 @@ import trust_developers
 from msgspec.structs import replace
 
 from ctxkit.engine.cache_model import input_cost_prediction, interval_calibration, miss_rates
-from ctxkit.engine.cache_model.session_counts import load_counts
+from ctxkit.engine.cache_model.training_counts import load_counts
 
 
 @pytest.mark.long
