@@ -240,7 +240,7 @@ def test_an_older_table_of_ones_own_is_passed_over(cache) -> None:
 
 
 def test_without_litellm_there_is_nothing_newer(cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(updates.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert prices.price("gpt-4o") is not None
     with pytest.raises(StoreError, match=r"jupyter-ctxkit\[live\]"):
         prices.update()
