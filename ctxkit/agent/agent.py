@@ -103,7 +103,7 @@ class Agent:
         offload: stores tool results that are too large and returns their stubs.
         summary_model: writes summaries; None: `model`, or the rules' own summariser where `model`
             is a scripted one.
-        summary_seconds: seconds that a summary may take.
+        summary_seconds: seconds that a summary may take, where the rules set no limit.
         save: stores the results that stubs of the pruning `offload` name (id, text, tool, hint);
             None: results stay whole.
         prompts: the prompts sent so far; None: none were.

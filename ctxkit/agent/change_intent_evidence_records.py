@@ -291,9 +291,9 @@ def find_symbols(
                     EvidenceEdge(from_=defined[name].id, to=file.id, relation="produced_by")
                 )
     for file, text in written:
-        for name in dict.fromkeys(re.findall(r"[A-Za-z_]\w{0,80}", text)):
+        for name in tool_actions.find_references(text):
             home = defined.get(name)
-            if home is not None and home.path != file.path:
+            if home is not None:
                 node = add_node(
                     file, "SymbolReference", symbol_name=name, target_file=home.path or ""
                 )

@@ -96,7 +96,7 @@ class Compactor:
         tools: tool schemas that every prompt carries beside the messages.
         limit: the model's window in tokens, used if the rules name none.
         writer: the model that writes summaries; None: the rules' own summariser.
-        seconds: seconds that a summary may take.
+        seconds: seconds that a summary may take, where the rules set no limit.
         memory: saves notes before a compaction, if the rules say so.
         emit: called with each event (kind, payload).
         save_artifact: stores the results that stubs name; None: results stay whole.

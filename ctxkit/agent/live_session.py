@@ -98,7 +98,7 @@ class LiveSession:
         limits: limits of each turn; None: those stored in the session, else the defaults.
         approve: decides before each tool call whether it may run; None: every call may.
         summary_model: writes summaries; None: as for `Agent`.
-        summary_seconds: seconds that a summary may take.
+        summary_seconds: seconds that a summary may take, where the rules set no limit.
         words: how the user named the parts (`model`, `rules`, `tools`, `root`, ...), stored in the
             session; a part that is missing is stored under its own name.
         prompts: the prompts sent so far; None: none were.

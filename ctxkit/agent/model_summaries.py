@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from ctxkit.policies.offload import (
     agent_only_message,
     format_excerpt,
 )
+from ctxkit.policies.summary_compaction import SummaryTimeout
 from ctxkit.policies.texts import message_content, summary_prompts
 from ctxkit.session.messages import Message, Text, ToolCall, ToolSchema, Usage, get_plain_text
 from ctxkit.tokens.prices import price
@@ -114,7 +116,7 @@ class ModelSummariser:
     Args:
         model: the model that writes the summary.
         loop: the event loop on which the model runs.
-        seconds: seconds that a summary may take.
+        seconds: seconds that a summary may take, where the rules set no limit.
         exceeded_limit: returns the limit that so many prompt tokens would exceed, or None.
         on_first_call: called on the loop at the first call.
         cached_prefix: returns the next prompt if the model's cache holds its beginning, else None.
@@ -151,6 +153,21 @@ class ModelSummariser:
             ModelError: the model failed, took too long, would pass a limit, or the turn was
                 stopped.
         """
+        return self.within(passage, self._seconds)
+
+    def within(self, passage: Passage, seconds: float) -> str:
+        """Return the summary's text, written within a time limit that replaces the usual one.
+
+        Raises:
+            ModelError: as of a call.
+            SummaryTimeout: it took longer; the request is cancelled.
+        """
+        try:
+            return self._write(passage, monotonic() + seconds)
+        except TimeoutError:
+            raise SummaryTimeout(seconds) from None
+
+    def _write(self, passage: Passage, deadline: float) -> str:
         if self._on_first_call is not None:
             self._loop.call_soon_threadsafe(self._on_first_call)
             self._on_first_call = None
@@ -169,16 +186,18 @@ class ModelSummariser:
             )
             sent = (*prefix.messages, Message(role="user", id="ask", parts=(Text(ask),)))
             request = Request(messages=sent, tools=prefix.tools, max_output_tokens=max_tokens)
-            reply = self._request_summary(request, prefix.tokens, "prefix")
+            reply = self._request_summary(request, prefix.tokens, "prefix", deadline)
             if not reply.tool_calls and reply.text.strip():
                 return redact(reply.text)
         conversation = Text(f"<conversation>\n{text}\n</conversation>")
         passage_message = Message(role="user", id="passage", parts=(conversation,))
         ask_message = Message(role="system", id="ask", parts=(Text(instructions + limit),))
         request = Request(messages=(ask_message, passage_message), max_output_tokens=max_tokens)
-        return redact(self._request_summary(request, text_tokens, "text").text)
+        return redact(self._request_summary(request, text_tokens, "text", deadline).text)
 
-    def _request_summary(self, request: Request, tokens: int, kind: str) -> Message:
+    def _request_summary(
+        self, request: Request, tokens: int, kind: str, deadline: float
+    ) -> Message:
         """Call the model on its loop and wait for the reply."""
         exceeded = self._exceeded_limit(tokens)
         if exceeded:
@@ -190,12 +209,12 @@ class ModelSummariser:
             self._call_model(request), self._loop
         )
         try:
-            reply = pending.result(self._seconds)
+            reply = pending.result(max(deadline - monotonic(), 0.0))
         except CancelledError:
             raise ModelError("The turn was stopped before the summary was written.") from None
         except TimeoutError:
             pending.cancel()
-            raise ModelError(f"The summary took longer than {self._seconds:g} s.") from None
+            raise
         self.ways.append(kind)
         if reply.usage is not None:
             self.usages.append(reply.usage)

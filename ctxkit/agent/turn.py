@@ -303,7 +303,7 @@ class LiveEvent(msgspec.Struct, frozen=True):
 
     Names: `turn_start turn_end model_call model_wait model_response model_error delta tool_call
     tool_result inner_call_context compaction_start compaction_end context_budget_warn
-    context_budget_cutover context_window_warn context_exceeded_recovery provider_guard
+    context_budget_cutover context_cap_warning context_exceeded_recovery provider_guard
     limit_reached memory_flush artifact_failed artifact_stored sections_said memory_promoted
     memory_consolidated memory_failed cancelled moved context_report_created reply_cut_short`; a
     live session also writes `listener_failed` and `export_failed`.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _SESSION, _TOOLS, _PROMPT = "Session", "Tools and files", "Prompt"
-_LIMITS, _RESULT, _TEAM = "Limits of the turn", "What comes of it", "Team"
+_LIMITS, _RESULT, _TEAM = "Limits of the turn", "Result", "Team"
 """Headings under which the help groups options."""
 
 
@@ -35,20 +35,20 @@ class AgentArguments:
 
     prompt: str = rest("what the agent shall do (a cell's body is added)")
     session: str | None = option(
-        "name of the session; one that exists goes on", completes="session", task=_SESSION
+        "name of the session; one that exists is continued", completes="session", task=_SESSION
     )
     model: str | None = option(
-        "scripted[/NAME], local[/FILE], or a provider's model as LiteLLM names it",
+        "scripted[/NAME] (needs no key), local[/FILE], or a provider's model as LiteLLM names it",
         setting="scripted/tour",
         task=_SESSION,
     )
     summary_model: str | None = option(
-        "another model that writes the summaries; empty: the session's own",
+        "model that writes the summaries; without it --model does, and for a script an extract",
         setting="",
         task=_SESSION,
     )
     rules: str | None = option(
-        "a variable that holds rules, a preset, `standard`, or words for a policy",
+        "when and how to compact: a preset, `standard`, `none`, a variable, or words for a policy",
         completes="rules",
         setting="standard",
         task=_SESSION,
@@ -60,7 +60,7 @@ class AgentArguments:
         task=_TOOLS,
     )
     via: str | None = option(
-        "an agent of another program: acp:COMMAND, such as acp:'gemini --acp'",
+        "an agent of another program instead: acp:COMMAND, such as acp:'gemini --acp'",
         setting="",
         task=_SESSION,
     )
@@ -71,13 +71,13 @@ class AgentArguments:
         task=_TOOLS,
     )
     root: str | None = option(
-        "folder of the file tools; without it a scratch folder",
+        "folder that the file tools read and write; without it a scratch folder",
         completes="path",
         setting="",
         task=_TOOLS,
     )
     allow: str | None = option(
-        "protected names the file tools may write, such as conftest.py; separated by commas",
+        "protected names that the file tools may write, such as conftest.py; separated by commas",
         setting="",
         task=_TOOLS,
     )
@@ -88,14 +88,14 @@ class AgentArguments:
         task=_PROMPT,
     )
     sections: str | None = option(
-        "sections put into prompts: on, off, names, or names with - or + before them",
+        "parts of the system prompt: on, off, names, or names with - or + before them",
         completes="section",
         setting="on",
         task=_PROMPT,
     )
     memory: str | None = option(
-        "on, off, local, digest, model (it says at the end what to remember), or variables that"
-        " hold a webhook; separated by commas; empty: on, and off for scripts",
+        "on, off, local (read anew each turn), digest, model (it says at the end what to remember),"
+        " or variables that hold a webhook; separated by commas; without it on, for a script off",
         completes="memory",
         setting="",
         task=_PROMPT,
@@ -117,7 +117,9 @@ class AgentArguments:
         task=_PROMPT,
     )
     trust: bool = option(
-        "go on with a session that came with the folder", default=False, task=_SESSION
+        "continue a session that came with the folder and was not made here",
+        default=False,
+        task=_SESSION,
     )
     max_calls: int | None = option("calls to the model in this turn, at most", task=_LIMITS)
     max_cost: float | None = option(
@@ -141,12 +143,12 @@ class AgentArguments:
 class CompactArguments:
     """The line of `%compact`."""
 
-    focus: str = rest("what the summary shall look at, in plain words")
+    focus: str = rest("what the summary shall keep, in plain words")
     session: str | None = option("another live session than the current one", completes="session")
     rules: str | None = option(
-        "rules whose policy is used once: a variable, a preset, words", completes="rules"
+        "use the policy of other rules this once: a preset, a variable, words", completes="rules"
     )
-    keep: int | None = option("turns that stay as they are")
+    keep: int | None = option("number of newest turns that stay as they are")
     dry_run: bool = option("show what it would do, and do nothing", default=False)
 
 
@@ -154,34 +156,37 @@ class CompactArguments:
 class TeamArguments:
     """The line of `%%team`."""
 
-    name: str = word("name of the team; one that was begun goes on", default="team")
+    name: str = word("name of the team; one that was begun is continued", default="team")
     config: str | None = option(
-        "path of a config; without one, scripted", completes="path", setting="scripted", task=_TEAM
+        "orchestration file; without one a team that needs no key",
+        completes="path",
+        setting="scripted",
+        task=_TEAM,
     )
     model: str | None = option(
-        "model of all agents: scripted[:FILE] for any config without a key, or a provider's",
+        "model of all agents: scripted[:FILE] (needs no key), or a provider's",
         setting="",
         task=_TEAM,
     )
     tools: str | None = option(
-        "what agents may have at most, of files, document, shell, python; else files",
+        "tools that agents may have at most: files, document, shell, python; separated by commas",
         setting="files",
         task=_TOOLS,
     )
     root: str | None = option(
-        "folder in which all work; without it a scratch folder",
+        "folder in which all agents work; without it a scratch folder",
         completes="path",
         setting="",
         task=_TOOLS,
     )
     allow: str | None = option(
-        "protected names that may be written, separated by commas", setting="", task=_TOOLS
+        "protected names that agents may write, separated by commas", setting="", task=_TOOLS
     )
     memory: str | None = option(
-        "what its memory reaches beyond its own: user, webhook", setting="", task=_TEAM
+        "memory to use beside the team's own: user, webhook", setting="", task=_TEAM
     )
     approve: str | None = option(
-        "tools that ask before each call, or files, or all", completes="tools", task=_TOOLS
+        "tools that ask you before each call, or files, or all", completes="tools", task=_TOOLS
     )
     out: str | None = option("variable that gets the team", task=_RESULT)
 

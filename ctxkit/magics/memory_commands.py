@@ -167,7 +167,7 @@ MEMORY_SUBCOMMANDS = {
         Subcommand("show", "An entry, whole.", EntryArguments, show_entry),
         Subcommand("add", "Remember something.", AddEntryArguments, add_entry),
         Subcommand("edit", "Change an entry.", EditEntryArguments, edit_entry),
-        Subcommand("forget", "Take an entry out.", EntryArguments, forget_entry),
+        Subcommand("forget", "Remove an entry.", EntryArguments, forget_entry),
         Subcommand(
             "why",
             "Who saved an entry, when, from which messages.",
@@ -175,7 +175,10 @@ MEMORY_SUBCOMMANDS = {
             show_entry_audit,
         ),
         Subcommand(
-            "consolidate", "Take out what is too much.", EmptyArguments, consolidate_entries
+            "consolidate",
+            "Remove extracted entries that repeat others or pass the limits.",
+            EmptyArguments,
+            consolidate_entries,
         ),
         Subcommand(
             "extract",

@@ -163,14 +163,14 @@ def list_store(kit: KitState, _: EmptyArguments) -> pd.DataFrame:  # noqa: ARG00
 PROMPT_SUBCOMMANDS = (
     Subcommand(
         "sections",
-        "What the sections of the prompts cost; with words: switch them.",
+        "What each section of the system prompt costs; names with - or + switch them.",
         SectionsArguments,
         show_or_switch_sections,
         FILL_TASK,
     ),
     Subcommand(
         "store",
-        "The context store, raw, as text, and in prompts; `add` and `remove` change it.",
+        "What the context store holds, with sizes; `add` and `remove` change it.",
         EmptyArguments,
         list_store,
         FILL_TASK,

@@ -435,7 +435,7 @@ def count_next_prompt(kit: KitState, options: SessionArguments) -> PreformattedT
     name = sanitize_line(live.agent.model.name, 80)
     if not counted:
         return PreformattedText(
-            f"{tokens:,} tokens, counted here; {name} counts no prompt that is not sent."
+            f"{tokens:,} tokens, counted here: {name} gave no count of its own."
         )
     return PreformattedText(
         f"{counted:,} tokens by {name}; {tokens:,} counted here ({tokens / counted - 1:+.1%})."

@@ -107,13 +107,15 @@ class CellMagic(NamedTuple):
 AGENT_MAGIC = CellMagic(
     "%%agent",
     AgentArguments,
-    "The cell is the prompt. Without one, `%agent` says how the session stands.",
+    "The cell is the prompt. `%agent` alone says how the session stands.",
 )
 TEAM_MAGIC = CellMagic(
-    "%%team", TeamArguments, "The cell is the task; `%team NAME` goes on with the one it has."
+    "%%team",
+    TeamArguments,
+    "The cell is the task. `%team NAME` continues the task that a team has.",
 )
 COMPACT_MAGIC = CellMagic(
-    "%compact", CompactArguments, "A focus that ends in `?` goes into the cell of `%%compact`."
+    "%compact", CompactArguments, "Write a focus that ends in `?` into a cell of `%%compact`."
 )
 
 

@@ -370,7 +370,7 @@ _EVENT_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
     "memory_consolidated": lambda said: (
         f"· forgot {len(said['names'])} that are too much (%memory consolidate)"
     ),
-    "context_window_warn": lambda said: (
+    "context_cap_warning": lambda said: (
         f"! {said['messages']:,} messages, of {said['cap']:,} that are shown at most"
     ),
     "reply_cut_short": lambda said: (

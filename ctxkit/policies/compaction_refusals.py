@@ -28,7 +28,10 @@ def collect_refusals() -> Iterator[list[str]]:
 
 def not_smaller_message(was: History, new: History) -> str:
     """Return the reason for refusing a result that is not smaller, with both sizes as counted."""
-    return f"after it the prompt would have {new.tokens:,} tokens, before it {was.tokens:,}"
+    return (
+        f"after it the prompt would have {new.tokens:,} tokens, before it {was.tokens:,} (both as"
+        " counted here)"
+    )
 
 
 def keep_if_smaller(was: History, new: History) -> History:

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import chain
 from queue import Empty, SimpleQueue
 from threading import Thread
+from time import monotonic
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -111,7 +112,7 @@ class Summary(DataclassPolicy):
     retries: Natural = 0
     """Number of retries where a summary lacks sections, identifiers or the last request."""
     seconds: float | None = None
-    """Time limit of the summariser, in seconds; None: no limit."""
+    """Time limit of the calls that one compaction makes, in seconds; None: no limit."""
     prefix: str = ""
     """Text in front of the summary, unless the summary begins with it."""
     file_lists: bool = False
@@ -228,7 +229,7 @@ class Summary(DataclassPolicy):
 
     def write_summary(self, history: History, first: int) -> Message | str | int:
         """Return the summary of all messages before a position: a message, a text, or its size."""
-        maker = self.maker
+        maker = self._time_limited(self.maker)  # one limit for all passages
         if isinstance(maker, Fixed):  # its size is fixed, so a split turn needs no second summary
             parts = [Passage(history, first, 0, self.limit)]
         else:
@@ -321,11 +322,12 @@ class Summary(DataclassPolicy):
         return summary
 
     def _once(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
-        if self.seconds is None or isinstance(maker, LOCAL_SUMMARISERS):
-            summary = maker(passage)
-        else:
-            summary = call_with_timeout(self.seconds, maker, passage)
-        return validate_summary(summary)
+        return validate_summary(self._time_limited(maker)(passage))
+
+    def _time_limited(self, maker: Callable[[Passage], Any]) -> Callable[[Passage], Any]:
+        if self.seconds is None or isinstance(maker, (*LOCAL_SUMMARISERS, TimeLimited)):
+            return maker
+        return TimeLimited(maker, self.seconds)
 
     def audit(self, summary: Message | str | int, passage: Passage) -> tuple[str, ...]:
         """Return what a summary is missing: sections, identifiers (`strict`), the last request."""
@@ -427,26 +429,61 @@ class PiSummary(Summary):
         return parts
 
 
-def call_with_timeout(seconds: float, maker: Callable[[Passage], Any], passage: Passage) -> Any:
-    """Return the result of a summariser within a time limit, in seconds.
+class SummaryTimeout(ModelError):
+    """A summary took longer than it may."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"The summary took longer than {seconds:g} s.")
+
+
+class TimeLimited:
+    """A summariser whose calls share one time limit, which begins when it is made.
+
+    Args:
+        maker: the summariser. Where it has a method `within(passage, seconds)`, it keeps to the
+            limit itself; else its thread goes on, and its result is discarded.
+        seconds: the limit.
+    """
+
+    def __init__(self, maker: Callable[[Passage], Any], seconds: float) -> None:
+        self._maker, self._seconds = maker, seconds
+        self._deadline = monotonic() + seconds
+
+    def __call__(self, passage: Passage) -> Any:
+        """Return what the summariser returns.
+
+        Raises:
+            SummaryTimeout: it took longer.
+        """
+        seconds = max(self._deadline - monotonic(), 0.0)
+        within = getattr(self._maker, "within", None)
+        try:
+            if within is not None:
+                return within(passage, seconds)
+            return call_within(partial(self._maker, passage), seconds)
+        except SummaryTimeout:
+            raise SummaryTimeout(self._seconds) from None
+
+
+def call_within(work: Callable[[], Any], seconds: float) -> Any:
+    """Return what work returns; its thread cannot be stopped, and goes on after the limit.
 
     Raises:
-        ModelError: it took longer. Its thread is not stopped; its result is discarded.
+        SummaryTimeout: it took longer.
     """
     result: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
 
     def run() -> None:
         try:
-            result.put((True, maker(passage)))
+            result.put((True, work()))
         except Exception as error:  # noqa: BLE001  raised in the calling thread
             result.put((False, error))
 
-    # A thread cannot be stopped, so it is a daemon, and its result is ignored after the limit.
     Thread(target=run, daemon=True, name="ctxkit-summary").start()
     try:
         is_success, value = result.get(timeout=seconds)
     except Empty:
-        raise ModelError(f"The summary took longer than {seconds:g} s.") from None
+        raise SummaryTimeout(seconds) from None
     if is_success:
         return value
     raise value

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import CompositePolicy, DataclassPolicy, ScheduledPruning, apply_policy
-from ctxkit.policies.history.columns import ASSISTANT, USER
+from ctxkit.policies.history.columns import ASSISTANT, SUMMARY, USER
 from ctxkit.policies.history.history import end_of_leading_summaries
 from ctxkit.policies.message_shortening import Results
 from ctxkit.policies.texts import message_content
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Window(DataclassPolicy):
-    """Drop the oldest pairs until the rest fits a budget; leading summaries stay (fuseraft).
+    """Drop the oldest pairs until the rest fits a budget; summaries stay (fuseraft).
 
     Example:
         >>> import ctxkit as ck
@@ -45,10 +47,23 @@ class Window(DataclassPolicy):
         if size <= self.keep_tokens:
             return history
         start = end_of_leading_summaries(history)
-        cut = history.fitting(self.keep_tokens, start=start, estimated=self.estimated)
+        cut = self._find_cut(history, start, self.keep_tokens)
+        pinned = _find_summaries(history, start, cut)
+        if not pinned:
+            return history.drop(cut, "over the budget", start=start)
+        # A summary behind other messages stays too, so that less is left for the newest ones.
+        rows = [history.item(p) for p in pinned]
+        kept = sum(i.estimate if self.estimated else i.tokens for i in rows)
+        cut = self._find_cut(history, start, max(self.keep_tokens - kept, 0))
+        mask = np.zeros(len(history), dtype=bool)
+        mask[start:cut] = True
+        mask[_find_summaries(history, start, cut)] = False
+        return history.drop(mask, "over the budget")
+
+    def _find_cut(self, history: History, start: int, budget: int) -> int:
+        cut = history.fitting(budget, start=start, estimated=self.estimated)
         # At least the last message stays, even where it does not fit by itself.
-        cut = find_safe_pair_cut(history, min(cut, len(history) - 1))
-        return history.drop(cut, "over the budget", start=start)
+        return find_safe_pair_cut(history, min(cut, len(history) - 1))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -105,6 +120,10 @@ class WindowShare(DataclassPolicy):
         cut = min(history.fitting(budget, start=start), len(history) - 1)
         cut = history.safe(cut) or history.safe_before(cut)
         return history.drop(cut, f"over {self.keep_share:.0%} of the window", start=start)
+
+
+def _find_summaries(history: History, start: int, stop: int) -> list[int]:
+    return [p for p in range(start, stop) if history.item(p).role(history.log) == SUMMARY]
 
 
 def find_safe_pair_cut(history: History, position: int) -> int:

@@ -265,7 +265,8 @@ class SessionFactory:
             homes = [team_home.parent / "teams" / mark / name]
         store = MemoryStore(homes, self.root.folder)
         providers = [make_memory_provider(memory_config, store)] if memory_config else []
-        return SessionMemory(store, providers, whole=member.remembers)
+        # `EnableMemory` is a key of fuseraft's older program, whose block is the documented one
+        return SessionMemory(store, providers, whole=member.remembers, order="oldest")
 
     def _offered_tools(
         self,

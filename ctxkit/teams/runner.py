@@ -464,7 +464,7 @@ class TurnRunner:
         if threshold and messages > threshold:
             payload = {"messages": messages, "cap": member.cap, "fraction": member.cap_fraction,
                     "threshold": threshold}  # fmt: skip
-            self._files.write_event("context_window_warn", status.turns, payload, member.name)
+            self._files.write_event("context_cap_warning", status.turns, payload, member.name)
 
     def _declared_context(self, member: Member, status: TeamStatus) -> Message | None:
         shelf = self._source_files(self.collect_changes())

@@ -135,11 +135,13 @@ class ThrashWidget(ChartWidget):
     def _build_chart(self) -> Chart:
         rows = self.rows
         nothing = _chart_row("nothing", [], [], [], [], 0, "")
-        one = rows[min(self.session, len(rows) - 1)] if rows else nothing
+        number = min(self.session, len(rows) - 1)
+        one = rows[number] if rows else nothing
+        which = f" ({number + 1} of {len(rows)} sessions)" if len(rows) > 1 else ""
         suppressed = [(int(call), str(why)) for call, why in one["held"]]
         tries = list(zip(one["calls"], one[self.by], strict=True))
         guard = (self.min_savings, self.window, self.by)
-        data = build_thrash_data(one["name"], tries, suppressed, *guard)
+        data = build_thrash_data(one["name"] + which, tries, suppressed, *guard)
         return thrash_chart(data._replace(is_unknown=one.get("hides", False)))
 
 

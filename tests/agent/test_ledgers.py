@@ -60,6 +60,15 @@ def test_a_change_log_has_fusterafts_keys_and_what_was_done():
     assert KEY not in json.dumps(told)
 
 
+def test_a_reference_within_its_own_file_is_a_node():
+    """F73: Each reference to a symbol of a written file, also from that file itself."""
+    text = "def total(x):\n  return x\n\nprint(total(1))\n"
+    call = tool_call("write_file", "c1", path="src/a.py", content=text)
+    graph = build_evidence_graph(session(user("Go"), assistant("", call), result("ok", call)))
+    (use,) = [n for n in graph.nodes if n.node_type == "SymbolReference"]
+    assert (use.symbol_name, use.path, use.target_file) == ("total", "src/a.py", "src/a.py")
+
+
 def test_intents_are_pending_until_their_result_came():
     """F65: Each tracked call has an intent with its status; texts and file are made from one record."""
     held = talk()

@@ -40,10 +40,12 @@ def made(name: str, root: RootFolder, **more):
 def test_the_runtime_block_says_where_the_agent_runs(root, monkeypatch):
     """F3: System, architecture, shell and folder are in every system prompt."""
     monkeypatch.setenv("SHELL", "/usr/bin/fish")
-    text = made("runtime", root).text
-    assert text.startswith("## Runtime Environment\nOS: ")
-    assert re.search(r"^Architecture: (x64|arm64|x86|\w+)$", text, re.MULTILINE)
-    assert f"Shell: /usr/bin/fish\nWorking directory: {root.folder}" in text
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    assert made("runtime", root).text == (
+        "## Runtime Environment\nOS: Linux\nArchitecture: x64\nShell: /usr/bin/fish\n"
+        f"Working directory: {root.folder}"
+    )
 
 
 @pytest.mark.parametrize(

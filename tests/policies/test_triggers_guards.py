@@ -146,7 +146,7 @@ def test_results_are_refused_with_a_reason():
     assert g.Smaller().refuses(None, h, less) is None
     assert (
         g.Smaller().refuses(None, less, h)
-        == "after it the prompt would have 400 tokens, before it 300"
+        == "after it the prompt would have 400 tokens, before it 300 (both as counted here)"
     )
     assert g.MinProgress(0.5).refuses(None, h, less) == "it saves 100 tokens, and 200 are asked for"
     assert g.MinProgress(tokens=100).refuses(None, h, less) is None

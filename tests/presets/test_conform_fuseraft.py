@@ -315,7 +315,8 @@ def test_fu40_prefix_blocks_stand_before_the_summary_in_order():
     assert not any(word in plain for word in ("GRAPH", "EXCERPTS", "EXPLORATION"))
 
 
-def test_fu41_the_summariser_goes_by_the_change_log():
+@pytest.mark.parametrize("mode", ["llm", "hybrid"])
+def test_fu41_the_summariser_goes_by_the_change_log(mode):
     """the record of writes and commands is in what it is told, headed as authoritative"""
     told = []
     rows = [
@@ -324,9 +325,9 @@ def test_fu41_the_summariser_goes_by_the_change_log():
         *step("bash", "bad\nexit code: 1", command="make"),
         *talk(2),
     ]
-    Narrative(keep_replies=1, summariser=lambda p: told.append(p.instructions) or "S")(
-        shown(rows), ROOM
-    )
+    policy = Narrative(mode=mode, keep_replies=1,
+                       summariser=lambda p: told.append(p.instructions) or "S")  # fmt: skip
+    policy(shown(rows), ROOM)
     assert "AUTHORITATIVE CHANGE LOG" in told[0]
     assert "  a.py" in told[0]
     assert "make [FAILED]" in told[0]

@@ -182,6 +182,30 @@ def test_a_checkpoint_rolls_on():
     assert "src/p.py" in again.details["checkpoint"]["critical_identifiers"]
 
 
+def test_a_handoff_keeps_its_newest_lines_within_a_bound():
+    point = wild = None
+    for n in range(12):
+        rows = [user(f"ask {n}.{k} " + "x" * 300) for k in range(8)]
+        point = checkpoint_without_model(rows, point)
+        wild = checkpoint_without_model(rows, wild, quirks=True)
+    lines = point.handoff_md.splitlines()
+    assert len(point.handoff_md) <= 8_100 < len(wild.handoff_md)
+    assert lines[0] == "(earlier lines left out)"
+    assert lines[-1].startswith("- ask 11.7 ")
+    assert all(len(line) < 260 for line in lines)
+    assert point.pending_work == wild.pending_work
+
+
+def test_a_handoff_of_a_model_is_bounded_too():
+    answer = json.dumps({"goal": "fix", "handoff_md": "Go on.\n" * 9_000})
+    point = CheckpointMaker(model=lambda _: answer)(passage(user("fix it"), assistant("ok")))
+    assert len(point.details["checkpoint"]["handoff_md"]) <= 8_100
+    wild = CheckpointMaker(model=lambda _: answer, quirks=True)(
+        passage(user("fix it"), assistant("ok"))
+    )
+    assert len(wild.details["checkpoint"]["handoff_md"]) == 63_000
+
+
 def test_a_model_is_asked_twice_and_its_own_words_are_audited():
     asked = []
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.memory.folders import MemoryStore
     from ctxkit.agent.models.model import Model
-    from ctxkit.policies.memory_entries import MemoryEntry
+    from ctxkit.policies.memory_entries import MemoryEntry, RankingOrder
     from ctxkit.session.session import Session
 
 
@@ -91,6 +91,7 @@ class SessionMemory:
         providers: asked before each turn and given the conversation after it, in this order.
         whole: add the block of all entries, made once, now.
         by_model: at the end the session's model extracts what is worth remembering.
+        order: order and heading of that block, see `format_memory_block`.
     """
 
     def __init__(
@@ -100,9 +101,10 @@ class SessionMemory:
         *,
         whole: bool = True,
         by_model: bool = False,
+        order: RankingOrder = "newest",
     ) -> None:
         self.store, self.providers, self.by_model = memories, tuple(providers), by_model
-        self._opening_block = format_memory_block(memories.entries()) if whole else ""
+        self._opening_block = format_memory_block(memories.entries(), order=order) if whole else ""
         self._provider_blocks: list[str] = []
 
     def text(self) -> str:

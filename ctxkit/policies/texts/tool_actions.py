@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ctxkit.policies.history.columns import ASSISTANT
@@ -226,8 +227,8 @@ def symbols_block(acts: Sequence[ToolAction], texts: Iterable[tuple[str, str]]) 
     references = [
         (name, names[name][1])
         for path, text in written_texts
-        for name in dict.fromkeys(_WORD.findall(text))
-        if path and name in names and names[name][1] not in ("", path)
+        for name in find_references(text)
+        if path and name in names and names[name][1]
     ]
     rows = [f"  SymbolDefinition ({kind}): {name}" for name, (kind, _) in names.items()]
     rows += [f"  SymbolReference: {name} → {target}" for name, target in dict.fromkeys(references)]
@@ -240,6 +241,13 @@ def symbols_block(acts: Sequence[ToolAction], texts: Iterable[tuple[str, str]]) 
 def find_definitions(text: str) -> list[tuple[str, str]]:
     """Return (kind, name) of the functions, classes and similar that a text defines."""
     return _SYMBOL.findall(text)
+
+
+def find_references(text: str) -> list[str]:
+    """Return the words of a text that occur more often than it defines them, in order."""
+    words = Counter(_WORD.findall(text))
+    words.subtract(name for _, name in find_definitions(text))
+    return [word for word, n in words.items() if n > 0]
 
 
 _WORD = re.compile(r"[A-Za-z_]\w{0,80}")
