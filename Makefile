@@ -10,7 +10,7 @@ UV     ?= $(shell command -v uv || echo $(BIN)/uv)
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier pictures trust studies notebooks handouts docs release clean test-map quick mutants planted defaults
+.PHONY: help requirements demo lab install test test-all test-peers test-engines check format bench conformance same-as frontier pictures trust studies answers notebooks handouts docs release clean test-map quick mutants planted defaults
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -103,6 +103,9 @@ pictures: $(STAMP)  ## the pictures of README and docs, and of every view into b
 
 trust: $(STAMP)  ## hold the figures against what was not used to make them, into docs/trust.md
 	$(BIN)/python docs/make_trust.py
+
+answers: $(STAMP)  ## measure the answers that have a page of their own (when, idle, keep-rules, exam, forecasts), and draw their pictures
+	$(BIN)/python docs/make_answers.py
 
 studies: $(STAMP)  ## the tables of ck.studies, from the published runs in CTXKIT_STUDIES (or beside CTXKIT_SESSIONS)
 	$(BIN)/python docs/make_studies.py

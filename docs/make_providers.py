@@ -37,6 +37,8 @@ FACTS = {
     "compaction_trigger": ("Threshold of server-side compaction where none is set", "tokens"),
     "compaction_trigger_min": ("Least threshold of server-side compaction", "tokens"),
     "compaction_billed_apart": ("The summary's call is left out of the top-level usage", ""),
+    "clearing_trigger": ("Threshold of server-side clearing where none is set", "tokens"),
+    "clearing_keep": ("Tool uses that server-side clearing leaves where none is set", ""),
     "tool_window": ("Window that a program gives a model where it is not told another", "tokens"),
     "refuses": ("What is refused with an error", ""),
 }

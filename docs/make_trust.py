@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import trust_cache  # noqa: E402  beside this file
+import trust_calibration  # noqa: E402
 import trust_cuts  # noqa: E402
 import trust_developers  # noqa: E402
 import trust_studies  # noqa: E402
@@ -43,7 +44,9 @@ sees it fail.
 
 def page(folder: Path) -> str:
     """Return the page."""
-    opening = f"{HEAD}\n{trust_developers.summarise(load_counts())}"
+    rows = load_counts()
+    nested = trust_calibration.judge_with_chosen_constants(rows, "alone")
+    opening = f"{HEAD}\n{trust_developers.summarise(rows, nested)}"
     return opening + "".join(f"\n{chapter(folder)}" for chapter in CHAPTERS)
 
 

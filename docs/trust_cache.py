@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 import numpy as np
+import trust_calibration
 import trust_classes
 import trust_developers
 from trust_training import (
@@ -57,10 +58,10 @@ IN_SIGHT = """### What was in sight
 
 The rules of causes, the classes and the releases at which Claude Code's misses change follow
 earlier studies of other logs, some of which are in the table; rates, read sizes, shortfalls and
-stretches of a session come from other developers alone. How an interval is calibrated (an error of
-the model itself of 5 %, coverage half way between sessions and developers) was chosen with these
-logs in sight; nothing else was chosen by the errors of this page. New developers can be worse:
-their rate of unexplained misses is their own.
+stretches of a session come from other developers alone. Four constants of the calibration were
+chosen with these logs in sight ("How the interval is calibrated" names each, and gives the figures
+without that choice); nothing else was chosen by the errors of this page. New developers can be
+worse: their rate of unexplained misses is their own.
 """
 GOALS = """
 | figure | goal | here | |
@@ -87,6 +88,7 @@ def page(folder: Path) -> str:
             trust_developers.describe_table(load_counts()),
             IN_SIGHT,
             trust_developers.page(load_counts()),
+            trust_calibration.page(load_counts()),
             "### Noise and causes, on the logs of this folder\n",
             GOALS.strip(),
             *_goals(priced, sessions),

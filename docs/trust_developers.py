@@ -128,7 +128,7 @@ def page(rows: Sequence[SessionCounts]) -> str:
     lines += _head("told")
     for mode, words in MODES.items():
         lines += [_line(f"{words}: 8 calls or more", near[mode])]
-        lines += [_line(f"{words}: {LONG_CALLS} or more", _long(near[mode]))]
+        lines += [_line(f"{words}: {LONG_CALLS} or more", select_long(near[mode]))]
     folder = judged["folder"]
     lines += ["\nBy kind, told when the last log was:\n", *_head("kind")]
     for words, of_kind in KINDS.items():
@@ -140,7 +140,7 @@ def page(rows: Sequence[SessionCounts]) -> str:
     for owner, n in sorted(sessions.items(), key=lambda item: -item[1]):
         own = [j for j in folder if j.row.owner == owner]
         if n >= ESTABLISHED:
-            lines.append(f"| {owner} | {n} | {_errors(own, ' | ')} | {_held([own])} |")
+            lines.append(f"| {owner} | {n} | {_errors(own, ' | ')} | {format_coverage([own])} |")
     return "\n".join(lines) + "\n"
 
 
@@ -153,8 +153,14 @@ KINDS: dict[str, Callable[[JudgedRow], bool]] = {
 }
 
 
-def summarise(rows: Sequence[SessionCounts]) -> str:
-    """Return in ten lines what a reader may believe of the predicted bills."""
+def summarise(rows: Sequence[SessionCounts], nested: Sequence[JudgedRow]) -> str:
+    """Return in ten lines what a reader may believe of the predicted bills.
+
+    Args:
+        rows: the table of what sessions taught.
+        nested: sessions judged from the log alone, with intervals by constants that the logs of
+            other developers chose.
+    """
     judged: dict[Evidence, list[JudgedRow]] = {mode: judge(rows, mode) for mode in MODES}
     alone, folder, known = (
         [j for j in judged[mode] if j.teachers >= MIN_DEVELOPERS]
@@ -168,14 +174,14 @@ def summarise(rows: Sequence[SessionCounts]) -> str:
         folder=_errors(folder),
         known=_errors(known),
         lifetime=_errors(folder, attribute="lifetime"),
-        long_alone=_errors(_long(alone)),
-        long_folder=_errors(_long(folder)),
-        long_known=_errors(_long(known)),
+        long_alone=_errors(select_long(alone)),
+        long_folder=_errors(select_long(folder)),
+        long_known=_errors(select_long(known)),
         tools=", ".join(sorted({j.row.tool for j in folder})),
         owners=_owners(folder),
-        held=_held([alone]),
-        held_mean=_held(_by_owner(alone)),
-        width=_width(alone),
+        held=format_coverage([nested]),
+        held_mean=format_coverage(group_by_owner(nested)),
+        width=format_width(nested),
         codex=_errors(codex),
         codex_note=_note(codex) or "established",
         codex_better=f"{_share_better(codex):.0%}",
@@ -189,7 +195,8 @@ SUMMARY = """## What you may believe
    where those logs teach, too. By the cache's lifetime alone: {lifetime}.
 2. Sessions of {long} calls or more: {long_alone}; {long_folder}; {long_known}.
 3. That is of {tools}, by {owners} developers, in kinds that {near} or more others taught.
-4. The "80 % interval" holds {held} of the records, and {held_mean} in the mean over developers.
+4. The "80 % interval" holds {held} of the records, and {held_mean} in the mean over developers,
+   where the logs of the judged developer had no say in its constants.
 5. Its median width is {width} of the recorded bill; a narrower claim on one session is not made.
 6. Main sessions of Codex: {codex} ({codex_note}). Better than the lifetime alone in {codex_better}
    of draws of developers, so no claim is made over it.
@@ -226,7 +233,12 @@ def _line(words: str, judged: Sequence[JudgedRow]) -> str:
     cells = (
         *(words, str(len(judged)), str(_owners(judged)), _errors(judged, " | ")),
         *(_errors(judged, attribute="lifetime"), f"{_share_better(judged):.0%}"),
-        *(_held([judged]), _held(_by_owner(judged)), _width(judged), _note(judged)),
+        *(
+            format_coverage([judged]),
+            format_coverage(group_by_owner(judged)),
+            format_width(judged),
+            _note(judged),
+        ),
     )
     return f"| {' | '.join(cells)} |"
 
@@ -245,7 +257,7 @@ def _errors(judged: Iterable[JudgedRow], between: str = ", ", attribute: str = "
 
 def _share_better(judged: Sequence[JudgedRow]) -> float:
     """Return in how many draws of developers both errors are below those of the lifetime alone."""
-    groups = _by_owner(judged)
+    groups = group_by_owner(judged)
     rng = np.random.default_rng(0)
     better = 0
     for _ in range(DRAWS):
@@ -256,19 +268,21 @@ def _share_better(judged: Sequence[JudgedRow]) -> float:
     return better / DRAWS
 
 
-def _held(groups: Sequence[Sequence[JudgedRow]]) -> str:
+def format_coverage(groups: Sequence[Sequence[JudgedRow]]) -> str:
     """Return the share of intervals that hold the record, each group counting alike."""
     known = [[j.is_held for j in group if j.low is not None] for group in groups]
     shares = [fmean(group) for group in known if group]
     return f"{fmean(shares):.0%}" if shares else "none"
 
 
-def _width(judged: Iterable[JudgedRow]) -> str:
+def format_width(judged: Iterable[JudgedRow]) -> str:
+    """Return the median width of the intervals."""
     widths = [j.high - j.low for j in judged if j.low is not None and j.high is not None]
     return f"{median(widths):.0%}" if widths else "none"
 
 
-def _by_owner(judged: Sequence[JudgedRow]) -> list[list[JudgedRow]]:
+def group_by_owner(judged: Sequence[JudgedRow]) -> list[list[JudgedRow]]:
+    """Return the judged sessions of each developer."""
     owners = sorted({j.row.owner for j in judged})
     return [[j for j in judged if j.row.owner == owner] for owner in owners]
 
@@ -277,5 +291,6 @@ def _owners(judged: Iterable[JudgedRow]) -> int:
     return len({j.row.owner for j in judged})
 
 
-def _long(judged: Iterable[JudgedRow]) -> list[JudgedRow]:
+def select_long(judged: Iterable[JudgedRow]) -> list[JudgedRow]:
+    """Return those of `LONG_CALLS` calls or more."""
     return [j for j in judged if j.row.calls >= LONG_CALLS]

@@ -45,6 +45,11 @@ def format_tokens(value: Any) -> str:
     return f"{n / 1e3:.1f}k" if abs(n) >= 10_000 else f"{n:,}"
 
 
+def format_message_number(position: int | None) -> str:
+    """Return the number of a message in all views: its position in `session.path`, else `new`."""
+    return "new" if position is None else f"#{position}"
+
+
 def format_usd(value: Any) -> str:
     """Format dollars: `$3.24`, `-$0.05`; below a cent with two significant digits: `$0.0034`."""
     if not has_value(value):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting import pluralize, sanitize_line
 from ctxkit.cli.output import CommandOutput
 from ctxkit.errors import BadArguments, did_you_mean
 
@@ -146,7 +146,7 @@ def find_indexed_session(
     if len(matches) == 1:
         return matches[0]
     if not matches and word == LAST_WORD:
-        raise BadArguments(NO_SESSION)
+        raise BadArguments(describe_unreadable_files(len(files)) if files else NO_SESSION)
     if not matches:
         ids = [s.id for log in index.list_files() for s in log.sessions or ()]
         raise BadArguments(
@@ -162,6 +162,14 @@ def find_indexed_session(
         f"{len(matches)} sessions are meant by {sanitize_line(word, 80)!r}: {listed}. Say more of "
         "the id, "
         "or give the path."
+    )
+
+
+def describe_unreadable_files(count: int) -> str:
+    """Say that known tools have files here, but that none of them is a session."""
+    return (
+        f"Known tools have {pluralize(count, 'file')} on this machine, but none is a session that a"
+        " reader knows: `ctxkit list` says why."
     )
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from ctxkit._internal import formatting
 from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit._internal.safe_fs import SafeFolder
 from ctxkit.course.contest_entries import (
     MOST_ENTRIES,
@@ -178,7 +179,6 @@ def mark(
         [['ada', False]]
     """
     import pandas as pd
-    from tqdm.auto import tqdm
 
     place = Path(folder)
     if not place.is_dir():
@@ -190,7 +190,7 @@ def mark(
     entries = list(_find_entries(place))
     if not entries:
         raise BadArguments(f"No file of {str(folder)!r} is a contest.json: collect them first.")
-    bar = tqdm(entries, desc="entries", unit="entry", delay=1, disable=not progress)
+    bar = make_progress_bar(entries, desc="entries", unit="entry", disable=not progress)
     rows = [_judge_row(file, entry, hidden) for file, entry in bar]
     table = pd.DataFrame(rows).sort_values(["counts", "cost_usd"], ascending=[False, True])
     # a place is for entries that count

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import msgspec
 
 from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.experiments.grids import find_varying_settings, label_rules, resolve_rules
 from ctxkit.experiments.parallel import WorkEstimate, make_process_pool, run_in_executor
@@ -250,18 +251,14 @@ def _count_calls(session: Session) -> int:
 def _make_progress_bar(
     task_name: str, sessions: Sequence[Session], settings: Sequence[NamedRules], progress: bool
 ) -> Any:
-    from tqdm.auto import tqdm
-
     total = sum(map(_count_calls, sessions)) * len(settings)
-    # The bar stays after the end: removing it leaves a broken widget in a notebook.
     # smoothing=0 estimates the remaining time from the mean over all calls so far.
-    return tqdm(
+    return make_progress_bar(
         total=total,
         unit="call",
         unit_scale=True,
         desc=task_name,
         smoothing=0,
-        delay=1,
         disable=not progress,
     )
 

@@ -437,9 +437,10 @@ def wrap_in_progress_bar(work: Sequence[int], progress: bool) -> Iterable[int]:
     is_visible = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
     if not progress or len(work) < _MIN_FILES_FOR_PROGRESS or not is_visible:
         return work
-    from tqdm.auto import tqdm
+    from ctxkit._internal.progress_bar import make_progress_bar
 
-    return tqdm(work, desc="reading", unit="file", leave=False)
+    bar: Iterable[int] = make_progress_bar(work, desc="reading", unit="file", leave=False)
+    return bar
 
 
 LOG_SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".eval", ".log"}

@@ -199,7 +199,9 @@ class ContextStatus:
         """`Context: 16k/32k (50%) · Compactions: 2`."""
         r = self.report
         unsure = "" if r.prompt_source == "recorded" else f" · {r.prompt_source}"
-        size = f"{_short_number(r.prompt_tokens)}/{_short_number(r.limit)} ({r.full:.0%})"
+        size = f"{_short_number(r.prompt_tokens)}, window unknown"
+        if r.limit is not None and r.full is not None:
+            size = f"{_short_number(r.prompt_tokens)}/{_short_number(r.limit)} ({r.full:.0%})"
         if not r.is_known:
             size, unsure = "unknown, the log has counts of whole turns alone", ""
         return f"Context: {size} · Compactions: {format_count(self.compactions)}{unsure}"
@@ -284,7 +286,7 @@ def list_audience(kit: KitState, options: SessionArguments) -> pd.DataFrame:
     table = of(kit.session(options.session))
     seen = table[table["user_sees"]].drop(columns=["session", "id", "user_sees"])
     text = (
-        *(DisplayColumn("position", "entry", "count"), DisplayColumn("role", "role")),
+        *(DisplayColumn("position", "message", "message"), DisplayColumn("role", "role")),
         *(DisplayColumn("tool", "tool"), DisplayColumn("kind", "kind")),
         DisplayColumn("agent_sees", "agent sees", "yes"),
         *(DisplayColumn("chars", "characters", "count"), DisplayColumn("text", "text")),

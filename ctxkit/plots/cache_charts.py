@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal import formatting
+from ctxkit._internal.formatting import format_message_number
 from ctxkit._internal.palette import COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
 from ctxkit.engine.cache_model.call_features import has_hour_writes
 from ctxkit.engine.cache_model.input_cost_prediction import (
@@ -23,7 +24,7 @@ from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes
 from ctxkit.plots.xy_figure import AXIS_STYLE, Axes, Trace
 from ctxkit.session.messages import Message
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls
+from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:

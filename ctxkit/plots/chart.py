@@ -43,6 +43,8 @@ _NUMBER = (
 FIGURE_CELL = re.compile(r"[-–$+±~\d.,:%kM→*\s]*\d[-–$+±~\d.,:%kM→*\s]*|–")
 """A cell of figures: `40,471`, `$3.32–$3.40`, `71 %`."""
 LONG_CELL = 24
+_SHORT_CAPTION = 50
+"""Letters of a caption that is not wrapped where its table is narrow."""
 _WIDE = 64
 """Letters in a line of a title: as many as fit a page of 700 pixels."""
 
@@ -252,8 +254,10 @@ def render_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption:
         return ""
     heads = "".join(f'<th scope="col" style="{_CELL}">{escape_html(h, 60)}</th>' for h in head)
     body = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in rows)
+    one_line = ";white-space:nowrap" if len(caption) <= _SHORT_CAPTION else ""
+    caption_style = f"text-align:left{one_line}"
     caption_html = (
-        f'<caption style="text-align:left">{escape_html(caption, 600)}</caption>' if caption else ""
+        f'<caption style="{caption_style}">{escape_html(caption, 600)}</caption>' if caption else ""
     )
     return (
         f'<div style="overflow-x:auto"><table style="{_STYLE};border-collapse:collapse;'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting import format_message_number, sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.context_report import preview_message
@@ -17,7 +17,7 @@ from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Message
 from ctxkit.session.session import apply_edit
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls
+from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens import counter_protocol
 from ctxkit.tokens.message_sizes import measure_sizes
 

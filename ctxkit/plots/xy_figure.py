@@ -59,6 +59,8 @@ class Trace:
     dash: str | None = None
     names: tuple[str, ...] = ()
     """Names of its points, drawn beside them if there is enough space."""
+    symbol: str | None = None
+    """Shape of its points; None: that of its look in the palette."""
     hollow: bool = False
     """True where its points are drawn as outlines, because they are inferred, not recorded."""
     marked: bool = True
@@ -206,7 +208,8 @@ class Axes(Drawing):
         return {"data": data, "layout": layout}
 
     def _span(self) -> tuple[float, float]:
-        ends = [float(v) for t in self.traces if len(t.x) for v in (t.x[0], t.x[-1])]
+        places = [np.asarray(t.x, dtype=float) for t in self.traces if len(t.x)]
+        ends = [float(end) for xs in places for end in (np.nanmin(xs), np.nanmax(xs))]
         return (min(ends), max(ends)) if ends else (0.0, 1.0)
 
     def _layout(self) -> dict[str, Any]:
@@ -281,7 +284,7 @@ def _plotly_trace(trace: Trace, y: Any, indices: Any, *, stacked: bool) -> dict[
         out["marker"] = {
             "color": ink,
             "size": 9 if trace.kind == "points" else 5,
-            "symbol": pick_symbol(trace.look) + "-open" * trace.hollow,
+            "symbol": (trace.symbol or pick_symbol(trace.look)) + "-open" * trace.hollow,
         }
         marked = len(y) < _FEW and trace.marked and not stacked
         out["mode"] = (

@@ -136,7 +136,7 @@ class Excerpts(ScheduledPruning):
     keep_last: Natural = 10
     """Number of newest tool results that stay."""
     strategy: Literal["llm", "heuristic", "off"] = "heuristic"
-    """`heuristic`: 800 characters of both ends; `llm`: 1,200; `off`: no change."""
+    """`heuristic`: 800 characters, from both ends; `llm`: 1,200; `off`: no change."""
 
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Replace each result when it is older than the newest `keep_last`."""

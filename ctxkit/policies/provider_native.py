@@ -9,6 +9,7 @@ from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.clearing import Clear
 from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.session.messages import Message, SizeOnly
+from ctxkit.tokens.provider_rules import get_value
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive
@@ -50,7 +51,9 @@ class Native(DataclassPolicy):
         """Return the prompt tokens above which the provider acts."""
         if self.threshold is not None:
             return self.threshold
-        return 100_000 if self.provider == "anthropic" else int(OPENAI_COMPACT_SHARE * budget.limit)
+        if self.provider == "anthropic":
+            return int(get_value("clearing_trigger", "claude"))
+        return int(OPENAI_COMPACT_SHARE * budget.limit)
 
     def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history after the provider's compaction."""

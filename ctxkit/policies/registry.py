@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
@@ -75,6 +74,8 @@ def entries() -> dict[str, Any]:
         >>> [name for name in ck.policies.entries() if name.startswith("ctxkit_")]
         []
     """
+    from importlib.metadata import entry_points  # 10 ms, which most commands do not need
+
     return {e.name: e for e in entry_points(group=ENTRY_POINT_GROUP)}
 
 

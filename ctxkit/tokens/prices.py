@@ -6,7 +6,6 @@ import math
 import re
 from datetime import UTC, datetime
 from functools import cache, lru_cache
-from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -528,6 +527,8 @@ def read_litellm_prices(date: str) -> bytes:
     Raises:
         StoreError: it is not installed, or has no such table.
     """
+    from importlib import metadata, util  # 10 ms, which most commands do not need
+
     spec = util.find_spec("litellm")
     path = None if spec is None or spec.origin is None else Path(spec.origin).parent / _TABLE_FILE
     if path is None or not path.is_file():

@@ -54,6 +54,8 @@ Fact = Literal[
     "compaction_trigger",
     "compaction_trigger_min",
     "compaction_billed_apart",
+    "clearing_trigger",
+    "clearing_keep",
     "tool_window",
     "refuses",
 ]

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import traitlets as t
 
-from ctxkit._internal.formatting import escape_html, render_notes, sanitize_line
+from ctxkit._internal.formatting import (
+    escape_html,
+    format_message_number,
+    render_notes,
+    sanitize_line,
+)
 from ctxkit._internal.palette import GROUP_COLOURS
 from ctxkit.metrics.prompt_composition import GROUPS
 from ctxkit.plots.decimation import decimate
@@ -20,7 +25,6 @@ from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.session.messages import Edit
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_call as tool_call_describe_call
-from ctxkit.session.tool_calls import format_message_number
 from ctxkit.widgets.base import TEXT_COLOUR, ChartWidget, build_esm
 from ctxkit.widgets.data_source import DataSource
 from ctxkit.widgets.explorer_values import (

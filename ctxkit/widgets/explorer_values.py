@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ctxkit._internal.formatting import (
+    format_message_number,
     format_tokens,
     format_usd,
     pluralize,
@@ -31,7 +32,6 @@ from ctxkit.session.messages import Edit, Image, Message, SizeOnly, Text, Thinki
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import (
     describe_message,
-    format_message_number,
     get_call_path,
     pair_with_calls,
 )
@@ -179,8 +179,12 @@ class ExplorerSession:
         tokens_by_group = self._layers.groups if self._layers is not None else {}
         groups = tuple((name, tokens[at.index]) for name, tokens in tokens_by_group.items())
         filled_groups = tuple(each for each in groups if each[1])
-        size, sent = self.prompts[at.index], self._prompt_contents(at.index)
-        return CallView(at.index, at.turn, model, size, self.source, sent, filled_groups, limit)
+        size, source = self.prompts[at.index], self.source
+        if size is None and self._layers is not None and at.message.kind != "turn":
+            # The call was not billed: as in the report, its prompt is the sum of its parts.
+            size, source = sum(tokens for _, tokens in groups) or None, self._layers.source
+        sent = self._prompt_contents(at.index)
+        return CallView(at.index, at.turn, model, size, source, sent, filled_groups, limit)
 
     @cached_property
     def whole(self) -> tuple[MessageLine, ...]:
@@ -569,5 +573,9 @@ def _iter_tree(session: Session, depth: int) -> Iterator[SessionTreeNode]:
 
 @register_view_figures("explore")
 def _read_figures(session: Session) -> dict[str, Any]:
-    sizes = get_prompt_sizes(session)[0]
-    return {"last_prompt_tokens": sizes[-1]} if sizes and sizes[-1] is not None else {}
+    if not session.calls or session.calls[-1].message.kind == "turn":
+        return {}
+    view = ExplorerSession(session)
+    if view.prompts[-1] is None and not view.measured:
+        view.measure()
+    return {"last_prompt_tokens": view.at(len(view) - 1).tokens}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import traitlets as t
 
-from ctxkit._internal.formatting import format_usd, sanitize_line
+from ctxkit._internal.formatting import format_message_number, format_usd, sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.formats.snapshots.schema import SNAPSHOT_FIELDS
 from ctxkit.metrics import loss_tables, thrashing
@@ -26,7 +26,6 @@ from ctxkit.plots.compaction_charts import (
     savings_chart,
 )
 from ctxkit.plots.compaction_diff_chart import diff_data
-from ctxkit.session.tool_calls import format_message_number
 from ctxkit.widgets.base import ChartWidget, build_esm
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import traitlets as t
 
 from ctxkit._internal.formatting import escape_html, format_count, pluralize, sanitize_line
 from ctxkit._internal.palette import COLOURS
+from ctxkit.metrics.prompt_contents import get_prompt_contents
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
 from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.chart import format_tokens, render_table
@@ -183,8 +184,14 @@ def _context_window(session: Session) -> int | None:
 
 
 def _last_prompt_tokens(session: Session) -> int | None:
-    """Return the size of the last prompt whose size is known; without usage it is an estimate."""
-    return next((n for n in reversed(get_prompt_sizes(session)[0]) if n), None)
+    """Return the size of the last prompt: as recorded, else as the report works it out.
+
+    A log of whole turns has the size of none.
+    """
+    sizes = get_prompt_sizes(session)[0]
+    if sizes and sizes[-1] is None and session.calls[-1].message.kind != "turn":
+        return get_prompt_contents(session, len(sizes) - 1).prompt or None
+    return next((n for n in reversed(sizes) if n), None)
 
 
 RECENT_CALLS = 6
@@ -392,6 +399,5 @@ def _growth_per_call(sizes: list[int | None]) -> int:
 def _read_figures(session: Session) -> dict[str, object]:
     gauge = Watcher("", lambda: session, lambda: None).state
     figures: dict[str, object] = {"calls_n": gauge.calls, "compactions_n": gauge.compactions}
-    sizes = get_prompt_sizes(session)[0]
-    # where the size of the last prompt is unknown the gauge shows that of an earlier one
-    return figures | ({"last_prompt_tokens": gauge.used} if sizes and sizes[-1] else {})
+    is_call = bool(session.calls) and session.calls[-1].message.kind != "turn"
+    return figures | ({"last_prompt_tokens": gauge.used} if is_call else {})

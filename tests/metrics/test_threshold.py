@@ -52,8 +52,13 @@ def answer(developer) -> Threshold:
 def test_the_cheapest_within_the_loss_of_the_default_is_chosen():
     measured = rows({10: (1.0, 0.3), 20: (2.0, 0.1), 30: (3.0, 0.1)})
     assert choose_size(measured, 30) == 20
-    assert choose_size(measured, 30, 0.2) == 10
+    assert choose_size(measured, 30, 0.25) == 10
     assert choose_size(measured, 10) == 10
+
+
+def test_a_choice_leaves_a_part_of_the_allowed_loss_to_chance():
+    measured = rows({10: (1.0, 0.29), 20: (2.0, 0.26), 30: (3.0, 0.1)})
+    assert choose_size(measured, 30, 0.2) == 20  # aims at 0.16 more than the default's 0.1
 
 
 def test_losses_are_means_over_sessions_that_use_something_again():
@@ -114,7 +119,7 @@ def test_the_answer_is_the_best_of_all_sizes_by_hand(developer, answer):
         for n in answer.measured[0].costs
         if all(n in m.costs for m in answer.measured)
     }
-    most = means[default][1] + 0.05
+    most = means[default][1] + 0.8 * 0.05
     fits = {
         n: usd
         for n, (usd, loss) in means.items()
@@ -129,9 +134,9 @@ def test_the_answer_is_the_best_of_all_sizes_by_hand(developer, answer):
 def test_it_prints_the_setting_in_80_columns(answer):
     text = answer.to_text(why=True)
     assert text.startswith(
-        "Compact at 80,000 tokens, not at the default of 967,000: a session costs"
+        "Compact at 92,000 tokens, not at the default of 967,000: a session costs"
     )
-    assert "/autocompact 113k" in text
+    assert "/autocompact 125k" in text
     assert "Prompts above 100,000 tokens are dearer" in text
     assert max(map(len, text.splitlines())) <= 80
 

@@ -246,3 +246,10 @@ def test_traces_differ_by_more_than_colour():
 def test_ticks_are_round():
     assert choose_ticks(0, 100_000) == [0, 50_000, 100_000]
     assert [format_tick(v) for v in (0, 999, 1500, 2e6, 0.25)] == ["0", "999", "1.5k", "2M", "0.25"]
+
+
+def test_the_static_picture_has_each_line_of_a_trace_whose_lines_begin_anywhere():
+    chart = ck.plots.user_rules(ck.samples.path("billing"))
+    [trace] = chart.drawing.traces
+    drawn = re.findall(r'<path d="(M[^"]+L[^"]+)"', chart.drawing.svg())
+    assert drawn[0].count("L") == sum(y is not None for y in trace.y) / 2 == 5

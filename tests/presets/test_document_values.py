@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from builders import assistant, session, step, usage, user
+from builders import assistant, result, session, step, tool_call, usage, user
 
 import ctxkit as ck
 from ctxkit.agent import Workspace
 from ctxkit.policies import AdaptiveTrim
 from ctxkit.policies.clearing import PAIR_PLACEHOLDER
 from ctxkit.policies.evidence_summaries import failure_marker, write_intents
-from ctxkit.policies.offload import DIGEST_HEADING
+from ctxkit.policies.offload import DIGEST_HEADING, Excerpts
 from ctxkit.policies.texts.tool_actions import reasoning_block
 from ctxkit.presets import preset, preset_differences
 from ctxkit.presets.systems import ai
@@ -321,3 +321,15 @@ def test_tyrums_pruning_touches_no_words():
     results = [m for m in sent if m.role == "tool" and m.text == "y" * 3_000]
     assert 0 < len(results) < 30
     assert [m.parts for m in log.messages] == before
+
+
+def test_ais_rule_keeps_800_characters_of_head_and_tail():
+    """A33: 800 characters in all, from both ends."""
+    call = tool_call("bash", "c1", command="make")
+    log = session(user("go"), assistant("", call), result("é" * 3_000 + "ü" * 3_000, call),
+                  *step("ls", "x"), assistant("done"))  # fmt: skip
+    rules = ck.policies.Rules(pruning=Excerpts(keep_last=1, strategy="heuristic"))
+    texts = [item.message.text for item in ck.replay(log, rules).sent(-1)]
+    [text] = [t for t in texts if "é" in t]
+    assert text.count("é") + text.count("ü") == 800
+    assert min(text.count("é"), text.count("ü")) > 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 from pathlib import Path
@@ -28,7 +29,8 @@ from ctxkit.tokens.provider_rules import (
     load_rules,
 )
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 DAY = re.compile(r"20\d\d-[01]\d-[0-3]\d")
 KNOWN_TO_DIFFER = {"claude-mythos-preview"}  # the note of the rule says so
 TABLED = [n for n in prices.price_table_rows() if "/" not in n and get_provider(n) != "other"]
@@ -131,3 +133,19 @@ def test_an_unknown_model_has_no_rule_and_says_so():
     assert find_rule("cache_life", "x" * 10_000) is None
     assert find_rule("cache_life", "claude-sonnet-4:free") is None
     assert get_value("cache_life", "claude") == DEFAULT_CACHE_LIFE
+
+
+def test_no_life_of_a_cache_is_written_beside_the_table():
+    """A provider's seconds are asked of the table; what no rule knows is named as unknown."""
+    allowed = {"DEFAULT_CACHE_LIFE", "_UNKNOWN_LIFE"}
+    found = set()
+    for path in (ROOT / "ctxkit").rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+                continue
+            name = node.targets[0].id
+            is_life = re.search(r"LIFE|LIVES|CACHE_SECONDS|TTL", name)
+            numbers = [n.value for n in ast.walk(node.value) if isinstance(n, ast.Constant)]
+            if is_life and any(isinstance(n, int | float) for n in numbers):
+                found.add(name)
+    assert found == allowed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.course.generator.names import NameReplacer
 from ctxkit.session.messages import Edit, Message, Text, Thinking, ToolCall, Usage
+from ctxkit.tokens.provider_rules import get_value
 
 if TYPE_CHECKING:
     import random
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 ToolRun = tuple[str, dict[str, Any], str, bool]
 """Tool, arguments, result, and whether the result is an error."""
-CACHE_SECONDS = 300.0
+CACHE_SECONDS = float(get_value("cache_life", "claude"))
 """Seconds for which the provider caches a prompt."""
 TOKEN_SCALE = 1.17
 """Tokens that the provider counts for one of the public vocabulary, as in real logs."""

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 # the chance of no miss is near one half, the median and so the point depend on the draws' seed.
 #
 # The middle 80 % of the simulated dollars, and an error of the model itself that the draws do not
-# have (`_MODEL_ERROR`, added in quadrature), are the raw interval. It is stretched by two factors,
+# have (`MODEL_ERROR`, added in quadrature), are the raw interval. It is stretched by two factors,
 # one below and one above the point, that past errors of other developers calibrate
 # (`interval_calibration`). Sessions of the same tool and kind of agent calibrate, of like length
 # where they are enough, and those that as few developers taught: an interval is wider the further
@@ -75,7 +75,7 @@ _NOT_CALIBRATED = (
     "The logs of too few developers are of its tool and kind of agent, so there is no 80 % "
     "interval."
 )
-_MODEL_ERROR = 0.05
+MODEL_ERROR = 0.05
 """Half width, in logarithms, that is added in quadrature to that of the draws before both are
 stretched: about the median error of a prediction.
 """
@@ -296,7 +296,7 @@ class PredictedSession(NamedTuple):
         below = float(np.log(point / max(low, 1e-12)))
         above = float(np.log(max(high, 1e-12) / point))
         sides = max(below, above / 2, 0.0), max(above, below / 2, 0.0)
-        return PredictedBill(point, *(float(np.hypot(side, _MODEL_ERROR)) for side in sides))
+        return PredictedBill(point, *(float(np.hypot(side, MODEL_ERROR)) for side in sides))
 
     def compute_half_error(self, first_half: SessionCounts) -> float | None:
         """Return the error of the second half of the calls, the first half being counted."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 # counting alike (`_fit_stretch`).
 #
 # Such a pair covers less of a further developer than of those it was fitted to. So c itself is
-# calibrated (`calibrate_stretch`): each developer is left out in turn, the pair is fitted to the
-# others and held against the one left out. The smallest c is taken from which on the pairs hold
-# `COVERAGE` of what was left out, half way between the share of the sessions and the mean over
+# calibrated (`measure_left_out_coverage`): each developer is left out in turn, the pair is fitted
+# to the others and held against the one left out. The smallest c is taken from which on the pairs
+# hold `COVERAGE` of what was left out, half way between the share of the sessions and the mean over
 # developers: the first alone is that of the developers with many logs, the second that of those
 # with one or two.
 #
@@ -39,8 +39,15 @@ MIN_DEVELOPERS = 4
 """Developers whose errors calibrate an interval; by fewer a wider group of sessions does."""
 LONG_CALLS = 40
 """Calls from which a session is long; errors of long ones calibrate long ones."""
-_MIN_STRETCH = 0.3
-"""Smallest factor by which an interval is stretched."""
+MIN_STRETCH = 1.0
+"""Smallest factor by which an interval is stretched: none is narrower than the raw one."""
+DEVELOPER_SHARE = 0.5
+"""Weight of the mean over developers in the coverage that is calibrated; the rest is that of the
+share of all sessions.
+"""
+CoverageStart: TypeAlias = Literal["after_last_failure", "first_success", "as_wanted"]
+"""Which share to cover is taken of those that are tried."""
+DEFAULT_START: CoverageStart = "after_last_failure"
 _STEPS = 21
 """Divisions of the uncovered share that are tried."""
 _COVERAGES = np.linspace(COVERAGE, 1.0, 21)
@@ -60,7 +67,8 @@ def compute_interval_stretch(
     Returns:
         The factors; None where too few developers' errors are known.
     """
-    rows = _select_calibrating(rates, calls)
+    is_near = rates.teachers >= MIN_DEVELOPERS
+    rows = select_calibrating(rates.training, rates.target, calls, is_near=is_near)
     if not rows:
         return None
     errors = [row.past.get_bill(evidence).stretch for row in rows if row.past]
@@ -79,21 +87,91 @@ def calibrate_stretch(errors: NDArray[Any], owners: Sequence[str]) -> tuple[floa
         >>> low, high
         (1.0, 2.0)
     """
+    return measure_left_out_coverage(errors, owners).choose_stretch()
+
+
+class LeftOutCoverage(NamedTuple):
+    """What the factors that are fitted without a developer hold of that developer's errors.
+
+    Each array has one value for each share to cover that is tried.
+    """
+
+    of_developers: NDArray[Any]
+    """Share held, in the mean over developers."""
+    of_sessions: NDArray[Any]
+    """Share held of all sessions."""
+    below: NDArray[Any]
+    """Factor below, fitted to all developers."""
+    above: NDArray[Any]
+    """Factor above."""
+
+    def choose_stretch(
+        self, developer_share: float = DEVELOPER_SHARE, start: CoverageStart = DEFAULT_START
+    ) -> tuple[float, float]:
+        """Return the factors of the smallest share to cover that holds `COVERAGE`.
+
+        Args:
+            developer_share: weight of `of_developers`; the rest is that of `of_sessions`.
+            start: which share is taken: the smallest above all that hold less, the smallest that
+                holds enough, or `COVERAGE` itself.
+        """
+        coverage = developer_share * self.of_developers + (1 - developer_share) * self.of_sessions
+        is_enough = coverage >= COVERAGE - 1e-9
+        at, last = 0, len(coverage) - 1
+        if start == "first_success":
+            at = int(np.argmax(is_enough)) if is_enough.any() else last
+        elif start == "after_last_failure" and not is_enough.all():
+            at = min(int(np.flatnonzero(~is_enough)[-1]) + 1, last)
+        return float(self.below[at]), float(self.above[at])
+
+
+def measure_left_out_coverage(
+    errors: NDArray[Any], owners: Sequence[str], min_stretch: float = MIN_STRETCH
+) -> LeftOutCoverage:
+    """Leave each developer out in turn and measure what factors fitted to the others hold of them.
+
+    Args:
+        errors: signed errors in half widths, positive where the record is above.
+        owners: developer of each; two or more different ones.
+        min_stretch: smallest factor.
+    """
     names = np.array(owners)
     shares, covered_n = np.zeros(len(_COVERAGES)), np.zeros(len(_COVERAGES))
     developers = sorted(set(owners))
     for name in developers:
         own = names == name
-        downs, ups = _fit_stretch(_sort_errors(errors[~own], names[~own].tolist()), _COVERAGES)
+        others = _sort_errors(errors[~own], names[~own].tolist())
+        downs, ups = _fit_stretch(others, _COVERAGES, min_stretch)
         left_out = errors[own][:, None]
         is_covered = (left_out >= -downs) & (left_out <= ups)
         shares += is_covered.mean(axis=0)
         covered_n += is_covered.sum(axis=0)
-    coverage = (shares / len(developers) + covered_n / len(errors)) / 2
-    too_few = np.flatnonzero(coverage < COVERAGE - 1e-9)
-    at = min(int(too_few[-1]) + 1, len(_COVERAGES) - 1) if len(too_few) else 0
-    downs, ups = _fit_stretch(_sort_errors(errors, owners), _COVERAGES[at : at + 1])
-    return float(downs[0]), float(ups[0])
+    factors = _fit_stretch(_sort_errors(errors, owners), _COVERAGES, min_stretch)
+    return LeftOutCoverage(shares / len(developers), covered_n / len(errors), *factors)
+
+
+def select_calibrating(
+    training: Sequence[SessionCounts], target: SessionCounts, calls: int, *, is_near: bool
+) -> list[SessionCounts]:
+    """Return the training sessions whose errors stretch an interval: those of the same tool and
+    kind of agent, of like length and of as many or as few teachers where enough developers are
+    among them; none where too few are.
+
+    Args:
+        training: sessions of other developers.
+        target: the session that is predicted.
+        calls: its number of billed calls.
+        is_near: whether `MIN_DEVELOPERS` developers or more taught its kind.
+    """
+    tool, _, subagent = target.kind
+    kind = [
+        row
+        for row in training
+        if row.past and row.past.teachers and (row.tool, row.subagent) == (tool, subagent)
+    ]
+    near = [r for r in kind if r.past and (r.past.teachers >= MIN_DEVELOPERS) == is_near]
+    length = [row for row in near if (row.calls >= LONG_CALLS) == (calls >= LONG_CALLS)]
+    return next(filter(_has_enough_developers, (length, near, kind)), [])
 
 
 class _SortedErrors(NamedTuple):
@@ -110,7 +188,7 @@ def _sort_errors(errors: NDArray[Any], owners: Sequence[str]) -> _SortedErrors:
 
 
 def _fit_stretch(
-    errors: _SortedErrors, coverages: NDArray[Any]
+    errors: _SortedErrors, coverages: NDArray[Any], min_stretch: float
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return by coverage the factors of the smallest sum; any part of the rest may be below."""
     below = np.linspace(0.0, 1.0, _STEPS)[None, :] * (1 - coverages)[:, None]
@@ -119,26 +197,9 @@ def _fit_stretch(
         errors.values[np.minimum(np.searchsorted(errors.share, at - 1e-9), last)]
         for at in (below, below + coverages[:, None])
     )
-    downs, ups = np.maximum(-lows, _MIN_STRETCH), np.maximum(highs, _MIN_STRETCH)
+    downs, ups = np.maximum(-lows, min_stretch), np.maximum(highs, min_stretch)
     best = np.argmin(downs + ups, axis=1)[:, None]
     return np.take_along_axis(downs, best, 1)[:, 0], np.take_along_axis(ups, best, 1)[:, 0]
-
-
-def _select_calibrating(rates: MissRates, calls: int) -> list[SessionCounts]:
-    """Return the training sessions whose errors stretch an interval: those of the same tool and
-    kind of agent, of like length and of as many or as few teachers where enough developers are
-    among them; none where too few are.
-    """
-    tool, _, subagent = rates.target.kind
-    is_near = rates.teachers >= MIN_DEVELOPERS
-    kind = [
-        row
-        for row in rates.training
-        if row.past and row.past.teachers and (row.tool, row.subagent) == (tool, subagent)
-    ]
-    near = [r for r in kind if r.past and (r.past.teachers >= MIN_DEVELOPERS) == is_near]
-    length = [row for row in near if (row.calls >= LONG_CALLS) == (calls >= LONG_CALLS)]
-    return next(filter(_has_enough_developers, (length, near, kind)), [])
 
 
 def _has_enough_developers(rows: Sequence[SessionCounts]) -> bool:

@@ -20,6 +20,7 @@ import msgspec
 
 from ctxkit import tokens
 from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit.agent.models.scripted import (
     GIVE_UP_TEXT,
     MAX_LOOKUPS,
@@ -152,11 +153,10 @@ def loop(
         0.0
     """
     import pandas as pd
-    from tqdm.auto import tqdm
 
     at = at or make_world()
     record = run_scripted_agent("none", at, blind=blind)
-    bar = tqdm(rules, desc="closed loop", unit="rules", delay=1, disable=not progress)
+    bar = make_progress_bar(rules, desc="closed loop", unit="rules", disable=not progress)
     rows = [_compare_rules(record, resolve_rules(each), at, blind=blind) for each in bar]
     return pd.DataFrame(rows, columns=list(COLUMNS)).set_index("rules")
 

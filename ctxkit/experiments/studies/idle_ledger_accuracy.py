@@ -26,6 +26,7 @@ from ctxkit.metrics.cost.idle_ledger import (
 )
 from ctxkit.session.messages import Message, Text, Usage
 from ctxkit.session.session import Session
+from ctxkit.tokens.provider_rules import get_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +44,8 @@ __dir__ = public_dir(__all__)
 
 MIN_PAUSES = 4
 """Pauses of a developer from which the order is predicted."""
-_LIFE = 300.0
+_LIFE = float(get_value("cache_life", "claude"))
+"""Seconds that a made developer's prefix lives."""
 _TURNS = (5, 14)
 """Turns of a session, the end excluded."""
 _PAUSES_PER_SESSION = (_TURNS[0] + _TURNS[1] - 1) / 2 - 1

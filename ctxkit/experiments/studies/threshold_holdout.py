@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit._internal.lazy import public_dir
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.threshold_costs import (
+    ALLOWANCE_USED,
     choose_size,
     hold_out,
     is_near_step,
@@ -23,6 +24,7 @@ from ctxkit.metrics.threshold_costs import (
 from ctxkit.metrics.tool_setting_syntax import find_default_trigger
 from ctxkit.session.messages import Message, SizeOnly, Text, ToolCall, Usage
 from ctxkit.session.session import Session
+from ctxkit.tokens.provider_rules import get_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +47,8 @@ _TOOLS = (
 )
 """Tools, models and windows that developers have in turn; the second, fourth and fifth have price
 steps within their window."""
-_LIVES = (300.0, 3_600.0)
+_LIVES = (get_value("cache_life", "claude"), get_value("cache_life_1h", "claude"))
+"""Seconds that a prefix lives which is written for five minutes, and for an hour."""
 _FRONT = 14_000
 """Tokens of system prompt and tools."""
 
@@ -124,7 +127,7 @@ def _has_cheaper_size(
     later: Sequence[SessionThresholdCosts], default: int, extra_loss: float
 ) -> bool:
     """Return whether the best size for sessions costs less than the default, with them known."""
-    best = choose_size(later, default, extra_loss)
+    best = choose_size(later, default, extra_loss / ALLOWANCE_USED)  # nothing is left to chance
     return (
         best is not None
         and all(default in m.costs for m in later)

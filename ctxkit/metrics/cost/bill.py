@@ -241,3 +241,24 @@ def _split_by_class(
         return (usd, 0.0, 0.0, 0.0)
     fresh_usd, read_usd, write_usd, output_usd = (usd * part / total for part in parts)
     return fresh_usd, read_usd, write_usd, output_usd
+
+
+def find_read_price(charge: CallCharge, model_price: Price | None) -> float:
+    """Return the dollars at which a call reads a token from the cache, or would have read it.
+
+    A call that reads nothing would have read at its model's price, in proportion to what its prompt
+    cost; without a price, by the weights by which its dollars were split.
+
+    Args:
+        charge: a priced call.
+        model_price: prices of its model at its time; None: the table has none.
+    """
+    if charge.read:
+        return (charge.read_usd or 0.0) / charge.read
+    paid = (charge.fresh_usd or 0.0) + (charge.write_usd or 0.0)
+    if model_price is None:
+        read = get_value("read_share", _WEIGHT_MODEL)
+        listed = charge.fresh + charge.write * get_value("write_share", _WEIGHT_MODEL)
+    else:
+        read, listed = model_price.at(charge.prompt).read, charge.table_input_usd or 0.0
+    return float(read * paid / listed) if listed else 0.0

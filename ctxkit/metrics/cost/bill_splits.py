@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit._internal.formatting import format_duration, sanitize_line
 from ctxkit.engine.cache_model.call_features import PAUSE_CAUSES
 from ctxkit.metrics.cache_misses import find_cache_misses
+from ctxkit.metrics.cost.bill import find_read_price
 from ctxkit.metrics.prompt_composition import split_message_tokens
 from ctxkit.session.messages import Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_call, get_call_path
 from ctxkit.tokens.message_sizes import estimate_tool_tokens
+from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -173,7 +175,7 @@ def split_by_cache(
 
 def price_cache_misses(session: Session, bill: SessionBill) -> list[ResentTokens]:
     """Return the tokens sent again at each miss, with their cost above that of reading them."""
-    charges = {c.call: c for c in _priced(bill)}
+    charges, calls = {c.call: c for c in _priced(bill)}, session.calls
     out = []
     for miss in find_cache_misses(session.origin or session):
         charge = charges.get(miss.call) if miss is not None else None
@@ -183,7 +185,9 @@ def price_cache_misses(session: Session, bill: SessionBill) -> list[ResentTokens
         if not tokens:
             continue
         new_price = ((charge.write_usd or 0.0) + (charge.fresh_usd or 0.0)) / tokens
-        read_price = (charge.read_usd or 0.0) / charge.read if charge.read else 0.1 * new_price
+        message = calls[miss.call].message
+        model_price = price(message.model or session.model, at=message.time)
+        read_price = find_read_price(charge, model_price)
         missed = min(miss.missed_tokens, tokens)
         out.append(
             ResentTokens(miss, missed * new_price, missed * max(new_price - read_price, 0.0))

@@ -8,6 +8,10 @@ from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.context_rules import Rules
 from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import ClearUses
+from ctxkit.tokens.provider_rules import get_value
+
+_TRIGGER: int = get_value("clearing_trigger", "claude")
+_KEEP: int = get_value("clearing_keep", "claude")
 
 DIFFERENCES = (
     PresetDifference(
@@ -35,8 +39,8 @@ DIFFERENCES = (
 def anthropic_clear_tools(
     *,
     context_window: int | None = None,
-    trigger: int = 100_000,
-    keep: int = 3,
+    trigger: int = _TRIGGER,
+    keep: int = _KEEP,
     clear_at_least: int = 0,
     exclude_tools: tuple[str, ...] = (),
     clear_tool_inputs: bool = False,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
     from ctxkit.tokens import ContextBudget
 
+_TRIGGER_TOKENS: int = get_value("compaction_trigger", "claude-opus-5-5")
 MIN_TRIGGER_TOKENS: int = get_value("compaction_trigger_min", "claude-opus-5-5")
 """Minimum tokens of a trigger that the API accepts."""
 INSTRUCTIONS = (
@@ -79,7 +80,7 @@ class OnDemandSummary(SummariseAll):
 def anthropic_compact(
     *,
     context_window: int | None = None,
-    trigger: int = 150_000,
+    trigger: int = _TRIGGER_TOKENS,
     pause_after_compaction: bool = False,
     keep_messages: Natural = 2,
     keep_turns: Natural | None = None,

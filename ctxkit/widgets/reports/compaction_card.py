@@ -187,6 +187,8 @@ def make_card(session: Session, *, compaction: int = -1) -> CompactionCard:
     """
     compactions = frame(session, per="compaction")
     count = len(compactions)
+    if not count:
+        raise BadArguments("The session has no compaction, and a card is about one.")
     if not -count <= compaction < count:
         n = pluralize(count, "compaction")
         raise BadArguments(f"The session has {n}, so there is no card of number {compaction}.")

@@ -191,5 +191,7 @@ def _message_text(message: Message) -> str:
 
 
 def _prompt_sentence(context: ContextReport) -> str:
-    window = f"{context.full:.0%} of a window of {context.limit:,} ({context.limit_source})"
+    window = "of an unknown window"
+    if context.full is not None:
+        window = f"{context.full:.0%} of a window of {context.limit:,} ({context.limit_source})"
     return f"The prompt had {context.prompt_tokens:,} tokens ({context.prompt_source}), {window}."

@@ -169,3 +169,40 @@ def test_unpriced_calls_are_told():
     )
     assert session_bill.bill_session(s).unpriced_n == 1
     assert any("1 call without a price" in told for told in ck.spend(s).sentences)
+
+
+@pytest.mark.parametrize(
+    ("model", "hour"),
+    [
+        ("claude-opus-5-5", False),
+        ("claude-opus-5-5", True),
+        ("claude-fable-5-1", False),
+        ("claude-haiku-5-5", False),
+        ("gpt-6-sol", False),
+    ],
+)
+def test_a_miss_that_reads_nothing_costs_the_write_less_the_models_read(model, hour):
+    """By hand: 120,000 tokens, of which 110,000 were cached, are sent again after nine hours."""
+
+    def reply(prompt, read, time):
+        new = prompt - read
+        writes = (0, 0) if model.startswith("gpt") else (0, new) if hour else (new, 0)
+        used = Usage(
+            input_tokens=new - sum(writes),
+            cache_read_tokens=read,
+            cache_write_tokens=writes[0],
+            cache_write_1h_tokens=writes[1],
+            output_tokens=0,
+        )
+        return assistant("ok", usage=used, model=model, time=time)
+
+    start = 1_795_000_000.0
+    log = [
+        *(user("a"), reply(110_000, 0, start)),
+        *(user("b", time=start + 32_390.0), reply(120_000, 0, start + 32_400.0)),
+    ]
+    (found,) = (m for m in ck.spend(session(*log, model=model)).resent if m.miss.call == 1)
+    prices = ck.prices.price(model).at(120_000)
+    assert found.miss.missed_tokens == 110_000
+    assert found.sent_usd == pytest.approx(110_000 * prices.write(hour=hour))
+    assert found.usd == pytest.approx(110_000 * (prices.write(hour=hour) - prices.read))
