@@ -113,7 +113,7 @@ NOTEBOOK_CLAIMS = {
         "it does for any reads at all, made-up ones too": (
             'checked["closure_error"].abs().max() < 0.001'
         ),
-        "the others see at once that something is wrong, the split call by call most clearly": (
+        "The others see at once that something is wrong. The split call by call sees it most clearly": (
             'checked["read_split_error"].iloc[1:].min() > 10 * checked["read_split_error"].iloc[0]'
         ),
         "dollars hardly change where the same reads are given to other calls": (
