@@ -482,6 +482,9 @@ CLAIMS = {
         "18,000 tokens are more than a third of a window of 48,000 and less than a tenth of 200,000": lambda: (
             18_000 / 48_000 > 1 / 3 and 18_000 / 200_000 < 0.1
         ),
+        "On `inbox` they are less than its fixed part, so the rules are due at every call": lambda: (
+            ck.frame(ck.replay(load_sample("inbox"), WINNER), per="call")["prompt_tokens"].min() > 60_000 > 18_000
+        ),
         "The winner drops facts on sessions of its own kind": lambda: min(
             sum(ck.course.facts_kept(ck.replay(ck.course.make_session(seed), WINNER)).values()) for seed in (3, 4)
         ) < 15,
