@@ -1,4 +1,4 @@
-"""Every exercise in a fresh kernel: its solution and three wrong answers of different kinds, in its place and after Run All.
+"""Every exercise in a fresh kernel: its solution and wrong answers of four kinds, in its place and after Run All.
 
 The notebook is run from a download: alone, in an empty folder, by a user whose home cannot be written.
 """
@@ -19,7 +19,7 @@ from ctxkit.course import load_exercises
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = sorted(p.stem[:2] for p in (ROOT / "notebooks").glob("*.ipynb"))
-WRONG = ("'no such word'", "-12345.678", "object()")
+WRONG = ("'no such word'", "-12345.678", "object()", "[]")
 _MARK = re.compile(r"^MARK (.*)$", re.MULTILINE)
 
 
@@ -80,3 +80,7 @@ def test_solutions_and_wrong_answers_in_a_fresh_kernel(
     ]
     assert len(marks) == len(exercises) * 2 * (len(WRONG) + 1)
     assert [m for m in marks if m[3] is not (m[2] == "right")] == []
+    assert {each.name for each in work.iterdir()} <= {".ctxkit"}, (
+        "files are left beside the notebook"
+    )
+    assert list(home.iterdir()) == []
