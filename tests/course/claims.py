@@ -520,8 +520,8 @@ CLAIMS = {
         "Its first step is right: `kiosk` is in sight and `cache` is not. But what it read pushed `kiosk` out.": lambda: (
             seen_when_wrong() == [{"kiosk", "router", "export"}, {"router", "export", "cache"}, {"export", "cache"}]
         ),
-        "Without management it pays $0.42": lambda: round(lived()["usd_real"]["none"], 2) == 0.42,
-        "is predicted to cost $0.45": lambda: round(_measure_masked_costs()[0], 2) == 0.45,
+        "Without management it pays 42 cents": lambda: round(lived()["usd_real"]["none"], 2) == 0.42,
+        "is predicted to cost 45 cents": lambda: round(_measure_masked_costs()[0], 2) == 0.45,
         "shown their last five observations": lambda: studies.masks.RECORDED_WINDOW == 5,
         "it is smallest at the window that was used, though windows next to it are hardly worse": lambda: (
             (of := studies.masks.by_window(studies.table("masks"), "o200k").set_index("window")["median"]).idxmin() == 5

@@ -90,6 +90,7 @@ def test_a_guess_is_told_what_is_so():
     assert "well guessed" in marks.score_guess(74, 75, "%")
     assert "guess first" in marks.score_guess("many", 75, "%")
     assert "You said 0.75%" in marks.score_guess(0.75, 75, "%")
+    assert "You said 1 cent, it is 15 cents: off by 14 cents" in marks.score_guess(1, 15, "cents")
 
 
 def test_a_figure_may_be_rounded_as_a_notebook_prints_it():

@@ -96,6 +96,16 @@ def test_a_slide_is_a_sentence_and_a_picture_with_the_code_folded(handouts):
     assert "How many? Say it." in html
 
 
+def test_the_slide_of_a_guess_asks_its_question(handouts):
+    import nbformat
+
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        made = handouts.deck(nbformat.read(path, as_version=4))
+        said = [c.source.split("<aside")[0] for c in made.cells if c.cell_type == "markdown"]
+        (guess,) = [s for s in said if "## Guess" in s or "## Predict\n" in s]
+        assert "?" in guess, path.stem
+
+
 def test_each_lesson_has_slides_with_few_words(handouts):
     import nbformat
 

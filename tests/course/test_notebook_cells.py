@@ -135,6 +135,16 @@ def test_no_notebook_enters_the_winner():
     }
 
 
+def test_no_text_between_two_dollars_is_drawn_as_a_formula():
+    """JupyterLab takes what stands between two dollar signs of a cell for one."""
+    drawn = []
+    for path in NOTEBOOKS.glob("*.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        texts = [re.sub(r"`[^`]*`", "", c.source) for c in cells if c.cell_type == "markdown"]
+        drawn += [(path.name, t) for t in texts if len(re.findall(r"(?<!\\)\$", t)) > 1]
+    assert drawn == []
+
+
 def test_no_notebook_checks_an_answer_that_stands_there():
     """Every exercise is left open: its answer is three dots."""
     for path in NOTEBOOKS.glob("*.ipynb"):
