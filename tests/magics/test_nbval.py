@@ -16,6 +16,10 @@ pytestmark = pytest.mark.skipif(not find_spec("nbval"), reason="nbval is not ins
 TOUR = Path(__file__).parents[2] / "notebooks/04-a-live-session.ipynb"
 
 
+WIDGET_IDS = "[widgets]\nregex: ctxkit-model-[0-9a-f]{32}\nreplace: ctxkit-model\n"
+"""A widget's output names its model, whose id ipywidgets draws anew in every run."""
+
+
 def saved(notebook, folder: Path) -> Path:
     """Run a notebook and save it with its outputs, as a notebook that follows updates does."""
     from nbclient import NotebookClient
@@ -33,9 +37,11 @@ def saved(notebook, folder: Path) -> Path:
 def strict(path: Path) -> subprocess.CompletedProcess[str]:
     """Run strict nbval on a saved notebook, in a folder without the sessions of its first run."""
     shutil.rmtree(path.parent / ".ctxkit", ignore_errors=True)
+    (path.parent / "sanitize.cfg").write_text(WIDGET_IDS)
     told = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "-q", "-x"]
     return subprocess.run(
-        [*told, "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir", str(path.parent), str(path)],
+        [*told, "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir", str(path.parent),
+         "--nbval-sanitize-with", str(path.parent / "sanitize.cfg"), str(path)],
         capture_output=True, text=True, cwd=path.parent, timeout=400, check=False,
         env={**os.environ, "PYTEST_ADDOPTS": ""},
     )  # fmt: skip
@@ -76,8 +82,18 @@ def test_without_a_seed_it_does_not(tmp_path):
     assert "1 failed" in done.stdout  # the turn already names the session's files
 
 
-NO_NOTICE = "from ctxkit.widgets import waiting\nwaiting._WAIT_SECONDS = 600"
-"""Without the line of a cell that waits: it comes and goes with the load of the machine."""
+NO_NOTICE = """
+import tqdm.auto
+from ctxkit.widgets import waiting
+
+class LateBar(tqdm.auto.tqdm):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options | {"delay": 600})
+
+tqdm.auto.tqdm = LateBar
+waiting._WAIT_SECONDS = 600
+"""
+"""Without bars and lines of cells that wait: they come and go with the load of the machine."""
 
 
 @pytest.mark.long
