@@ -93,14 +93,15 @@ def executed(path: Path) -> nbformat.NotebookNode:
         notebook, timeout=300, kernel_name="python3", store_widget_state=False, resources=where
     ).execute()
     for cell in notebook.cells:
-        for out in cell.get("outputs", []):
+        # before the widgets, as a bar is one of them
+        cell["outputs"] = [o for o in cell.get("outputs", []) if not _bar(o)]
+        for out in cell["outputs"]:
             if "text/html" in out.get("data", {}):
                 for mime in LIVE:
                     out["data"].pop(mime, None)
                 out["data"]["text/html"] = narrow(out["data"]["text/html"])
             elif LIVE[1] in out.get("data", {}):
                 out["data"] = {"text/plain": "(To be turned by hand: in the notebook.)"}
-        cell["outputs"] = [o for o in cell.get("outputs", []) if not _bar(o)]
         if cell.cell_type != "code":
             del cell["outputs"]
     return notebook

@@ -65,11 +65,14 @@ def test_a_notebook_is_run_without_what_was_done_before(handouts, tmp_path, monk
     books = tmp_path / "books"
     (books / ".ctxkit").mkdir(parents=True)
     cell = "from pathlib import Path\nprint('there is', Path('.ctxkit').exists())"
-    write(v4.new_notebook(cells=[v4.new_code_cell(cell)]), books / "01-one.ipynb")
+    bar = "from tqdm.notebook import tqdm\nfor _ in tqdm(range(2), desc='sweep'): pass"
+    cells = [v4.new_code_cell(each) for each in (cell, bar)]
+    write(v4.new_notebook(cells=cells), books / "01-one.ipynb")
     monkeypatch.setattr(handouts, "NOTEBOOKS", books)
     monkeypatch.setattr(handouts, "printed", lambda html: None)
     handouts.main(tmp_path / "out", None, [])
     assert "there is False" in (tmp_path / "out" / "01.html").read_text(encoding="utf-8")
+    assert "by hand" not in (tmp_path / "out" / "01.html").read_text(encoding="utf-8"), "a bar"
     assert "slide.dataset.fit" in (tmp_path / "out" / "01.slides.html").read_text(encoding="utf-8")
 
 
