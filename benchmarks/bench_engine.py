@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from benchmarks.clock import cpu, paired
-from ctxkit.engine import Run, advance
+from ctxkit.engine import Run, advance_run
 from ctxkit.engine import run_rules as replay
 from ctxkit.policies import triggers, window_compaction
 from ctxkit.policies.clearing import Clear
@@ -76,7 +76,7 @@ class PiCut:
     def __init__(self, keep: int, summary: int = 1500) -> None:
         self.keep, self.summary = keep, summary
 
-    def __call__(self, h: Any, _room: Any) -> Any:
+    def __call__(self, h: Any, _budget: Any) -> Any:
         return h.summarise(h.safe(h.back(self.keep)), self.summary, "full")
 
 
@@ -86,7 +86,7 @@ class Window:
     def __init__(self, budget: int) -> None:
         self.budget = budget
 
-    def __call__(self, h: Any, _room: Any) -> Any:
+    def __call__(self, h: Any, _budget: Any) -> Any:
         return h.drop(h.safe(h.fitting(self.budget)), "window")
 
 
@@ -96,7 +96,7 @@ class Last:
     def __init__(self, n: int) -> None:
         self.n = n
 
-    def __call__(self, h: Any, _room: Any) -> Any:
+    def __call__(self, h: Any, _budget: Any) -> Any:
         tools = np.flatnonzero(h.role("tool"))
         return h.shorten(tools[: max(0, len(tools) - self.n)], "[cleared]", "old")
 
@@ -150,7 +150,7 @@ def replays() -> list[dict[str, object]]:
         Rules(few.policy, triggers.Above(limit // 2), pruning=p) for p in (Last(9), CLEARED)
     )
     assert replay(log, plain).fresh_tokens.tolist() == replay(log, shipped).fresh_tokens.tolist()
-    whole = Rules(lambda h, room: PiCut(limit // 3)(h, room) if h.tokens > limit else h)
+    whole = Rules(lambda h, budget: PiCut(limit // 3)(h, budget) if h.tokens > limit else h)
     assert replay(log, whole).prompts.tolist() == replay(log, few).prompts.tolist()
 
     def fold() -> object:
@@ -250,10 +250,10 @@ def live(messages: list[Message], rules: Rules, last: int = 40) -> float:
     beforehand.
     """
     log = MessageLog.of(messages, get_counter("chars/4"))
-    done = advance(Run(log, rules), rules, log.calls - last)
+    done = advance_run(Run(log, rules), rules, log.calls - last)
     start = time.process_time()
     for call in range(log.calls - last + 1, log.calls + 1):
-        advance(done, rules, call)
+        advance_run(done, rules, call)
     return (time.process_time() - start) / last
 
 

@@ -22,7 +22,7 @@ from ctxkit.policies.history import MessageLog
 from ctxkit.policies.message_filters import Cap, Prune
 from ctxkit.policies.message_shortening import Intermediate, Outputs, Replies, Results
 from ctxkit.policies.offload import Digest, Excerpts, Offload
-from ctxkit.policies.superseded import RepeatedCommands, Superseded
+from ctxkit.policies.superseded_tool_calls import RepeatedCommands, Superseded
 from ctxkit.policies.window_compaction import AdaptiveTrim
 from ctxkit.presets import fased, names, openclaw, preset
 from ctxkit.tokens import get_counter

@@ -42,7 +42,7 @@ def passage(session: Session, more: int = 0, instructions: str = "") -> Passage:
     )
 
 
-def room(p: Passage) -> int:
+def context_budget(p: Passage) -> int:
     """Tokens that the extract of a passage may have by default."""
     return min(Extractive().tokens, max(int(Extractive().share * p.tokens), 40))
 
@@ -95,8 +95,8 @@ def run() -> list[dict[str, object]]:
     ck.read(path)
     fresh = [passage(ck.read(path)) for _ in range(5)]
     messages = list(fresh[0].messages)
-    assert Extractive()(passage(ck.read(path))) == by_definition(messages, room(fresh[0]))
-    plain = cpu(lambda: by_definition(messages, room(fresh[0])), 3)
+    assert Extractive()(passage(ck.read(path))) == by_definition(messages, context_budget(fresh[0]))
+    plain = cpu(lambda: by_definition(messages, context_budget(fresh[0])), 3)
     first = each([lambda p=p: Extractive()(p) for p in fresh])
 
     p = fresh[0]

@@ -16,7 +16,7 @@ register_hooks(
     {
         "session.prompt_source": "ctxkit.engine.replay:find_recorded_prompts",
         "session.sent": "ctxkit.engine.replay:sent_prompt",
-        "session.display": "ctxkit.widgets.waiting:render_session_with_notice",
+        "session.display": "ctxkit.widgets.waiting_line:render_session_with_notice",
         "sessions.display": "ctxkit.widgets.reports.session_summary:render_sessions",
         "chart.display": "ctxkit.widgets.saved_outputs:prepare_page",
         "sessions.arrow": "ctxkit.metrics.frames:arrow",

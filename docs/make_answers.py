@@ -19,14 +19,14 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-import make_pictures
+from make_pictures import draw_terminal, run_command
 
 import ctxkit as ck
 from ctxkit.experiments.studies import (
     exam_answers,
     forecast_coverage,
     published_constraints,
-    threshold_habits,
+    threshold_holdout,
 )
 from ctxkit.experiments.studies import (
     idle_ledger_accuracy as idle_pauses,
@@ -34,7 +34,7 @@ from ctxkit.experiments.studies import (
 from ctxkit.experiments.studies.rule_survival import (
     HELD_OUT_WORDINGS,
     RULES_PER_TALK,
-    make_talks,
+    make_rule_conversations,
     measure_rule_survival,
 )
 from ctxkit.metrics.cost.idle_ledger import find_pauses
@@ -46,7 +46,7 @@ from ctxkit.widgets.reports.compaction_card import make_card
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ctxkit.engine.cache_model.session_counts import SessionCounts
+    from ctxkit.engine.cache_model.training_counts import SessionCounts
 
 DOCS = Path(__file__).parent
 _MEASURED = re.compile(r"(<!-- measured -->\n).*?(<!-- end of measured -->)", re.DOTALL)
@@ -68,15 +68,9 @@ def make_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
-def draw(chart: ck.plots.Chart, label: str) -> str:
-    """Return the SVG of a chart with a name for who cannot see it."""
-    picture = chart.drawing.svg().partition("</svg>")[0] + "</svg>\n"
-    return picture.replace('aria-hidden="true"', f'role="img" aria-label="{label}"')
-
-
 def measure_rules() -> str:
     """Measure how many rules outlive made talks, with and without `keep_rules`."""
-    frame = measure_rule_survival(make_talks(RULE_TALKS))
+    frame = measure_rule_survival(make_rule_conversations(RULE_TALKS))
     kept = frame["with_empty"].min()
     cheap = (frame["more_tokens"] <= 0.02).sum()
     missed = frame[frame["more_tokens"] > 0.02]
@@ -245,7 +239,7 @@ def read_real_sessions() -> list[ck.Session]:
 def measure_forecasts() -> str:
     """Measure how many later sessions are in the intervals that earlier ones gave."""
     made = forecast_coverage.measure_archives(
-        threshold_habits.make_developers(FORECAST_DEVELOPERS, sessions=FORECAST_SESSIONS)
+        threshold_holdout.make_developers(FORECAST_DEVELOPERS, sessions=FORECAST_SESSIONS)
     )
     dollars = {tool: c for (tool, figure), c in made.items() if figure == "usd"}
     is_met = all(0.7 <= c.share <= 0.9 for c in made.values())
@@ -302,8 +296,8 @@ def _worst(result: forecast_coverage.ForecastCoverage) -> str:
 
 def measure_thresholds() -> str:
     """Measure whether thresholds from a developer's first sessions pay on the later ones."""
-    developers = threshold_habits.make_developers(THRESHOLD_DEVELOPERS)
-    by_share = threshold_habits.try_thresholds(developers, (0.0, EXTRA_LOSS))
+    developers = threshold_holdout.make_developers(THRESHOLD_DEVELOPERS)
+    by_share = threshold_holdout.try_thresholds(developers, (0.0, EXTRA_LOSS))
     strict, bounded = by_share.values()
     n, near = len(developers), sum(t.near_step for ts in by_share.values() for t in ts)
     wins = sum(t.saves_within(0.0) for t in strict)
@@ -337,7 +331,7 @@ def measure_thresholds() -> str:
         + f"\n\nAll {n} developers, with up to {100 * EXTRA_LOSS:g} points more loss; dollars and loss"
         " are means of the later half of the sessions, which the choice did not see."
         f" Made: tools, models and habits of their own (seeds 0-0 to 0-{n - 1}),"
-        f" {threshold_habits.SESSIONS} sessions each, the cache as documented. How often an earlier file"
+        f" {threshold_holdout.SESSIONS} sessions each, the cache as documented. How often an earlier file"
         " is read again (0 to 15 % of the calls) is assumed, and decides what is lost. Recorded logs:"
         f" those of CTXKIT_SESSIONS have {real} developers with four sessions that can be replayed: not"
         " established."
@@ -357,7 +351,7 @@ def count_real_developers() -> int:
     return sum(n >= 2 * LATER_SESSIONS for n in counts.values())
 
 
-def _trial_row(trial: threshold_habits.DeveloperTrial) -> list[str]:
+def _trial_row(trial: threshold_holdout.DeveloperHoldOut) -> list[str]:
     name = f"{trial.developer}: {trial.tool}, {trial.model}"
     tried = trial.held_out
     if tried is None:
@@ -390,34 +384,31 @@ MEASURES: dict[str, Callable[[], str]] = {
 def draw_pictures() -> dict[str, str]:
     """Return the pictures of the pages by name."""
     billing = ck.read(ck.samples.path("billing"))
-    pictures = {
-        "rules": draw(ck.plots.user_rules(billing), "The calls whose prompts state each rule")
-    }
-    pictures["idle"] = draw(ck.plots.idle(billing), "Dollars of a pause by its length")
+    pictures = {}
     with tempfile.TemporaryDirectory() as name:
         shutil.copy(ck.samples.path("billing"), name)
-        lines = make_pictures.run_command(EXAM_COMMAND, Path(name))
-    pictures["exam"] = make_pictures.draw_terminal(f"ctxkit {EXAM_COMMAND}", lines)
+        lines = run_command(EXAM_COMMAND, Path(name))
+    pictures["exam"] = draw_terminal(f"ctxkit {EXAM_COMMAND}", lines)
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "sessions").mkdir()
         for sample in LIMIT_SAMPLES:
             shutil.copy(ck.samples.path(sample), Path(name) / "sessions")
-        lines = make_pictures.run_command("limits sessions", Path(name))
-    pictures["limits"] = make_pictures.draw_terminal("ctxkit limits sessions", lines)
+        lines = run_command("limits sessions", Path(name))
+    pictures["limits"] = draw_terminal("ctxkit limits sessions", lines)
     pictures["card"] = make_card(billing).to_svg()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "sessions"
         folder.mkdir()
-        for session in threshold_habits.make_developers(PICTURED_DEVELOPER + 1)[
+        for session in threshold_holdout.make_developers(PICTURED_DEVELOPER + 1)[
             f"dev-{PICTURED_DEVELOPER}"
         ]:
             ck.write(session, folder / f"{session.id}.jsonl")
-        lines = make_pictures.run_command("when sessions", Path(name))
-    pictures["when-folder"] = make_pictures.draw_terminal("ctxkit when sessions", lines)
+        lines = run_command("when sessions", Path(name))
+    pictures["when-folder"] = draw_terminal("ctxkit when sessions", lines)
     with tempfile.TemporaryDirectory() as name:
         make_archive(Path(name) / "archive")
-        lines = make_pictures.run_command("forecasts archive", Path(name))
-    pictures["forecasts"] = make_pictures.draw_terminal("ctxkit forecasts archive", lines)
+        lines = run_command("forecasts archive", Path(name))
+    pictures["forecasts"] = draw_terminal("ctxkit forecasts archive", lines)
     return pictures
 
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ctxkit.magics.arguments import get_options, get_settings, get_words
-from ctxkit.magics.cell_arguments import KitSettings
+from ctxkit.magics.cell_options_and_config import KitSettings
+from ctxkit.magics.line_parser import get_options, get_settings, get_words
 from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS
 from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
 from ctxkit.magics.subcommand_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC, Subcommand

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,8 @@ CHARTS = {
     "window": (ck.plots.growth, "Size of every prompt of a session"),
     "cache": (ck.plots.cache, "What the prompt cache served at every call"),
     "loss": (ck.plots.loss, "What each compaction left in sight, by kind"),
+    "rules": (ck.plots.user_rules, "The calls whose prompts state each rule"),
+    "idle": (ck.plots.idle, "Dollars of a pause by its length"),
 }
 """Charts of the bundled session `billing` by the name of their picture, with a text for a screen reader."""
 CHARACTER, LINE = 8.4, 19
@@ -42,6 +45,10 @@ STYLE = """
 .command{fill:#b6bec9}}
 """
 CHART_STYLE = "svg{color:#57606a}@media(prefers-color-scheme:dark){svg{color:#b6bec9}}"
+_VIEW_BOX = re.compile(r'viewBox="0 0 (\d+) (\d+)"')
+_LEGEND_KEY = re.compile(r'<svg width="24" height="10" aria-hidden="true">(.*?)</svg> (.*?)</span>')
+LEGEND_LETTER, LEGEND_LINE = 6.4, 18
+"""Width of a letter and height of a line of a legend, in pixels."""
 
 
 def draw_terminal(command: str, lines: list[str]) -> str:
@@ -79,11 +86,34 @@ def run_command(words: str, folder: Path) -> list[str]:
 
 
 def draw_chart(chart: ck.plots.Chart, label: str) -> str:
-    """Return the SVG of a chart, named for who cannot see it."""
-    picture = chart.drawing.svg().partition("</svg>")[0] + "</svg>\n"
+    """Return the SVG of a chart with its legend, named for who cannot see it."""
+    picture, _, rest = chart.drawing.svg().partition("</svg>")
     # a picture of its own has no page whose colour its texts could take
     picture = picture.replace(">", f"><style>{CHART_STYLE}</style>", 1)
+    picture = add_legend(picture, _LEGEND_KEY.findall(rest)) + "</svg>\n"
     return picture.replace('aria-hidden="true"', f'role="img" aria-label="{label}"')
+
+
+def add_legend(picture: str, keys: list[tuple[str, str]]) -> str:
+    """Return an SVG without its end, with a legend below.
+
+    Args:
+        picture: the SVG up to its `</svg>`.
+        keys: of each entry a mark of 24 by 10 pixels, and a name.
+    """
+    width, height = map(int, _VIEW_BOX.search(picture).groups())
+    left, top, parts = 12.0, height + 4, []
+    for mark, name in keys:
+        needed = 28 + LEGEND_LETTER * len(html.unescape(name)) + 14
+        if left + needed > width and left > 12:
+            left, top = 12.0, top + LEGEND_LINE
+        parts.append(
+            f'<g transform="translate({left:.1f} {top})">{mark}<text x="28" y="9"'
+            f' fill="currentColor" style="font:11px system-ui,sans-serif">{name}</text></g>'
+        )
+        left += needed
+    box = f'viewBox="0 0 {width} {top + LEGEND_LINE if keys else height}"'
+    return _VIEW_BOX.sub(box, picture, count=1) + "".join(parts)
 
 
 def draw_billing(name: str) -> str:

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ctxkit.experiments.score_columns import SCORE_COLUMNS
+from ctxkit.experiments.score_columns import REPLAY_COLUMNS, SCORE_COLUMNS, UNCOMPUTED_COLUMNS
 from ctxkit.metrics.elongation import INTERVAL_LEVEL, NOISE_FLOOR
 from ctxkit.metrics.item_index import USER_WEIGHT
 from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
 from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def _list_names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _render_uncomputed() -> str:
+    rows = (f"- {_list_names(names)}: {why}\n" for why, names in UNCOMPUTED_COLUMNS.items())
+    return "".join(rows)
+
 
 _HEAD = f"""# Scores
 
@@ -113,6 +127,47 @@ save (`sessions_saving_n`), and the share of the largest (`largest_session_share
 so they do not cancel: a mean is known within the mean of their half widths (`cost_uncertainty_usd`), and a smaller difference
 is within noise. A setting is `advised` where the interval lies above zero, no session makes more than half of it, no
 session falls below its floor, and loss is at most {100 * EXTRA_LOSS:g} points above that of compacting at the window.
+
+## How to compute a record's columns
+
+What is above, the frames ([frames.md](frames.md)) and the prompts (`session.view(call)`) are enough for all columns but
+those of the next section; a test does so for sessions of each format.
+
+- **Tokens and dollars** are sums over the call frame's rows that have a prompt. Without any, a prompt is the sum of the
+  sizes in `session.sent(call)`. `input_usd` and `output_usd` go by the table of prices: model, date and size of the
+  prompt. Where a provider bills what it did not read as written and the log counts no writes, fresh tokens have the
+  price of writes. `cost_usd`, `summaries_usd`, `list_price_usd` and `cost_source` are those of the session frame.
+- **Sizes of compactions** are those of the compaction frame, counted as `"anchored"` where the log has no usage: of
+  several before one call, the size before the first and after the last. `token_savings` and `message_savings` are means
+  over all rows of that frame. `no_progress_streak`, `refilled_share` (ten calls after the first that was sent the
+  outcome), `rebound_calls` and what was paid back need a call that follows, and end at the next compaction. A single
+  compaction that was not paid back is no thrashing. `summary_tokens` is the sum of the frame's column, counted as
+  `"anchored"`; it is missing where a summary is sealed.
+- **The formula above**: `K` is the frame's `cost_usd`, counted as `"anchored"`; `P` the sizes of the messages at the
+  front that are the same before and after, and what no message of the prompt accounts for; `F` is `L`, but at most what
+  the record read where `ck.misses` gives that call a cause other than the compaction. `w` is the price of writes that
+  live an hour where most of the log's do, and that of fresh input where no writes are billed.
+- **Misses**: `unexplained_miss_share` is of the calls whose log tells cached tokens. `explained_miss_share` leaves first
+  calls (`cold_start`) out.
+- **Hidden** messages are rows of the message frame whose state is neither `shown` nor `hidden`.
+- **Tool calls** are equal where tool and arguments are, of tools that read a file where the file is. A compaction removed
+  one where the message that makes or answers it left the prompt then for the first time. A call does something new where
+  it asks for what no call asked for before, with a tool that does more than read.
+- **Items**: which words are items, and which sentences give a constraint, is fixed by the patterns of
+  `ctxkit.metrics.losable_items` and `ctxkit.metrics.item_index`; which tools read and write by
+  `ctxkit.session.tool_calls`. A message states its items, and names the endings of its paths (two parts at least) besides.
+  A reply uses what it names in text and arguments, not in its thinking. An inserted text states what stands in it as
+  whole words. An item goes *out of sight* at a compaction where it stood in the prompt or in what came since, and stands
+  in the prompt after it no more. A file holds the items of the message that shows or writes it, once that message is
+  gone; an archive those that a compaction removed whose reason, method or text says "offload", "artifact" or "archive".
+  What was removed is counted at each compaction, also after the last call. `next_interval_loss` is over pairs of an item
+  and the last compaction before its use.
+- **Nothing to share**: shares of the loss are 0 where nothing was compacted, and missing where nothing is used again.
+
+## What cannot be computed from this page
+
+{_render_uncomputed()}
+Of a record these are missing, for they are of replays: {_list_names(REPLAY_COLUMNS)}.
 
 ## Columns
 

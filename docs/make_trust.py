@@ -21,7 +21,7 @@ import trust_cuts  # noqa: E402
 import trust_developers  # noqa: E402
 import trust_studies  # noqa: E402
 
-from ctxkit.engine.cache_model.session_counts import load_counts  # noqa: E402
+from ctxkit.engine.cache_model.training_counts import load_counts  # noqa: E402
 from ctxkit.metrics import elongation  # noqa: E402
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from trust_training import (
 )
 
 import ctxkit as ck
-from ctxkit.engine.cache_model import session_counts
+from ctxkit.engine.cache_model import training_counts
 from ctxkit.engine.cache_model.call_features import MISS_RULES, has_reliable_times
 from ctxkit.engine.cache_model.input_cost_prediction import (
     InputCostPrediction,
@@ -31,14 +31,14 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     predict_reads_after_compactions,
 )
 from ctxkit.engine.cache_model.negative_controls import with_random_reads, with_shuffled_reads
-from ctxkit.engine.cache_model.session_counts import TABLE_FILE, load_counts
+from ctxkit.engine.cache_model.training_counts import TABLE_FILE, load_counts
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.cost.cache_fit import closure_error
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
-TABLE = Path(session_counts.__file__).with_name(TABLE_FILE)
+TABLE = Path(training_counts.__file__).with_name(TABLE_FILE)
 CLAUDE = "claude-code"
 Judged: TypeAlias = "list[tuple[Session, InputCostPrediction]]"
 _COLUMNS = (

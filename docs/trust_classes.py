@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ctxkit.engine.cache_model.session_counts import load_counts
+from ctxkit.engine.cache_model.training_counts import load_counts
 
 if TYPE_CHECKING:
-    from ctxkit.engine.cache_model.session_counts import ClassCount
+    from ctxkit.engine.cache_model.training_counts import ClassCount
 
 FEW = 20
 """A class of fewer calls of a tool is left out."""

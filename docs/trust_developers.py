@@ -18,7 +18,7 @@ from ctxkit.engine.cache_model.miss_rates import MissRates
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ctxkit.engine.cache_model.session_counts import Evidence, SessionCounts
+    from ctxkit.engine.cache_model.training_counts import Evidence, SessionCounts
 
 ESTABLISHED = 10
 """Developers from which a figure counts as established."""

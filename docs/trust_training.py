@@ -23,7 +23,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 )
 from ctxkit.engine.cache_model.miss_rates import MissRates, simulate_reads
 from ctxkit.engine.cache_model.own_developer_logs import DeveloperLogs
-from ctxkit.engine.cache_model.session_counts import (
+from ctxkit.engine.cache_model.training_counts import (
     MIN_CALLS,
     PastPredictionErrors,
     count_session,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
     from ctxkit.engine.cache_model.input_cost_prediction import InputCostPrediction
-    from ctxkit.engine.cache_model.session_counts import PastPredictionError, SessionCounts
+    from ctxkit.engine.cache_model.training_counts import PastPredictionError, SessionCounts
     from ctxkit.session.session import Session
 
 _USER = re.compile(r"(?:/Users/|/home/|[A-Za-z]:\\+Users\\+)([^/\\]+)")

@@ -27,14 +27,14 @@ class Unit:
 
 def extract(messages: list[Message], tokens: int, user: float = 0.55) -> str:
     units = units_of(messages)
-    room = tokens * 3.5
+    budget = tokens * 3.5
     asked = [u for u in units if u.tag == "User"]
     rest = [u for u in units if u.tag != "User"]
     weights = weights_of(units)
-    chosen = choose(asked, weights, room * user, [])
-    left = room - sum(u.cost for u in chosen)
+    chosen = choose(asked, weights, budget * user, [])
+    left = budget - sum(u.cost for u in chosen)
     chosen += choose(rest, weights, left, chosen)
-    left = room - sum(u.cost for u in chosen)
+    left = budget - sum(u.cost for u in chosen)
     chosen += choose([u for u in asked if u not in chosen], weights, left, chosen)
     if not chosen:
         said = (
@@ -42,7 +42,7 @@ def extract(messages: list[Message], tokens: int, user: float = 0.55) -> str:
             for m in messages
             if m.text.strip()
         )
-        return "\n".join(said)[: max(int(room), 1)]
+        return "\n".join(said)[: max(int(budget), 1)]
     return "\n".join(f"{u.tag}: {u.text}" for u in sorted(chosen, key=lambda u: u.place))
 
 
@@ -103,7 +103,7 @@ def weights_of(units: list[Unit]) -> dict[int, float]:
 
 
 def choose(
-    units: list[Unit], weights: dict[int, float], room: float, known: list[Unit]
+    units: list[Unit], weights: dict[int, float], budget: float, known: list[Unit]
 ) -> list[Unit]:
     left = sorted(units, key=lambda u: (-weights[u.place], u.place))[:CANDIDATES]
     chosen: list[Unit] = []
@@ -112,10 +112,10 @@ def choose(
         alike = max((overlap(unit, k) for k in (*known, *chosen)), default=0.0)
         return weights[unit.place] * (1 - 0.8 * alike)
 
-    while left := [u for u in left if u.cost <= room and u not in chosen]:
+    while left := [u for u in left if u.cost <= budget and u not in chosen]:
         best = max(left, key=lambda u: (worth(u), -u.place))
         chosen.append(best)
-        room -= best.cost
+        budget -= best.cost
     return chosen
 
 

@@ -218,7 +218,7 @@ class HideAndGiveBack(ScheduledPruning):
     A part behind it sees messages go away and come back, also results that come late.
     """
 
-    def schedule(self, view, _room):
+    def schedule(self, view, _budget):
         """Hide every other reply once three messages follow, and show it again from eight on."""
         replies = view.memory.setdefault("replies", {})
         groups = view.memory.setdefault("groups", {})

@@ -14,7 +14,7 @@ from cli.words import ctxkit as run_command
 from cli.words import environment
 
 import ctxkit
-from ctxkit._internal.distribution import DISTRIBUTION, get_version, other_owners
+from ctxkit._internal.installed_distribution import DISTRIBUTION, get_version, other_owners
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import operator
 import os
 import re
 import shlex
@@ -15,10 +16,13 @@ import pytest
 from cli.words import COMMAND, environment
 
 import ctxkit as ck
+from ctxkit.cli.app import COMMAND_MODULES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+INLINE_CALLS = re.findall(r"`([\w.]+\([^`]*\))`", re.sub(r"```.*?```", "", README, flags=re.DOTALL))
+"""Calls in the text, which run after the blocks."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 INSTALL = re.compile(r"pip install '?([\w-]+)(?:\[(\w+)\])?'?")
 
@@ -67,10 +71,11 @@ def test_a_line_for_the_shell_runs_in_an_empty_folder(home, tmp_path, line):
 
 def test_all_blocks_run_in_one_fresh_kernel_in_an_empty_folder(home, tmp_path):
     cells = [block for language, block in BLOCKS if language in ("python", "ipython")]
+    cells += ["warnings.simplefilter('ignore')", *INLINE_CALLS]  # one says what a file cannot hold
     program = (
         "import sys, warnings\nwarnings.simplefilter('error', UserWarning)\n"
         "from IPython.core.interactiveshell import InteractiveShell\n"
-        "shell = InteractiveShell.instance()\n"
+        "shell = InteractiveShell.instance()\nshell.push({'warnings': warnings})\n"
         f"for cell in {cells!r}:\n"
         "    shell.run_cell(cell).raise_error()\n"
         "print('all ran')\n"
@@ -130,3 +135,14 @@ def test_a_question_is_a_picture_the_call_and_its_limits():
         drawn = re.search(r"\n!\[.*\]\((.*)\)", text)[1]
         assert (page.parent / drawn).is_file(), page.name
         assert f"({page.name})" in (page.parent / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_name_in_the_text_is_there():
+    names = set(re.findall(r"`ck\.([\w.]+)`", README))
+    assert names
+    for name in names:
+        operator.attrgetter(name)(ck)
+    shown = set(re.findall(r"`ctxkit (\w+)`", README)) | {
+        words[1] for line in SHELL_LINES if len(words := line.split()) > 1 and words[0] == "ctxkit"
+    }
+    assert shown <= set(COMMAND_MODULES)

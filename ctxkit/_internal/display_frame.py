@@ -10,6 +10,7 @@ import pandas as pd
 from ctxkit._internal.formatting import (
     NO_MATHJAX,
     escape_html,
+    format_message_number,
     format_percent,
     format_usd,
     has_value,
@@ -102,12 +103,12 @@ def with_display(
     """Return a frame with a display: a table, or a function that makes one from the frame."""
     displayed = DisplayFrame(frame)
     displayed.attrs = frame.attrs
-    displayed.render = FixedDisplay(render) if isinstance(render, Table) else render
+    displayed.render = FixedTableDisplay(render) if isinstance(render, Table) else render
     return displayed
 
 
 @dataclass(frozen=True)
-class FixedDisplay:
+class FixedTableDisplay:
     """A `render` that shows the same table for any frame."""
 
     table: Table
@@ -123,7 +124,7 @@ class DisplayColumn(NamedTuple):
     key: str
     """Its name in the frame, or that of the index."""
     title: str
-    kind: Literal["text", "count", "usd", "share", "when", "yes"] = "text"
+    kind: Literal["text", "count", "message", "usd", "share", "when", "yes"] = "text"
     hover: str = ""
     spare: bool = False
     """True if it may be left out of a table that is too wide."""
@@ -171,6 +172,7 @@ def _make_cell(value: Any, kind: str) -> Cell:
 
 
 _NUMBER_FORMATS: dict[str, Callable[[Any], str]] = {
+    "message": format_message_number,
     "count": lambda v: f"{v:,.0f}" if float(v).is_integer() else f"{v:,.1f}",
     "usd": format_usd,
     "share": format_percent,

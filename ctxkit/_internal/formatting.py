@@ -10,7 +10,7 @@ from functools import lru_cache
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.redaction import environment_secrets, find_spans, mask_spans, redact
+from ctxkit._internal.redaction import find_spans, get_environment_secrets, mask_spans, redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,6 +43,11 @@ def format_tokens(value: Any) -> str:
     if abs(n) >= 999_950:
         return f"{n / 1e6:.1f}M"
     return f"{n / 1e3:.1f}k" if abs(n) >= 10_000 else f"{n:,}"
+
+
+def format_message_number(position: int | None) -> str:
+    """Return the number of a message in all views: its position in `session.path`, else `new`."""
+    return "new" if position is None else f"#{position}"
 
 
 def format_usd(value: Any) -> str:
@@ -159,7 +164,7 @@ def _bound(text: str, limit: int | None) -> str:
 def _mask_secrets(text: str) -> str:
     if len(text) > _MAX_CACHED_CHARS:
         return redact(text)
-    return _mask_short_text(text, tuple(environment_secrets()))
+    return _mask_short_text(text, tuple(get_environment_secrets()))
 
 
 _MAX_CACHED_CHARS = 400

@@ -1,7 +1,7 @@
 """Redaction of secrets in texts, JSON values and streams; secrets of the environment.
 
 Five kinds of secrets are redacted: values of the environment's secrets, also encoded
-(`environment_secrets`); keys of a vendor's published form and blocks of private keys
+(`get_environment_secrets`); keys of a vendor's published form and blocks of private keys
 (`secret_patterns`); webhook addresses (`webhook_secrets`); and random-looking values beside a
 secret's name or in addresses (`secret_heuristics`). Each kind is a rule of `RULES`. Rules match the
 visible text, without escape sequences (`visible_text`).
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from ctxkit._internal.visible_text import Span
 
 
-__all__ = ["REDACTION_MARK", "environment_secrets", "redact", "redact_json"]
+__all__ = ["REDACTION_MARK", "get_environment_secrets", "redact", "redact_json"]
 __dir__ = public_dir(__all__)
 
 
 def redact(text: str) -> str:
     """Replace keys and the values of the environment's secrets in a text by `REDACTION_MARK`."""
-    return mask_spans(text, find_spans(text, environment_secrets()))
+    return mask_spans(text, find_spans(text, get_environment_secrets()))
 
 
 def redact_json(value: Any, secrets: Sequence[str] | None = None) -> Any:
@@ -48,9 +48,9 @@ def redact_json(value: Any, secrets: Sequence[str] | None = None) -> Any:
 
     Args:
         value: texts, numbers, lists and objects.
-        secrets: result of `environment_secrets`, if many values are redacted in a row.
+        secrets: result of `get_environment_secrets`, if many values are redacted in a row.
     """
-    return _redact_value(value, environment_secrets() if secrets is None else secrets, {})
+    return _redact_value(value, get_environment_secrets() if secrets is None else secrets, {})
 
 
 _MAX_CACHED_CHARS = 400
@@ -116,11 +116,11 @@ class StreamRedactor:
     output is one word late.
 
     Args:
-        secrets: result of `environment_secrets`; None: it is computed.
+        secrets: result of `get_environment_secrets`; None: it is computed.
     """
 
     def __init__(self, secrets: Sequence[str] | None = None) -> None:
-        self._secrets = environment_secrets() if secrets is None else secrets
+        self._secrets = get_environment_secrets() if secrets is None else secrets
         self._secrets_with_spaces = [v for v in self._secrets if any(map(str.isspace, v))]
         self._text = ""
         self._emitted = 0
@@ -222,7 +222,7 @@ _SECRET_WORD = re.compile("(?i)KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|AUTH")
 """Parts of a name that mark a secret anywhere in it; `_SECRET_NAME` has those at its end."""
 
 
-def environment_secrets() -> list[str]:
+def get_environment_secrets() -> list[str]:
     """Return the secrets of the environment in every form that they may have, the longest first.
 
     A value counts if its variable has the name of a secret and it is no ordinary word, number or
@@ -250,7 +250,7 @@ class _LatestEnvironment:
 _latest = _LatestEnvironment
 
 
-def environment_without_secrets() -> dict[str, str]:
+def get_environment_without_secrets() -> dict[str, str]:
     """Return the environment of a child process, without variables that may be secret.
 
     A variable is left out by its name, whatever its value, or by its value. A program reports a

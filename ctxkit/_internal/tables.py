@@ -37,7 +37,8 @@ _LAST_COLUMN_CSS = _TEXT_CSS.replace("nowrap", "normal")
 """Style of the last column, whose text wraps on a narrow page."""
 _NARROW_PAGE_STYLE = (
     "<style>@media(max-width:800px){.ctxkit-spare{display:none}}@media(max-width:1000px){"
-    ".ctxkit-table :is(td,th){padding:2px 4px!important;max-width:15em!important}}</style>"
+    ".ctxkit-table :is(td,th){padding:2px 4px!important}"
+    ".ctxkit-table :is(td,th):not(:last-child){max-width:15em!important}}</style>"
 )
 """Moves columns together on a narrow page, and hides the optional ones on a narrower one."""
 _SHRINKABLE_CSS = ";max-width:24em;overflow:hidden;text-overflow:ellipsis"

@@ -1,6 +1,10 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
 from .acp_client import ReplyBuilder as ReplyBuilder
 from .agent import Agent as Agent
+from .change_intent_evidence_records import ChangeLog as ChangeLog
+from .change_intent_evidence_records import IntentLog as IntentLog
+from .change_intent_evidence_records import build_change_log as build_change_log
+from .change_intent_evidence_records import read_record as read_record
 from .document_store import ContextStore as ContextStore
 from .document_store import import_files as import_files
 from .live_context import LiveContext as LiveContext
@@ -32,11 +36,11 @@ from .store.artifacts import ArtifactStore as ArtifactStore
 from .store.project_folder import Workspace as Workspace
 from .store.session_log import SessionLog as SessionLog
 from .store.session_log import list_checkpoints as list_checkpoints
+from .tools.confined_root import RootFolder as RootFolder
 from .tools.file_tools import make_file_tools as make_file_tools
 from .tools.images import image_from_bytes as image_from_bytes
 from .tools.python_and_shell import make_python_tool as make_python_tool
 from .tools.python_and_shell import make_shell_tool as make_shell_tool
-from .tools.root import Root as Root
 from .tools.runner import run_tool as run_tool
 from .tools.tool import tool as tool
 from .turn import Limits as Limits
@@ -44,7 +48,3 @@ from .turn import LiveEvent as LiveEvent
 from .turn import Outcome as Outcome
 from .turn import SpentInTurn as SpentInTurn
 from .turn import Turn as Turn
-from .work_records import ChangeLog as ChangeLog
-from .work_records import IntentLog as IntentLog
-from .work_records import build_change_log as build_change_log
-from .work_records import read_record as read_record

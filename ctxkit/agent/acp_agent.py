@@ -109,7 +109,7 @@ class ExternalAgent(Agent):
             or (last.prompt_tokens if last else None)
             or measure_sizes(session).modelled_tokens()
         )
-        return used, self.size or window or self.compactor.context.run.room.limit
+        return used, self.size or window or self.compactor.context.run.budget.limit
 
     def move(self, session: Any, append: Any = None) -> None:
         """Continue from another point; the agent cannot go back, so it gets a new conversation."""

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
-from ctxkit._internal.distribution import get_version
 from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.installed_distribution import get_version
 from ctxkit.agent.event_loops import EventLoopClient, EventLoopThread
 from ctxkit.agent.json_lines_process import ChildProcess
 from ctxkit.agent.tools.runner import OutputLimits
@@ -406,8 +406,8 @@ class ReplyBuilder:
         is_other_message = (
             ident is not None and self._message_id is not None and ident != self._message_id
         )
-        is_own_usage = not piece and not self._has_ended_call()
-        if is_other_message or (self._calls and not is_own_usage):
+        is_usage_update = not piece and not self._has_ended_call()
+        if is_other_message or (self._calls and not is_usage_update):
             yield from self.end()
         self._message_id = ident or self._message_id
         self.usage = parse_acp_usage(_find_meta(update, "usage")) or self.usage

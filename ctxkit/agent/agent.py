@@ -23,13 +23,13 @@ from ctxkit.agent.turn import (
     Listener,
     LiveEvents,
     Outcome,
-    OutOfTime,
     SpentInTurn,
     Turn,
     TurnEnd,
+    TurnTimeExceeded,
     ignore_event,
 )
-from ctxkit.engine.live_prompts import SentPrompts
+from ctxkit.engine.session_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.offload import is_offloaded
 from ctxkit.policies.triggers import CutShort, has_trigger
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.live_context import SaveArtifact
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.system_prompt import PromptSections
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.protocols import Policy
     from ctxkit.session.messages import Edit, ToolCall
@@ -103,7 +103,7 @@ class Agent:
         offload: stores tool results that are too large and returns their stubs.
         summary_model: writes summaries; None: `model`, or the rules' own summariser where `model`
             is a scripted one.
-        summary_seconds: seconds that a summary may take.
+        summary_seconds: seconds that a summary may take, where the rules set no limit.
         save: stores the results that stubs of the pruning `offload` name (id, text, tool, hint);
             None: results stay whole.
         prompts: the prompts sent so far; None: none were.
@@ -128,7 +128,7 @@ class Agent:
         offload: OffloadResult | None = None,
         summary_model: Model | None = None,
         summary_seconds: float = 120.0,
-        memory: Root | None = None,
+        memory: RootFolder | None = None,
         save: SaveArtifact | None = None,
         prompts: SentPrompts | None = None,
         sections: PromptSections | None = None,
@@ -206,7 +206,7 @@ class Agent:
                 None if max_seconds is None else max_seconds - seconds_used
             ) as turn.deadline:
                 why = await self._answer_prompt(turn)
-        except (TimeoutError, OutOfTime):
+        except (TimeoutError, TurnTimeExceeded):
             ended, why = "limit", turn.over
             self.emit("limit_reached", {"limit": why})
         except LimitReached as e:
@@ -234,7 +234,7 @@ class Agent:
         """Return the size of the session (see `tokens.live_prompt_sizes`) and its window, in
         tokens.
         """
-        return get_current_size(self.session).tokens, self.compactor.context.run.room.limit
+        return get_current_size(self.session).tokens, self.compactor.context.run.budget.limit
 
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", fallback: Policy | None = None

@@ -10,12 +10,6 @@ from msgspec.structs import replace
 
 from ctxkit._internal.formatting import failure_text
 from ctxkit._internal.redaction import redact
-from ctxkit.agent.compaction_attempts import (
-    IneffectiveCompaction,
-    SummaryBackoff,
-    attempt_message,
-    summary_bill,
-)
 from ctxkit.agent.live_budget import LiveBudget
 from ctxkit.agent.live_context import LiveContext
 from ctxkit.agent.model_summaries import (
@@ -28,17 +22,23 @@ from ctxkit.agent.model_summaries import (
     sum_usage,
     summarise_result,
 )
-from ctxkit.agent.store.artifacts import reading_advice
+from ctxkit.agent.store.artifacts import describe_artifact_reading
 from ctxkit.agent.tools.runner import OutputLimits, run_in_thread
-from ctxkit.engine.live_prompts import SentPrompts
+from ctxkit.agent.unsuccessful_compactions import (
+    IneffectiveCompaction,
+    SummaryBackoff,
+    make_attempt_message,
+    make_summary_bill_fields,
+)
+from ctxkit.engine.session_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.base import CompositePolicy, as_policy
 from ctxkit.policies.compaction_refusals import collect_refusals
 from ctxkit.policies.evidence_summaries import failure_marker
 from ctxkit.policies.guards import Smaller
-from ctxkit.policies.offline_summarisers import Extractive, may_ask
+from ctxkit.policies.offline_summarisers import Extractive, may_call_model
 from ctxkit.policies.offload import with_advice
-from ctxkit.policies.summary_compaction import Summary, writers_of
+from ctxkit.policies.summary_compaction import Summary, iter_summary_writers
 from ctxkit.policies.window_compaction import KeepTurns
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Edit, Message, join_summary_errors
 from ctxkit.tokens.live_prompt_sizes import PromptSize, estimate_schema_tokens, get_current_size
@@ -96,7 +96,7 @@ class Compactor:
         tools: tool schemas that every prompt carries beside the messages.
         limit: the model's window in tokens, used if the rules name none.
         writer: the model that writes summaries; None: the rules' own summariser.
-        seconds: seconds that a summary may take.
+        seconds: seconds that a summary may take, where the rules set no limit.
         memory: saves notes before a compaction, if the rules say so.
         emit: called with each event (kind, payload).
         save_artifact: stores the results that stubs name; None: results stay whole.
@@ -126,7 +126,7 @@ class Compactor:
         self._last_answered: tuple[float, tuple[Message, ...]] = (float("-inf"), ())
         self.prompts = prompts or SentPrompts()
         if rules.pruning is not None:
-            pruning = with_advice(rules.pruning, reading_advice(tools))
+            pruning = with_advice(rules.pruning, describe_artifact_reading(tools))
             rules = rules if pruning is rules.pruning else rules.but(pruning=pruning)
         self.transcript, self.rules, self._emit = transcript, rules, emit
         self._outputs = outputs or OutputLimits()
@@ -166,7 +166,7 @@ class Compactor:
 
         The reserve becomes at most a quarter of it, as the one set may exceed the whole window.
         """
-        if window < self.context.run.room.limit:
+        if window < self.context.run.budget.limit:
             reserve = min(self.rules.reserve, window // 4)
             self.rules = self.rules.but(window=window, assumed=True, reserve=reserve)
             self.rebuild_context()
@@ -190,13 +190,15 @@ class Compactor:
         while common < min(len(last), len(prompt)) and last[common] == prompt[common]:
             common += 1
         cached_tokens = log.fixed + sum(map(log.measure, prompt[:common]))
-        return CachedPrefix(prompt, self._tools, cached_tokens, tokens, self.context.run.room.limit)
+        return CachedPrefix(
+            prompt, self._tools, cached_tokens, tokens, self.context.run.budget.limit
+        )
 
     async def prepare(self, spent: SpentInTurn, limits: Limits) -> PreparedCall:
         """Prepare the next call: flush memory and compact if the rules say so, then prune."""
         await self._summarise_results(spent, limits)
         before, run = get_current_size(self.session), self.context.run
-        window, self._start_emitted, run.trigger_reason = run.room.limit, False, ""
+        window, self._start_emitted, run.trigger_reason = run.budget.limit, False, ""
         context_tokens, edits = self.context.tokens, len(self.transcript.session.edits)
         if self._memory_flusher and self._memory_flusher.is_due(context_tokens, window, edits):
             await self._flush_memory(self.context.preview()[0], spent, limits, self._tools)
@@ -394,15 +396,15 @@ class Compactor:
             spent: what the turn has used; summaries are added.
             model_called: a model was asked beside the summariser of the rules.
         """
-        has_asked = model_called or (
+        has_called_model = model_called or (
             self._summariser is not None and self._summariser.request_count > 0
         )
         is_manual, kind = attempt.trigger in _MANUAL_TRIGGERS, _without_numbers(attempt.reason)
-        is_paid = has_asked or (attempt.outcome != "skipped" and self._may_call_model)
+        is_paid = has_called_model or (attempt.outcome != "skipped" and self._may_call_model)
         if not (is_paid or is_manual or kind != self._last_attempt):
             return
         self._last_attempt = kind
-        model, usage = self._summary_model if has_asked else None, self._take_unbilled()
+        model, usage = self._summary_model if has_called_model else None, self._take_unbilled()
         self._bill_usage(spent, usage)
         attempt, retry_after = attempt._replace(reason=failure_text(attempt.reason)), 0
         if is_paid and attempt.outcome != "skipped" and not is_manual:
@@ -412,10 +414,10 @@ class Compactor:
         self._emit_start(attempt.trigger or "", size, attempt.messages)
         how: dict[str, Any] = {"outcome": attempt.outcome, "reason": attempt.reason}
         how |= {SUMMARY_ERROR_KEY: attempt.reason} if attempt.outcome == "failed" else {}
-        how |= summary_bill(model, usage)
+        how |= make_summary_bill_fields(model, usage)
         how |= {"retry_after_calls": retry_after} if retry_after else {}
         self._emit_end(how, attempt.trigger, size, attempt.messages)
-        message = attempt_message(
+        message = make_attempt_message(
             attempt,
             settings=self._backoff.settings,
             model=model,
@@ -455,7 +457,7 @@ class Compactor:
         if error := join_summary_errors(edits):
             payload[SUMMARY_ERROR_KEY] = error
         outcome = "failed" if error else "compacted"
-        payload |= summary_bill(self._summary_model if edits[0].model else None, usage)
+        payload |= make_summary_bill_fields(self._summary_model if edits[0].model else None, usage)
         how = {"outcome": outcome, "messages": removed, "tokens_source": "estimated", **payload}
         self._emit_end(how, edits[0].trigger, before, message_count, after)
         return edits
@@ -500,9 +502,9 @@ class Compactor:
     def _may_call_model(self) -> bool:
         """True if a compaction may ask a model: the summary model, or one that the rules name."""
         policy = self.rules.policy
-        writers = () if policy is None else writers_of(policy)
+        writers = () if policy is None else iter_summary_writers(policy)
         is_lent = self._summary_model is not None
-        return any(may_ask(w) or (is_lent and isinstance(w, Extractive)) for w in writers)
+        return any(may_call_model(w) or (is_lent and isinstance(w, Extractive)) for w in writers)
 
     @property
     def uses_summary_model(self) -> bool:
@@ -513,7 +515,7 @@ class Compactor:
         if rules.bare is None or not isinstance(rules.summariser, Extractive):
             return False
         lent = rules.bare.using(Extractive(tokens=1))
-        return list(writers_of(lent)) != list(writers_of(rules.bare))
+        return list(iter_summary_writers(lent)) != list(iter_summary_writers(rules.bare))
 
     # -- off the loop -----------------------------------------------------------------------------
 

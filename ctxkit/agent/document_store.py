@@ -22,9 +22,9 @@ import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.lazy import public_dir
-from ctxkit.agent.documents import is_document, read_document
-from ctxkit.agent.tools.root import Root
-from ctxkit.agent.tools.search import FolderWalk, list_some, search_files
+from ctxkit.agent.document_text import is_document, read_document
+from ctxkit.agent.tools.confined_root import RootFolder
+from ctxkit.agent.tools.search import FolderWalk, format_first_names, search_files
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class ContextStore:
         self.base = Path(base or Path.cwd())
 
     @cached_property
-    def _root(self) -> Root:
-        return Root(self.base)
+    def _root(self) -> RootFolder:
+        return RootFolder(self.base)
 
     # -- what is there -----------------------------------------------------------------------------
 
@@ -387,7 +387,7 @@ def import_files(source: str | Path) -> ImportedFiles:
         raise BadArguments(
             f"{sanitize_line(place.name, 200)!r} cannot be the name of a file in the store."
         )
-    with Root(place.parent).open_at((place.name,)) as file:
+    with RootFolder(place.parent).open_at((place.name,)) as file:
         imported = ImportedFiles({}, "", [])
         why = _import_file(imported, place.name, file)
     if isinstance(why, str) and why:
@@ -396,7 +396,7 @@ def import_files(source: str | Path) -> ImportedFiles:
 
 
 def _import_folder(place: Path) -> ImportedFiles:
-    root, imported, size = Root(place), ImportedFiles({}, "", []), 0
+    root, imported, size = RootFolder(place), ImportedFiles({}, "", []), 0
     walk, hidden = FolderWalk(root, ".", "*"), 0
     for each in islice(walk, MAX_FILES):
         if any(part.startswith(".") for part in each.path.split("/")):
@@ -471,7 +471,7 @@ def _with_extraction_note(imported: ImportedFiles) -> ImportedFiles:
 
 def describe_skipped(skipped: list[str]) -> str:
     """Return a line on what was not imported; empty if everything was."""
-    return f"Not taken: {list_some(skipped)}." if skipped else ""
+    return f"Not taken: {format_first_names(skipped)}." if skipped else ""
 
 
 INDEX_HEADING = "CONTEXT — reference material imported for this session (use read_file to access):"

@@ -101,7 +101,7 @@ class LiveBudget:
             "fraction": share,
             "threshold": int(cap * share),
         }
-        self._emit("context_window_warn", payload)
+        self._emit("context_cap_warning", payload)
 
 
 def _tokens_since_compaction(session: Session) -> int:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.engine import Compaction, Run, advance, billing_offset, log_from_session
-from ctxkit.engine.live_prompts import PruningRecorder, SentPrompts
+from ctxkit.engine import Compaction, Run, advance_run, compute_billing_offset, log_from_session
+from ctxkit.engine.session_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import StoreError
 from ctxkit.policies.base import CompositePolicy, apply_policy
 from ctxkit.policies.context_rules import RecordedCompactions
 from ctxkit.policies.offload import Offload, artifact_in_stub
 from ctxkit.policies.protocols import name_of
-from ctxkit.policies.schedules.rows import HistoryRows
-from ctxkit.policies.texts.content import call_hint, replace_text
-from ctxkit.policies.window_compaction import last_resort_stages
+from ctxkit.policies.schedules.unpruned_messages import HistoryRows
+from ctxkit.policies.texts.message_content import call_hint, replace_text
+from ctxkit.policies.window_compaction import get_last_resort_stages
 from ctxkit.session.messages import get_plain_text
 from ctxkit.tokens.live_prompt_sizes import (
     COUNTED_TOKENS_KEY,
@@ -114,8 +114,8 @@ class LiveContext:
         # A run that only repeats the recorded edits, without triggers, pruning and guards.
         no_actions: dict[str, Any] = {"trigger": None, "pruning": None, "on_compacted": None}
         record_rules = self.rules.but(policy=RecordedCompactions(), guards=(), **no_actions)
-        record_run = Run(self.log, record_rules, self.run.room.limit)
-        advance(record_run, record_rules, self.log.calls)
+        record_run = Run(self.log, record_rules, self.run.budget.limit)
+        advance_run(record_run, record_rules, self.log.calls)
         # Edits after the last reply belong to the call that comes next; no call has applied them.
         was = history = record_run.history.at(self.log.calls)
         for call, edit in self.log.recorded:
@@ -131,7 +131,7 @@ class LiveContext:
             counted_now = reply.details.get(COUNTED_TOKENS_KEY)
             run_size = record_run.sizes(call, call + 1)[0]
             counted = self.schemas + counted_now if isinstance(counted_now, int) else run_size
-            self.log.fixed = self.schemas + billing_offset(reply, counted)
+            self.log.fixed = self.schemas + compute_billing_offset(reply, counted)
 
     def add(self, message: Message) -> None:
         """Add a message; the usage of a reply corrects the sizes of later prompts."""
@@ -140,7 +140,7 @@ class LiveContext:
             call, offset_before = self.run.call - 1, self.log.fixed - self.schemas
             estimated = self.run.sizes(call, call + 1)[0]
             self.log.owe((get_billed_prompt(message) or self._sent_view.tokens) - estimated)
-            self.log.fixed = self.schemas + billing_offset(
+            self.log.fixed = self.schemas + compute_billing_offset(
                 message, self.schemas + self.counted, offset_before
             )
 
@@ -158,7 +158,7 @@ class LiveContext:
             len(run.blocked),
         )
         self.log.open(time, agent)
-        advance(run, self.rules, self.log.calls)
+        advance_run(run, self.rules, self.log.calls)
         if len(run.compactions) > compactions:
             self.log.fixed = self.schemas  # the last usage was measured on another prompt
         view = run.last_prompt()
@@ -180,7 +180,7 @@ class LiveContext:
     @property
     def stages(self) -> tuple[Any, ...]:
         """Policies that trim a prompt that does not fit, from the mildest to the strongest."""
-        return last_resort_stages(self.rules.pruning)
+        return get_last_resort_stages(self.rules.pruning)
 
     def trim(self, stage: int) -> History:
         """Trim the prepared prompt to a stage (-1: untrimmed) and return it as the one to send.
@@ -189,7 +189,7 @@ class LiveContext:
         """
         view = self._prepared_view
         self._sent_view = (
-            view if stage < 0 else apply_policy(self.stages[stage], view, self.run.room)
+            view if stage < 0 else apply_policy(self.stages[stage], view, self.run.budget)
         )
         return self._sent_view
 
@@ -201,7 +201,7 @@ class LiveContext:
     def try_policy(self, policy: Policy) -> Compaction | None:
         """Return the compaction that a policy would make now, or None; changes nothing."""
         before = self.run.history.at(self.run.call)
-        after = apply_policy(policy, before, self.run.room)
+        after = apply_policy(policy, before, self.run.budget)
         return (
             None
             if after is before
@@ -328,8 +328,8 @@ class ArtifactOffloader:
 
     def _shorten_result(self, result: Message) -> Message:
         text = get_plain_text(result)
-        cut = self._shorten_unsaved(text)
-        return result if cut == text else replace_text(result, cut)
+        shortened = self._shorten_unsaved(text)
+        return result if shortened == text else replace_text(result, shortened)
 
     def _save_result(self, artifact: str, result: Message, call: ToolCall | None) -> bool:
         if self._save_artifact is None:
@@ -354,7 +354,7 @@ def _find_offloaded(run: Run, artifact_ids: set[str]) -> dict[str, Message]:
         if isinstance(part, Offload) and artifact_ids - results.keys():
             artifacts = part.artifacts(view.messages)
             results.update({name: artifacts[name] for name in artifact_ids & artifacts.keys()})
-        return apply_policy(part, view, run.room)
+        return apply_policy(part, view, run.budget)
 
     if run.rules.pruning is not None:
         apply_part(run.rules.pruning, run.history.at(max(run.call - 1, 0)))

@@ -25,8 +25,8 @@ from ctxkit.agent.session_settings_seal import (
     restore_limits,
     with_session_settings,
 )
-from ctxkit.agent.span_export import SpanExport
-from ctxkit.agent.store.artifacts import ArtifactStore, ToolFileSources, reading_advice
+from ctxkit.agent.span_export import SpanExporter
+from ctxkit.agent.store.artifacts import ArtifactStore, ToolFileSources, describe_artifact_reading
 from ctxkit.agent.store.project_folder import Workspace, check_session_name
 from ctxkit.agent.store.session_files import (
     ContextReportStore,
@@ -36,7 +36,7 @@ from ctxkit.agent.store.session_files import (
 )
 from ctxkit.agent.store.session_log import SessionLog, get_checkpoint
 from ctxkit.agent.system_prompt import PromptSections, PromptSources, parse_section_names
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.tool_selection import FILE_TOOLS, make_tools
 from ctxkit.agent.turn import Limits, Listener, LiveEvent, ignore_event, is_compaction
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.memory.session_memory import SessionMemory
     from ctxkit.agent.models.model import Model
-    from ctxkit.agent.span_export import SpanAddress
+    from ctxkit.agent.span_export import CollectorAddress
     from ctxkit.agent.tools.runner import Approve, OutputLimits
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.agent.turn import LiveEvent, Outcome
-    from ctxkit.engine.live_prompts import SentPrompts
     from ctxkit.engine.sent_prompts import SentItem
+    from ctxkit.engine.session_prompts import SentPrompts
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.memory_entries import MemoryEntry
     from ctxkit.policies.protocols import Policy
@@ -98,7 +98,7 @@ class LiveSession:
         limits: limits of each turn; None: those stored in the session, else the defaults.
         approve: decides before each tool call whether it may run; None: every call may.
         summary_model: writes summaries; None: as for `Agent`.
-        summary_seconds: seconds that a summary may take.
+        summary_seconds: seconds that a summary may take, where the rules set no limit.
         words: how the user named the parts (`model`, `rules`, `tools`, `root`, ...), stored in the
             session; a part that is missing is stored under its own name.
         prompts: the prompts sent so far; None: none were.
@@ -145,7 +145,7 @@ class LiveSession:
         self.workspace.make()
         self.name, self._clock, self._listeners = check_session_name(name), clock, [listener]
         self.workspace.check(name)
-        self.root = Root(root or self._open_scratch(), allow)
+        self.root = RootFolder(root or self._open_scratch(), allow)
         self._agent_name = self.name if agent == "main" else agent
         self._has_own_root = root is not None
         self.store = ContextStore(self.workspace.folder.parent)
@@ -161,7 +161,7 @@ class LiveSession:
             on_stored=lambda tool, chars, file: self._emit(
                 "artifact_stored", {"tool_name": tool, "chars": chars, "file": str(file)}
             ),
-            advice=lambda: reading_advice(t.schema for t in self.agent.tools.values()),
+            advice=lambda: describe_artifact_reading(t.schema for t in self.agent.tools.values()),
         )
         files = ToolFileSources(self.store, self._artifacts)
         agent_tools = make_tools(tools, self.root, namespace, files, work_tools)
@@ -195,7 +195,7 @@ class LiveSession:
         self.notes: tuple[str, ...] = ()
         """Sentences for the user on what differs from the stored settings."""
         self._is_busy = False
-        self._exports: list[SpanExport] = []
+        self._exports: list[SpanExporter] = []
         self.log = SessionLog(self.workspace.sessions, name, new_session, self._trust_session)
         try:
             if self.log.session is new_session:  # its settings are stored already
@@ -305,9 +305,9 @@ class LiveSession:
         """Add a listener, called with every event from now on."""
         self._listeners.append(listener)
 
-    def export(self, to: SpanAddress) -> SpanExport:
+    def export(self, to: CollectorAddress) -> SpanExporter:
         """Send the session's spans to an OTLP collector from now on, in the background."""
-        spans = SpanExport(lambda: self.session, to, self._emit)
+        spans = SpanExporter(lambda: self.session, to, self._emit)
         self._exports.append(spans)
         self.listen(spans.on_event)
         return spans

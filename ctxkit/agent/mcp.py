@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit._internal.redaction import environment_without_secrets, redact
+from ctxkit._internal.redaction import get_environment_without_secrets, redact
 from ctxkit.agent.event_loops import EventLoopClient
 from ctxkit.agent.json_lines_process import ChildProcess
 from ctxkit.agent.tools.images import image_from_bytes
@@ -208,7 +208,9 @@ class McpServer(EventLoopClient):
             return
         await self._stop_client()
         self._child = ChildProcess(self._label)
-        await self._child.begin(self.command, env={**environment_without_secrets(), **self._env})
+        await self._child.begin(
+            self.command, env={**get_environment_without_secrets(), **self._env}
+        )
         greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._session_task = asyncio.ensure_future(self._run_session(self._child, greeted))
         await greeted

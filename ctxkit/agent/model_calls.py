@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit._internal.redaction import environment_secrets, redact, redact_json
+from ctxkit._internal.redaction import get_environment_secrets, redact, redact_json
 from ctxkit.agent.models.model import Model, Request
 from ctxkit.engine.provider_guard import PromptRepairer, find_stale_thinking, writes_by_api
 from ctxkit.errors import ModelError
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 #   recover   broken off or empty (`again`)  send again, at most _MAX_REPEATS times
 #             overflow, first time           take over the window that the error names, compact
 #             overflow again, or a malformed prompt (a call without its result, a thinking budget)
-#                                            trim to the next stage of `last_resort_stages`
+#                                            trim to the next stage of `get_last_resort_stages`
 #             text has arrived               raise
 #             anything else                  raise
 #
@@ -181,7 +181,7 @@ class ModelCaller:
         except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
             why = f"{name}: {type(e).__name__}: {redact(str(e))[:1000]}"
             raise PartialReplyError(why, stream.words, overflow=is_overflow(e)) from None
-        refused = _find_refusal(reply, name, self._compactor.context.run.room.limit)
+        refused = _find_refusal(reply, name, self._compactor.context.run.budget.limit)
         if refused is not None:  # a reply that is not used is billed too
             turn.spent.add_summary(reply.usage or Usage(), name, free=turn.spent.free)
             raise refused
@@ -229,7 +229,7 @@ class ModelCaller:
     def _record_pruning(self) -> dict[str, Any]:
         """Return what prunings changed of the last prompt, redacted as the log is."""
         details: dict[str, Any] = self._compactor.context.record_pruning()
-        return dict(redact_json(details, environment_secrets()))
+        return dict(redact_json(details, get_environment_secrets()))
 
     @property
     def _changed_thresholds(self) -> dict[str, int]:
@@ -241,7 +241,7 @@ class ModelCaller:
     @property
     def _changed_window(self) -> int | None:
         """The current window if it differs from the one that the session began with, else None."""
-        window = self._compactor.context.run.room.limit
+        window = self._compactor.context.run.budget.limit
         return None if window == self._transcript.session.context_window else window
 
     def _store_failure(self, error: ModelError, turn: Turn) -> None:
@@ -322,7 +322,7 @@ class ReplyStream:
         """Receive a delta.
 
         Raises:
-            OutOfTime: the turn's time is over.
+            TurnTimeExceeded: the turn's time is over.
             ModelError: the reply is too long.
         """
         self._check_deadline()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -27,7 +28,8 @@ from ctxkit.policies.offload import (
     agent_only_message,
     format_excerpt,
 )
-from ctxkit.policies.texts import content, summary_prompts
+from ctxkit.policies.summary_compaction import SummaryTimeout
+from ctxkit.policies.texts import message_content, summary_prompts
 from ctxkit.session.messages import Message, Text, ToolCall, ToolSchema, Usage, get_plain_text
 from ctxkit.tokens.prices import price
 
@@ -114,7 +116,7 @@ class ModelSummariser:
     Args:
         model: the model that writes the summary.
         loop: the event loop on which the model runs.
-        seconds: seconds that a summary may take.
+        seconds: seconds that a summary may take, where the rules set no limit.
         exceeded_limit: returns the limit that so many prompt tokens would exceed, or None.
         on_first_call: called on the loop at the first call.
         cached_prefix: returns the next prompt if the model's cache holds its beginning, else None.
@@ -151,6 +153,21 @@ class ModelSummariser:
             ModelError: the model failed, took too long, would pass a limit, or the turn was
                 stopped.
         """
+        return self.within(passage, self._seconds)
+
+    def within(self, passage: Passage, seconds: float) -> str:
+        """Return the summary's text, written within a time limit that replaces the usual one.
+
+        Raises:
+            ModelError: as of a call.
+            SummaryTimeout: it took longer; the request is cancelled.
+        """
+        try:
+            return self._write(passage, monotonic() + seconds)
+        except TimeoutError:
+            raise SummaryTimeout(seconds) from None
+
+    def _write(self, passage: Passage, deadline: float) -> str:
         if self._on_first_call is not None:
             self._loop.call_soon_threadsafe(self._on_first_call)
             self._on_first_call = None
@@ -169,16 +186,18 @@ class ModelSummariser:
             )
             sent = (*prefix.messages, Message(role="user", id="ask", parts=(Text(ask),)))
             request = Request(messages=sent, tools=prefix.tools, max_output_tokens=max_tokens)
-            reply = self._request_summary(request, prefix.tokens, "prefix")
+            reply = self._request_summary(request, prefix.tokens, "prefix", deadline)
             if not reply.tool_calls and reply.text.strip():
                 return redact(reply.text)
         conversation = Text(f"<conversation>\n{text}\n</conversation>")
         passage_message = Message(role="user", id="passage", parts=(conversation,))
         ask_message = Message(role="system", id="ask", parts=(Text(instructions + limit),))
         request = Request(messages=(ask_message, passage_message), max_output_tokens=max_tokens)
-        return redact(self._request_summary(request, text_tokens, "text").text)
+        return redact(self._request_summary(request, text_tokens, "text", deadline).text)
 
-    def _request_summary(self, request: Request, tokens: int, kind: str) -> Message:
+    def _request_summary(
+        self, request: Request, tokens: int, kind: str, deadline: float
+    ) -> Message:
         """Call the model on its loop and wait for the reply."""
         exceeded = self._exceeded_limit(tokens)
         if exceeded:
@@ -190,12 +209,12 @@ class ModelSummariser:
             self._call_model(request), self._loop
         )
         try:
-            reply = pending.result(self._seconds)
+            reply = pending.result(max(deadline - monotonic(), 0.0))
         except CancelledError:
             raise ModelError("The turn was stopped before the summary was written.") from None
         except TimeoutError:
             pending.cancel()
-            raise ModelError(f"The summary took longer than {self._seconds:g} s.") from None
+            raise
         self.ways.append(kind)
         if reply.usage is not None:
             self.usages.append(reply.usage)
@@ -276,7 +295,7 @@ def find_results_to_summarise(
         return []
     results = [m for m in messages if m.role == "tool" and m.kind != ARCHIVED_KIND]
     old = results[: max(len(results) - excerpts.keep_last, 0)]
-    return [m for m in old if not (m.pinned or m.pending or content.has_images(m))]
+    return [m for m in old if not (m.pinned or m.pending or message_content.has_images(m))]
 
 
 class ResultSummary(NamedTuple):
@@ -291,7 +310,9 @@ class ResultSummary(NamedTuple):
 
 async def summarise_result(model: Model, result: Message) -> ResultSummary:
     """Return a model's summary of a tool result; failures are returned, not raised."""
-    text = content.truncate_middle(get_plain_text(result), HEAD_CHARS, TAIL_CHARS, EXCERPT_MARKER)
+    text = message_content.truncate_middle(
+        get_plain_text(result), HEAD_CHARS, TAIL_CHARS, EXCERPT_MARKER
+    )
     prompt = f"{_RESULT_PROMPT}\n\nTool: {result.tool or 'unknown'}\n\n<output>\n{text}\n</output>"
     request = Request(
         messages=(Message(role="user", id="result", parts=(Text(prompt),)),), tools=()
@@ -316,13 +337,13 @@ class ResultSummaryPolicy(DataclassPolicy):
 
     name = "result_summaries"
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the history with these results archived; itself if it has none of them."""
         archived = {p: m for p, m in enumerate(history.messages) if m.id in self.said}
         if not archived:
             return history
         stubs: dict[int, Message | str | None] = {
-            p: replace(content.replace_text(m, ARCHIVED_STUB), id="", kind=ARCHIVED_KIND)
+            p: replace(message_content.replace_text(m, ARCHIVED_STUB), id="", kind=ARCHIVED_KIND)
             for p, m in archived.items()
         }
         texts = [format_excerpt(m, self.said[m.id]) for m in archived.values()]

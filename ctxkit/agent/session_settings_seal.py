@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit._internal.redaction import environment_secrets, redact_json
+from ctxkit._internal.redaction import get_environment_secrets, redact_json
 from ctxkit.agent.store.project_folder import make_seal, verify_seal
 from ctxkit.agent.turn import Limits
 from ctxkit.errors import BadArguments, StoreError
@@ -69,7 +69,7 @@ def make_session_settings(
     changed_limits = {k: v for k, v in asdict(limits).items() if v != getattr(defaults, k)}
     text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(rules))  # addresses differ from run to run
     clean = json.loads(
-        _redact_encoded(json.dumps([dict(words), text]), tuple(environment_secrets()))
+        _redact_encoded(json.dumps([dict(words), text]), tuple(get_environment_secrets()))
     )
     return SessionSettings(words=clean[0], rules=clean[1][:_MAX_RULES_CHARS], limits=changed_limits)
 

@@ -20,7 +20,7 @@ from ctxkit.agent.document_store import (
     ContextStore,
     format_index_block,
 )
-from ctxkit.agent.tools.root import Root  # noqa: TC001  as above
+from ctxkit.agent.tools.confined_root import RootFolder  # noqa: TC001  as above
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.session.messages import INJECTED_KIND, Message, Text
 from ctxkit.session.messages import SECTIONS_KEY as KEY
@@ -153,7 +153,7 @@ class PromptSources:
 
     folder: Path
     """Folder to which relative paths of the tools refer."""
-    root: Root | None = None
+    root: RootFolder | None = None
     """Folder that the user named, with the project's files; None: no file is read."""
     own: str = ""
     """The agent's own instructions."""
@@ -219,8 +219,8 @@ def project_section(sources: PromptSources, _: float) -> PromptSection | None:
             continue
         seen.add(part.text)
         whole = part.bytes_read == part.size
-        cut = "" if whole else f" (truncated to {part.bytes_read:,} of {part.size:,} bytes)"
-        texts.append(f"{name}{cut}:\n{fence_text(part.text)}")
+        note = "" if whole else f" (truncated to {part.bytes_read:,} of {part.size:,} bytes)"
+        texts.append(f"{name}{note}:\n{fence_text(part.text)}")
         raw, bytes_left = raw + part.size, bytes_left - part.bytes_read
     return make_section("project", "\n\n".join([_PROJECT_HEADING, *texts]), raw) if texts else None
 
@@ -233,14 +233,14 @@ def gitignore_section(sources: PromptSources, _: float) -> PromptSection | None:
     lines = part.text.splitlines()
     more = len(lines) > MAX_GITIGNORE_LINES
     many = f"{'more than ' * (part.size > _MAX_GITIGNORE_BYTES)}{len(lines):,}"
-    cut = f"\n(truncated to {MAX_GITIGNORE_LINES} of {many} lines)" if more else ""
+    note = f"\n(truncated to {MAX_GITIGNORE_LINES} of {many} lines)" if more else ""
     excerpt = "\n".join(each[:1000] for each in lines[:MAX_GITIGNORE_LINES])
     return make_section(
-        "gitignore", f"{_GITIGNORE_HEADING}{cut}\n{fence_text(excerpt)}", len(part.text)
+        "gitignore", f"{_GITIGNORE_HEADING}{note}\n{fence_text(excerpt)}", len(part.text)
     )
 
 
-def _read_part(root: Root | None, name: str, limit: int) -> _FilePart | None:
+def _read_part(root: RootFolder | None, name: str, limit: int) -> _FilePart | None:
     """Return the beginning of a file in the root, cut at the end of a line; None if unreadable."""
     if root is None or limit <= 0 or not root.is_file((name,)):
         return None

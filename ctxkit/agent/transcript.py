@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit._internal.redaction import REDACTION_MARK, environment_secrets, redact_json
+from ctxkit._internal.redaction import REDACTION_MARK, get_environment_secrets, redact_json
 from ctxkit.engine import with_message_ids
 from ctxkit.errors import BadArguments
 from ctxkit.session.messages import Edit, Message, Part, Text, Thinking, ToolCall
@@ -75,7 +75,7 @@ class Transcript:
 
     def add(self, message: Message, kind: str) -> Message:
         """Store a redacted message under a new id that starts with `kind`; return it as stored."""
-        time, secrets = message.time or self.clock(), environment_secrets()
+        time, secrets = message.time or self.clock(), get_environment_secrets()
         clean = {
             "parts": self._clean_parts(message.parts, secrets),
             "error": message.error and _clean_text(message.error, secrets),
@@ -117,7 +117,7 @@ class Transcript:
         if not self.session.log:
             self.turn = 0
             return self.add(Message(role="system", parts=(Text(text),)), "s")
-        if _clean_text(text, environment_secrets()) == self.instructions:
+        if _clean_text(text, get_environment_secrets()) == self.instructions:
             return None
         began = "other instructions" if self.instructions else "no instructions"
         raise BadArguments(

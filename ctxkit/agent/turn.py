@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ctxkit._internal.formatting import pluralize, sanitize_line
-from ctxkit._internal.redaction import StreamRedactor, environment_secrets, redact_json
+from ctxkit._internal.redaction import StreamRedactor, get_environment_secrets, redact_json
 from ctxkit.errors import BadArguments
 from ctxkit.session.messages import Message, ToolCall
 from ctxkit.tokens.prices import Price, price
@@ -156,7 +156,7 @@ class LimitReached(Exception):
     """The next call would exceed a limit; the text names it."""
 
 
-class OutOfTime(asyncio.CancelledError):
+class TurnTimeExceeded(asyncio.CancelledError):
     """The turn's time is over, and the event loop never ran, so its timeout could not fire."""
 
 
@@ -205,7 +205,7 @@ class Turn:
         (a callback, a thread) it does nothing, as the loop is free to run then.
 
         Raises:
-            OutOfTime: the time is over.
+            TurnTimeExceeded: the time is over.
         """
         if self.deadline is None or self.task is None or _running_task() is not self.task:
             return
@@ -214,7 +214,7 @@ class Turn:
             if not self.deadline.expired():  # an expiring deadline cannot be moved any more
                 self.deadline.reschedule(None)
             self.timed_out = True
-            raise OutOfTime
+            raise TurnTimeExceeded
 
     @asynccontextmanager
     async def paused(self, clock: Callable[[], float]) -> AsyncIterator[None]:
@@ -303,7 +303,7 @@ class LiveEvent(msgspec.Struct, frozen=True):
 
     Names: `turn_start turn_end model_call model_wait model_response model_error delta tool_call
     tool_result inner_call_context compaction_start compaction_end context_budget_warn
-    context_budget_cutover context_window_warn context_exceeded_recovery provider_guard
+    context_budget_cutover context_cap_warning context_exceeded_recovery provider_guard
     limit_reached memory_flush artifact_failed artifact_stored sections_said memory_promoted
     memory_consolidated memory_failed cancelled moved context_report_created reply_cut_short`; a
     live session also writes `listener_failed` and `export_failed`.
@@ -362,7 +362,7 @@ class LiveEvents:
     def _emit_piece(self, kind: str, text: str) -> None:
         if kind != self._piece_kind:
             self._end_text()
-            self._piece_kind, self._redactor = kind, StreamRedactor(environment_secrets())
+            self._piece_kind, self._redactor = kind, StreamRedactor(get_environment_secrets())
         self._emit_text(self._redactor.feed(text))
         if kind == "tool_call":  # the name of a tool comes in one piece
             self._end_text()

@@ -7,8 +7,8 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.distribution import warn_of_conflict
 from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.installed_distribution import warn_of_conflict
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import CtxkitError
 

@@ -8,26 +8,26 @@ from typing import Any
 
 import click
 
-from ctxkit._internal.distribution import DISTRIBUTION
+from ctxkit._internal.installed_distribution import DISTRIBUTION
 
 COMMAND_MODULES = {
-    "when": "timing",
-    "list": "sessions",
-    "report": "sessions",
-    "spend": "sessions",
-    "idle": "timing",
-    "limits": "timing",
-    "card": "timing",
+    "when": "when_idle_limits_card_commands",
+    "list": "list_report_spend_watch_commands",
+    "report": "list_report_spend_watch_commands",
+    "spend": "list_report_spend_watch_commands",
+    "idle": "when_idle_limits_card_commands",
+    "limits": "when_idle_limits_card_commands",
+    "card": "when_idle_limits_card_commands",
     "rules": "rule_and_exam_commands",
-    "compare": "experiments",
-    "sweep": "experiments",
-    "advise": "experiments",
-    "forecasts": "files",
-    "convert": "files",
-    "watch": "sessions",
-    "keep": "files",
+    "compare": "compare_sweep_advise_gate_commands",
+    "sweep": "compare_sweep_advise_gate_commands",
+    "advise": "compare_sweep_advise_gate_commands",
+    "forecasts": "convert_keep_forecast_commands",
+    "convert": "convert_keep_forecast_commands",
+    "watch": "list_report_spend_watch_commands",
+    "keep": "convert_keep_forecast_commands",
     "exam": "rule_and_exam_commands",
-    "gate": "experiments",
+    "gate": "compare_sweep_advise_gate_commands",
     "demo": "demo",
     "doctor": "doctor",
     "completion": "doctor",
@@ -93,6 +93,6 @@ def app(context: click.Context) -> None:
     id (or its first characters), a title, or `last`.
     """
     if context.invoked_subcommand is None:
-        from ctxkit.cli.timing import print_newest_answers
+        from ctxkit.cli.when_idle_limits_card_commands import print_newest_answers
 
         print_newest_answers()

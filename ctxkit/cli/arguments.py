@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting import pluralize, sanitize_line
 from ctxkit.cli.output import CommandOutput
 from ctxkit.errors import BadArguments, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ctxkit.cli.session_index import IndexedSession, LogFile, SessionIndex
+    from ctxkit.cli.session_index import IndexedLogFile, IndexedSession, SessionIndex
     from ctxkit.session.session import Session
 
 
@@ -119,7 +119,7 @@ def is_path(word: str) -> bool:
 
 def find_indexed_session(
     word: str, index: SessionIndex | None = None
-) -> tuple[LogFile, IndexedSession]:
+) -> tuple[IndexedLogFile, IndexedSession]:
     """Return the file and what is known of the session that an id, its beginning or a title names.
 
     What was listed before is asked first; only where nothing fits, the others are read.
@@ -146,7 +146,7 @@ def find_indexed_session(
     if len(matches) == 1:
         return matches[0]
     if not matches and word == LAST_WORD:
-        raise BadArguments(NO_SESSION)
+        raise BadArguments(describe_unreadable_files(len(files)) if files else NO_SESSION)
     if not matches:
         ids = [s.id for log in index.list_files() for s in log.sessions or ()]
         raise BadArguments(
@@ -165,7 +165,17 @@ def find_indexed_session(
     )
 
 
-def _match_sessions(word: str, logs: Iterable[LogFile]) -> list[tuple[LogFile, IndexedSession]]:
+def describe_unreadable_files(count: int) -> str:
+    """Say that known tools have files here, but that none of them is a session."""
+    return (
+        f"Known tools have {pluralize(count, 'file')} on this machine, but none is a session that a"
+        " reader knows: `ctxkit list` says why."
+    )
+
+
+def _match_sessions(
+    word: str, logs: Iterable[IndexedLogFile]
+) -> list[tuple[IndexedLogFile, IndexedSession]]:
     """Return the sessions of that id; else of that title, else whose id or title has it in it."""
     pairs = [(log, s) for log in logs for s in log.sessions or ()]
     folded = word.casefold()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ctxkit.cli import experiments, sessions
+from ctxkit.cli import compare_sweep_advise_gate_commands, list_report_spend_watch_commands
 from ctxkit.cli.output import print_lines
 
 SAMPLE = "billing"
@@ -31,7 +31,9 @@ def demo_(context: click.Context, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
 
     _print_question("What fills the window?")
-    context.invoke(sessions.report_, session=file, call=-1, as_json=False, html=None)
+    context.invoke(
+        list_report_spend_watch_commands.report_, session=file, call=-1, as_json=False, html=None
+    )
     _print_question("Where did the money go?")
     bill = spend(session)
     print_lines("\n".join([bill.answer, "", *bill.sentences]))
@@ -39,7 +41,7 @@ def demo_(context: click.Context, folder: Path) -> None:
     print_lines(when_to_compact(session).to_text())
     _print_question("What would other rules have cost, and lost?")
     context.invoke(
-        experiments.compare_,
+        compare_sweep_advise_gate_commands.compare_,
         session=file,
         rules=RULES,
         max_loss=None,

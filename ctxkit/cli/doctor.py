@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import click
 from click.shell_completion import get_completion_class
 
-from ctxkit._internal.distribution import DISTRIBUTION, describe_conflict
 from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.installed_distribution import DISTRIBUTION, describe_conflict
 from ctxkit.cli import EXIT_WORSE
 from ctxkit.cli.arguments import add_output_options
 from ctxkit.cli.output import CommandOutput, TableColumn, print_table
@@ -31,22 +31,22 @@ _STATE_SIGNS: dict[FindingState, str] = {"ready": "ok", "optional": "-", "missin
 DOCTOR_COLUMNS = (
     TableColumn("about", "about"),
     TableColumn("state", "state"),
-    TableColumn("told", "what"),
+    TableColumn("finding", "what"),
 )
 _MAX_REASON_CHARS = 80
-"""Characters of what a damaged package says."""
+"""Maximum number of characters of a damaged package's error."""
 _MAX_IMPORT_SECONDS = 120
-"""How long the imports of the notebook's packages may take."""
+"""Time limit for importing the notebook's packages."""
 _REINSTALL = f"install {DISTRIBUTION} again."
 _INSTALL_LAB = f"pip install '{DISTRIBUTION}[lab]'"
 
 
 class DoctorFinding(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     about: str
     state: FindingState
-    told: str
+    finding: str
 
 
 @click.command()
@@ -58,7 +58,9 @@ def doctor_(context: click.Context, out: CommandOutput) -> None:
     if out.json or out.html:
         out.table("ctxkit doctor", DOCTOR_COLUMNS, [f._asdict() for f in findings])
     else:
-        print_table((), (), [f"{_STATE_SIGNS[f.state]:<3} {f.about}: {f.told}" for f in findings])
+        print_table(
+            (), (), [f"{_STATE_SIGNS[f.state]:<3} {f.about}: {f.finding}" for f in findings]
+        )
     if any(f.state == "missing" for f in findings):
         context.exit(EXIT_WORSE)
 
@@ -181,9 +183,9 @@ def _check_folders() -> DoctorFinding:
 
 
 def _check_state_folder() -> DoctorFinding:
-    from ctxkit.agent.store.project_folder import user_state_folder
+    from ctxkit.agent.store.project_folder import get_user_state_folder
 
-    folder = user_state_folder()
+    folder = get_user_state_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with TemporaryFile(dir=folder):

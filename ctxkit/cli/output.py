@@ -33,7 +33,7 @@ class TableColumn(NamedTuple):
     title: str
     kind: CellKind = "text"
     wide: bool = False
-    """It takes the room that is left, and is cut where there is too little."""
+    """True if it takes the remaining width, and is shortened if that is too small."""
     most: int | None = None
     """At most so many characters."""
 
@@ -47,7 +47,7 @@ COST_COLUMN = TableColumn("cost_usd", "cost", "usd")
 
 @dataclass(frozen=True)
 class CommandOutput:
-    """Where a command's answer goes: the screen, JSON on stdout, or a page."""
+    """Output of a command: the screen, JSON on stdout, or an HTML page."""
 
     json: bool = False
     html: Path | None = None

@@ -18,10 +18,10 @@ from ctxkit.cli.output import (
     print_lines,
     print_message,
 )
-from ctxkit.cli.timing import print_answer
+from ctxkit.cli.when_idle_limits_card_commands import print_answer
 
 if TYPE_CHECKING:
-    from ctxkit.metrics.rule_fates import RuleFate
+    from ctxkit.metrics.user_rule_fates import RuleFate
 
 
 RULE_COLUMNS = (
@@ -56,7 +56,7 @@ def rules_(out: CommandOutput, *, session: str, rules: str | None) -> None:
     A rule is a sentence that binds, forbids or chooses: "never touch prod", "answer in German".
     """
     from ctxkit.engine.replay import replay
-    from ctxkit.metrics.rule_fates import trace_user_rules
+    from ctxkit.metrics.user_rule_fates import trace_user_rules
 
     resolved = resolve_session(session)
     trace = trace_user_rules(resolved if rules is None else replay(resolved, rules))

@@ -17,7 +17,7 @@ from ctxkit._internal.file_cache import FileCache, FileStamp
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.errors import CtxkitError
-from ctxkit.metrics.figure_sources import shows_figures
+from ctxkit.metrics.view_figures import register_view_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ _MAX_STORED_SESSIONS = 500
 
 
 class DailySpend(NamedTuple):
-    """What the calls of a day to a model cost; a summary without a price stands by itself."""
+    """Cost of the calls of one day to one model; summaries without a price are separate."""
 
     day: str
     """UTC, as 2026-08-31; empty where the log has no times."""
@@ -68,7 +68,7 @@ class IndexedSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     spent: tuple[DailySpend, ...] = ()
 
 
-class LogFile(FileStamp, frozen=True, kw_only=True):
+class IndexedLogFile(FileStamp, frozen=True, kw_only=True):
     """One file, and what is known of the sessions in it."""
 
     tool: str = ""
@@ -85,7 +85,7 @@ _FRAME_COLUMNS = (
     *("model", "calls_n", "turns_n", "compactions_n", "peak_tokens", "cost_usd", "cost_source"),
     "notes",
 )
-"""What a sighting has from the frame of sessions as it is there."""
+"""Fields that are taken unchanged from the session frame."""
 
 
 class SessionIndex:
@@ -93,19 +93,21 @@ class SessionIndex:
 
     def __init__(self, folder: Path | None = None) -> None:
         if folder is None:
-            from ctxkit.agent.store.project_folder import user_state_folder
+            from ctxkit.agent.store.project_folder import get_user_state_folder
 
-            folder = user_state_folder()
-        self._cache = FileCache(folder / INDEX_FILE, LogFile, INDEX_VERSION, ctxkit.__version__)
+            folder = get_user_state_folder()
+        self._cache = FileCache(
+            folder / INDEX_FILE, IndexedLogFile, INDEX_VERSION, ctxkit.__version__
+        )
 
-    def look_up(self, file: LogFile) -> LogFile:
+    def look_up(self, file: IndexedLogFile) -> IndexedLogFile:
         """Return a file with its sessions, if it was read before and has not changed since."""
         stored = self._cache.get(file)
         if stored is None:
             return file
         return msgspec.structs.replace(stored, tool=file.tool, project=file.project)
 
-    def read_files(self, logs: Iterable[LogFile]) -> list[LogFile]:
+    def read_files(self, logs: Iterable[IndexedLogFile]) -> list[IndexedLogFile]:
         """Return files with their sessions, reading those that are new or have changed.
 
         A file that was read with another one, as its subagent's, is left out.
@@ -117,7 +119,7 @@ class SessionIndex:
         subagent_paths = {path for each in self.list_files() for path in each.others}
         return [each for each in files if each.path not in subagent_paths]
 
-    def _read_file(self, file: LogFile) -> LogFile:
+    def _read_file(self, file: IndexedLogFile) -> IndexedLogFile:
         if file.sessions is not None or file.error is not None:
             return file
         file = index_file(file)
@@ -125,7 +127,7 @@ class SessionIndex:
             self._cache.put(file)
         return file
 
-    def list_files(self) -> list[LogFile]:
+    def list_files(self) -> list[IndexedLogFile]:
         """Return all files that were ever read."""
         return self._cache.all()
 
@@ -134,7 +136,7 @@ class SessionIndex:
         self._cache.write()
 
 
-def show_progress(files: list[LogFile]) -> Iterable[LogFile]:
+def show_progress(files: list[IndexedLogFile]) -> Iterable[IndexedLogFile]:
     """Return the work with a progress bar around it, where somebody sees it and it takes long."""
     import sys
 
@@ -145,7 +147,7 @@ def show_progress(files: list[LogFile]) -> Iterable[LogFile]:
     return tqdm(files, "reading", unit="file", leave=False, delay=1)
 
 
-def index_file(file: LogFile) -> LogFile:
+def index_file(file: IndexedLogFile) -> IndexedLogFile:
     """Return a file with its sessions, or with why it cannot be read."""
     from ctxkit.formats.reading import read_all, subagent_paths
 
@@ -240,7 +242,7 @@ def _format_day_number(days: int) -> str:
     return strftime("%Y-%m-%d", gmtime(days * 86_400))
 
 
-def list_log_files(place: str | os.PathLike[str] | None = None) -> list[LogFile]:
+def list_log_files(place: str | os.PathLike[str] | None = None) -> list[IndexedLogFile]:
     """Return the files of known tools, or of a folder, the newest first; none is opened."""
     from ctxkit.formats.discovery import get_location_project, iter_session_files
 
@@ -259,14 +261,14 @@ def list_log_files(place: str | os.PathLike[str] | None = None) -> list[LogFile]
     return _sort_newest_first(files)
 
 
-def stat_log_file(path: str) -> LogFile:
+def stat_log_file(path: str) -> IndexedLogFile:
     """Return one file as it is there now; one that is not there is empty."""
     with suppress(OSError):
         return _make_log_file(os.path.abspath(path), os.stat(path), "", None)  # noqa: PTH100, PTH116
-    return LogFile(path=path, modified=0.0, size=-1)
+    return IndexedLogFile(path=path, modified=0.0, size=-1)
 
 
-def _find_log_files(place: Path) -> Iterator[LogFile]:
+def _find_log_files(place: Path) -> Iterator[IndexedLogFile]:
     from ctxkit.formats.reading import find_logs
 
     for each in find_logs(place):
@@ -274,23 +276,25 @@ def _find_log_files(place: Path) -> Iterator[LogFile]:
             yield _make_log_file(os.path.abspath(each.path), each.path.stat(), "", None)  # noqa: PTH100
 
 
-def _make_log_file(path: str, stat: os.stat_result, tool: str, project: str | None) -> LogFile:
+def _make_log_file(
+    path: str, stat: os.stat_result, tool: str, project: str | None
+) -> IndexedLogFile:
     if not S_ISDIR(stat.st_mode):
-        return LogFile(
+        return IndexedLogFile(
             path=path, modified=stat.st_mtime, size=stat.st_size, tool=tool, project=project
         )
     # a folder is as new as its newest file, and as large as all of them
     inner = [entry.stat() for entry in os.scandir(path)]
     last = max((s.st_mtime for s in inner), default=stat.st_mtime)
     size = sum(s.st_size for s in inner)
-    return LogFile(path=path, modified=last, size=size, tool=tool, project=project)
+    return IndexedLogFile(path=path, modified=last, size=size, tool=tool, project=project)
 
 
-def _sort_newest_first(files: Iterable[LogFile]) -> list[LogFile]:
+def _sort_newest_first(files: Iterable[IndexedLogFile]) -> list[IndexedLogFile]:
     return sorted(files, key=lambda f: -f.modified)
 
 
-@shows_figures("ctxkit list and ctxkit spend")
+@register_view_figures("ctxkit list and ctxkit spend")
 def _read_figures(session: Session) -> dict[str, Any]:
     indexed = index_session(session)
     figures = {name: getattr(indexed, name) for name in _FRAME_COLUMNS if name.endswith("_usd")}

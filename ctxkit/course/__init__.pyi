@@ -1,5 +1,6 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
-from .contests import Contest as Contest
+from .contest_judging import mark as mark
+from .contests import ContestTable as ContestTable
 from .contests import contest as contest
 from .exercises import check as check
 from .exercises import load_exercises as load_exercises
@@ -7,7 +8,6 @@ from .exercises import numbers as numbers
 from .exercises import report as report
 from .exercises import tasks as tasks
 from .generator.billing_sample import make_session as make_session
-from .judging import mark as mark
 from .lessons.lesson_04_live_session import ports_in_sight as ports_in_sight
 from .sample_data import facts_kept as facts_kept
 from .sample_data import items_of as items_of

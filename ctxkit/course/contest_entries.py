@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "StoredEntry",
+    "StoredContestEntry",
     "decode_rules",
     "encode_rules",
+    "get_working_folder",
     "read_entries",
     "store_entry",
-    "working_folder",
 ]
 
 MOST_FILE_BYTES = 1_000_000
@@ -97,7 +97,7 @@ def decode_rules(data: object) -> Rules:
         raise BadArguments(f"The entry's rules cannot be made: {error}.") from None
 
 
-class StoredEntry(msgspec.Struct, frozen=True, kw_only=True):
+class StoredContestEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One entry as a file has it: rules, and no figures."""
 
     name: str
@@ -106,7 +106,7 @@ class StoredEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The user of a shared folder."""
 
 
-def read_entries(path: Path) -> tuple[StoredEntry, ...]:
+def read_entries(path: Path) -> tuple[StoredContestEntry, ...]:
     """Return the entries of a file, or of all files of a shared folder.
 
     Raises:
@@ -115,7 +115,7 @@ def read_entries(path: Path) -> tuple[StoredEntry, ...]:
     """
     if not path.is_dir():
         return _read_file(path)
-    entries: list[StoredEntry] = []
+    entries: list[StoredContestEntry] = []
     for file in sorted(path.glob("*.json"))[:MOST_FILES]:
         try:
             entries += _read_file(file)
@@ -124,7 +124,7 @@ def read_entries(path: Path) -> tuple[StoredEntry, ...]:
     return tuple(entries)
 
 
-def store_entry(path: Path, entry: StoredEntry) -> None:
+def store_entry(path: Path, entry: StoredContestEntry) -> None:
     """Write an entry, in the place of one of the same name by the same user.
 
     Raises:
@@ -142,7 +142,7 @@ def store_entry(path: Path, entry: StoredEntry) -> None:
         ) from None
 
 
-def user_name() -> str:
+def get_user_name() -> str:
     """Return the name of the system's user, as it may be in the name of a file."""
     try:
         name = getpass.getuser()
@@ -151,7 +151,7 @@ def user_name() -> str:
     return re.sub(r"[^\w.-]", "_", name)[:40] or "user"
 
 
-def working_folder() -> Path:
+def get_working_folder() -> Path:
     """Return the folder in which the notebook was opened, also where a cell has left it."""
     from IPython.core.getipython import get_ipython
 
@@ -258,14 +258,14 @@ def _list_parts() -> dict[str, Any]:
     return {c.__name__: c for c in parts if is_dataclass(c)}
 
 
-def _read_file(path: Path) -> tuple[StoredEntry, ...]:
+def _read_file(path: Path) -> tuple[StoredContestEntry, ...]:
     if path.is_symlink() or path.stat().st_size > MOST_FILE_BYTES:
         raise OSError(0, "it is a link, or too large")
-    entries = msgspec.json.decode(path.read_bytes(), type=list[StoredEntry])
+    entries = msgspec.json.decode(path.read_bytes(), type=list[StoredContestEntry])
     return tuple(entries[:MOST_ENTRIES])
 
 
-def _store_in_file(path: Path, entry: StoredEntry) -> None:
+def _store_in_file(path: Path, entry: StoredContestEntry) -> None:
     with SafeFolder.open_or_create(path.parent) as folder, folder.lock():
         try:
             entries = list(_read_file(path))
@@ -279,7 +279,7 @@ def _store_in_file(path: Path, entry: StoredEntry) -> None:
         folder.write(path.name, (_encode_entries([*others, entry]),))
 
 
-def _store_in_folder(path: Path, entry: StoredEntry) -> None:
+def _store_in_folder(path: Path, entry: StoredContestEntry) -> None:
     """Write a file of its own, so that users need no right to each other's files."""
     name = f"{entry.by}-{sha256(entry.name.encode()).hexdigest()[:12]}.json"
     with SafeFolder(path.resolve()) as folder:
@@ -293,5 +293,5 @@ def _store_in_folder(path: Path, entry: StoredEntry) -> None:
             os.close(handle)
 
 
-def _encode_entries(entries: list[StoredEntry]) -> bytes:
+def _encode_entries(entries: list[StoredContestEntry]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(entries), indent=1)

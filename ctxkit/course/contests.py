@@ -12,21 +12,21 @@ import msgspec
 from ctxkit._internal.formatting import escape_html
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.course.contest_entries import (
-    StoredEntry,
+    StoredContestEntry,
     encode_rules,
+    get_user_name,
+    get_working_folder,
     read_entries,
     store_entry,
-    user_name,
-    working_folder,
 )
-from ctxkit.course.judging import ContestEntry, judge_rules, score_contest_entry
+from ctxkit.course.contest_judging import ContestEntry, judge_rules, score_contest_entry
 from ctxkit.course.sample_data import load_sample, replay_sample, score_replay
 from ctxkit.errors import BadArguments, CtxkitError
 
 if TYPE_CHECKING:
     from ctxkit.presets.registry import RulesLike
 
-__all__ = ["Contest", "ContestEntry", "contest"]
+__all__ = ["ContestEntry", "ContestTable", "contest"]
 
 _FILE = Path(".ctxkit") / "contest.json"
 _HEADS = (
@@ -42,12 +42,12 @@ _HEADS = (
 
 
 @dataclass(frozen=True, repr=False)
-class Contest:
+class ContestTable:
     """The reader's table of entries, kept in a file, so that it continues in the next notebook."""
 
     path: Path = _FILE
     note: str = ""
-    """What became of the last entry, where it was not simply added."""
+    """A sentence on the last entry if it was not simply added."""
 
     @staticmethod
     def tried(name: str, rules: RulesLike) -> ContestEntry:
@@ -58,7 +58,7 @@ class Contest:
         """
         return judge_rules(name, rules)
 
-    def enter(self, name: str, rules: RulesLike) -> Contest:
+    def enter(self, name: str, rules: RulesLike) -> ContestTable:
         """Enter rules under a name, and return the table with a note of what became of them.
 
         The file keeps the rules and no figures: the table runs them again. Of two entries of one
@@ -76,14 +76,14 @@ class Contest:
         if not isinstance(name, str) or not name.strip():
             raise BadArguments("Give a name, then the rules: contest.enter('mine', rules).")
         data = encode_rules(rules)
-        by = user_name() if self.path.is_dir() else ""
+        by = get_user_name() if self.path.is_dir() else ""
         entry = score_contest_entry(name, data, by=by)
         old = next((e for e in self.entries if (e.name, e.by) == (entry.name, entry.by)), None)
         if old is not None and old.rank < entry.rank:
             comparison = f"it {_describe(entry)}, and yours {_describe(old)}"
             note = f"{entry.name!r} was not replaced: {comparison}. Enter it under another name."
             return replace(self, note=note)
-        store_entry(self.path, StoredEntry(name=entry.name, rules=data, by=by))
+        store_entry(self.path, StoredContestEntry(name=entry.name, rules=data, by=by))
         note = f"{entry.name!r} was replaced: the old one {_describe(old)}." if old else ""
         return replace(self, note=note)
 
@@ -91,7 +91,7 @@ class Contest:
     def entries(self) -> tuple[ContestEntry, ...]:
         """The entries with their figures on `billing`: those that count first, then by dollars."""
         # a table that is missing, damaged or too large counts as empty
-        stored: tuple[StoredEntry, ...] = ()
+        stored: tuple[StoredContestEntry, ...] = ()
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             stored = read_entries(self.path)
         entries = []
@@ -156,7 +156,7 @@ class Contest:
     __repr__ = to_text
 
 
-def contest(path: str | Path | None = None) -> Contest:
+def contest(path: str | Path | None = None) -> ContestTable:
     """Return the contest of the course: the cheapest rules that keep all facts of `billing`.
 
     An entry counts if it keeps fifteen of fifteen facts until the last turn begins, takes at most
@@ -174,9 +174,9 @@ def contest(path: str | Path | None = None) -> Contest:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     contest = ck.contest(f"{folder}/contest.json")
         >>> type(contest).__name__
-        'Contest'
+        'ContestTable'
     """
-    return Contest(Path(path) if path else working_folder() / _FILE)
+    return ContestTable(Path(path) if path else get_working_folder() / _FILE)
 
 
 def _describe(entry: ContestEntry) -> str:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.safe_fs import SafeFolder
-from ctxkit.course.marking import AnswerMark
+from ctxkit.course.answer_marking import AnswerMark
 from ctxkit.course.students import current_student, digest_answer, draw_numbers
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean, short_repr
-from ctxkit.widgets.waiting import show_waiting
+from ctxkit.widgets.waiting_line import show_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ class Exercise:
     """Said with a right answer."""
     guess: bool = False
     hint: str = ""
-    """How to get there; said with a second wrong answer."""
+    """A hint, shown with the second wrong answer."""
     numbers: Sequence[dict[str, Any]] = ()
     """The numbers that are in it, those of the page first; a student gets one of them."""
     is_choice: bool = False

@@ -16,7 +16,7 @@ import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.safe_fs import SafeFolder
-from ctxkit.course.contest_entries import working_folder
+from ctxkit.course.contest_entries import get_working_folder
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _LONGEST_NAME = 60
 
 
 class ExerciseAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer to one exercise; what was answered is not kept."""
+    """One attempt at an exercise; the answer itself is not stored."""
 
     key: str
     digest: str
@@ -61,7 +61,7 @@ class Student:
 
     @property
     def seed(self) -> str:
-        """What the numbers of exercises and the hidden sessions are drawn from."""
+        """Seed of the numbers in exercises and of the hidden sessions."""
         return self.name.casefold()
 
     def tries(self, key: str) -> Sequence[ExerciseAttempt]:
@@ -123,9 +123,9 @@ def begin(name: str) -> str:
     """
     if not isinstance(name, str) or not (line := sanitize_line(name, _LONGEST_NAME).strip()):
         raise BadArguments('Give a name: ck.course.begin("Ada").')
-    folder = working_folder() / _FOLDER
+    folder = get_working_folder() / _FOLDER
     path = folder / f"{sha256(line.casefold().encode()).hexdigest()[:12]}.jsonl"
-    student = _current[str(working_folder())] = Student(line, path)
+    student = _current[str(get_working_folder())] = Student(line, path)
     try:
         if not path.exists():
             with SafeFolder.open_or_create(folder) as place:
@@ -134,7 +134,7 @@ def begin(name: str) -> str:
         student.warned = True
         why = f"{str(path.parent)!r} cannot be written ({error.strerror})"
         return f"{line}: tries are counted in this kernel alone, as {why}."
-    return f"{line}: tries are kept in {path.relative_to(working_folder())}."
+    return f"{line}: tries are kept in {path.relative_to(get_working_folder())}."
 
 
 def current_student() -> tuple[Student, str]:
@@ -142,7 +142,7 @@ def current_student() -> tuple[Student, str]:
 
     One who has not begun here is the one student of the folder; of several nobody is taken.
     """
-    here = str(working_folder())
+    here = str(get_working_folder())
     if here in _current:
         return _current[here], ""
     paths = [p for p in sorted((Path(here) / _FOLDER).glob("*.jsonl")) if _read_file(p)[0]]

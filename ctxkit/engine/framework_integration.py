@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from ctxkit.engine import Run, advance, weave_edits
-from ctxkit.engine.live_prompts import PruningRecorder, SentPrompts
+from ctxkit.engine import Run, advance_run, interleave_edits
 from ctxkit.engine.provider_guard import ChatGuard, writes_by_api
+from ctxkit.engine.session_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import BadArguments, short_repr
 from ctxkit.formats.chat_messages import parse_usage
-from ctxkit.formats.chat_requests import ChatConversation
+from ctxkit.formats.chat_request_threads import ChatConversation
 from ctxkit.formats.openai import encode_chat_message
 from ctxkit.policies.base import apply_policy
 from ctxkit.policies.history.history import History
 from ctxkit.policies.history.message_log import MessageLog
-from ctxkit.policies.offline_summarisers import may_ask
+from ctxkit.policies.offline_summarisers import may_call_model
 from ctxkit.policies.prompt_size_forecast import UnprunedForecast
-from ctxkit.policies.summary_compaction import writers_of
+from ctxkit.policies.summary_compaction import iter_summary_writers
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.session.messages import Edit, Usage
 from ctxkit.session.pruning_records import PrunedPrompt
@@ -91,15 +91,15 @@ def fit(
     log = conversation.log
     call = log.open()
     history = History.start(log, call)
-    room = rules.room(log, limit)
+    budget = rules.context_budget(log, limit)
     if rules.policy is not None and rules.trigger is not None and rules.auto:
-        is_due = rules.trigger.first(UnprunedForecast(history, room), call, call + 1) == call
-        new = apply_policy(rules.policy, history, room) if is_due else history
+        is_due = rules.trigger.first(UnprunedForecast(history, budget), call, call + 1) == call
+        new = apply_policy(rules.policy, history, budget) if is_due else history
         if new is not history and _COMPACTED_LISTS.is_repeated(messages):
             warnings.warn(REPEATED_FIT_WARNING, stacklevel=2)
         history = new
     if rules.pruning is not None:
-        history = apply_policy(rules.pruning, history, room)
+        history = apply_policy(rules.pruning, history, budget)
     guard = ChatGuard(model, keeps_thinking=writes_by_api(rules.policy))
     guard.apply(list(messages))  # as it was made: the list only grew
     prompt = guard.apply(conversation.to_dicts(history))
@@ -228,7 +228,7 @@ class Context:
             n_compactions = len(self.run.compactions)
             log.open()
             self._is_open = True
-            advance(self.run, self.rules, log.calls)
+            advance_run(self.run, self.rules, log.calls)
             if len(self.run.compactions) > n_compactions:
                 log.fixed = 0  # the last usage was measured on another prompt
             self._pruning_of_call[log.calls - 1] = self._pruning_recorder.record(self._prompts)
@@ -279,9 +279,9 @@ class Context:
             for compaction in self.run.compactions[n_compactions_before:]
             for e in compaction.edits
         ]
-        writers = [] if self.rules.policy is None else list(writers_of(self.rules.policy))
+        writers = [] if self.rules.policy is None else list(iter_summary_writers(self.rules.policy))
         has_summary = any(m.role == "summary" for e in written for m in e.inserted)
-        if has_summary and writers and not any(map(may_ask, writers)):
+        if has_summary and writers and not any(map(may_call_model, writers)):
             self._warn_once(
                 "No model wrote this summary: it is an extract of the messages that it replaces."
                 " Pass a function (passage) -> text that asks a model:"
@@ -321,7 +321,7 @@ class Context:
     @property
     def limit(self) -> int:
         """The context window, in tokens."""
-        return self.run.room.limit
+        return self.run.budget.limit
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -331,7 +331,9 @@ class Context:
     @property
     def session(self) -> Session:
         """A session of all messages, compactions and prompts so far, for frames and plots."""
-        log = tuple(map(self._with_pruning, weave_edits(self._conversation.messages, self.run)))
+        log = tuple(
+            map(self._with_pruning, interleave_edits(self._conversation.messages, self.run))
+        )
         session = Session(
             id=self.name,
             format="live",
@@ -345,11 +347,11 @@ class Context:
         """Return an entry of the session; a reply with the pruning and the usage of its prompt."""
         if isinstance(entry, Edit) or entry.role != "assistant":
             return entry
-        made = self._prompts.find(entry)
-        if made is None:
+        place = self._prompts.find(entry)
+        if place is None:
             return entry
-        details = {**entry.details, **self._pruning_of_call.get(made[1], {})}
-        usage = self._usage_of_call.get(made[1], entry.usage)
+        details = {**entry.details, **self._pruning_of_call.get(place[1], {})}
+        usage = self._usage_of_call.get(place[1], entry.usage)
         return msgspec.structs.replace(entry, details=details, usage=usage)
 
     def __repr__(self) -> str:

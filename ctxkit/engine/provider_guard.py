@@ -38,7 +38,7 @@ _UNKNOWN_MODEL_RULES = frozenset(
 """Refusals that are avoided where no rule is known for the model: avoiding them does no harm."""
 
 
-class Refusal(NamedTuple):
+class ProviderRefusal(NamedTuple):
     """One reason for which a provider would refuse a prompt."""
 
     rule: str
@@ -52,7 +52,7 @@ class Refusal(NamedTuple):
 
 def find_refusals(
     messages: Sequence[Message], model: str | None, *, stale: AbstractSet[str] = frozenset()
-) -> list[Refusal]:
+) -> list[ProviderRefusal]:
     """Return why a provider would refuse a prompt; empty where it would not, or no rule is known.
 
     Args:
@@ -69,7 +69,7 @@ def find_refusals(
         if m.id in stale and has_signed_thinking(m)
     ]
     return [
-        Refusal(name, i, f"Message {i}: {words}.", rules[name].source)
+        ProviderRefusal(name, i, f"Message {i}: {words}.", rules[name].source)
         for name, i, words in sorted(problems, key=lambda item: item[1])
         if name in rules
     ]

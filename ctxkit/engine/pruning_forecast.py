@@ -12,7 +12,7 @@ from ctxkit.engine.shared_prefixes import (
     PastPrompts,
     PromptPrefixes,
     common_prefix_length,
-    content_hashes,
+    hash_contents,
 )
 from ctxkit.policies.base import flatten_chain
 from ctxkit.policies.context_rules import unwrap_function
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.history.message_log import CacheClock, MessageLog
     from ctxkit.policies.prompt_size_forecast import BilledSizes
     from ctxkit.policies.schedules.layers import Layer
-    from ctxkit.policies.schedules.rows import HistoryRows
+    from ctxkit.policies.schedules.unpruned_messages import HistoryRows
     from ctxkit.tokens.counter_protocol import ContextBudget
 
 
@@ -61,7 +61,7 @@ class PrunedForecast(UnprunedForecast):
 
     Args:
         history: what is in force before any pruning.
-        room: the limit, the reserve and the counter.
+        budget: the limit, the reserve and the counter.
         pruning: a part, or a chain of parts.
         clock: says at which calls no cache is left.
         start: the first call.
@@ -74,7 +74,7 @@ class PrunedForecast(UnprunedForecast):
     def __init__(
         self,
         history: History,
-        room: ContextBudget,
+        budget: ContextBudget,
         pruning: BasePolicy,
         clock: CacheClock,
         start: int,
@@ -82,8 +82,8 @@ class PrunedForecast(UnprunedForecast):
         sent: BilledSizes | None = None,
         past: PastPrompts | None = None,
     ) -> None:
-        super().__init__(history, room, sent)
-        self.pruned = PrunedHistory(history.at(start), pruning, room)
+        super().__init__(history, budget, sent)
+        self.pruned = PrunedHistory(history.at(start), pruning, budget)
         self.runs_each_call = bool(self.pruned.rest)
         """True where a part is run at each call by itself."""
         bill = _CalledBill if self.runs_each_call else ScheduledBill
@@ -175,17 +175,17 @@ class PrunedForecast(UnprunedForecast):
 
 
 def forecast_whole_log(
-    log: MessageLog, room: ContextBudget, pruning: BasePolicy, clock: CacheClock
+    log: MessageLog, budget: ContextBudget, pruning: BasePolicy, clock: CacheClock
 ) -> PrunedForecast:
     """Return the forecast of all calls of a log without an edit; the log caches the last ones."""
     forecasts: dict[Any, PrunedForecast] = log.memo.setdefault("pruned", {})
     parts = tuple(_part_identity(part) for part in flatten_chain(pruning))
-    key = parts, room.limit, room.reserve, clock.life, len(log), log.calls
+    key = parts, budget.limit, budget.reserve, clock.life, len(log), log.calls
     forecast = forecasts.get(key)
     if forecast is None or not forecast.sound:
         while len(forecasts) >= _MAX_FORECASTS:
             del forecasts[next(iter(forecasts))]
-        forecast = PrunedForecast(History.start(log), room, pruning, clock, 0)
+        forecast = PrunedForecast(History.start(log), budget, pruning, clock, 0)
         forecasts[key] = forecast
     return forecast
 
@@ -225,7 +225,7 @@ class _CalledBill:
         prompts, shared = list[int](), list[int]()
         for call in range(self._call, stop):
             view = self._pruned.prompt_at(call)
-            last, self._last = self._last, content_hashes(view)
+            last, self._last = self._last, hash_contents(view)
             prompts.append(view.tokens)
             if last is None:
                 shared.append(0)
@@ -236,7 +236,7 @@ class _CalledBill:
         return prompts, shared
 
     def contents_at(self, call: int) -> NDArray[Any]:
-        return content_hashes(self._pruned.prompt_at(call))
+        return hash_contents(self._pruned.prompt_at(call))
 
 
 class LayerTrack:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ctxkit.engine import Run, log_from_session, run_rules, weave_edits, with_message_ids
-from ctxkit.engine.live_prompts import SentPrompts
+from ctxkit.engine import Run, interleave_edits, log_from_session, run_rules, with_message_ids
 from ctxkit.engine.provider_guard import count_refused_calls
 from ctxkit.engine.rule_runs import find_first_compaction_call
+from ctxkit.engine.session_prompts import SentPrompts
 from ctxkit.errors import BadArguments
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.policies.context_rules import (
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.engine.live_prompts import SessionPrompts
     from ctxkit.engine.sent_prompts import SentItem
+    from ctxkit.engine.session_prompts import SessionPrompts
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.presets.registry import RulesLike
@@ -196,7 +196,7 @@ def session_from_run(session: Session, run: Run, children: tuple[Session, ...] =
     )
     cached, billed, call = session.has_cache, session.has_usage, 0
     log: list[Message | Edit] = []
-    for entry in weave_edits(session.messages, run):
+    for entry in interleave_edits(session.messages, run):
         if isinstance(entry, Message) and entry.role == "assistant":
             new = fresh[call] if cached else None
             # a recorded bill that equals the modelled prompt stays as it is
@@ -285,7 +285,7 @@ def summarize_run(run: Run) -> dict[str, Any]:
             k: v if isinstance(v, (int, float, str, bool, type(None))) else str(v)
             for k, v in rules.parameters.items()
         },
-        "limit": run.room.limit,
+        "limit": run.budget.limit,
         "counter": run.log.counter.name,
         "held": [h._asdict() for h in run.blocked],
         "warned": [{"call": call, "trigger": name} for call, name in run.warned],
@@ -293,7 +293,7 @@ def summarize_run(run: Run) -> dict[str, Any]:
         "total_tokens": run.total,
         "fresh_tokens": run.fresh,
         "peak_tokens": run.peak,
-        "hidden": list(count_hidden(run)),
+        "hidden": list(count_hidden_messages_and_results(run)),
         "pruning": None if rules.pruning is None else name_of(rules.pruning),
         "note": describe_run_oddities(run),
     }
@@ -308,13 +308,13 @@ def describe_run_oddities(run: Run) -> str | None:
 
 def describe_crowded_window(run: Run) -> str | None:
     """Return a note where the fixed part of the prompt alone fills the rules' window, else None."""
-    fixed, room = run.log.fixed, run.room
-    if fixed < room.budget:
+    fixed, budget = run.log.fixed, run.budget
+    if fixed < budget.prompt_limit:
         return None
-    reserve = f", {room.reserve:,} of them held free" if room.reserve else ""
+    reserve = f", {budget.reserve:,} of them held free" if budget.reserve else ""
     return (
         f"The fixed part of the prompt ({fixed:,} tokens) does not fit into the window that these"
-        f" rules go by ({room.limit:,} tokens{reserve}), so no compaction makes a prompt fit."
+        f" rules go by ({budget.limit:,} tokens{reserve}), so no compaction makes a prompt fit."
     )
 
 
@@ -331,7 +331,7 @@ def compute_shared_tokens(run: Run) -> NDArray[Any]:
     return shared
 
 
-def count_hidden(run: Run) -> tuple[int, int]:
+def count_hidden_messages_and_results(run: Run) -> tuple[int, int]:
     """Return how many messages the next call would not see unchanged, and how many of these are
     tool results.
     """

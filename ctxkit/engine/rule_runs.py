@@ -16,7 +16,7 @@ from ctxkit.engine.run_segments import (
     Compaction,
     PolicyRunEvent,
     PrunedHistory,
-    Segment,
+    RunSegment,
     iter_segments,
 )
 from ctxkit.engine.sent_prompts import (
@@ -25,11 +25,11 @@ from ctxkit.engine.sent_prompts import (
     find_left_out_rows,
     iter_prompt_changes,
 )
-from ctxkit.engine.shared_prefixes import shared_prefix_tokens
+from ctxkit.engine.shared_prefixes import measure_shared_prefix
 from ctxkit.errors import ModelError
 from ctxkit.policies.base import BasePolicy, coerce_to_history
 from ctxkit.policies.compaction_refusals import collect_refusals
-from ctxkit.policies.guards import Smaller, blocking_reason, guard_label
+from ctxkit.policies.guards import Smaller, get_blocking_reason, get_guard_label
 from ctxkit.policies.history.history import History
 from ctxkit.policies.history.message_log import CacheClock, MessageLog
 from ctxkit.policies.prompt_size_forecast import UnprunedForecast
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 
 # How a run advances (event-driven simulation).
 #
-# State: the history in force, and the next call. Instead of running rules at each call, `advance`
-# asks a forecast of the unedited calls for the first call at which the trigger is due, the policy
-# can do something and no guard is closed (`_build_due_search`). All calls before it are billed
-# together, the policy is run at that call, its edit becomes the history in force, and the search
-# continues.
+# State: the history in force, and the next call. Instead of running rules at each call,
+# `advance_run` asks a forecast of the unedited calls for the first call at which the trigger is
+# due, the policy can do something and no guard is closed (`_build_due_search`). All calls before it
+# are billed together, the policy is run at that call, its edit becomes the history in force, and
+# the search continues.
 #
 # Invariants: `call` only rises, and every call before it is billed exactly once; a policy sees the
 # history at the call for which it runs and nothing later; where the policy fails or a guard refuses
@@ -69,14 +69,14 @@ _RECENT_COMPACTIONS = 8
 
 
 class Run:
-    """A log, the history in force, the compactions so far, and the billed prompts; see `advance`.
+    """A log, the history in force, the compactions so far, and the billed prompts.
 
     `total`, `fresh` and `peak` are over the prompts sent, in tokens: all of them, those that are no
     cached prefix, and the largest prompt; `prompts` and `fresh_tokens` have one value a call.
     """
 
     def __init__(self, log: MessageLog, rules: Rules, limit: int | None = None) -> None:
-        self.log, self.rules, self.room = log, rules, rules.room(log, limit)
+        self.log, self.rules, self.budget = log, rules, rules.context_budget(log, limit)
         self.clock = CacheClock.of(log, rules.cache_life)
         self.begin = 0
         self.over = False
@@ -155,7 +155,7 @@ class Run:
         """Yield the changes of the prompt at each call; see `sent.iter_prompt_changes`."""
         return iter_prompt_changes(self, start, stop)
 
-    def segments(self) -> list[Segment]:
+    def segments(self) -> list[RunSegment]:
         """Return the segments between compactions."""
         return list(iter_segments(self))
 
@@ -199,7 +199,7 @@ class Run:
         if not self.prunes:
             return history
         if compacted is not None:
-            return PrunedHistory(history, self.rules.pruning, self.room).prompt_at(self.call)
+            return PrunedHistory(history, self.rules.pruning, self.budget).prompt_at(self.call)
         return self.pruned(self.call).prompt_at(self.call)
 
     def pruned(self, call: int) -> PrunedHistory:
@@ -209,7 +209,7 @@ class Run:
         is built apart while the log may grow, as a schedule goes over each call only once.
         """
         if call == self.call and not self.over:
-            return PrunedHistory(self.history.at(call), self.rules.pruning, self.room)
+            return PrunedHistory(self.history.at(call), self.rules.pruning, self.budget)
         compactions_n = bisect_right(self.compactions, call, key=lambda compaction: compaction.call)
         history = (
             self.compactions[compactions_n - 1].new if compactions_n else History.start(self.log)
@@ -226,7 +226,7 @@ class Run:
             return forecast.pruned
         pruned = self._pruned_histories.get((compactions_n, start))
         if pruned is None or not pruned.schedule.sound:
-            pruned = PrunedHistory(history.at(start), pruning, self.room)
+            pruned = PrunedHistory(history.at(start), pruning, self.budget)
             self._pruned_histories[compactions_n, start] = pruned
         return pruned
 
@@ -265,7 +265,7 @@ class Run:
         """Return the forecast of the coming calls without an edit, reused where it still holds."""
         forecast, history, pruning = self._forecast, self.history, self.rules.pruning
         if pruning is None:
-            forecast = UnprunedForecast(history, self.room, self.billed.sizes)
+            forecast = UnprunedForecast(history, self.budget, self.billed.sizes)
         elif not (
             isinstance(forecast, PrunedForecast)
             and forecast.is_forecast_of(history)
@@ -278,10 +278,10 @@ class Run:
     def _pruned_forecast(self, pruning: BasePolicy, call: int) -> PrunedForecast:
         last, history = self._forecast, self.history
         if not (call or history.head.size or history.lo):
-            return forecast_whole_log(self.log, self.room, pruning, self.clock)
+            return forecast_whole_log(self.log, self.budget, pruning, self.clock)
         past = last.past(call) if isinstance(last, PrunedForecast) and last.start < call else None
         return PrunedForecast(
-            history, self.room, pruning, self.clock, call, sent=self.billed.sizes, past=past
+            history, self.budget, pruning, self.clock, call, sent=self.billed.sizes, past=past
         )
 
     def bill(self, forecast: UnprunedForecast, start: int, stop: int) -> None:
@@ -364,7 +364,7 @@ class Run:
         recent = [c for c in self.compactions[-_RECENT_COMPACTIONS:] if self.begin < c.call < call]
         alive = [c.was.at(c.call - 1) for c in recent if self.clock.alive(c.call - 1, call)]
         last = (self._sent_before_edit or self.history).at(call - 1)
-        return shared_prefix_tokens(view, (last, *alive))
+        return measure_shared_prefix(view, (last, *alive))
 
     def resume(self, past: Run) -> None:
         """Continue where another run of the log ended, with its bill, compactions and warnings."""
@@ -373,7 +373,7 @@ class Run:
         self._recent_warnings = set(past._recent_warnings)
 
     def by_hand(self, new: History, trigger: str = "manual", by: str = "") -> Compaction:
-        """Record a compaction made outside of `advance`, before the next call.
+        """Record a compaction made outside of `advance_run`, before the next call.
 
         Args:
             new: what a policy made of `history.at(call)`.
@@ -393,7 +393,7 @@ class Run:
 
 def run_rules(log: MessageLog, rules: Rules, limit: int | None = None) -> Run:
     """Run rules over a whole log; `limit` is the window, in tokens, where the rules have none."""
-    run = advance(Run(log, rules, limit), rules, log.calls)
+    run = advance_run(Run(log, rules, limit), rules, log.calls)
     run.over = True
     return run
 
@@ -407,7 +407,7 @@ def find_first_compaction_call(log: MessageLog, rules: Rules, limit: int | None 
     return _build_due_search(run, rules)(run.forecast_from(0), 0, log.calls)
 
 
-def advance(run: Run, rules: Rules, stop: int) -> Run:
+def advance_run(run: Run, rules: Rules, stop: int) -> Run:
     """Advance a run up to the call `stop` (exclusive): bill up to a compaction, do it, continue."""
     call, policy = run.call, rules.policy
     if stop > call:
@@ -469,8 +469,8 @@ def _first_unguarded(  # noqa: PLR0917  a `First` behind what it is bound to
             break
         while call < opens:
             guard = next(g for g in guards if g.first(run, forecast, call, call + 1) > call)
-            why = f"suppressed: {blocking_reason(guard, run)}"
-            run.blocked.append(BlockedCompaction(call, guard_label(guard), why))
+            why = f"suppressed: {get_blocking_reason(guard, run)}"
+            run.blocked.append(BlockedCompaction(call, get_guard_label(guard), why))
             call = first(forecast, call + 1, opens)
         call = first(forecast, opens, stop)
     return call
@@ -496,7 +496,7 @@ def _compact(run: Run, policy: BasePolicy, guards: tuple[Guard, ...], was: Histo
     """Run the policy; a failure or a refused result is recorded, and the history stays."""
     try:
         with collect_refusals() as refusals:
-            new = policy(was, run.room)
+            new = policy(was, run.budget)
         if type(new) is not History or new.log is not was.log or new.call != was.call:
             new = coerce_to_history(new, was, policy)
     except ModelError as error:
@@ -513,7 +513,7 @@ def _compact(run: Run, policy: BasePolicy, guards: tuple[Guard, ...], was: Histo
     for guard in guards:
         why = guard.refuses(run, was, new)
         if why:
-            run.blocked.append(BlockedCompaction(was.call, guard_label(guard), why))
+            run.blocked.append(BlockedCompaction(was.call, get_guard_label(guard), why))
             run.runs_without_effect.append((was, "refused", why))
             return was
     return new

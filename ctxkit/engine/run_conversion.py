@@ -96,7 +96,7 @@ def log_from_session(
         size = next(sizes)
         if entry.role == "assistant":
             part = next(fixed_of_call)
-            log.open(call_start_time(entry, last_time), entry.agent, part.fixed)
+            log.open(estimate_call_start(entry, last_time), entry.agent, part.fixed)
             log.owe(part.owed)
         log.append(entry, size, turn=turns[position])
         last_time = last_time if entry.time is None else entry.time
@@ -150,14 +150,14 @@ def count_sizes_by_last_usage(
             expected = counted + offset
             owed = (get_billed_prompt(entry) or expected) - expected
             parts.append(FixedPromptTokens(tool_tokens + offset, owed))
-            offset = bill_offset = billing_offset(entry, counted, bill_offset)
+            offset = bill_offset = compute_billing_offset(entry, counted, bill_offset)
         if entry.visible:
             visible.append(entry)
             total += sizes[id(entry)]
     return [sizes[id(m)] for m in session.messages], parts
 
 
-def billing_offset(reply: Message, counted: int, before: int = 0) -> int:
+def compute_billing_offset(reply: Message, counted: int, before: int = 0) -> int:
     """Return the tokens by which the bill of a call exceeds its counted prompt.
 
     Args:
@@ -185,7 +185,7 @@ def with_message_ids(session: Session) -> Session:
     return _replace(session, log=tuple(log))
 
 
-def call_start_time(reply: Message, input_time: float | None) -> float | None:
+def estimate_call_start(reply: Message, input_time: float | None) -> float | None:
     """Return when a call was sent, in seconds since 1970; None where no time is known.
 
     That is the time of the reply less its latency, else the time of the last input.
@@ -215,7 +215,7 @@ def _fixed_parts(
     return [*anchored.unseen_at[:recorded_calls], *anchored.first_fixed_at[recorded_calls:]]
 
 
-def weave_edits(messages: Iterable[Message], run: Run) -> Iterator[Message | Edit]:
+def interleave_edits(messages: Iterable[Message], run: Run) -> Iterator[Message | Edit]:
     """Yield the messages with a run's edits, each before the reply of its call."""
     log, name = run.log, run.rules.label
     before: dict[int, list[tuple[int, Compaction]]] = {}

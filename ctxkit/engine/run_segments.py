@@ -29,22 +29,22 @@ class PrunedHistory:
     Args:
         history: the history in force, before any pruning.
         pruning: a part, or a chain of parts; None: nothing is pruned.
-        room: the limit, the reserve and the counter.
+        budget: the limit, the reserve and the counter.
     """
 
-    def __init__(self, history: History, pruning: BasePolicy | None, room: ContextBudget) -> None:
+    def __init__(self, history: History, pruning: BasePolicy | None, budget: ContextBudget) -> None:
         scheduled, self.rest = split_pruning(pruning)
         """`rest`: the parts from the first one without a schedule on; they are run at each call."""
         first = min((part.begin(history) for part in scheduled), default=history.call)
-        self.schedule = Schedule(history.at(first), scheduled, room)
+        self.schedule = Schedule(history.at(first), scheduled, budget)
         """What the other parts change, and from which call on."""
-        self._room = room
+        self._budget = budget
 
     def prompt_at(self, call: int) -> History:
         """Return the pruned history that a call is sent."""
         view = self.schedule.prompt_at(call)
         for part in self.rest:
-            view = apply_policy(part, view, self._room)
+            view = apply_policy(part, view, self._budget)
         return view
 
 
@@ -53,7 +53,7 @@ class RunLike(Protocol):
 
     log: MessageLog
     rules: Rules
-    room: ContextBudget
+    budget: ContextBudget
     compactions: list[Compaction]
     begin: int
     call: int
@@ -62,7 +62,7 @@ class RunLike(Protocol):
         """Return the history in force at a call, pruned."""
 
 
-class Segment(NamedTuple):
+class RunSegment(NamedTuple):
     """The calls from one compaction to the next."""
 
     run: RunLike
@@ -97,14 +97,14 @@ class Segment(NamedTuple):
         return self.run.pruned(call).prompt_at(call)
 
 
-def iter_segments(run: RunLike) -> Iterator[Segment]:
+def iter_segments(run: RunLike) -> Iterator[RunSegment]:
     """Yield the segments of a run; of several compactions before one call, the last has calls."""
     first = History.start(run.log, run.begin)
     starts: list[tuple[int, History, Compaction | None]] = [(run.begin, first, None)]
     starts += [(c.call, c.new, c) for c in run.compactions]
     stops = [*(call for call, _, _ in starts[1:]), run.call]
     for (start, history, compaction), stop in zip(starts, stops, strict=True):
-        yield Segment(run, start, max(stop, start), history, compaction)
+        yield RunSegment(run, start, max(stop, start), history, compaction)
 
 
 _replace = msgspec.structs.replace

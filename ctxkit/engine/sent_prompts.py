@@ -9,7 +9,7 @@ from ctxkit.policies.base import apply_policy
 from ctxkit.policies.history.edited_head import content_hash, row_content_hash
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.schedules.layers import changes_between
-from ctxkit.policies.schedules.rows import MessageState
+from ctxkit.policies.schedules.unpruned_messages import MessageState
 from ctxkit.session.messages import Message, SizeOnly
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _called_items(
 ) -> list[SentItem]:
     """Return the items after the parts without a schedule, which are run on the call's history."""
     for part in parts:
-        new = apply_policy(part, view, run.room)
+        new = apply_policy(part, view, run.budget)
         if new is not view:
             # a message is recognised by its row and the id that changed copies share
             before = {(item.row, item.message.id.split("~")[0]): item for item in items}

@@ -141,22 +141,22 @@ def common_prefix_length(a: Numbers, b: Numbers) -> int:
     return first if differ[first] else n
 
 
-def content_hashes(history: History) -> Numbers:
+def hash_contents(history: History) -> Numbers:
     """Return one number a message; two are equal where the same text is at the same row."""
     head, tail = history.head, -np.arange(history.lo, history.hi) - 1
     return np.concatenate((head.column(history.log, "contents"), tail)) if head.size else tail
 
 
-def shared_prefix_tokens(view: History, others: Iterable[History]) -> int:
+def measure_shared_prefix(view: History, others: Iterable[History]) -> int:
     """Return the tokens of the longest prefix that a view shares with one of some other views.
 
     The fixed part of the prompt counts.
     """
-    hashes, longest = content_hashes(view), 0
+    hashes, longest = hash_contents(view), 0
     for other in others:
         if other.head is view.head and other.lo == view.lo:
             shared = min(len(other), len(view))
         else:
-            shared = common_prefix_length(content_hashes(other), hashes)
+            shared = common_prefix_length(hash_contents(other), hashes)
         longest = max(longest, min(other.fixed, view.fixed) + view.before(shared))
     return longest

@@ -9,7 +9,7 @@ from ctxkit._internal.formatting import has_value, pluralize
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache
 from ctxkit.experiments.grids import resolve_rules
-from ctxkit.experiments.session_runner import RunOptions, SessionRunner
+from ctxkit.experiments.rules_on_one_session import SessionRunner, SweepOptions
 from ctxkit.experiments.sweep_runs import get_recorded_sessions, mark_pareto_front, run_sweep
 from ctxkit.metrics.growth_profile import DEFAULT_WINDOW, LossBySize, estimate_floor
 from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
@@ -96,7 +96,7 @@ def advise(
         return bench
 
     # One sweep scores all settings on all sessions; the bounds reuse the caches of its runners.
-    options = RunOptions(loss=True)
+    options = SweepOptions(loss=True)
     runs_frame = run_sweep(
         usable, settings, options, executor, progress=progress, make_runner=bounded
     )

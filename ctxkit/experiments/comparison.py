@@ -25,8 +25,8 @@ from ctxkit._internal.tables import TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.engine.cache_model.input_cost_prediction import describe_prediction
 from ctxkit.engine.replay import session_from_run
 from ctxkit.experiments.cost_and_loss_scores import score_session
+from ctxkit.experiments.rules_on_one_session import SessionRunner, SweepOptions
 from ctxkit.experiments.score_columns import SCORE_COLUMNS, build_score_frame
-from ctxkit.experiments.session_runner import RunOptions, SessionRunner
 from ctxkit.experiments.setting_choice import (
     SettingChoice,
     SettingOutcome,
@@ -320,7 +320,7 @@ def compare(
         return compare_views(session, rules, loss=loss, reuse=reuse)
     settings, runner = resolve_settings(rules), _CachingRunner(session.origin or session)
     recorded = score_session(runner.session, runner.base, loss=loss, reuse=reuse)
-    recorded_sessions, options = [runner.session], RunOptions(loss, reuse)
+    recorded_sessions, options = [runner.session], SweepOptions(loss, reuse)
     replay_rows, interrupted = run_settings(
         recorded_sessions,
         settings,

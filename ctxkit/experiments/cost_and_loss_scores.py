@@ -21,7 +21,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 )
 from ctxkit.engine.cache_model.own_developer_logs import DeveloperLogs
 from ctxkit.engine.provider_guard import count_refused_calls
-from ctxkit.engine.replay import count_hidden, describe_run_oddities
+from ctxkit.engine.replay import count_hidden_messages_and_results, describe_run_oddities
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.formats.reading import read_all
 from ctxkit.formats.session_conversion import accepts_session
@@ -43,16 +43,16 @@ from ctxkit.metrics.elongation import (
     judge_cost,
     widen_to_closed_loops,
 )
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
-from ctxkit.metrics.optional_numbers import mean_or_none, median_or_none, sum_if_complete
+from ctxkit.metrics.means_with_unknowns import mean_or_none, median_or_none, sum_if_complete
 from ctxkit.metrics.prompt_sizes import RunPrompts, has_prompt_sizes
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
 from ctxkit.metrics.recorded_compactions import is_sealed
 from ctxkit.metrics.thrashing import get_compactions
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_session_visibility
 from ctxkit.session.compaction_groups import group_edits, hides_compactions
 from ctxkit.tokens.context_windows import get_context_window
@@ -163,7 +163,7 @@ def score_loss(
     if run is not None:
         visibility, calls = (
             get_run_visibility(base.memory, run),
-            [cut.call for cut in run.compactions],
+            [compaction.call for compaction in run.compactions],
         )
     else:
         assert session is not None  # noqa: S101  the caller passes a run or a session
@@ -197,7 +197,10 @@ def score_run(
         prompts,
         get_run_compactions(run, prompts),
         _run_outcome(
-            label, count_hidden(run), [h.why for h in run.blocked], describe_run_oddities(run)
+            label,
+            count_hidden_messages_and_results(run),
+            [h.why for h in run.blocked],
+            describe_run_oddities(run),
         )
         | {"refused_calls_n": count_refused_calls(base.session, run)},
         window=rules.parameters.get("context_window"),
@@ -587,7 +590,7 @@ def classify_replayed_policy(row: Mapping[str, Any], *, pruned: bool) -> PolicyK
     return classify_policy(
         summaries=bool(row.get("summary_tokens")),
         pruned=pruned,
-        cuts=row.get("compactions_n"),
+        compactions=row.get("compactions_n"),
         hidden=(row["hidden_messages_n"], row["hidden_results_n"]),
     )
 
@@ -633,6 +636,6 @@ def name_session_figures(row: dict[str, Any], session: Session) -> dict[str, Any
     return figures
 
 
-@shows_figures("score")
+@register_view_figures("score")
 def _read_figures(session: Session) -> dict[str, Any]:
     return name_session_figures(score_session(session, loss=False), session)

@@ -44,7 +44,7 @@ _TAIL_SHARE = 0.2
 """Share of the messages that remain if a session without a compaction is divided."""
 
 
-class Question(NamedTuple):
+class ExamQuestion(NamedTuple):
     """A line of a removed message with a gap in place of one value."""
 
     line: str
@@ -76,7 +76,7 @@ class ExamPaper(NamedTuple):
     """The messages of that prompt that the compaction left unchanged."""
     recorded: tuple[Message, ...] | None
     """The prompt after the recorded compaction."""
-    questions: tuple[Question, ...]
+    questions: tuple[ExamQuestion, ...]
 
 
 def make_exam(
@@ -143,8 +143,8 @@ def _iter_divisions(session: Session, compaction: int | None) -> Iterator[_Divis
         yield from (d for d in divisions[::-1] if compaction in (None, d.compaction))
         return
     messages = [m for m in session.messages if m.visible]
-    cut = _find_turn_start(messages, round(len(messages) * (1 - _TAIL_SHARE)))
-    yield _Division(None, messages, messages[cut:], [])
+    tail_start = _find_turn_start(messages, round(len(messages) * (1 - _TAIL_SHARE)))
+    yield _Division(None, messages, messages[tail_start:], [])
 
 
 def _find_turn_start(messages: Sequence[Message], position: int) -> int:
@@ -177,9 +177,9 @@ def _make_paper(session: Session, division: _Division, n: int, seed: int) -> Exa
     )
 
 
-def _choose_questions(candidates: Sequence[Question], n: int) -> list[Question]:
+def _choose_questions(candidates: Sequence[ExamQuestion], n: int) -> list[ExamQuestion]:
     """Return the first `n` questions that ask for different values."""
-    chosen: dict[str, Question] = {}
+    chosen: dict[str, ExamQuestion] = {}
     for question in candidates:
         if len(chosen) < n:
             chosen.setdefault(question.expected.casefold(), question)
@@ -190,9 +190,11 @@ def _fold(messages: Iterable[Message]) -> str:
     return "\n".join(t for m in messages for t in iter_texts(m)).casefold()
 
 
-def _iter_questions(removed: Sequence[Message], remaining: str, later: str) -> Iterator[Question]:
+def _iter_questions(
+    removed: Sequence[Message], remaining: str, later: str
+) -> Iterator[ExamQuestion]:
     """Yield all questions with a single answer that only removed messages contain."""
-    answers: dict[str, dict[str, Question]] = {}
+    answers: dict[str, dict[str, ExamQuestion]] = {}
     paths = {c.id: path for m in removed for c in m.tool_calls if (path := get_call_path(c))}
     lines = 0
     for message in removed:
@@ -208,7 +210,7 @@ def _iter_questions(removed: Sequence[Message], remaining: str, later: str) -> I
                 source = f"a result of {message.tool}" if message.tool else f"the {message.role}"
                 path = paths.get(message.call_id or "")
                 is_needed = not find_missing_values((value,), later)
-                question = Question(
+                question = ExamQuestion(
                     gapped, line[at : at + len(value)], family, source, path, is_needed
                 )
                 answers.setdefault(gapped.casefold(), {})[value.casefold()] = question
@@ -232,7 +234,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def find_answers(
-    questions: Sequence[Question], prompt: Sequence[Message]
+    questions: Sequence[ExamQuestion], prompt: Sequence[Message]
 ) -> tuple[AnswerSource, ...]:
     """Return for each question whether a prompt shows its answer or names a file that contains it.
 

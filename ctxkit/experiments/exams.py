@@ -24,7 +24,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.experiments.exam_questions import (
     QUESTIONS,
     ExamPaper,
-    Question,
+    ExamQuestion,
     find_answers,
     make_exam,
 )
@@ -369,7 +369,7 @@ def _compact_by_rules(paper: ExamPaper, way: Any) -> tuple[Message, ...]:
     talk = Session(id=paper.session, log=(*paper.before, *closing), model=paper.model)
     last = len(talk.calls) - 1
     if rules.policy is not None:
-        rules = rules.but(trigger=lambda history, _room: history.call == last, guards=())
+        rules = rules.but(trigger=lambda history, _budget: history.call == last, guards=())
     sent = [item.message for item in replay(talk, rules).sent(last)]
     # without the closing question and without what is outside messages (tool schemas)
     return tuple(m for m in sent if m.id != "exam" and m.kind != FIXED_KIND)
@@ -443,13 +443,13 @@ def _ask(
     return grades
 
 
-def make_question_message(questions: Sequence[Question]) -> Message:
+def make_question_message(questions: Sequence[ExamQuestion]) -> Message:
     """Return the message that puts the questions to a model."""
     lines = [f"{i}: {question.text}" for i, question in enumerate(questions, 1)]
     return Message(role="user", id="exam-questions", parts=(Text(_ASK + "\n".join(lines)),))
 
 
-def grade_answers(questions: Sequence[Question], reply: str) -> tuple[bool, ...]:
+def grade_answers(questions: Sequence[ExamQuestion], reply: str) -> tuple[bool, ...]:
     """Return for each question whether the reply gives its exact value, in any case of letters."""
     answers = {int(number): text.casefold() for number, text in _ANSWER_LINE.findall(reply)}
     return tuple(

@@ -19,9 +19,9 @@ from ctxkit._internal.formatting import (
     sanitize_line,
 )
 from ctxkit._internal.lazy import public_dir
-from ctxkit._internal.safe_fs import write_file
+from ctxkit._internal.safe_fs import SafeFolder
 from ctxkit._internal.tables import Cell, Column, Table
-from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.metrics.prediction_intervals import PredictionInterval, predict_interval
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ MAX_FORECASTS, MAX_FILE_BYTES = 10_000, 16 << 20
 RECORDED = "recorded"
 """The setting of a forecast without a change of rules."""
 FIGURES = ("calls", "usd", "loss")
-"""What is predicted of a session: calls, dollars, the share of reused items that it loses."""
+"""Predicted figures of a session: calls, dollars, the share of reused items that it loses."""
 _LOSS = "needed_later_loss"
 
 
@@ -119,8 +119,7 @@ def write_forecast(
             **intervals,
         )
         new.append(forecast)
-    every = [*load_forecasts(folder), *new][-MAX_FORECASTS:]
-    write_file(folder / FILE_NAME, (msgspec.json.encode(f) + b"\n" for f in every))
+    _append_forecasts(folder, new)
     return tuple(new)
 
 
@@ -176,24 +175,48 @@ def _drop_missing(rows: Iterable[dict[str, float | None]], name: str) -> list[fl
     return [value for row in rows if (value := row[name]) is not None]
 
 
+def _append_forecasts(folder: Path, new: Sequence[Forecast]) -> None:
+    """Add forecasts to the file of an archive, whose old lines stay as they are, damaged ones too.
+
+    The folder is locked, so that forecasts of two processes are both kept. A process that is
+    killed leaves the whole old file, or the whole new one.
+    """
+    try:
+        with SafeFolder(folder.resolve()) as archive, archive.lock():
+            lines = [*_read_lines(folder), *map(msgspec.json.encode, new)][-MAX_FORECASTS:]
+            archive.write(FILE_NAME, (line + b"\n" for line in lines))
+    except OSError as e:
+        raise StoreError(
+            f"No forecast was written into {str(folder)!r} ({e.strerror or e}). Choose a folder"
+            " that may be written, or try again."
+        ) from None
+
+
 def load_forecasts(archive: str | os.PathLike[str]) -> list[Forecast]:
     """Return the forecasts of an archive in the order of their creation, without damaged lines.
 
     Raises:
         BadArguments: the file is larger than 16 MB.
     """
-    path = Path(archive).expanduser() / FILE_NAME
-    if not path.is_file():
-        return []
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise BadArguments(f"{str(path)!r} is larger than {MAX_FILE_BYTES >> 20} MB: no forecasts.")
     out = []
-    for line in path.read_bytes().splitlines()[-MAX_FORECASTS:]:
+    for line in _read_lines(Path(archive).expanduser())[-MAX_FORECASTS:]:
         try:
             out.append(msgspec.json.decode(line, type=Forecast))
         except (msgspec.MsgspecError, ValueError):
             continue
     return out
+
+
+def _read_lines(folder: Path) -> list[bytes]:
+    path = folder / FILE_NAME
+    if not path.is_file():
+        return []
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise BadArguments(
+            f"{str(path)!r} is larger than {MAX_FILE_BYTES >> 20} MB: move it away to begin a new"
+            " one."
+        )
+    return path.read_bytes().splitlines()
 
 
 class ForecastOutcome(NamedTuple):

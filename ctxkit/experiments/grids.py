@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
 from ctxkit.policies.context_rules import Rules
-from ctxkit.presets.inert_settings import find_inert_setting, make_equal_rules
+from ctxkit.presets.inert_settings import find_inert_setting, have_same_effect
 from ctxkit.presets.registry import names, preset
 from ctxkit.presets.registry import resolve_rules as registry_resolve_rules
 
@@ -54,7 +54,7 @@ class Grid(list[Any]):
                 for group in groups.values()
                 for r in group
                 for other in group
-                if other is not r and make_equal_rules(r, other)
+                if other is not r and have_same_effect(r, other)
             ]
             reasons = (
                 find_inert_setting(r.name, r.parameters, name, [other.parameters[name]])

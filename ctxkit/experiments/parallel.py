@@ -24,13 +24,13 @@ from math import ceil
 from time import monotonic, perf_counter, process_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit.experiments.session_runner import SessionRunner, make_session_key
+from ctxkit.experiments.rules_on_one_session import SessionRunner, make_session_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence, Sized
     from concurrent.futures import Future
 
-    from ctxkit.experiments.session_runner import NamedRules, RunOptions
+    from ctxkit.experiments.rules_on_one_session import NamedRules, SweepOptions
     from ctxkit.session.session import Session
 
     Rows = list[dict[str, Any]]
@@ -56,7 +56,7 @@ class BatchResult(NamedTuple):
     was_cached: bool
 
 
-class WorkShare:
+class RemainingWork:
     """A session with the settings that remain to be run on it."""
 
     def __init__(self, place: int, session: Session, settings: Sequence[NamedRules]) -> None:
@@ -80,7 +80,7 @@ class WorkShare:
 class WorkPlan:
     """Assignment of batches to workers, from the durations measured so far."""
 
-    def __init__(self, shares: Sequence[WorkShare], workers: int) -> None:
+    def __init__(self, shares: Sequence[RemainingWork], workers: int) -> None:
         self.shares = sorted(shares, key=lambda s: -s.calls * len(s.remaining))
         self.workers = workers
         self.run: float | None = None
@@ -88,7 +88,7 @@ class WorkPlan:
         self.read = 0.0
         """Estimated seconds to read a session, per call."""
 
-    def learn(self, share: WorkShare, result: BatchResult) -> None:
+    def learn(self, share: RemainingWork, result: BatchResult) -> None:
         """Update the estimates; runs after the first give the duration without the reading."""
         # The first run of a batch may include the reading of the session; the others do not.
         n = len(result.rows)
@@ -99,7 +99,7 @@ class WorkPlan:
         if not result.was_cached and n > 1:
             self.read = max(result.first / share.calls - run_seconds, 0.0)
 
-    def next(self, worker: Any) -> tuple[WorkShare, tuple[NamedRules, ...]] | None:
+    def next(self, worker: Any) -> tuple[RemainingWork, tuple[NamedRules, ...]] | None:
         """Return the next batch of a worker: of its session, a free one, or a stolen half.
 
         None where no work is left, or where stealing would take longer than it saves.
@@ -120,7 +120,7 @@ class WorkPlan:
             return None
         return share, share.take(min(self.size(share), ceil(len(share.remaining) / 2)))
 
-    def spare(self) -> tuple[WorkShare, tuple[NamedRules, ...]] | None:
+    def spare(self) -> tuple[RemainingWork, tuple[NamedRules, ...]] | None:
         """Return a whole session to queue ahead of need; None while workers have work of their own.
 
         Also None where sessions are large or few: splitting them balances better.
@@ -140,7 +140,7 @@ class WorkPlan:
         """Estimated seconds of unassigned work."""
         return (self.run or 0.0) * sum(s.calls * len(s.remaining) for s in self.shares)
 
-    def is_small(self, share: WorkShare, n: int) -> bool:
+    def is_small(self, share: RemainingWork, n: int) -> bool:
         """Return whether `n` runs end sooner than another worker could read the session."""
         return (
             self.run is not None
@@ -149,7 +149,7 @@ class WorkPlan:
 
     def assign_batches(
         self, idle: list[Any], running: Sized
-    ) -> Iterator[tuple[Any, WorkShare, tuple[NamedRules, ...]]]:
+    ) -> Iterator[tuple[Any, RemainingWork, tuple[NamedRules, ...]]]:
         """Yield the batches to start now.
 
         Workers that get a batch, or for which no work is left, are removed from `idle`.
@@ -172,7 +172,7 @@ class WorkPlan:
             share.owner = None
         return [object() for _ in unfinished[:1]]
 
-    def size(self, share: WorkShare) -> int:
+    def size(self, share: RemainingWork) -> int:
         """Return the number of runs in the next batch of a session.
 
         Guided self-scheduling: half of each worker's share of the remaining time, within the two
@@ -189,14 +189,14 @@ class WorkPlan:
 def run_in_executor(
     tasks: Sequence[tuple[int, Session, Sequence[NamedRules]]],
     executor: Executor,
-    options: RunOptions,
+    options: SweepOptions,
 ) -> Iterator[tuple[int, Rows]]:
     """Yield the rows of batches as workers finish them.
 
     Batches that cannot be pickled, or whose worker failed, are run in this process.
     """
-    plan = WorkPlan([WorkShare(*task) for task in tasks], count_workers(executor))
-    running: dict[Future[Any], tuple[Any, WorkShare, tuple[NamedRules, ...]]] = {}
+    plan = WorkPlan([RemainingWork(*task) for task in tasks], count_workers(executor))
+    running: dict[Future[Any], tuple[Any, RemainingWork, tuple[NamedRules, ...]]] = {}
     idle: list[Any] = [object() for _ in range(plan.workers)]
     try:
         while idle or running:
@@ -242,7 +242,7 @@ def _cached_runner(name: str, session: Callable[[], Session]) -> SessionRunner:
 
 
 def run_batch(
-    name: str, session: bytes, settings: Sequence[NamedRules], options: RunOptions
+    name: str, session: bytes, settings: Sequence[NamedRules], options: SweepOptions
 ) -> BatchResult:
     """Run settings on a pickled session in a worker, which caches its last session."""
     start = perf_counter()
@@ -262,7 +262,10 @@ def run_batch(
 
 
 def _run_here(
-    share: WorkShare, settings: Sequence[NamedRules], options: RunOptions, error: BaseException
+    share: RemainingWork,
+    settings: Sequence[NamedRules],
+    options: SweepOptions,
+    error: BaseException,
 ) -> Rows:
     """Run a batch in this process after its worker failed.
 

@@ -165,8 +165,10 @@ def _describe_score(score: pd.Series) -> str:
     figure: dict[str, Any] = {str(n): v if has_value(v) else None for n, v in score.items()}
     cost = "cost unknown" if figure["cost_usd"] is None else format_usd(figure["cost_usd"])
     calls = "" if figure["calls_n"] is None else f" for {pluralize(int(figure['calls_n']), 'call')}"
-    cuts, loss = figure["compactions_n"], figure.get("needed_later_loss")
-    compactions = "" if cuts is None else f", {pluralize(int(cuts), 'compaction')}"
+    compactions_n, loss = figure["compactions_n"], figure.get("needed_later_loss")
+    compactions = (
+        "" if compactions_n is None else f", {pluralize(int(compactions_n), 'compaction')}"
+    )
     lost = (
         "; what was lost is unknown"
         if loss is None

@@ -25,8 +25,8 @@ _COLUMN_ROWS = (
     ("cache_write_tokens", INT, "prompt tokens written to the cache"),
     ("output_tokens", INT, "tokens of the replies, as recorded"),
     ("cost_usd", FLOAT, "dollars of prompts, replies and summaries, without those of subagents"),
-    ("input_usd", FLOAT, "dollars of the prompts"),
-    ("output_usd", FLOAT, "dollars of the replies"),
+    ("input_usd", FLOAT, "dollars of the prompts, by the table of prices"),
+    ("output_usd", FLOAT, "dollars of the replies, by the table of prices"),
     ("summaries_usd", FLOAT,
      "dollars of the calls that write summaries: known, else by size; missing: the log hides them"),
     ("cost_low_usd", FLOAT, "lower end of `cost_usd` by the prediction's 80 % interval"),
@@ -141,6 +141,28 @@ SCORE_COLUMNS = tuple(
 """Shares are between 0 and 1, counts end in `_n`; a missing value is one that the data cannot say.
 """
 SCORE_COLUMN_NAMES = tuple(c.name for c in SCORE_COLUMNS)
+REPLAY_COLUMNS = (
+    *("refused_calls_n", "elongation", "elongation_low", "elongation_high", "real_run_low_usd"),
+    *("real_run_high_usd", "vs_recorded", "suppressed_compactions_n", "failed_compactions_n"),
+    *("note", "error"),
+)
+"""Columns that are missing in the score of a record."""
+UNCOMPUTED_COLUMNS = {
+    "a cache model that other developers' logs taught; [trust.md](trust.md) tests it": (
+        *("prediction_error", "prediction_low", "prediction_high", "second_half_error"),
+        *("compaction_read_error", "read_split_error", "prediction_note"),
+    ),
+    "models of the cache with block sizes, lifetimes and a fitted lag of the provider": (
+        *("lifetime_error", "all_cached_error", "nothing_cached_error", "closure_error"),
+    ),
+    "the tokenizer's counts": ("counter", "counter_error"),
+    "a search over all sets of messages": ("regret",),
+    "patterns for values, bans and rules in prose (`ctxkit.metrics.compaction_consequences`)": (
+        *("user_rules_restated_n", "calls_to_rule_breach", "stale_values_n"),
+    ),
+    "sentences that say why others are missing": ("loss_note",),
+}
+"""Columns that do not follow from frames and prompts by their definition, by what they rest on."""
 
 
 def build_score_frame(rows: list[dict[str, Any]], extra: tuple[str, ...] = ()) -> Any:

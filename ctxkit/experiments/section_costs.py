@@ -15,8 +15,8 @@ from ctxkit.metrics.compactions import get_run_compactions
 from ctxkit.metrics.cost.replay_bill import bill_replay
 from ctxkit.metrics.frames.building import build_frame
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
-from ctxkit.metrics.optional_numbers import sum_if_complete
-from ctxkit.metrics.prompt_composition import separate_schemas, share_message_tokens
+from ctxkit.metrics.means_with_unknowns import sum_if_complete
+from ctxkit.metrics.prompt_composition import separate_schemas, split_message_tokens
 from ctxkit.metrics.prompt_composition import split_sections as cut
 from ctxkit.metrics.prompt_sizes import SentPrompts
 from ctxkit.policies.context_rules import RecordedCompactions, recorded_rules
@@ -92,7 +92,7 @@ def sections(session: Session, rules: RulesLike | None = None) -> pd.DataFrame:
 # Ablation study: the cost of a section is the bill of the recorded prompts less the bill of the
 # same prompts without it. Both bills come from one cost model and from the recorded message sizes,
 # so the counter's error cancels in the difference. Invariant: the calls are the same in both runs.
-# Tokens of a message are shared among its sections (`share_message_tokens`). Costs of sections do
+# Tokens of a message are shared among its sections (`split_message_tokens`). Costs of sections do
 # not add up to the whole, because removing one also shifts where the cached prefix ends. Cost: one
 # replay and one bill per section.
 class _SectionCosts:
@@ -183,7 +183,7 @@ class _SectionCosts:
 
 def _share_section_tokens(message: Any, tokens: int, sections: list[tuple[str, str]]) -> list[int]:
     """Return the tokens of each section of a message; their sum is at most the message's."""
-    return [n for _, n in share_message_tokens(message, tokens)][: len(sections)]
+    return [n for _, n in split_message_tokens(message, tokens)][: len(sections)]
 
 
 @accepts_session

@@ -10,12 +10,12 @@ from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, measure_cost_and_loss
+from ctxkit.experiments.rules_on_one_session import SessionRunner
 from ctxkit.experiments.section_costs import PromptBilling
-from ctxkit.experiments.session_runner import SessionRunner
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.frames.building import build_frame
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
-from ctxkit.metrics.prompt_composition import share_message_tokens
+from ctxkit.metrics.prompt_composition import split_message_tokens
 from ctxkit.policies.base import flatten_chain
 from ctxkit.policies.context_rules import RecordedCompactions
 from ctxkit.policies.memory_policies import Recall, promote_lessons
@@ -158,7 +158,7 @@ def _pasted_text(first: Message, store: ContextStore) -> str:
 
 
 def _count_index_tokens(message: Message, tokens: int) -> int:
-    return sum(n for p, n in share_message_tokens(message, tokens) if p.name == _STORE)
+    return sum(n for p, n in split_message_tokens(message, tokens) if p.name == _STORE)
 
 
 def _paste_session(session: Session, first: Message, text: str) -> _PastedSession:
@@ -327,11 +327,11 @@ def _memory_row(session: Session, way: str, run: Run, measured: dict[str, Any]) 
 
 def _count_recalled_tokens(run: Run) -> int:
     """Return the tokens of the digests, summed over the calls whose prompts hold them."""
-    total, size, cuts = 0, 0, {cut.call: cut.new for cut in run.compactions}
+    total, size, views = 0, 0, {compaction.call: compaction.new for compaction in run.compactions}
     # the digest of the last compaction is in each prompt until the next compaction
     for call in range(run.log.calls):
-        if call in cuts:
-            view = cuts[call]
+        if call in views:
+            view = views[call]
             digests = (p for p in range(view.head.size) if view[p].kind == RECALLED_KIND)
             size = sum(int(view.item(p).tokens) for p in digests)
         total += size

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import msgspec
 
 from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.experiments.grids import find_varying_settings, label_rules, resolve_rules
 from ctxkit.experiments.parallel import WorkEstimate, make_process_pool, run_in_executor
-from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, build_score_frame
-from ctxkit.experiments.session_runner import (
+from ctxkit.experiments.rules_on_one_session import (
     ROW_VERSION,
     NamedRules,
-    RunOptions,
     SessionRunner,
+    SweepOptions,
     make_session_key,
 )
+from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, build_score_frame
 from ctxkit.experiments.setting_choice import check_max_loss
 from ctxkit.formats.session_conversion import as_sessions
 from ctxkit.metrics.run_statistics import compare_settings, summarise_runs
@@ -100,7 +101,7 @@ def sweep(
     from ctxkit.experiments.result_displays import SweepDisplay
 
     check_max_loss(max_loss)
-    options = RunOptions(loss, reuse)
+    options = SweepOptions(loss, reuse)
     runs = run_sweep(
         get_recorded_sessions(sessions), rules, options, executor, out, progress=progress
     )
@@ -117,7 +118,7 @@ def _as_executor(executor: Any) -> Executor | None:
 def run_sweep(
     sessions: Sequence[Session],
     rules: RulesArgument,
-    options: RunOptions,
+    options: SweepOptions,
     executor: Executor | None = None,
     out: str | Path | None = None,
     *,
@@ -161,7 +162,7 @@ def run_sweep(
 def run_settings(
     sessions: Sequence[Session],
     settings: Sequence[NamedRules],
-    options: RunOptions,
+    options: SweepOptions,
     task_name: str = "sweep",
     *,
     executor: Executor | None = None,
@@ -250,18 +251,14 @@ def _count_calls(session: Session) -> int:
 def _make_progress_bar(
     task_name: str, sessions: Sequence[Session], settings: Sequence[NamedRules], progress: bool
 ) -> Any:
-    from tqdm.auto import tqdm
-
     total = sum(map(_count_calls, sessions)) * len(settings)
-    # The bar stays after the end: removing it leaves a broken widget in a notebook.
     # smoothing=0 estimates the remaining time from the mean over all calls so far.
-    return tqdm(
+    return make_progress_bar(
         total=total,
         unit="call",
         unit_scale=True,
         desc=task_name,
         smoothing=0,
-        delay=1,
         disable=not progress,
     )
 
@@ -269,7 +266,7 @@ def _make_progress_bar(
 def _iter_rows(
     tasks: Sequence[SweepTask],
     executor: Executor | None,
-    options: RunOptions,
+    options: SweepOptions,
     make_runner: Callable[[Session], SessionRunner],
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """Yield rows as they finish: one by one in this process, in batches from an executor.
@@ -299,7 +296,7 @@ def _iter_rows(
 
 
 def _iter_pool_rows(
-    tasks: Sequence[SweepTask], pool: Executor, options: RunOptions
+    tasks: Sequence[SweepTask], pool: Executor, options: SweepOptions
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """Yield the rows of tasks from a local pool, which is shut down at the end or an interrupt."""
     try:
@@ -368,7 +365,7 @@ class RunJournal:
 
 
 OBJECTIVES = ("cost_usd", "needed_later_loss", "not_paid_back_n")
-"""What the Pareto front minimises: dollars, needed-later loss, compactions not paid back."""
+"""The Pareto front minimises dollars, needed-later loss and compactions that are not paid back."""
 
 
 def mark_pareto_front(runs: pd.DataFrame, by: str = "rules") -> pd.DataFrame:

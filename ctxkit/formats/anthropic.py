@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import ReadError
 from ctxkit.formats.anthropic_compaction import AnthropicConversation
-from ctxkit.formats.chat_requests import (
+from ctxkit.formats.chat_request_threads import (
     content_block_types,
     is_chat_list,
     is_chat_message,
 )
 from ctxkit.formats.log_source import Source
-from ctxkit.formats.raw_bodies import read_raw_bodies
 from ctxkit.formats.raw_body_files import has_raw_bodies
+from ctxkit.formats.raw_body_folder import read_raw_bodies
 from ctxkit.formats.registry import get_reader
 from ctxkit.formats.untrusted_fields import (
     as_dict,

@@ -170,7 +170,8 @@ class TranscriptConversation:
 
     def skip_line(self, record: dict[str, Any]) -> None:
         """Note the position of a line that is not part of the context, as it may be a parent."""
-        self.is_resumed = self.is_resumed or is_restart_line(record)
+        if not self.is_resumed:
+            self.is_resumed = is_restart_line(record)
         uuid, parent = record.get("uuid"), record.get("parentUuid")
         if type(uuid) is str:
             self.index_by_uuid[uuid] = (
@@ -492,8 +493,10 @@ def is_restart_line(record: dict[str, Any]) -> bool:
     """Return True if a line shows a restart of the program: a hook, or titles written again."""
     if record.get("type") == "summary":
         return True
-    hook = as_dict(record.get("data")) or as_dict(record.get("attachment"))
-    return bool(hook) and str_or_none(hook.get("hookName")) in _RESTART_HOOKS
+    hook = record.get("data")
+    if not hook or type(hook) is not dict:
+        hook = record.get("attachment")
+    return type(hook) is dict and hook.get("hookName") in _RESTART_HOOKS
 
 
 def get_started_subagent(record: dict[str, Any]) -> str | None:

@@ -18,7 +18,6 @@ from ctxkit.formats.chat_messages import (
 )
 from ctxkit.formats.conversion_losses import count_losses, visible_messages
 from ctxkit.formats.log_source import read_zip_json
-from ctxkit.formats.prompt_threads import KeyedMessage, PromptThreads, key_message
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_fields import (
     as_dict,
@@ -33,6 +32,7 @@ from ctxkit.formats.untrusted_fields import (
     str_or_none,
     to_text,
 )
+from ctxkit.formats.whole_prompt_threads import KeyedMessage, PromptThreads, key_message
 from ctxkit.session.messages import Edit, Fault, Image, Message, Text, Thinking, ToolSchema, Usage
 
 if TYPE_CHECKING:

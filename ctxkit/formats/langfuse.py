@@ -13,12 +13,6 @@ from ctxkit.formats.chat_messages import (
     parse_tool_schemas,
     subtract_cached,
 )
-from ctxkit.formats.prompt_threads import (
-    KeyedMessage,
-    PromptThreads,
-    key_message,
-    threads_to_session,
-)
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.trace_spans import extract_prompt_and_reply, extract_raw_messages
 from ctxkit.formats.untrusted_fields import (
@@ -31,6 +25,12 @@ from ctxkit.formats.untrusted_fields import (
     parse_embedded_json,
     parse_timestamp,
     str_or_none,
+)
+from ctxkit.formats.whole_prompt_threads import (
+    KeyedMessage,
+    PromptThreads,
+    key_message,
+    threads_to_session,
 )
 from ctxkit.session.messages import Fault, Message, ToolSchema, Usage
 

@@ -20,7 +20,6 @@ from ctxkit.formats.chat_messages import (
 )
 from ctxkit.formats.log_source import Source, read_json_object
 from ctxkit.formats.openhands_v0 import is_v0_history, is_v0_run, read_v0_run
-from ctxkit.formats.prompt_threads import PromptThreads, key_message
 from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
 from ctxkit.formats.untrusted_fields import (
     as_dict,
@@ -36,6 +35,7 @@ from ctxkit.formats.untrusted_fields import (
     str_or_none,
     to_text,
 )
+from ctxkit.formats.whole_prompt_threads import PromptThreads, key_message
 from ctxkit.session.messages import (
     Edit,
     Fault,

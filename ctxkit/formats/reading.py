@@ -18,6 +18,7 @@ from ctxkit._internal.gc_pause import pause_gc
 from ctxkit._internal.hooks import call_hook
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
+from ctxkit.formats.impossible_sizes import drop_impossible_sizes
 from ctxkit.formats.log_source import Source
 from ctxkit.formats.recording_repairs import repair_session
 from ctxkit.formats.registry import (
@@ -29,7 +30,6 @@ from ctxkit.formats.registry import (
     get_reader,
     reader_matches,
 )
-from ctxkit.formats.size_claims import drop_impossible_sizes
 from ctxkit.formats.transcript_join import join_sessions
 from ctxkit.session.messages import Edit, Fault, Message
 from ctxkit.session.session import Session
@@ -437,9 +437,9 @@ def wrap_in_progress_bar(work: Sequence[int], progress: bool) -> Iterable[int]:
     is_visible = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
     if not progress or len(work) < _MIN_FILES_FOR_PROGRESS or not is_visible:
         return work
-    from tqdm.auto import tqdm
+    from ctxkit._internal.progress_bar import make_progress_bar
 
-    return tqdm(work, desc="reading", unit="file", leave=False)
+    return make_progress_bar(work, desc="reading", unit="file", leave=False)
 
 
 LOG_SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".eval", ".log"}

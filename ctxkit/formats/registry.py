@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat, did_you_mean
@@ -113,6 +112,8 @@ def all_readers() -> tuple[Reader, ...]:
 
 @cache
 def _load_readers() -> tuple[Reader, ...]:
+    from importlib.metadata import entry_points  # 10 ms, which most commands do not need
+
     readers = [cast("Reader", import_module(f"ctxkit.formats.{name}")) for name in READER_MODULES]
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:

@@ -271,7 +271,7 @@ def _read_searched_sessions(folder: SessionsLike) -> tuple[list[Session], int]:
 _DISPLAY_COLUMNS = (
     ("time", "when", "when"),
     ("session", "session"),
-    ("position", "entry", "count", "its position in the message frame and in session.path"),
+    ("position", "message", "message", "its position in the message frame and in session.path"),
     ("role", "role"),
     ("text", "text"),
 )
@@ -304,15 +304,16 @@ def _find_in_session(
                 "position": n,
                 "role": m.role,
                 "time": m.time,
-                "text": sanitize_line(
-                    text[
-                        max(position - _CONTEXT_CHARS, 0) : position + len(words) + _CONTEXT_CHARS
-                    ],
-                    400,
-                ),
+                "text": sanitize_line(_cut_out(text, position, len(words)), 400),
             }
     for child in session.children:
         yield from _find_in_session(child, words, path)
+
+
+def _cut_out(text: str, position: int, length: int) -> str:
+    """Return a part of a text with its surroundings; an ellipsis marks where the text goes on."""
+    start, stop = max(position - _CONTEXT_CHARS, 0), position + length + _CONTEXT_CHARS
+    return f"{'…' * (start > 0)}{text[start:stop]}{'…' * (stop < len(text))}"
 
 
 def _searchable_text(message: Message) -> str:

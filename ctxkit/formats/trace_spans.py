@@ -18,12 +18,6 @@ from ctxkit.formats.chat_messages import (
     parse_stop_reason,
     parse_tool_schemas,
 )
-from ctxkit.formats.prompt_threads import (
-    KeyedMessage,
-    PromptThreads,
-    key_message,
-    threads_to_session,
-)
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_fields import (
     DAMAGE_ERRORS,
@@ -37,6 +31,12 @@ from ctxkit.formats.untrusted_fields import (
     parse_embedded_json,
     parse_timestamp,
     str_or_none,
+)
+from ctxkit.formats.whole_prompt_threads import (
+    KeyedMessage,
+    PromptThreads,
+    key_message,
+    threads_to_session,
 )
 from ctxkit.session.messages import Edit, Fault, Message, ToolSchema, Usage
 

@@ -43,7 +43,7 @@ _EMPTY_CELL_CALL = re.compile(
 
 def load(shell: InteractiveShell) -> None:
     """Register the magics, their settings for `%config CtxKit`, and their completion."""
-    from ctxkit._internal.distribution import warn_of_conflict
+    from ctxkit._internal.installed_distribution import warn_of_conflict
     from ctxkit.agent.store.project_folder import Workspace
     from ctxkit.agent.system_prompt import SECTIONS
     from ctxkit.formats.registry import format_names
@@ -84,7 +84,7 @@ def load(shell: InteractiveShell) -> None:
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Remove all that `load` brought; sessions that were read are forgotten."""
+    """Remove everything that `load` registered, and forget the sessions that were read."""
     manager, kit = shell.magics_manager, get_kit(shell)
     if kit is None:
         return
@@ -130,13 +130,13 @@ def help_in_empty_cells(lines: list[str]) -> list[str]:
 
 
 def _as_line_magic(match: re.Match[str]) -> str:
-    from ctxkit.magics.arguments import wants_help
+    from ctxkit.magics.line_parser import has_help_flag
 
     quote, name, text_quote, text = match.group(1, 2, 3, 4)
-    if not wants_help(text):
+    if not has_help_flag(text):
         return match[0]
     return f"run_line_magic({quote}{name}{quote}, {text_quote}{text}{text_quote})"
 
 
 TRANSFORMERS = (move_semicolons, help_in_empty_cells)
-"""What the extension does to the lines of a cell before they run."""
+"""Changes to the lines of a cell before they run."""

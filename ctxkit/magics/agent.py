@@ -18,21 +18,21 @@ from ctxkit.agent.models.model import accepts_images, images_unsupported_message
 from ctxkit.agent.session_settings_seal import check_model
 from ctxkit.agent.store.project_folder import Workspace
 from ctxkit.agent.system_prompt import PromptSections, PromptSources, parse_section_names
+from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.images import (
     IMAGE_KINDS,
     MAX_IMAGE_BYTES,
     image_from_bytes,
     image_from_value,
 )
-from ctxkit.agent.tools.root import Root
 from ctxkit.agent.turn import Limits
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.magics.approvals import ToolApprover, ask_here, select_approval_tools
-from ctxkit.magics.cell_arguments import AgentArguments
-from ctxkit.magics.external_programs import check_via_options, find_external_log
+from ctxkit.magics.approvals import ToolApprover, ask_in_cell, select_approval_tools
+from ctxkit.magics.cell_options_and_config import AgentArguments
 from ctxkit.magics.live_sessions import DEFAULT_SESSION, SESSION_SETTINGS, describe_project_files
-from ctxkit.magics.subcommand_dispatch import TextPage
-from ctxkit.magics.turn_display import CellView, TerminalView, TurnScreen
+from ctxkit.magics.mcp_and_acp_programs import check_via_options, find_external_log
+from ctxkit.magics.subcommand_dispatch import PreformattedText
+from ctxkit.magics.turn_display import CellOutput, LiveTurnDisplay, TerminalOutput
 from ctxkit.magics.turn_handle import TurnAnswer, TurnHandle, TurnInterrupted
 from ctxkit.metrics.prompt_composition import apportion
 from ctxkit.session.compaction_groups import count_compactions
@@ -61,7 +61,7 @@ _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 # the session is opened or resumed, its notes are printed once, and approval is set again for each
 # turn, since a cell asks in its input field and a turn in the background by buttons.
 def run_agent(kit: KitState, line: AgentArguments, body: str) -> object:
-    """Take the turn that a line and a cell ask for; without a prompt, show the status."""
+    """Run a turn of `%%agent`: the cell is the prompt. Without a prompt, show the status."""
     prompt = "\n".join(t for t in (line.prompt.strip(), body.strip()) if t)
     if not prompt and line != AgentArguments(session=line.session):
         raise BadArguments(
@@ -104,16 +104,16 @@ def run_agent(kit: KitState, line: AgentArguments, body: str) -> object:
         raise BadArguments(images_unsupported_message(live.agent.model))
     if line.background:
         return run_in_background(kit, live, prompt, line.out, confirmed, pictures=pictures)
-    live.agent.approve = ToolApprover(confirmed, kit.lives.always(name), ask_here)
+    live.agent.approve = ToolApprover(confirmed, kit.lives.always(name), ask_in_cell)
     return run_in_cell(kit, live, prompt, line.out, pictures)
 
 
 def run_in_cell(
     kit: KitState, live: LiveSession, prompt: str, out: str | None, pictures: Sequence[Image] = ()
 ) -> TurnAnswer:
-    """Take a turn while the cell waits; an interrupt keeps what was said so far."""
+    """Run a turn while the cell waits; an interrupt keeps the text that has arrived."""
     try:
-        with TurnScreen(live, CellView() if kit.rich else TerminalView(), raises=True):
+        with LiveTurnDisplay(live, CellOutput() if kit.rich else TerminalOutput(), raises=True):
             outcome = run_coroutine(live.turn(prompt, images=pictures))
     except KeyboardInterrupt:
         _publish_session(kit, live)
@@ -138,7 +138,7 @@ def run_in_background(
         live.name, leaves=not kit.seed
     )  # with a seed no output is changed afterwards
     live.agent.approve = ToolApprover(confirmed, kit.lives.always(live.name), handle.ask)
-    screen = TurnScreen(live, handle if kit.rich else TerminalView())
+    screen = LiveTurnDisplay(live, handle if kit.rich else TerminalOutput())
 
     async def work() -> TurnAnswer:
         with screen:
@@ -156,15 +156,15 @@ def run_in_background(
     return handle
 
 
-def show_session_status(kit: KitState, name: str | None) -> TextPage:
+def show_session_status(kit: KitState, name: str | None) -> PreformattedText:
     """Return the status of a live session: context, model, rules, tools, files."""
     live = kit.lives.get(name)
     agent_ = live.agent
     used, limit = agent_.gauge()
     calls = pluralize(len(live.session.calls), "call")
-    cuts = pluralize(count_compactions(live.session) or 0, "compaction")
+    compactions = pluralize(count_compactions(live.session) or 0, "compaction")
     lines = [
-        f"Session {live.name} ({live.id}): {calls}, {cuts}",
+        f"Session {live.name} ({live.id}): {calls}, {compactions}",
         f"Context: {used:,}/{limit:,} tokens ({used / limit:.0%})",
         f"Model: {agent_.model.name}"
         + (f" ({agent_.model.notice})" if agent_.model.notice else ""),
@@ -174,13 +174,13 @@ def show_session_status(kit: KitState, name: str | None) -> TextPage:
         *(["Memory: what is remembered here, see %memory list"] if live.memory is not None else []),
         f"Kept in: {live.log.path}",
     ]
-    return TextPage("\n".join(lines))
+    return PreformattedText("\n".join(lines))
 
 
 def show_dry_run(
     kit: KitState, name: str, line: AgentArguments, prompt: str, pictures: Sequence[Image] = ()
-) -> TextPage:
-    """Show what a turn would send first, its size and its cost; nothing is sent or kept."""
+) -> PreformattedText:
+    """Show the first prompt of a turn, its size and its cost; nothing is sent or stored."""
     settings = kit.lives.settings(name, _line_settings(line))
     parts = kit.lives.named.parts(settings)
     if parts.via:
@@ -192,13 +192,13 @@ def show_dry_run(
     check_model(session, model, name)
     tools, system = kit.lives.named.tools(settings["tools"]), kit.lives.named.system(settings)
     tools += kit.lives.servers.tools(name, parts.mcp)  # started: only they know what they offer
-    root = Root(parts.root) if parts.root is not None and parts.root.is_dir() else None
+    root = RootFolder(parts.root) if parts.root is not None and parts.root.is_dir() else None
     folder = root.folder if root else Workspace().scratch(name)
     memory = kit.lives.named.memory(settings["memory"], model)
     around = PromptSources(folder=folder, root=root, own=system, store=ContextStore(),
                           memory=memory.text if memory is not None else None)  # fmt: skip
     sections = PromptSections(parse_section_names(settings["sections"]), around)
-    return TextPage(
+    return PreformattedText(
         describe_dry_run(
             session, model, parts.rules, tools, prompt, sections=sections, pictures=pictures
         )
@@ -354,7 +354,7 @@ def describe_dry_run(
     # The estimate is distributed over the parts in proportion to their counts.
     sizes = apportion(tokens, [n for _, n in parts])
     rows = [f"{n:>9,}  {name}" for n, (name, _) in zip(sizes, parts, strict=True)]
-    limit = context.run.room.limit
+    limit = context.run.budget.limit
     head = (
         f"Would send {len(messages)} messages, {tokens:,}/{limit:,} tokens ({tokens / limit:.0%}),"
         f" to {model.name}."
@@ -381,27 +381,27 @@ def _explain_unused_model(line: AgentArguments, live: LiveSession) -> list[str]:
 
 def describe_window_mismatch(agent: Agent) -> list[str]:
     """Return notes on rules that were made for another window than the model's; usually none."""
-    room, model, rules = agent.compactor.context.run.room, agent.model, agent.rules
+    budget, model, rules = agent.compactor.context.run.budget, agent.model, agent.rules
     # Presets name this parameter after their system; all begin with `context_window`.
     window = next((k for k in rules.parameters if k.startswith("context_window")), None)
     less = [k for k in rules.parameters if re.search("reserve|output|^keep_.*tokens", k)]
     advice = "Give other rules, or a model with a larger window."
     if window is not None:
-        size = f"{model.context_window or room.limit:_}"
+        size = f"{model.context_window or budget.limit:_}"
         advice = (
             f"Give rules that fit (`mine = ck.presets.{rules.label}({window}={size}, ...)`, then"
             " `--rules mine`"
             + (f"; smaller too: {', '.join(less)}" if less else "")
             + "), or a model with a larger window."
         )
-    if model.context_window is not None and room.limit > model.context_window:
+    if model.context_window is not None and budget.limit > model.context_window:
         takes = f"{model.name} takes {model.context_window:,}"
-        counts = f"count on a window of {room.limit:,} tokens"
+        counts = f"count on a window of {budget.limit:,} tokens"
         return [f"Note: rules {rules.label} {counts}, but {takes}. {advice}"]
-    if room.reserve >= room.limit:
+    if budget.reserve >= budget.limit:
         reserve_text = (
-            f"hold {room.reserve:,} tokens free in a window of {room.limit:,}: a compaction is due"
-            " at every call"
+            f"hold {budget.reserve:,} tokens free in a window of {budget.limit:,}:"
+            " a compaction is due at every call"
         )
         return [f"Note: rules {rules.label} {reserve_text}. {advice}"]
     return []
@@ -413,11 +413,11 @@ def _describe_tools(named: Sequence[str | Any]) -> list[Any]:
     """
     from tempfile import TemporaryDirectory
 
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.tools.tool_selection import make_inert_work_tools, make_tools
 
     with TemporaryDirectory() as folder:
-        return make_tools(named, Root(folder), {}, work=make_inert_work_tools())
+        return make_tools(named, RootFolder(folder), {}, work=make_inert_work_tools())
 
 
 def _tokens_by_part(messages: Iterable[Message], counter: Any, fixed: int) -> list[tuple[str, int]]:
@@ -452,7 +452,7 @@ def _would_compact(trial: Any, rules: Rules) -> bool:
     compacted_sizes: list[int] = []
 
     # A probe in place of the policy: it notes the call and changes nothing.
-    def policy(history: History, room: ContextBudget) -> History:  # noqa: ARG001  the shape of a policy
+    def policy(history: History, budget: ContextBudget) -> History:  # noqa: ARG001  the shape of a policy
         compacted_sizes.append(history.tokens)
         return history
 

@@ -24,7 +24,7 @@ from ctxkit.errors import BadArguments, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.session.messages import ToolCall
 
     AskPerson = Callable[["ApprovalQuestion"], Awaitable[str]]
@@ -76,7 +76,7 @@ class ToolApprover:
         return "deny"
 
 
-def select_approval_tools(words: str, tools: Iterable[str], root: Root) -> frozenset[str]:
+def select_approval_tools(words: str, tools: Iterable[str], root: RootFolder) -> frozenset[str]:
     """Return the tools that need a word: names, groups of them such as `files`, `all`.
 
     Args:
@@ -123,7 +123,7 @@ _STYLE = "white-space:pre-wrap;overflow-wrap:anywhere;direction:ltr"
 # shown whole (too long, nested too deep) is refused and never shortened.
 @dataclass(frozen=True)
 class ApprovalQuestion:
-    """What a person is asked about a call; made by `question_about`."""
+    """The question to a person about one tool call; made by `question_about`."""
 
     name: str
     """The tool's name in a line, without keys."""
@@ -134,12 +134,12 @@ class ApprovalQuestion:
 
     @property
     def prompt(self) -> str:
-        """What is at the input field; it is saved with a notebook."""
+        """The prompt of the input field; a notebook saves it."""
         return f"May the agent call {self.name}, as shown above? {_CHOICES}"
 
     @property
     def hides_keys(self) -> bool:
-        """Whether the call as it will run holds what must not be kept."""
+        """True if the call contains secrets, so that it must not be saved with the notebook."""
         return self.whole != self.clean
 
 
@@ -185,13 +185,13 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def as_html(text: str) -> str:
+def format_question_html(text: str) -> str:
     """Return a question as HTML that wraps, so that no part of it is out of sight."""
     return f'<pre class="{NO_MATHJAX}" style="{_STYLE}">{html.escape(text)}</pre>'
 
 
 @contextmanager
-def showing(question: ApprovalQuestion) -> Iterator[str]:
+def show_question(question: ApprovalQuestion) -> Iterator[str]:
     """Show a question while a person thinks; yields the prompt for the input field.
 
     In a notebook the call is a display, which has no keys when the block is left.
@@ -223,7 +223,7 @@ def showing(question: ApprovalQuestion) -> Iterator[str]:
 
 
 def _make_bundle(text: str) -> dict[str, str]:
-    return {"text/plain": text, "text/html": as_html(text)}
+    return {"text/plain": text, "text/html": format_question_html(text)}
 
 
 def _find_shell() -> Any:
@@ -233,24 +233,24 @@ def _find_shell() -> Any:
     return get_ipython()
 
 
-async def ask_here(question: ApprovalQuestion) -> str:
+async def ask_in_cell(question: ApprovalQuestion) -> str:
     """Ask in the input field of the cell that runs, or in the terminal.
 
     Raises:
         BadArguments: nobody can be asked.
     """
-    with showing(question) as prompt:
+    with show_question(question) as prompt:
         # In a thread, since `input` blocks and the event loop must continue.
         return str(await run_in_thread(lambda: _read_answer(prompt)))
 
 
-def ask_waiting(question: ApprovalQuestion) -> str:
-    """Ask as `ask_here` does; the calling thread waits.
+def ask_blocking(question: ApprovalQuestion) -> str:
+    """Ask as `ask_in_cell` does; the calling thread waits.
 
     Raises:
         BadArguments: nobody can be asked.
     """
-    with showing(question) as prompt:
+    with show_question(question) as prompt:
         return _read_answer(prompt)
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from ctxkit._internal.formatting import pluralize, sanitize_line
 from ctxkit.errors import BadArguments
-from ctxkit.magics.arguments import word
+from ctxkit.magics.line_parser import word
 from ctxkit.magics.session_report_commands import (
     SESSIONS_TASK,
     TIME_TASK,
     LiveSessionArguments,
     SessionArguments,
 )
-from ctxkit.magics.subcommand_dispatch import Subcommand, TextPage
+from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,7 +104,7 @@ def _describe_checkpoints(table: pd.DataFrame) -> str:
     )
 
 
-def restore_checkpoint(kit: KitState, line: RestoreArguments) -> TextPage:
+def restore_checkpoint(kit: KitState, line: RestoreArguments) -> PreformattedText:
     """Go back to a checkpoint; what came after stays in the log."""
     from ctxkit.agent.store.session_log import get_checkpoint
 
@@ -114,13 +114,13 @@ def restore_checkpoint(kit: KitState, line: RestoreArguments) -> TextPage:
     session = live.restore(place.number)
     kit.sessions.add(session, live.name)
     used = live.agent.gauge()[0]
-    return TextPage(
+    return PreformattedText(
         f"Session {live.name} stands before compaction {place.number}: {used:,} tokens. Nothing was"
         " lost."
     )
 
 
-def branch_session(kit: KitState, line: BranchArguments) -> TextPage:
+def branch_session(kit: KitState, line: BranchArguments) -> PreformattedText:
     """Make a session of its own that is at a checkpoint; the old one stays as it is."""
     from ctxkit.agent.store.session_log import get_checkpoint
 
@@ -134,20 +134,20 @@ def branch_session(kit: KitState, line: BranchArguments) -> TextPage:
     moved = session.branch(place.entry)
     live = kit.add_branch(name, moved, line.session or kit.sessions.active_name)
     readiness = "live" if live else "active; name a model (`--model`) to go on"
-    return TextPage(
+    return PreformattedText(
         f"Session {name} stands before compaction {place.number} and is {readiness}: `%%agent"
         f" --session {name}`."
     )
 
 
-def reset_session(kit: KitState, line: LiveSessionArguments) -> TextPage:
+def reset_session(kit: KitState, line: LiveSessionArguments) -> PreformattedText:
     """Begin a fresh session under the old one's name; the old one is kept under another."""
     live = kit.lives.get(line.session)
     kit.lives.check_idle(live.name)
     name, settings = live.name, live.settings
     stored_name = kit.set_aside(live)
     kit.lives.open(name, **settings)
-    return TextPage(f"Session {name} is fresh. The old one is kept as {stored_name}.")
+    return PreformattedText(f"Session {name} is fresh. The old one is kept as {stored_name}.")
 
 
 CHECKPOINT_SUBCOMMANDS = (

@@ -16,10 +16,10 @@ from ctxkit.agent.compaction import KEEP_NEWEST_TURN
 from ctxkit.agent.event_loops import run_coroutine
 from ctxkit.agent.model_summaries import ModelSummariser
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.magics.subcommand_dispatch import TextPage
-from ctxkit.policies.offline_summarisers import Extractive, may_ask
+from ctxkit.magics.subcommand_dispatch import PreformattedText
+from ctxkit.policies.offline_summarisers import Extractive, may_call_model
 from ctxkit.policies.protocols import name_of
-from ctxkit.policies.summary_compaction import Summary, writers_of
+from ctxkit.policies.summary_compaction import Summary, iter_summary_writers
 from ctxkit.session.messages import Message, join_summary_errors
 from ctxkit.tokens.live_prompt_sizes import get_current_size
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.magics.cell_arguments import CompactArguments
+    from ctxkit.magics.cell_options_and_config import CompactArguments
     from ctxkit.magics.kernel_state import KitState
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.protocols import Policy
@@ -40,12 +40,12 @@ EXTRACTIVE_NOTICE, NO_SUMMARY_NOTICE = (
     "no summary, no LLM was called",
 )
 OTHER = "summary without a model, no LLM was called"
-_SKIPPED = TextPage("Compaction skipped: there is too little history to compact.")
+_SKIPPED = PreformattedText("Compaction skipped: there is too little history to compact.")
 
 
 @dataclass(frozen=True, repr=False)
 class CompactionReport:
-    """What a compaction did, or would do: before, after, saved, and what went.
+    """The effect of a compaction, done or simulated: tokens before and after, and messages.
 
     The prompt after it was not sent yet, so its size is an estimate.
     """
@@ -87,15 +87,17 @@ class CompactionReport:
         )
 
     def _count_changes(self) -> list[tuple[str, int]]:
-        cut = len({t for e in self.edits if e.kind in ("shortened", "replaced") for t in e.targets})
-        removed = len({t for e in self.edits for t in e.targets}) - cut
+        shortened_n = len(
+            {t for e in self.edits if e.kind in ("shortened", "replaced") for t in e.targets}
+        )
+        removed = len({t for e in self.edits for t in e.targets}) - shortened_n
         if self.is_applied:
-            return [("messages went", removed), ("messages were shortened", cut)]
-        return [("messages would go", removed), ("messages would be shortened", cut)]
+            return [("messages went", removed), ("messages were shortened", shortened_n)]
+        return [("messages would go", removed), ("messages would be shortened", shortened_n)]
 
     @property
     def summary(self) -> str:
-        """What is in their place."""
+        """The text of the messages that replaced the removed ones."""
         return "\n".join(m.text for e in self.edits for m in e.inserted)
 
     def __repr__(self) -> str:
@@ -145,7 +147,9 @@ def run_compact(kit: KitState, options: CompactArguments, body: str) -> object:
     if not edits:
         attempt = live.session.path[-1]
         if isinstance(attempt, Message) and attempt.details.get("outcome") == "refused":
-            return TextPage(f"Compaction refused: {attempt.text}; the history is kept as it was.")
+            return PreformattedText(
+                f"Compaction refused: {attempt.text}; the history is kept as it was."
+            )
         return _SKIPPED
     notice = _describe_writer(edits, live.agent.compactor.choose_policy(policy, focus))
     after = edits[-1].tokens_after or 0
@@ -154,14 +158,14 @@ def run_compact(kit: KitState, options: CompactArguments, body: str) -> object:
 
 def _preview_compaction(
     live: LiveSession, choices: list[Policy | None], focus: str, before: int
-) -> CompactionReport | TextPage:
+) -> CompactionReport | PreformattedText:
     """Return what the first policy would do that would do anything; nothing is changed."""
     compactor = live.agent.compactor
     for choice in choices:
         part = compactor.choose_policy(choice, focus, draft=True)
-        cut = compactor.context.try_policy(part)
-        if cut is not None:
-            edits, after = cut.edits, compactor.context.estimate_size(cut.new)
+        trial = compactor.context.try_policy(part)
+        if trial is not None:
+            edits, after = trial.edits, compactor.context.estimate_size(trial.new)
             notice = _describe_writer(edits, part)
             return CompactionReport(
                 edits, before, after, live.session, is_applied=False, notice=notice
@@ -172,8 +176,8 @@ def _preview_compaction(
 def _describe_writer(edits: tuple[Edit, ...], part: BasePolicy) -> str:
     """Return who wrote the summary: a model, the extractive summariser, or none."""
     model = next((e.model for e in edits if e.model is not None), None)
-    writers = list(writers_of(part))
-    others = [w for w in writers if may_ask(w) and not isinstance(w, ModelSummariser)]
+    writers = list(iter_summary_writers(part))
+    others = [w for w in writers if may_call_model(w) and not isinstance(w, ModelSummariser)]
     if failed := join_summary_errors(edits):
         who = f"{model} was asked" if model else "" if others else "no LLM was called"
         return f"the summary failed ({shorten_error(failed)})" + (f", {who}" if who else "")

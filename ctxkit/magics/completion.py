@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import SimpleCompletion, context_matcher
 
-from ctxkit.magics.arguments import get_options, get_words, split_tokens
+from ctxkit.magics.line_parser import get_options, get_words, split_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

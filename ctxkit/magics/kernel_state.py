@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.cell_arguments import KitSettings
+from ctxkit.magics.cell_options_and_config import KitSettings
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from ctxkit.agent.models.model_factory import LOOKUP_NAME
 from ctxkit.agent.models.scripted import SCRIPTS
 from ctxkit.agent.session_settings_seal import read_session_settings
 from ctxkit.agent.system_prompt import PROJECT_FILES, parse_section_names
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
-from ctxkit.magics.arguments import get_settings
-from ctxkit.magics.cell_arguments import AgentArguments
-from ctxkit.magics.external_programs import (
+from ctxkit.magics.cell_options_and_config import AgentArguments
+from ctxkit.magics.line_parser import get_settings
+from ctxkit.magics.mcp_and_acp_programs import (
     McpServers,
     open_external_session,
     parse_servers,
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.memory.session_memory import SessionMemory
     from ctxkit.agent.models.model import Model
-    from ctxkit.agent.span_export import SpanAddress
+    from ctxkit.agent.span_export import CollectorAddress
     from ctxkit.agent.turn import Listener
-    from ctxkit.engine.live_prompts import SentPrompts
-    from ctxkit.magics.cell_arguments import KitSettings
-    from ctxkit.magics.external_programs import ServerCommand
+    from ctxkit.engine.session_prompts import SentPrompts
+    from ctxkit.magics.cell_options_and_config import KitSettings
+    from ctxkit.magics.mcp_and_acp_programs import McpServerCommand
 
 
 SESSION_SETTINGS = tuple(get_settings(AgentArguments))
-"""What a session remembers of how it was opened."""
+"""Options that are stored with a session when it is opened."""
 DEFAULT_SESSION = "main"
-"""Name of a session that nobody named."""
+"""Name of a session if the user gives none."""
 
 
 # A name is unknown, remembered (settings only) or open. `_known` holds open sessions and `_made`
@@ -150,7 +150,7 @@ class LiveSessions:
         return self._always.setdefault(name, set())
 
     def remember(self, name: str, settings: Mapping[str, Any]) -> None:
-        """Note what a session that is not open yet shall be made of, and continue it."""
+        """Store the settings of a session that is not open yet, and continue it."""
         self._remembered[name], self.current = dict(settings), name
 
     def check_idle(self, name: str) -> None:
@@ -246,13 +246,13 @@ class LiveSessions:
             live.export(span_address)
         return live
 
-    def _span_address(self) -> SpanAddress | None:
+    def _span_address(self) -> CollectorAddress | None:
         """Return where the spans of sessions go; None: nowhere."""
         if not self._kit.export:
             return None
-        from ctxkit.agent.span_export import SpanAddress
+        from ctxkit.agent.span_export import CollectorAddress
 
-        return SpanAddress.of(self._kit.export, content=self._kit.export_content)
+        return CollectorAddress.of(self._kit.export, content=self._kit.export_content)
 
 
 STANDARD_RULES = Rules(
@@ -264,16 +264,16 @@ and the last 30 %.
 
 
 class LiveSessionConfig(NamedTuple):
-    """What a live session is made of; where it differs from before, the session is opened again."""
+    """The parts of a live session. If they differ from before, the session is opened again."""
 
     model: str
     summary_model: str
     rules_name: str
-    """How the rules were named."""
+    """The rules in the user's words."""
     rules: Rules
     tools: tuple[Any, ...]
     via: tuple[str, ...]
-    mcp: dict[str, ServerCommand]
+    mcp: dict[str, McpServerCommand]
     root: Path | None
     allow: tuple[str, ...]
     memory: tuple[str, ...]
@@ -281,7 +281,7 @@ class LiveSessionConfig(NamedTuple):
 
 
 class SettingsResolver:
-    """What the names in the settings of sessions stand for, in one kernel.
+    """Resolves the names in session settings to models, rules and tools of one kernel.
 
     Args:
         kit: the magics; its variables and sessions are what names may mean.
@@ -301,7 +301,7 @@ class SettingsResolver:
         return load_instructions(words, self._kit.shell.user_ns, root) if words else ""
 
     def parts(self, settings: Mapping[str, Any]) -> LiveSessionConfig:
-        """Return what the names in the settings stand for.
+        """Return the objects that the names in the settings stand for.
 
         Raises:
             BadArguments: a model, rules or a tool do not exist.
@@ -416,7 +416,7 @@ _FILES = (".md", ".txt", ".prompt", ".rst")
 
 
 def load_instructions(words: str, names: Mapping[str, Any], root: Path | None) -> str:
-    """Return the instructions that `--system` means.
+    """Return the instructions of `--system`: a text, or the content of a file.
 
     Args:
         words: a variable's name, a path in the working folder or else in the root, or the text.
@@ -435,10 +435,10 @@ def load_instructions(words: str, names: Mapping[str, Any], root: Path | None) -
 
 
 def describe_project_files(root: Path | None, *, read: bool) -> str:
-    """Return a note where a project's own instructions are in the root, and are read or not."""
+    """Return a note on the project's instruction files in the root: read or not."""
     if root is None or not root.is_dir():
         return ""
-    place = Root(root)
+    place = RootFolder(root)
     there = " and ".join(name for name in PROJECT_FILES if place.is_file((name,)))
     if there and read:
         return (
@@ -453,7 +453,7 @@ def describe_project_files(root: Path | None, *, read: bool) -> str:
 
 
 def _read_file(words: str, root: Path | None) -> str | None:
-    """Return what a file says, or None where the words are no path."""
+    """Return the content of a file, or None if the words are no path."""
     if "\n" in words or len(words) > 1000:
         return None
     here = Path(words).expanduser()
@@ -461,8 +461,8 @@ def _read_file(words: str, root: Path | None) -> str | None:
         with here.open("rb") as file:
             return _decode_instructions(file.read(_MOST + 1), words)
     if root is not None and root.is_dir() and not here.is_absolute():
-        # Within the root a file is read through `Root`, which refuses paths that leave it.
-        place = Root(root)
+        # Within the root a file is read through `RootFolder`, which refuses paths that leave it.
+        place = RootFolder(root)
         with suppress(StoreError):
             if place.is_file(place.parts(words)):
                 return _decode_instructions(place.read(words, _MOST + 1), words)

@@ -13,8 +13,8 @@ from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.magics import checkpoint_commands, memory_commands, session_report_commands
 from ctxkit.magics import section_and_store_commands as context_commands
-from ctxkit.magics.arguments import strip_semicolon
 from ctxkit.magics.kernel_state import KitState
+from ctxkit.magics.line_parser import strip_semicolon
 from ctxkit.magics.subcommand_dispatch import (
     AGENT_MAGIC,
     COMPACT_MAGIC,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
-from ctxkit.magics.arguments import option, rest, word
+from ctxkit.magics.line_parser import option, rest, word
 from ctxkit.magics.memory_selection import open_memory
 from ctxkit.magics.session_report_commands import EmptyArguments, LiveSessionArguments, clean_texts
-from ctxkit.magics.subcommand_dispatch import Subcommand, TextPage
+from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 from ctxkit.policies.memory_entries import make_entry
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class EditEntryArguments:
 
 
 def list_entries(_: KitState, line: ListArguments) -> pd.DataFrame:
-    """Return one row an entry that a session in this folder is told of, in the order of
+    """Return one row per memory entry that sessions in this folder see, in the order of
     its block.
     """
     import pandas as pd
@@ -76,15 +76,15 @@ def list_entries(_: KitState, line: ListArguments) -> pd.DataFrame:
     return clean_texts(pd.DataFrame(rows, columns=columns, index=index))
 
 
-def show_entry(_: KitState, line: EntryArguments) -> TextPage:
+def show_entry(_: KitState, line: EntryArguments) -> PreformattedText:
     """Show an entry whole."""
     folder, entry = open_memory().of(line.name)
     body = [f"  {row}" for row in entry.body.split("\n")] if entry.body else []
-    return TextPage("\n".join([entry.head, *body, f"({entry.guid}, in {folder.path})"]))
+    return PreformattedText("\n".join([entry.head, *body, f"({entry.guid}, in {folder.path})"]))
 
 
-def add_entry(kit: KitState, line: AddEntryArguments) -> TextPage:
-    """Remember something in this folder; an entry of that name is changed."""
+def add_entry(kit: KitState, line: AddEntryArguments) -> PreformattedText:
+    """Add a memory entry for this folder, or change the entry of that name."""
     from ctxkit.policies.memory_entries import make_entry_name
 
     if not line.description.strip():
@@ -99,10 +99,10 @@ def add_entry(kit: KitState, line: AddEntryArguments) -> TextPage:
         _get_body(kit, line.body),
     )
     entry = open_memory().add(fresh, home=1 if line.fuseraft else 0)
-    return TextPage(f"Remembered {entry.head}")
+    return PreformattedText(f"Remembered {entry.head}")
 
 
-def edit_entry(kit: KitState, line: EditEntryArguments) -> TextPage:
+def edit_entry(kit: KitState, line: EditEntryArguments) -> PreformattedText:
     """Change an entry."""
     values = {"name": line.rename, "description": line.description, "type": line.type}
     changes = {k: v for k, v in values.items() if v is not None}
@@ -110,16 +110,16 @@ def edit_entry(kit: KitState, line: EditEntryArguments) -> TextPage:
         changes["body"] = _get_body(kit, line.body)
     if not changes:
         raise BadArguments("Say what is to change: --description, --type, --body or --rename.")
-    return TextPage(f"Changed {open_memory().edit(line.name, **changes).head}")
+    return PreformattedText(f"Changed {open_memory().edit(line.name, **changes).head}")
 
 
-def forget_entry(_: KitState, line: EntryArguments) -> TextPage:
-    """Take an entry out; no extraction brings it back."""
-    return TextPage(f"Forgot {sanitize_line(open_memory().forget(line.name).name, 120)}.")
+def forget_entry(_: KitState, line: EntryArguments) -> PreformattedText:
+    """Delete an entry; later extractions do not add it again."""
+    return PreformattedText(f"Forgot {sanitize_line(open_memory().forget(line.name).name, 120)}.")
 
 
-def show_entry_audit(_: KitState, line: EntryArguments) -> TextPage:
-    """Say who saved an entry, when, and from which messages of which session."""
+def show_entry_audit(_: KitState, line: EntryArguments) -> PreformattedText:
+    """Show who saved an entry, when, and from which messages of which session."""
     entry, rows = open_memory().why(line.name)
     lines = [entry.head]
     for row in rows:
@@ -129,13 +129,13 @@ def show_entry_audit(_: KitState, line: EntryArguments) -> TextPage:
         ids = row.get("messages") if isinstance(row.get("messages"), list) else []
         parts += [f"from {', '.join(map(str, ids))}"] if ids else []
         lines.append(sanitize_line(", ".join(parts), 400))
-    return TextPage(
+    return PreformattedText(
         "\n".join(lines if rows else [*lines, "Nobody noted who saved it: a person may have."])
     )
 
 
-def extract_entries(kit: KitState, line: LiveSessionArguments) -> TextPage:
-    """Let the session's model say what is worth remembering; without one, sentences are taken."""
+def extract_entries(kit: KitState, line: LiveSessionArguments) -> PreformattedText:
+    """Extract memory entries from the session: by its model, else by patterns."""
     from ctxkit.agent.event_loops import run_coroutine
 
     live = kit.lives.get(line.session)
@@ -143,16 +143,16 @@ def extract_entries(kit: KitState, line: LiveSessionArguments) -> TextPage:
     entries, cost = run_coroutine(live.remember())
     names = ", ".join(sanitize_line(e.name, 60) for e in entries)
     summary = f"Remembered {len(entries)}: {names}." if entries else "Nothing new to remember."
-    return TextPage(summary + (f" {cost}" if cost else ""))
+    return PreformattedText(summary + (f" {cost}" if cost else ""))
 
 
-def consolidate_entries(_: KitState, line: EmptyArguments) -> TextPage:  # noqa: ARG001  the shape of a subcommand
-    """Take out what was found by itself and is too much; what a person wrote stays."""
+def consolidate_entries(_: KitState, line: EmptyArguments) -> PreformattedText:  # noqa: ARG001  the shape of a subcommand
+    """Delete extracted entries above the limits; entries that a person wrote stay."""
     from ctxkit.agent.memory.session_memory import EXTRACTED_BY
 
     gone = open_memory().consolidate(EXTRACTED_BY)
     lines = [sanitize_line(f"Forgot {entry.name}: {why}.", 300) for entry, why in gone]
-    return TextPage("\n".join(lines or ["Nothing is too much."]))
+    return PreformattedText("\n".join(lines or ["Nothing is too much."]))
 
 
 def _get_body(kit: KitState, words: str) -> str:
@@ -167,7 +167,7 @@ MEMORY_SUBCOMMANDS = {
         Subcommand("show", "An entry, whole.", EntryArguments, show_entry),
         Subcommand("add", "Remember something.", AddEntryArguments, add_entry),
         Subcommand("edit", "Change an entry.", EditEntryArguments, edit_entry),
-        Subcommand("forget", "Take an entry out.", EntryArguments, forget_entry),
+        Subcommand("forget", "Remove an entry.", EntryArguments, forget_entry),
         Subcommand(
             "why",
             "Who saved an entry, when, from which messages.",
@@ -175,7 +175,10 @@ MEMORY_SUBCOMMANDS = {
             show_entry_audit,
         ),
         Subcommand(
-            "consolidate", "Take out what is too much.", EmptyArguments, consolidate_entries
+            "consolidate",
+            "Remove extracted entries that repeat others or pass the limits.",
+            EmptyArguments,
+            consolidate_entries,
         ),
         Subcommand(
             "extract",

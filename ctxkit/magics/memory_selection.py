@@ -19,7 +19,7 @@ MEMORY_WORDS = (ON, OFF, LOCAL, DIGEST, MODEL)
 
 
 def open_memory() -> MemoryStore:
-    """Return what is remembered for the working folder."""
+    """Return the memory store of the working folder."""
     from ctxkit.agent.memory.folders import MemoryStore
     from ctxkit.agent.memory.session_memory import default_memory_folders
 
@@ -27,7 +27,7 @@ def open_memory() -> MemoryStore:
 
 
 def parse_memory_option(words: str, names: Mapping[str, Any]) -> list[str]:
-    """Return the words that name a memory, one by one.
+    """Split the value of `--memory` into words and check them.
 
     Raises:
         BadArguments: a word is none, and no variable holds a provider of that name.
@@ -49,7 +49,7 @@ def parse_memory_option(words: str, names: Mapping[str, Any]) -> list[str]:
 
 
 def make_session_memory(words: str, model: Model, names: Mapping[str, Any]) -> SessionMemory | None:
-    """Return the memory that words name; None: nothing is remembered.
+    """Return the memory of a session for the words of `--memory`; None: no memory.
 
     Raises:
         BadArguments: a word names none.

@@ -9,14 +9,14 @@ from ctxkit._internal.formatting import sanitize_line
 from ctxkit.agent.document_store import STORE_FOLDERS, ContextStore, describe_skipped, import_files
 from ctxkit.agent.system_prompt import OFF, parse_section_names
 from ctxkit.errors import BadArguments
-from ctxkit.magics.arguments import option, rest, word
+from ctxkit.magics.line_parser import option, rest, word
 from ctxkit.magics.session_report_commands import (
     FILL_TASK,
     EmptyArguments,
     SessionArguments,
     clean_texts,
 )
-from ctxkit.magics.subcommand_dispatch import Subcommand, TextPage
+from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,8 +49,10 @@ class RemoveArguments:
     name: str = word("what it is called in the store")
 
 
-def show_or_switch_sections(kit: KitState, line: SectionsArguments) -> pd.DataFrame | TextPage:
-    """Say what the sections of a session cost; or switch them from the next prompt on."""
+def show_or_switch_sections(
+    kit: KitState, line: SectionsArguments
+) -> pd.DataFrame | PreformattedText:
+    """Show the cost of each prompt section, or switch sections from the next prompt on."""
     if not line.words.strip():
         from ctxkit.experiments.section_costs import sections as costs
 
@@ -61,7 +63,7 @@ def show_or_switch_sections(kit: KitState, line: SectionsArguments) -> pd.DataFr
         if line.session is not None:
             kit.lives.get(line.session)
         names, kit.sections = _switch_sections(line.words.strip(), kit.sections)
-        return TextPage(f"Sections of new sessions: {', '.join(names) or 'none'}.")
+        return PreformattedText(f"Sections of new sessions: {', '.join(names) or 'none'}.")
     live = kit.lives.get(session_name)
     kit.lives.check_idle(live.name)
     # Instructions are put only into a session that is still empty.
@@ -71,11 +73,11 @@ def show_or_switch_sections(kit: KitState, line: SectionsArguments) -> pd.DataFr
     live.settings["sections"] = words
     live.limit(live.agent.limits)  # it is kept with the session
     lines = [f"Sections of {live.name} from the next prompt on: {', '.join(names) or 'none'}."]
-    return TextPage("\n".join([*lines, *_describe_remaining(live, names)]))
+    return PreformattedText("\n".join([*lines, *_describe_remaining(live, names)]))
 
 
 def _switch_sections(words: str, before: str) -> tuple[tuple[str, ...], str]:
-    """Return the sections that are on once words are taken, and words that say so by themselves.
+    """Return the sections that are on after a change, and words that select exactly these.
 
     Names with signs change what words before them switched on.
     """
@@ -86,7 +88,7 @@ def _switch_sections(words: str, before: str) -> tuple[tuple[str, ...], str]:
 
 
 def _describe_remaining(live: LiveSession, names: tuple[str, ...]) -> list[str]:
-    """Return what must be said of sections that are off now and are in the session."""
+    """Return a sentence on sections that are now off and still in earlier prompts."""
     session = live.session
     if not session.calls:
         return []
@@ -105,32 +107,34 @@ def _describe_remaining(live: LiveSession, names: tuple[str, ...]) -> list[str]:
     return [sentences]
 
 
-def add_item(kit: KitState, line: AddArguments) -> TextPage:  # noqa: ARG001  the shape of a subcommand
-    """Keep a file or a folder in the context store; documents are kept as their text."""
+def add_item(kit: KitState, line: AddArguments) -> PreformattedText:  # noqa: ARG001  the shape of a subcommand
+    """Import a file or a folder into the context store; documents are stored as text."""
     if not line.name:
         raise BadArguments(
             f"Give it a name: `%context add {sanitize_line(line.path, 200)} --name N`."
         )
-    found, home = import_files(line.path), STORE_FOLDERS[1 if line.fuseraft else 0]
-    item = ContextStore().put(line.name, found.files, source=line.path, description=line.desc,
-                         info=found.info, home=home)  # fmt: skip
+    imported, home = import_files(line.path), STORE_FOLDERS[1 if line.fuseraft else 0]
+    item = ContextStore().put(line.name, imported.files, source=line.path, description=line.desc,
+                         info=imported.info, home=home)  # fmt: skip
     files = "1 file" if len(item.files) == 1 else f"{len(item.files)} files"
     lines = [(f"Kept {files}, {item.size_bytes:,} bytes of text, as {home}/context/{item.name}: "
              "agents see it in their index and read it with read_file.")]  # fmt: skip
-    lines += [found.info[0].upper() + found.info[1:] + "."] if found.info else []
-    return TextPage("\n".join([*lines, *filter(None, [describe_skipped(found.skipped)])]))
+    lines += [imported.info[0].upper() + imported.info[1:] + "."] if imported.info else []
+    return PreformattedText(
+        "\n".join([*lines, *filter(None, [describe_skipped(imported.skipped)])])
+    )
 
 
-def remove_item(kit: KitState, line: RemoveArguments) -> TextPage:  # noqa: ARG001  as above
-    """Take something out of the context store."""
+def remove_item(kit: KitState, line: RemoveArguments) -> PreformattedText:  # noqa: ARG001  as above
+    """Remove an item from the context store."""
     item = ContextStore().remove(line.name)
-    return TextPage(
+    return PreformattedText(
         f"Removed {item.name} from the context store; where it came from stays as it was."
     )
 
 
 def list_store(kit: KitState, _: EmptyArguments) -> pd.DataFrame:  # noqa: ARG001  as above
-    """Return one row an item of the context store: sizes raw, extracted, and put into prompts."""
+    """Return one row per item of the context store: raw size, extracted size, tokens in prompts."""
     import pandas as pd
 
     from ctxkit.agent.document_store import INDEX_HEADING, format_index_block
@@ -159,14 +163,14 @@ def list_store(kit: KitState, _: EmptyArguments) -> pd.DataFrame:  # noqa: ARG00
 PROMPT_SUBCOMMANDS = (
     Subcommand(
         "sections",
-        "What the sections of the prompts cost; with words: switch them.",
+        "What each section of the system prompt costs; names with - or + switch them.",
         SectionsArguments,
         show_or_switch_sections,
         FILL_TASK,
     ),
     Subcommand(
         "store",
-        "The context store, raw, as text, and in prompts; `add` and `remove` change it.",
+        "What the context store holds, with sizes; `add` and `remove` change it.",
         EmptyArguments,
         list_store,
         FILL_TASK,
@@ -181,7 +185,7 @@ PROMPT_SUBCOMMANDS = (
     ),
     Subcommand(
         "remove",
-        "Take something out of the context store.",
+        "Remove an item from the context store.",
         RemoveArguments,
         remove_item,
         FILL_TASK,

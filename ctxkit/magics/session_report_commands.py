@@ -13,8 +13,8 @@ from ctxkit._internal.formatting import (
     pluralize,
     sanitize_line,
 )
-from ctxkit.magics.arguments import option, word
-from ctxkit.magics.subcommand_dispatch import Subcommand, TextPage
+from ctxkit.magics.line_parser import option, word
+from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 from ctxkit.session.compaction_groups import count_compactions
 from ctxkit.session.messages import Edit
 from ctxkit.tokens.live_prompt_sizes import find_current_call
@@ -92,14 +92,14 @@ def list_compactions(kit: KitState, options: SessionArguments) -> pd.DataFrame:
 
 
 def show_spending(kit: KitState, options: SessionArguments) -> Spend:
-    """Where the money of a session went."""
+    """Show the cost of a session by turn, tool, file and cache."""
     from ctxkit.metrics.cost.spending import spend
 
     return spend(kit.session(options.session))
 
 
 def list_sessions(kit: KitState, _: EmptyArguments) -> pd.DataFrame:
-    """One row a session that the magics know; the index is the name it goes by."""
+    """Return one row per session of this kernel, indexed by name."""
     import pandas as pd
 
     from ctxkit._internal.display_frame import with_display
@@ -134,7 +134,7 @@ def _session_frame(
 
 
 def clean_texts(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table whose texts, which come from a log, cannot disturb a terminal or a page."""
+    """Return a table with its texts, which come from a log, sanitised for terminals and pages."""
     import pandas as pd
 
     out = table.copy()
@@ -154,7 +154,7 @@ _WORD_STYLE = "text-align:left;padding:0 12px 0 0"
 
 
 @dataclass(frozen=True)
-class CallArguments(SessionArguments):
+class CallViewArguments(SessionArguments):
     """The line of a view."""
 
     call: int | None = option(
@@ -163,21 +163,21 @@ class CallArguments(SessionArguments):
 
 
 @dataclass(frozen=True)
-class StatusArguments(CallArguments):
+class StatusArguments(CallViewArguments):
     """The line of `%context status`."""
 
     count: bool = option("ask the provider how many tokens the next prompt has", default=False)
 
 
 @dataclass(frozen=True)
-class WindowArguments(CallArguments):
+class WindowListArguments(CallViewArguments):
     """The line of `%context list`."""
 
     user: bool = option("what the user sees, and what of it the agent sees", default=False)
 
 
 @dataclass(frozen=True)
-class DetailArguments(CallArguments):
+class DetailArguments(CallViewArguments):
     """The line of `%context detail`."""
 
     kept: str | None = option("a report that was kept, by its id, or `last`")
@@ -199,7 +199,9 @@ class ContextStatus:
         """`Context: 16k/32k (50%) · Compactions: 2`."""
         r = self.report
         unsure = "" if r.prompt_source == "recorded" else f" · {r.prompt_source}"
-        size = f"{_short_number(r.prompt_tokens)}/{_short_number(r.limit)} ({r.full:.0%})"
+        size = f"{_short_number(r.prompt_tokens)}, window unknown"
+        if r.limit is not None and r.full is not None:
+            size = f"{_short_number(r.prompt_tokens)}/{_short_number(r.limit)} ({r.full:.0%})"
         if not r.is_known:
             size, unsure = "unknown, the log has counts of whole turns alone", ""
         return f"Context: {size} · Compactions: {format_count(self.compactions)}{unsure}"
@@ -243,21 +245,23 @@ class ContextStatus:
         )
 
 
-def show_context_status(kit: KitState, options: StatusArguments) -> ContextStatus | TextPage:
+def show_context_status(
+    kit: KitState, options: StatusArguments
+) -> ContextStatus | PreformattedText:
     """Return the context of the active session in short."""
     if options.count:
         return count_next_prompt(kit, options)
     return _make_status(kit, options)
 
 
-def _make_status(kit: KitState, options: CallArguments) -> ContextStatus:
+def _make_status(kit: KitState, options: CallViewArguments) -> ContextStatus:
     session, report = kit.session(options.session), make_report(kit, options)
     stop = len(session.path) if report.call is None else session.call(report.call).position
     return ContextStatus(report, count_compactions(session, stop), kit.contributors)
 
 
-def list_window(kit: KitState, options: WindowArguments) -> pd.DataFrame:
-    """Return one row a section of the window."""
+def list_window(kit: KitState, options: WindowListArguments) -> pd.DataFrame:
+    """Return one row per section of the window."""
     if options.user:
         return list_audience(kit, options)
     from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
@@ -275,14 +279,14 @@ def list_window(kit: KitState, options: WindowArguments) -> pd.DataFrame:
 
 
 def list_audience(kit: KitState, options: SessionArguments) -> pd.DataFrame:
-    """Return one row a message that the user sees, and whether the agent sees it, too."""
+    """Return one row per message that the user sees, and whether the agent sees it."""
     from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
     from ctxkit.metrics.frames.per_message import audience as of
 
     table = of(kit.session(options.session))
     seen = table[table["user_sees"]].drop(columns=["session", "id", "user_sees"])
     text = (
-        *(DisplayColumn("position", "entry", "count"), DisplayColumn("role", "role")),
+        *(DisplayColumn("position", "message", "message"), DisplayColumn("role", "role")),
         *(DisplayColumn("tool", "tool"), DisplayColumn("kind", "kind")),
         DisplayColumn("agent_sees", "agent sees", "yes"),
         *(DisplayColumn("chars", "characters", "count"), DisplayColumn("text", "text")),
@@ -298,14 +302,14 @@ def _describe_audience(table: pd.DataFrame) -> str:
 
 
 def show_detail(kit: KitState, options: DetailArguments) -> ContextReport:
-    """Return the whole report of a call, or one that was kept."""
+    """Return the full report of a call, or a stored one."""
     if options.kept is None:
         return make_report(kit, options)
     report_id = "" if options.kept == "last" else options.kept
     return show_report(kit, ReportArguments(id=report_id, session=options.session))
 
 
-def make_report(kit: KitState, options: CallArguments) -> ContextReport:
+def make_report(kit: KitState, options: CallViewArguments) -> ContextReport:
     """Return the whole report."""
     from ctxkit.metrics.context_report import report
 
@@ -361,7 +365,7 @@ VIEW_SUBCOMMANDS = (
     Subcommand(
         "list",
         "What fills the window at a call, one line a section.",
-        WindowArguments,
+        WindowListArguments,
         list_window,
         FILL_TASK,
     ),
@@ -398,7 +402,7 @@ class ReportArguments(SessionArguments):
 
 
 def list_reports(kit: KitState, options: ReportsArguments) -> pd.DataFrame:
-    """Return one row a kept report, the newest first."""
+    """Return one row per stored report, the newest first."""
     import pandas as pd
 
     reports = _get_report_store(kit, options.session).all()[::-1]
@@ -414,14 +418,14 @@ def list_reports(kit: KitState, options: ReportsArguments) -> pd.DataFrame:
 
 
 def show_report(kit: KitState, options: ReportArguments) -> ContextReport:
-    """Return a kept report, whole; without an id the newest."""
+    """Return a stored report; without an id the newest."""
     store = _get_report_store(kit, options.session)
     newest = store.all()[-1:] if not options.id else []
     return newest[0].report if newest else store.of(options.id).report
 
 
-def count_next_prompt(kit: KitState, options: SessionArguments) -> TextPage:
-    """Say how many tokens the next prompt has: by the provider's own count, and by ours."""
+def count_next_prompt(kit: KitState, options: SessionArguments) -> PreformattedText:
+    """Show the tokens of the next prompt by the provider's count and by ctxkit's."""
     from ctxkit.agent.event_loops import run_coroutine
     from ctxkit.agent.models.model import Request
 
@@ -432,10 +436,10 @@ def count_next_prompt(kit: KitState, options: SessionArguments) -> TextPage:
     counted = None if ask is None else run_coroutine(ask(Request(messages=messages, tools=tools)))
     name = sanitize_line(live.agent.model.name, 80)
     if not counted:
-        return TextPage(
-            f"{tokens:,} tokens, counted here; {name} counts no prompt that is not sent."
+        return PreformattedText(
+            f"{tokens:,} tokens, counted here: {name} gave no count of its own."
         )
-    return TextPage(
+    return PreformattedText(
         f"{counted:,} tokens by {name}; {tokens:,} counted here ({tokens / counted - 1:+.1%})."
     )
 
@@ -535,29 +539,29 @@ class ValidateArguments:
     system: str | None = option("whose file it is, where its keys do not say")
 
 
-def validate_config(_: KitState, options: ValidateArguments) -> TextPage:
-    """Say what is wrong with a config file, a line each."""
+def validate_config(_: KitState, options: ValidateArguments) -> PreformattedText:
+    """List the faults of a config file, one per line."""
     from ctxkit.experiments.system_config_validation import validate as of
 
     table = of(Path(options.path).expanduser(), system=options.system)
     rows = [f"{level}: {why}" for level, why in table.itertuples(index=False)]
-    return TextPage(
+    return PreformattedText(
         "\n".join(rows) or f"{sanitize_line(options.path, 200)}: nothing is wrong with it."
     )
 
 
 def use_session(kit: KitState, options: UseArguments) -> Session:
-    """Make a session the active one: known by name, held by a variable, or read from a file."""
+    """Make a session the active one: by its name, from a variable, or from a file."""
     return kit.use(options.what, options.name, options.format)
 
 
-def export_html(kit: KitState, options: ExportArguments) -> TextPage:
+def export_html(kit: KitState, options: ExportArguments) -> PreformattedText:
     """Write the active session as one HTML file that opens offline."""
     from ctxkit.widgets.reports import export as write
 
     session = kit.session(options.session)
     path = write(session, Path(options.path).expanduser())
-    return TextPage(
+    return PreformattedText(
         f"{sanitize_line(session.id, 60)} is in {path} ({path.stat().st_size / 1e6:.1f} MB): it "
         "opens"
         " without a network."

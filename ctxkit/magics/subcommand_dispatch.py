@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import escape_html, sanitize_text
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.magics.arguments import (
+from ctxkit.magics.cell_options_and_config import AgentArguments, CompactArguments, TeamArguments
+from ctxkit.magics.line_parser import (
     format_usage,
+    has_help_flag,
     parse_line,
     split_tokens,
     strip_comment,
     strip_semicolon,
-    wants_help,
 )
-from ctxkit.magics.cell_arguments import AgentArguments, CompactArguments, TeamArguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ class Subcommand:
     shape: type
     run: Callable[[KitState, Any], object]
     task: str = ""
-    """What a person wants who looks for it: the heading of the help under which it stands."""
+    """The task for which it is used: its heading in the help."""
     hidden: bool = False
     """True for a name that still works and that the short help leaves out."""
 
@@ -50,20 +50,20 @@ def run_subcommand(
     line = strip_comment(line)
     first = next(split_tokens(line), None)
     if first is None or first.text.startswith("-"):
-        if wants_help(line):
+        if has_help_flag(line):
             full = any(token.text == ALL_FLAG for token in split_tokens(line))
-            return TextPage(format_overview(magic, subcommands, default, full=full))
+            return PreformattedText(format_overview(magic, subcommands, default, full=full))
         chosen, after = subcommands[default], line
     elif first.text in subcommands:
         # Cut by position, so that quotes and blanks behind the subcommand remain.
         chosen, after = subcommands[first.text], line[first.start + len(first.text) :]
     else:
         hint = did_you_mean(first.text, subcommands)
-        known = ", ".join(name for name, s in subcommands.items() if not s.hidden)
-        raise BadArguments(f"`{magic}` knows no {first.text!r}.{hint} It knows: {known}.")
+        names = ", ".join(name for name, s in subcommands.items() if not s.hidden)
+        raise BadArguments(f"`{magic}` knows no {first.text!r}.{hint} It knows: {names}.")
     name = magic if chosen.name == default else f"{magic} {chosen.name}"
-    if wants_help(after):
-        return TextPage(f"{format_usage(chosen.shape, name)}\n\n{chosen.help}")
+    if has_help_flag(after):
+        return PreformattedText(f"{format_usage(chosen.shape, name)}\n\n{chosen.help}")
     return chosen.run(kit, parse_line(chosen.shape, after, name))
 
 
@@ -82,22 +82,22 @@ def format_overview(
         default: the subcommand of a line without one.
         full: name hidden ones, too.
     """
-    shown = {name: s for name, s in subcommands.items() if full or not s.hidden}
-    width = max(len(name) for name in shown)
+    listed = {name: s for name, s in subcommands.items() if full or not s.hidden}
+    width = max(len(name) for name in listed)
     head = f"{magic} [SUBCOMMAND]: without one it is `{magic} {default}`."
     lines = [f"{head} `{magic} SUBCOMMAND -h` explains each."]
-    for task in dict.fromkeys(s.task for s in shown.values()):
+    for task in dict.fromkeys(s.task for s in listed.values()):
         lines += ["", *([f"{task}:"] if task else [])]
         lines += [
-            f"  {magic} {name:<{width}}  {s.help}" for name, s in shown.items() if s.task == task
+            f"  {magic} {name:<{width}}  {s.help}" for name, s in listed.items() if s.task == task
         ]
-    if len(shown) < len(subcommands):
+    if len(listed) < len(subcommands):
         lines += ["", f"`{magic} -h {ALL_FLAG}` has further names, which still work."]
     return "\n".join(lines)
 
 
 class CellMagic(NamedTuple):
-    """How a magic is called, the shape of its line, and what its help says of the cell."""
+    """A cell magic: its name, the dataclass of its line, and the help on its cell."""
 
     magic: str
     shape: type
@@ -107,13 +107,15 @@ class CellMagic(NamedTuple):
 AGENT_MAGIC = CellMagic(
     "%%agent",
     AgentArguments,
-    "The cell is the prompt. Without one, `%agent` says how the session stands.",
+    "The cell is the prompt. `%agent` alone says how the session stands.",
 )
 TEAM_MAGIC = CellMagic(
-    "%%team", TeamArguments, "The cell is the task; `%team NAME` goes on with the one it has."
+    "%%team",
+    TeamArguments,
+    "The cell is the task. `%team NAME` continues the task that a team has.",
 )
 COMPACT_MAGIC = CellMagic(
-    "%compact", CompactArguments, "A focus that ends in `?` goes into the cell of `%%compact`."
+    "%compact", CompactArguments, "Write a focus that ends in `?` into a cell of `%%compact`."
 )
 
 
@@ -124,11 +126,11 @@ def run_cell_magic(
     cell: str | None,
     run: Callable[[KitState, Any, str], object],
 ) -> object:
-    """Run what a line and the cell below it ask for, or say how the line is written."""
+    """Run a cell magic with its line and cell, or show its usage."""
     # A `;` silences a line magic; above a cell it is text.
     words = line if cell is not None else strip_semicolon(line)
-    if wants_help(words):
-        return TextPage(f"{format_usage(magic.shape, magic.magic)}\n\n{magic.note}")
+    if has_help_flag(words):
+        return PreformattedText(f"{format_usage(magic.shape, magic.magic)}\n\n{magic.note}")
     return run(kit, parse_line(magic.shape, words, magic.magic), cell or "")
 
 
@@ -136,8 +138,8 @@ _TEXT_STYLE = "white-space:pre-wrap;margin:0;color:var(--jp-content-font-color1,
 
 
 @dataclass(frozen=True, repr=False)
-class TextPage:
-    """A text that is shown as it stands, in a fixed pitch."""
+class PreformattedText:
+    """A text that is displayed unchanged, in a monospaced font."""
 
     text: str
 

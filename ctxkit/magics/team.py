@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.approvals import ToolApprover, ask_here, select_approval_tools
-from ctxkit.magics.arguments import get_settings
-from ctxkit.magics.cell_arguments import TeamArguments
-from ctxkit.magics.subcommand_dispatch import TextPage
+from ctxkit.magics.approvals import ToolApprover, ask_in_cell, select_approval_tools
+from ctxkit.magics.cell_options_and_config import TeamArguments
+from ctxkit.magics.line_parser import get_settings
+from ctxkit.magics.subcommand_dispatch import PreformattedText
 from ctxkit.magics.turn_handle import TurnInterrupted
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 _DEFAULTS = {name: default for name, (default, _) in get_settings(TeamArguments).items()}
-"""How a team is opened that was not begun yet, and of which nothing is said."""
+"""Settings of a new team if the line has no options."""
 
 
-def run_team(kit: KitState, line: TeamArguments, task: str) -> TextPage:
-    """Let a team work on a task; an empty one is the one that it has."""
+def run_team(kit: KitState, line: TeamArguments, task: str) -> PreformattedText:
+    """Run a team on a task; an empty task continues the current one."""
     from ctxkit.teams import team as opened
 
     _check_task(line, task)
@@ -79,8 +79,8 @@ def _check_task(line: TeamArguments, task: str) -> None:
 
 
 @dataclass(frozen=True, repr=False)
-class TeamRunPage(TextPage):
-    """What followed from each turn of a team, and its chart of cumulative input."""
+class TeamRunPage(PreformattedText):
+    """The decision after each turn of a team, and the chart of its cumulative input tokens."""
 
     chart: Chart | None = None
     """None where no agent was billed any input."""
@@ -112,17 +112,17 @@ def _previous_settings(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _set_approvals(kit: KitState, opened_team: Team, words: str) -> None:
-    """Let agents ask a person before the calls that words name."""
+    """Make agents ask a person before calls of the named tools."""
     tool_names = select_approval_tools(words, opened_team.tool_names, opened_team.root)
 
     def ask(live: LiveSession) -> None:
-        live.agent.approve = ToolApprover(tool_names, kit.lives.always(live.name), ask_here)
+        live.agent.approve = ToolApprover(tool_names, kit.lives.always(live.name), ask_in_cell)
 
     opened_team.sessions.each(ask)
 
 
 def _describe_run(opened_team: Team) -> str:
-    """Say what followed from each turn, what each agent used, and who had no turn."""
+    """Describe the decision after each turn, the usage of each agent, and agents without a turn."""
     from ctxkit.presets.config_schema import join_names
 
     lines = list(opened_team.notes)

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 _MAX_SCREEN_CHARS = 6000
-"""Characters of a turn that stay on the screen while it runs."""
+"""Maximum number of characters of a turn on the screen while it runs."""
 _MAX_FINAL_BYTES = 2200
 """Bytes of a turn's words that stay in the notebook, escaped; the session has all of them."""
 _TAIL = 2000
-"""Characters that stay of what is folded."""
+"""Maximum number of characters of a folded text."""
 _STYLE = "color:var(--jp-content-font-color1,inherit);line-height:1.45"
 _PRE = "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;margin:0;font:inherit"
 _CUT = "… (the session has the whole turn)\n"
@@ -58,7 +58,7 @@ class Notice(str):
 # line or the end of the turn follows; where the caller gets the error, the end drops it. The line
 # of a compaction has estimated sizes until the next reply, whose prompt gives the true ones;
 # `_estimated` holds the places of such lines.
-class TurnDisplay:
+class RenderedTurn:
     """A turn as it is shown: text, and its twin in HTML.
 
     Args:
@@ -207,11 +207,11 @@ class TurnDisplay:
     def _final_text(self) -> str:
         """Return the end of the turn as it stays, behind the notices of the part that is cut."""
         whole = sanitize_text(self.text)
-        shown = truncate_start(whole, _MAX_FINAL_BYTES)
-        if shown == whole:
+        final_text = truncate_start(whole, _MAX_FINAL_BYTES)
+        if final_text == whole:
             return whole
-        cut = [n for n in self._notices() if n not in shown][-_MAX_CUT_NOTICES:]
-        head = "".join(f"{n}\n" for n in cut)
+        dropped_notices = [n for n in self._notices() if n not in final_text][-_MAX_CUT_NOTICES:]
+        head = "".join(f"{n}\n" for n in dropped_notices)
         return head + truncate_start(whole, _MAX_FINAL_BYTES - len(escape_html(head).encode()))
 
     def _notices(self) -> list[str]:
@@ -292,7 +292,7 @@ def _event_line(kind: str, payload: dict[str, Any]) -> str:
 
 
 def _memory_line(payload: dict[str, Any]) -> str:
-    """Return what was remembered, or what failed; a flush is told by its file."""
+    """Return a line on saved memory, or on a failure; of a flush its file."""
     names = payload.get("names", [])
     if not names:
         return f"! {sanitize_line(str(payload['error']), 200)}" if payload.get("error") else ""
@@ -370,7 +370,7 @@ _EVENT_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
     "memory_consolidated": lambda said: (
         f"· forgot {len(said['names'])} that are too much (%memory consolidate)"
     ),
-    "context_window_warn": lambda said: (
+    "context_cap_warning": lambda said: (
         f"! {said['messages']:,} messages, of {said['cap']:,} that are shown at most"
     ),
     "reply_cut_short": lambda said: (
@@ -379,7 +379,7 @@ _EVENT_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
     "model_wait": lambda said: f"… {sanitize_line(str(said['why']), 160)}",
 }
-"""Events that are said in a line of their own."""
+"""Events that are displayed as a line of their own."""
 
 
 def _render_meter(used: int, limit: int, label: str) -> str:
@@ -411,17 +411,17 @@ session.
 """
 
 
-class TurnView(Protocol):
-    """Where a turn is shown."""
+class TurnOutput(Protocol):
+    """The output that displays a turn: a cell, a terminal, or a handle."""
 
     def show(self, display: TextAndHtml) -> None:
-        """Show it as it stands."""
+        """Display the current state of the turn."""
 
     def end(self, display: TextAndHtml) -> None:
-        """Show what stays of it."""
+        """Display the final state of the turn."""
 
 
-class CellView:
+class CellOutput:
     """The output of the cell that runs."""
 
     def __init__(self) -> None:
@@ -431,7 +431,7 @@ class CellView:
         self._live = display(TextAndHtml(), display_id=True)  # type: ignore[no-untyped-call]
 
     def show(self, display: TextAndHtml) -> None:
-        """Show it as it stands, in place."""
+        """Display the current state in place of the last one."""
         self._live.update(display)
 
     def end(self, display: TextAndHtml) -> None:
@@ -440,30 +440,30 @@ class CellView:
         self._display(display)
 
 
-class TerminalView:
-    """A terminal: nothing before the end, as it cannot update what it has printed."""
+class TerminalOutput:
+    """A terminal, which cannot update its output: the turn is printed at its end."""
 
     def show(self, display: TextAndHtml) -> None:
-        """Show nothing yet."""
+        """Do nothing; a terminal is written only at the end."""
 
     def end(self, display: TextAndHtml) -> None:
-        """Print it."""
+        """Print the turn."""
         print(display)  # noqa: T201  a terminal has nothing else
 
 
-class TurnScreen:
+class LiveTurnDisplay:
     """Shows a turn while it runs.
 
     Args:
         live: the session.
         view: where.
-        raises: see `TurnDisplay`.
+        raises: see `RenderedTurn`.
     """
 
-    def __init__(self, live: LiveSession, view: TurnView, *, raises: bool = False) -> None:
-        self.turn, self._live, self._view = TurnDisplay(live, raises=raises), live, view
+    def __init__(self, live: LiveSession, view: TurnOutput, *, raises: bool = False) -> None:
+        self.turn, self._live, self._view = RenderedTurn(live, raises=raises), live, view
         self.final_view = TextAndHtml()
-        """What stays of the turn; empty before its end."""
+        """The final text of the turn; empty before its end."""
         self._chart = ""
         self._last = self._charted = 0.0
 
@@ -478,16 +478,16 @@ class TurnScreen:
         # A terminal prints the whole turn; a notebook saves the bounded form.
         whole = (
             TextAndHtml(self.turn.plain(), html)
-            if isinstance(self._view, TerminalView)
+            if isinstance(self._view, TerminalOutput)
             else self.final_view
         )
         self._view.end(whole)
 
     def on_event(self, event: LiveEvent) -> None:
-        """Take an event, and show it where the last update is long enough ago."""
+        """Process an event, and update the display if the last update is long enough ago."""
         self.turn.on_event(event)
         now = time.monotonic()
-        if isinstance(self._view, TerminalView):
+        if isinstance(self._view, TerminalOutput):
             return
         # The chart takes longer than the words and has a longer pause of its own.
         if event.kind == "model_response" and now - self._charted > _CHART_PAUSE:

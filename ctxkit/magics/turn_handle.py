@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import TextAndHtml, escape_html, sanitize_text
-from ctxkit.magics.approvals import as_html, ask_waiting
+from ctxkit.magics.approvals import ask_blocking, format_question_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +66,7 @@ class TurnHandle:
         return self.running.state
 
     def stop(self) -> None:
-        """Stop the turn; what was said so far is kept."""
+        """Stop the turn; the text that has arrived is kept."""
         self.running.stop()
 
     def result(self, seconds: float | None = None) -> TurnAnswer:
@@ -82,7 +82,7 @@ class TurnHandle:
         # Waiting in short steps, since a question may come up while this cell waits.
         while not self.running.wait(min(_TICK, max(until - time.monotonic(), 0))):
             if question := self._question:  # this cell waits, so that no click arrives
-                self.answer(ask_waiting(question), question)
+                self.answer(ask_blocking(question), question)
             if time.monotonic() >= until:
                 break
         try:
@@ -133,15 +133,15 @@ class TurnHandle:
                 self._loop.call_soon_threadsafe(settle)
 
     def allow(self) -> None:
-        """Let the call run that it asks for."""
+        """Allow the tool call in question."""
         self.answer("allow")
 
     def deny(self) -> None:
-        """Let it not run."""
+        """Refuse the tool call in question."""
         self.answer("deny")
 
     def always(self) -> None:
-        """Let it run, and all calls of that tool in this session from now on."""
+        """Allow the call in question, and all later calls of that tool in this session."""
         self.answer("always")
 
     # -- on the screen ---------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class TurnHandle:
         self._leave_result(box)
 
     def show(self, display: TextAndHtml) -> None:
-        """Show the turn as it stands."""
+        """Display the current state of the turn."""
         self._content = display
         self._draw_all()
 
@@ -201,7 +201,7 @@ class TurnHandle:
 
     def _draw_view(self, box: _HandleView) -> None:
         box.words.value = self._content.html if self._content else ""
-        box.question.value = as_html(self._question.whole) if self._question else ""
+        box.question.value = format_question_html(self._question.whole) if self._question else ""
         box.asks.layout.display = "flex" if self._question else "none"
         for choice in box.choices:
             choice.disabled = self._unseen
@@ -231,13 +231,13 @@ class _HandleView:
         ]
         self.asks = VBox([self.question, HBox(self.choices)], layout=Layout(display="none"))
         self.display: Any = None
-        """Where it is shown; None before it is."""
+        """Display id; None before the first display."""
         self.widget: Any = VBox([HBox([self.stop, self.label]), self.words, self.asks])
 
 
 @dataclass(frozen=True, repr=False)
 class TurnAnswer:
-    """How a turn ended: `outcome` has the figures, `session` is the session as it stands.
+    """The result of a turn: `outcome` has the figures, `session` is the current session.
 
     `shown` is what stays of a turn beside the notebook; one in a cell has shown it there.
     """
@@ -248,7 +248,7 @@ class TurnAnswer:
     chart: Path | None = None
     """The page that draws what each turn was sent."""
     own: Session | None = None
-    """What the agent of another program wrote of itself, where its log was found."""
+    """The external agent's own log of the session, if it was found."""
 
     @property
     def text(self) -> str:

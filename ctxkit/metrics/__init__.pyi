@@ -13,7 +13,7 @@ from .retention_checks import audits as audits
 from .fact_retention import meaning as meaning
 from .thrashing import thrash as thrash
 from .optimal_trigger import when_to_compact as when_to_compact
-from .rule_fates import user_rules as user_rules
+from .user_rule_fates import user_rules as user_rules
 
 from . import (
     breakeven as breakeven,

@@ -16,7 +16,7 @@ from ctxkit.metrics.item_index import MAX_CACHED_TEXTS, MultiTextSearch, is_nega
 from ctxkit.metrics.losable_items import MAX_SEARCHED_CHARS, iter_texts
 from ctxkit.metrics.loss_analysis import CONSTRAINT_FAMILY
 from ctxkit.metrics.loss_tables import analyse_loss
-from ctxkit.metrics.optional_numbers import median_or_none
+from ctxkit.metrics.means_with_unknowns import median_or_none
 from ctxkit.metrics.thrashing import ToolCallRepeats
 from ctxkit.session.messages import Text
 from ctxkit.session.tool_calls import is_read_only_tool
@@ -156,7 +156,7 @@ class ConsequenceAnalysis:
         self._analysis, self._acts = analysis, acts
 
     @cached_property
-    def cuts(self) -> tuple[CompactionConsequences, ...]:
+    def consequences(self) -> tuple[CompactionConsequences, ...]:
         """One value for each compaction, in order."""
         visibility, acts, aftermaths = (
             self._analysis.visibility,
@@ -195,13 +195,13 @@ class ConsequenceAnalysis:
     def columns(self) -> dict[str, Any]:
         """Return the columns of a score that describe consequences."""
         breaches = (
-            c.rule_breach_call - c.call for c in self.cuts if c.rule_breach_call is not None
+            c.rule_breach_call - c.call for c in self.consequences if c.rule_breach_call is not None
         )
         return {
-            "user_rules_restated_n": len({r for c in self.cuts for r in c.rules_restated}),
+            "user_rules_restated_n": len({r for c in self.consequences for r in c.rules_restated}),
             "calls_to_rule_breach": median_or_none(breaches),
-            "calls_to_resume": median_or_none(c.calls_to_resume for c in self.cuts),
-            "stale_values_n": len({s for c in self.cuts for s in c.stale_values}),
+            "calls_to_resume": median_or_none(c.calls_to_resume for c in self.consequences),
+            "stale_values_n": len({s for c in self.consequences for s in c.stale_values}),
         }
 
     @cached_property
@@ -262,7 +262,7 @@ def tabulate_aftermath(session: Session) -> pd.DataFrame:
 
     analysis = analyse_loss(session)
     aftermaths = (
-        ConsequenceAnalysis(analysis, SessionActions(analysis.memory)).cuts
+        ConsequenceAnalysis(analysis, SessionActions(analysis.memory)).consequences
         if analysis is not None
         else ()
     )

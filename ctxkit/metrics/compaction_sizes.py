@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.metrics.message_counts import count_messages
+from ctxkit.metrics.message_token_counts import count_messages
 from ctxkit.metrics.recorded_compactions import is_sealed
 from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Message, has_sealed_part
 from ctxkit.session.session import apply_edit
+from ctxkit.tokens.counter_protocol import estimate_message_tokens
 from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ctxkit.metrics.message_counts import Count
+    from ctxkit.metrics.message_token_counts import Count
     from ctxkit.session.compaction_groups import EditGroup
     from ctxkit.session.session import Session
 
@@ -63,15 +64,7 @@ def measure_compactions(session: Session, count: Count = None) -> list[MeasuredC
         return []
     if count is None and not session.has_usage:
         count = "anchored"
-    sizes, sources, of = count_messages(session, count)
-    counted = "derived" if sources and "estimated" not in sources else "estimated"
-    pairs = zip(session.messages, sizes, strict=True) if session.has_sizes else ()
-    size_by_id = {id(m): n for m, n in pairs}
-
-    def size(message: Message) -> int:
-        n = size_by_id.get(id(message))
-        return of(message) if n is None else n
-
+    size, counted = _get_size_function(session, count)
     out = []
     for moment in _iter_compaction_moments(session):
         before, after, source = _sizes_around_compaction(
@@ -97,6 +90,36 @@ def measure_compactions(session: Session, count: Count = None) -> list[MeasuredC
             )
         )
     return out
+
+
+def _get_size_function(session: Session, count: Count) -> tuple[SizeOf, str]:
+    """Return a function from a message to its tokens, and the source of what it counts."""
+    if count is None and any(m.parts for m in session.messages):
+        return _cache_sizes(estimate_message_tokens), "estimated"
+    sizes, sources, of = count_messages(session, count)
+    pairs = zip(session.messages, sizes, strict=True) if session.has_sizes else ()
+    size_by_id = {id(m): n for m, n in pairs}
+
+    def size(message: Message) -> int:
+        n = size_by_id.get(id(message))
+        return of(message) if n is None else n
+
+    return size, "derived" if sources and "estimated" not in sources else "estimated"
+
+
+def _cache_sizes(size: SizeOf) -> SizeOf:
+    """Return a function that measures each message once, and only those that are asked for.
+
+    Recorded prompts give the sizes around most compactions: few messages are ever measured.
+    """
+    known: dict[int, tuple[Message, int]] = {}  # the message is kept, so that its id stays its own
+
+    def measure(message: Message) -> int:
+        if id(message) not in known:
+            known[id(message)] = message, size(message)
+        return known[id(message)][1]
+
+    return measure
 
 
 class _CompactionMoment(NamedTuple):

@@ -23,7 +23,7 @@ from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.breakeven import requests_until_reset_pays
 from ctxkit.metrics.cost.call_prices import is_written_by_model
 from ctxkit.metrics.cost.replay_bill import WrittenSummary
-from ctxkit.metrics.optional_numbers import mean_or_none, median_or_none
+from ctxkit.metrics.means_with_unknowns import mean_or_none, median_or_none
 from ctxkit.metrics.prompt_sizes import RunPrompts, SentPrompts, get_prompt_sizes
 from ctxkit.policies.triggers import IDLE_AHEAD_WORD
 from ctxkit.session.compaction_groups import group_edits
@@ -264,8 +264,8 @@ def get_run_compactions(run: Run, prompts: SentPrompts | None = None) -> list[Co
         prompts: the prompts that it sent; None: computed here.
     """
     compactions, sent = [], prompts or RunPrompts(run)
-    for number, cut in enumerate(run.compactions):
-        old, new, steps = cut.was, cut.new, cut.new.steps
+    for number, compaction in enumerate(run.compactions):
+        old, new, steps = compaction.was, compaction.new, compaction.new.steps
         inserted_tokens, summaries, step_before = 0, [], old.tokens
         for i, step in enumerate(steps, 1):
             step_after = steps[i].was.tokens if i < len(steps) else new.tokens
@@ -278,22 +278,22 @@ def get_run_compactions(run: Run, prompts: SentPrompts | None = None) -> list[Co
                     written_tokens = step.written_tokens(run.log)
                     summaries.append(
                         WrittenSummary(
-                            cut.call,
+                            compaction.call,
                             step_before - step_after + size,
-                            cut.before if i == 1 else step_before,
+                            compaction.before if i == 1 else step_before,
                             written_tokens,
                             usd,
-                            IDLE_AHEAD_WORD in cut.trigger,
+                            IDLE_AHEAD_WORD in compaction.trigger,
                         )
                     )
             step_before = step_after
         counts = len(old), len(new)
-        front_and_sent = _shared_with_previous(sent, cut.call, run.call)
+        front_and_sent = _shared_with_previous(sent, compaction.call, run.call)
         compactions.append(
             Compaction(
-                cut.call,
-                cut.before,
-                cut.after,
+                compaction.call,
+                compaction.before,
+                compaction.after,
                 *counts,
                 inserted_tokens,
                 tuple(summaries),

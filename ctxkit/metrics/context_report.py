@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit._internal.formatting import NO_MATHJAX, escape_html, pluralize, sanitize_line
+from ctxkit._internal.formatting import (
+    NO_MATHJAX,
+    escape_html,
+    format_message_number,
+    pluralize,
+    sanitize_line,
+)
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.session_conversion import accepts_session
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.building import build_frame
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
 from ctxkit.metrics.prompt_composition import (
@@ -24,13 +29,14 @@ from ctxkit.metrics.prompt_composition import (
     apportion,
     count_groups_by_call,
     scale_groups,
-    share_message_tokens,
+    split_message_tokens,
     split_sections,
 )
 from ctxkit.metrics.prompt_contents import PromptContents, SentMessage, get_prompt_contents
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.session.messages import Message, Provenance, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls
+from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.counter_protocol import measure_message
 from ctxkit.tokens.message_sizes import count_schema_chars
@@ -57,8 +63,6 @@ __all__ = [
 ]
 __dir__ = public_dir(__all__)
 
-DEFAULT_WINDOW = 200_000
-"""Tokens of the window where neither log nor price table states one; marked as estimated."""
 _MAX_CONTRIBUTORS = 10
 
 
@@ -147,7 +151,7 @@ def _sum_parts(messages: tuple[SentMessage, ...]) -> list[WindowPart]:
     totals: dict[tuple[str, str], list[int]] = {}
     estimated: set[tuple[str, str]] = set()
     for sent in messages:
-        pieces = share_message_tokens(sent.message, sent.tokens)
+        pieces = split_message_tokens(sent.message, sent.tokens)
         raw_sizes = apportion(sent.raw_tokens, [p.weight for p, _ in pieces])
         keys = set()
         for (piece, n), m in zip(pieces, raw_sizes, strict=True):
@@ -228,12 +232,13 @@ def _model_at(session: Session, call: ModelCall | None) -> str | None:
     return next((m.model for m in reversed(session.messages) if m.model), session.model)
 
 
-def _window_at(session: Session, call: ModelCall | None) -> tuple[int, Provenance]:
+def _window_at(
+    session: Session, call: ModelCall | None
+) -> tuple[int, Provenance] | tuple[None, None]:
     model = _model_at(session, call)
     window = get_context_window(session, model, call.message if call else Message(role="user"))
     if window.tokens is None:
-        prompts = (c.message.prompt_tokens or 0 for c in session.calls)
-        return max(DEFAULT_WINDOW, *prompts, 0), "estimated"
+        return None, None
     return window.tokens, "recorded" if window.source == "recorded" else "derived"
 
 
@@ -302,9 +307,10 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     turn: int | None
     agent: str
     model: str | None
-    limit: int
-    limit_source: Provenance
-    """`recorded`, `derived` from the table of prices, or `estimated` for an unknown model."""
+    limit: int | None
+    """The model's window; None: neither the log nor the table of prices has it."""
+    limit_source: Provenance | None
+    """`recorded`, or `derived` from the table of prices."""
     prompt_tokens: int
     prompt_source: Provenance
     residue: int
@@ -329,9 +335,16 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.parts) or (self.call is None and not self.messages_n)
 
     @property
-    def full(self) -> float:
-        """Tokens of the prompt as a share of the limit."""
-        return self.prompt_tokens / self.limit
+    def full(self) -> float | None:
+        """Tokens of the prompt as a share of the limit; None: the limit is unknown."""
+        return self.prompt_tokens / self.limit if self.limit else None
+
+    @property
+    def fullness(self) -> str:
+        """How full the window is, in words."""
+        if self.full is None:
+            return "of an unknown window"
+        return f"of {self.limit:,} ({self.limit_source}): {self.full:.0%} full"
 
     def groups(self) -> dict[str, int]:
         """Return tokens by group, in the order of the report."""
@@ -408,7 +421,8 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
             f'title="{escape_html(c.preview, 200)}">{escape_html(c.name, 120)}</td></tr>'
             for c in self.contributors
         )
-        width = min(self.full, 1.0) * 100
+        has_gauge = self.is_known and self.full is not None
+        width = min(self.full or 0.0, 1.0) * 100
         gauge = (
             '<div aria-hidden="true" style="max-width:420px;border:1px solid'
             ' #777777;height:11px;margin:4px 0">'
@@ -419,11 +433,11 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
             ' style="color:var(--jp-content-font-color1,inherit)">'
             '<strong title="id '
             f'{escape_html(self.session, 120)}">{escape_html(self._format_title(), 300)}</strong>'
-            f"<br>{escape_html(self._format_size())}{gauge if self.is_known else '<br>'}"
+            f"<br>{escape_html(self._format_size())}{gauge if has_gauge else '<br>'}"
             f"<small>{escape_html(self._explain_sizes(), 400)}</small>"
             f"{''.join(f'<br><small>Note: {escape_html(n, 400)}</small>' for n in self.notes)}"
             f"{_html_table('What fills the window', headings, rows)}"
-            f"{_html_table('The largest messages', ('tokens', 'position', 'what'), largest)}</div>"
+            f"{_html_table('The largest messages', ('tokens', 'message', 'name'), largest)}</div>"
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
@@ -442,10 +456,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         if not self.is_known:
             return f"Size unknown; {pluralize(self.messages_n, 'message')} without content"
         size = f"{self.prompt_tokens:,} tokens ({self.prompt_source})"
-        return (
-            f"{size} of {self.limit:,} ({self.limit_source}): {self.full:.0%} full,"
-            f" {self.messages_n} messages"
-        )
+        return f"{size} {self.fullness}, {self.messages_n} messages"
 
     def _explain_sizes(self) -> str:
         if not self.is_known:
@@ -520,8 +531,8 @@ def _before_shortening(part: WindowPart) -> str:
     return f" (before shortening {part.raw_tokens:,})" if part.raw_tokens != part.tokens else ""
 
 
-@shows_figures("report")
+@register_view_figures("report")
 def _read_figures(session: Session) -> dict[str, Any]:
     if not session.calls or session.calls[-1].message.kind == "turn":
         return {}
-    return {"last_prompt_tokens": report(session).prompt_tokens}
+    return {"last_prompt_tokens": report(session).prompt_tokens or None}

@@ -224,22 +224,22 @@ def pool_studies(logs: Sequence[tuple[float, float]], *, is_unchanged: bool = Fa
 
 
 def classify_policy(
-    *, summaries: bool, pruned: bool, cuts: int | None, hidden: tuple[int | None, int | None]
+    *, summaries: bool, pruned: bool, compactions: int | None, hidden: tuple[int | None, int | None]
 ) -> PolicyKind | None:
     """Return the family of a policy from its effects on a session; None: unknown.
 
     Args:
         summaries: True where summaries were written.
         pruned: True where the rules prune each call.
-        cuts: number of compactions.
+        compactions: number of compactions.
         hidden: number of messages that are no longer shown as written, and of tool results among
             them.
     """
     if summaries:
         return "hybrid" if pruned else "summary"
-    if cuts is None or hidden[0] is None:
+    if compactions is None or hidden[0] is None:
         return None
-    if not cuts and not hidden[0]:
+    if not compactions and not hidden[0]:
         return "raw"
     return "mask" if hidden[0] == hidden[1] else "other"
 

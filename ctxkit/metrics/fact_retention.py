@@ -216,12 +216,12 @@ def find_missing_values(values: Iterable[str], text: str) -> tuple[str, ...]:
 
 def _contains_value(value: str, text: str) -> bool:
     at = text.find(value)
-    while at >= 0 and not is_whole(text, at, at + len(value)):
+    while at >= 0 and not is_whole_value(text, at, at + len(value)):
         at = text.find(value, at + 1)
     return at >= 0
 
 
-def is_whole(text: str, start: int, end: int) -> bool:
+def is_whole_value(text: str, start: int, end: int) -> bool:
     """Return True if the value at ``start..end`` of a text is not part of a longer value."""
     before, after = text[max(start - 1, 0) : start], text[end : end + 1]
     if before == "." or _is_word_char(before) or _is_word_char(after):

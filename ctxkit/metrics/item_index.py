@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from ahocorasick_rs import AhoCorasick
 
-from ctxkit.metrics.fact_retention import extract_exact_values, is_whole
+from ctxkit.metrics.fact_retention import extract_exact_values, is_whole_value
 from ctxkit.metrics.losable_items import (
     ERROR_LINE_CHARS,
     ITEM_FAMILIES,
@@ -412,7 +412,9 @@ class RuleMatcher:
     def _find_values(self, folded_text: str) -> set[str]:
         """Return the rules' values that occur in a casefolded text."""
         hits = self._value_search.find_all(folded_text)
-        return {self._values[n] for n, start, end in hits if is_whole(folded_text, start, end)}
+        return {
+            self._values[n] for n, start, end in hits if is_whole_value(folded_text, start, end)
+        }
 
     def _find_topics(self, sentence: str) -> list[int]:
         """Return the topics that a sentence is about."""

@@ -18,7 +18,7 @@ from ctxkit.metrics.compactions import get_replay_compactions
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.losable_items import ITEM_FAMILIES, MessageItemCache
 from ctxkit.metrics.loss_analysis import ITEM_FATES, NO_CALL, LossAnalysis, OracleBound
-from ctxkit.metrics.optional_numbers import median_or_none
+from ctxkit.metrics.means_with_unknowns import median_or_none
 from ctxkit.metrics.visibility import get_run_visibility, get_session_visibility
 from ctxkit.session.messages import Message
 
@@ -136,7 +136,7 @@ def make_loss_columns(analysis: LossAnalysis) -> dict[str, Any]:
     }
 
 
-class FamilyCounts(NamedTuple):
+class FamilyLossCounts(NamedTuple):
     """Counts of one compaction and one family."""
 
     compaction: int
@@ -146,12 +146,12 @@ class FamilyCounts(NamedTuple):
     """One count per kind of `LossAnalysis.count_by_family`."""
 
 
-def list_family_counts(analysis: LossAnalysis) -> list[FamilyCounts]:
+def list_family_counts(analysis: LossAnalysis) -> list[FamilyLossCounts]:
     """Return the counts of each compaction and family, by compaction, then by family."""
     counts, visibility = analysis.count_by_family(), analysis.visibility
     changes = zip(visibility.compaction_numbers, visibility.moments.tolist(), strict=True)
     return [
-        FamilyCounts(number, call, family, counts[:, f, change].tolist())
+        FamilyLossCounts(number, call, family, counts[:, f, change].tolist())
         for change, (number, call) in enumerate(changes)
         for f, family in enumerate(ITEM_FAMILIES)
     ]

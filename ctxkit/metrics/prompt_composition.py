@@ -38,7 +38,7 @@ from ctxkit.tokens.message_sizes import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.policies.schedules.rows import MessageState
+    from ctxkit.policies.schedules.unpruned_messages import MessageState
     from ctxkit.session.messages import Message, Part, Provenance
     from ctxkit.session.session import Session
     from ctxkit.tokens.counter_protocol import TokenCounter
@@ -89,7 +89,7 @@ def _groups_of_run(session: Session, run: Any) -> list[dict[str, int]]:
     def get_groups(state: MessageState) -> list[tuple[str, int]]:
         if state.content not in groups_of_content:
             pieces = (
-                [] if state.message is None else share_message_tokens(state.message, state.tokens)
+                [] if state.message is None else split_message_tokens(state.message, state.tokens)
             )
             groups_of_content[state.content] = [(p.group, n) for p, n in pieces]
         return groups_of_content[state.content]
@@ -113,7 +113,7 @@ def _scale_to_bill(
     """Return the groups of a prompt, scaled to add up to the billed prompt."""
     fixed = session.prompt_source.schemas if is_live(session) else fixed
     groups, counted = {k: n for k, n in current.items() if n}, sum(current.values()) + fixed
-    size = size_of(session, call, counted)
+    size = get_run_prompt_size(session, call, counted)
     if fixed < 0:
         groups, fixed = scale_groups(groups, counted), 0
     if size.tokens != counted:
@@ -128,7 +128,7 @@ def is_live(session: Session) -> bool:
     return session.prompt_source is not None and session.format != "replay"
 
 
-def size_of(session: Session, call: int | None, counted: int) -> PromptSize:
+def get_run_prompt_size(session: Session, call: int | None, counted: int) -> PromptSize:
     """Return the size of a prompt of a session that has a run.
 
     Args:
@@ -169,7 +169,7 @@ def _groups_of_record(session: Session, sized: MessageSizes) -> list[dict[str, i
     def get_groups(message: Message) -> list[tuple[str, int]]:
         if id(message) not in groups_of_message:
             groups_of_message[id(message)] = [
-                (p.group, n) for p, n in share_message_tokens(message, sized.of(message))
+                (p.group, n) for p, n in split_message_tokens(message, sized.of(message))
             ]
         return groups_of_message[id(message)]
 
@@ -342,7 +342,7 @@ def split_message(message: Message) -> list[PromptPiece]:
     return [piece for part in message.parts for piece in _split_part(message, part)]
 
 
-def share_message_tokens(message: Message, tokens: int) -> list[tuple[PromptPiece, int]]:
+def split_message_tokens(message: Message, tokens: int) -> list[tuple[PromptPiece, int]]:
     """Return the pieces of a message, each with its share of the message's tokens."""
     pieces = split_message(message)
     if not pieces and tokens:  # only its size is known

@@ -13,11 +13,11 @@ from ctxkit.engine.replay import run_record
 from ctxkit.metrics.prompt_composition import (
     apportion,
     get_recorded_prompt,
+    get_run_prompt_size,
     has_recorded_prompt,
     is_live,
     measure_unlogged,
     separate_schemas,
-    size_of,
 )
 from ctxkit.metrics.recorded_compactions import get_message_fates
 from ctxkit.session.messages import Message, Provenance
@@ -166,7 +166,7 @@ def _contents_of_run(session: Session, index: int | None) -> PromptContents:
     if is_live(session):
         fixed = session.prompt_source.schemas
     counted = fixed + sum(i.tokens for i in messages)
-    size = size_of(session, index, counted)
+    size = get_run_prompt_size(session, index, counted)
     total, is_billed = size.tokens, size.source == "recorded"
     sizes = [max(fixed, 0), *(i.tokens for i in messages)]
     if total != counted:

@@ -63,7 +63,7 @@ def get_message_fates(session: Session, upto: int | None = None) -> dict[str, Me
         return {}
     fates: dict[str, MessageFate] = {}
     origin: dict[str, str] = {}
-    number = {id(edit): cut.number for cut in group_edits(session) for edit in cut.edits}
+    number = {id(edit): group.number for group in group_edits(session) for edit in group.edits}
     for edit in session.edits[:upto]:
         compaction = number[id(edit)]
         replacements = edit.inserted if edit.kind in ("shortened", "replaced") else ()
@@ -81,7 +81,7 @@ def get_message_fates(session: Session, upto: int | None = None) -> dict[str, Me
     return fates
 
 
-class SizeRule(Protocol):
+class SizeDropRule(Protocol):
     """Finds compactions in a series of prompt sizes."""
 
     def __call__(self, prompts: Sequence[int]) -> list[int]:
@@ -126,11 +126,11 @@ class CtxMapRule:
         return [i for i in range(1, len(prompts)) if prompts[i] < self.share * prompts[i - 1]]
 
 
-INFERENCE_RULES: dict[str, SizeRule] = {"tracelab": TraceLabRule(), "ctxmap": CtxMapRule()}
+INFERENCE_RULES: dict[str, SizeDropRule] = {"tracelab": TraceLabRule(), "ctxmap": CtxMapRule()}
 """The rules by name, with their authors' settings."""
 
 
-def infer_compactions(session: Session, rule: str | SizeRule = "tracelab") -> tuple[Edit, ...]:
+def infer_compactions(session: Session, rule: str | SizeDropRule = "tracelab") -> tuple[Edit, ...]:
     """Infer compactions from drops of the recorded prompt sizes, for each agent separately.
 
     Args:
@@ -169,7 +169,8 @@ def infer_compactions(session: Session, rule: str | SizeRule = "tracelab") -> tu
 
 
 def compare_with_marks(
-    sessions: Session | Iterable[Session], rules: Iterable[str | SizeRule] = ("tracelab", "ctxmap")
+    sessions: Session | Iterable[Session],
+    rules: Iterable[str | SizeDropRule] = ("tracelab", "ctxmap"),
 ) -> pd.DataFrame:
     """Compare inferred compactions with the marks of logs that have both marks and usage.
 
@@ -210,7 +211,7 @@ _AGREEMENT_COLUMNS = {
 }
 
 
-def _make_agreement_row(session: Session, rule: str | SizeRule) -> dict[str, Any] | None:
+def _make_agreement_row(session: Session, rule: str | SizeDropRule) -> dict[str, Any] | None:
     marked = _find_marked_calls(session)
     if not marked:
         return None
@@ -253,7 +254,7 @@ def _find_marked_calls(session: Session) -> set[int]:
     return marked
 
 
-def _resolve_rule(rule: str | SizeRule) -> tuple[str, SizeRule]:
+def _resolve_rule(rule: str | SizeDropRule) -> tuple[str, SizeDropRule]:
     if callable(rule):
         return str(getattr(rule, "__name__", type(rule).__name__.lower())), rule
     if rule not in INFERENCE_RULES:

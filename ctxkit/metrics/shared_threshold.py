@@ -26,11 +26,11 @@ from ctxkit.metrics.run_statistics import FEW_SESSIONS, bootstrap_mean
 from ctxkit.metrics.threshold_costs import (
     choose_size,
     hold_out,
+    list_price_steps,
     list_sizes,
-    list_steps,
     mean_loss,
     mean_usd,
-    measure_session_sizes,
+    measure_costs_by_size,
 )
 from ctxkit.metrics.tool_setting_syntax import describe_setting, find_default_trigger
 
@@ -88,14 +88,17 @@ def when(
         >>> answer.sessions_n, answer.best <= answer.window
         (2, True)
     """
-    given = as_sessions(sessions)
-    if len(given) == 1:
+    session_list = as_sessions(sessions)
+    if len(session_list) == 1:
         return when_to_compact(
-            given[0], context_window=context_window, floor=floor, summary_tokens=summary_tokens
+            session_list[0],
+            context_window=context_window,
+            floor=floor,
+            summary_tokens=summary_tokens,
         )
     if not 0 <= extra_loss <= 1:
         raise BadArguments(f"A share of loss is from 0 to 1, not {extra_loss}.")
-    group, notes = _select_tool(given, tool)
+    group, notes = _select_tool(session_list, tool)
     profiles, reasons = _profile_sessions(group)
     if not profiles:
         raise BadArguments(
@@ -105,9 +108,9 @@ def when(
     log_format = _get_format(group[0])
     window = context_window or round(median(p.window[0] for p in profiles))
     default = find_default_trigger(log_format, window)
-    sizes = list_sizes(window, default, {s for p in profiles for s in list_steps(p)})
+    sizes = list_sizes(window, default, {s for p in profiles for s in list_price_steps(p)})
     measured = [
-        measure_session_sizes(p, sizes, floor=floor, summary_tokens=summary_tokens)
+        measure_costs_by_size(p, sizes, floor=floor, summary_tokens=summary_tokens)
         for p in profiles
     ]
     return _make_threshold(
@@ -222,8 +225,8 @@ class Threshold(NamedTuple):
     def compare_loss(self, size: int) -> MeanInterval | None:
         """Return the loss at a size less that of the default; None: nothing is used again."""
         pairs = [(m.costs[size].loss, m.costs[self.default].loss) for m in self.measured]
-        known = [a - b for a, b in pairs if a is not None and b is not None]
-        return _interval(known) if known else None
+        differences = [a - b for a, b in pairs if a is not None and b is not None]
+        return _interval(differences) if differences else None
 
     @property
     def is_change(self) -> bool:

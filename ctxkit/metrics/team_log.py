@@ -331,9 +331,11 @@ def tabulate_recorded_turns(of: object) -> pd.DataFrame | None:
         for name, s in members.items()
     }
     prompts = {name: prompts_of(s)[0] for name, s in members.items()}
-    cuts = {name: find_compacted_calls(s) for name, s in members.items()}
+    compactions_by_agent = {name: find_compacted_calls(s) for name, s in members.items()}
     thresholds = {k: session.details.get(k, 0) for k in ("warn_at", "cutover_at")}
-    return tabulate_turns(get_team_turns(session), prompts, outputs, cuts).assign(**thresholds)
+    return tabulate_turns(get_team_turns(session), prompts, outputs, compactions_by_agent).assign(
+        **thresholds
+    )
 
 
 def find_compacted_calls(session: Session) -> list[int]:
@@ -351,7 +353,7 @@ def tabulate_turns(
     turns: Sequence[TeamTurn],
     prompts: Mapping[str, Sequence[int | None]],
     outputs: Mapping[str, Sequence[int | None]],
-    cuts: Mapping[str, Iterable[int]],
+    compactions_by_agent: Mapping[str, Iterable[int]],
 ) -> pd.DataFrame:
     """Return one row per turn with the columns of fuseraft's snapshots, and the next agent as `to`.
 
@@ -359,13 +361,13 @@ def tabulate_turns(
         turns: the turns of the team.
         prompts: for each agent the tokens of each call's prompt; None: unknown.
         outputs: for each agent the tokens of each reply.
-        cuts: for each agent the calls before which its session was compacted, which restarts its
-            running sum.
+        compactions_by_agent: for each agent the calls before which its session was compacted,
+            which restarts its running sum.
     """
     import pandas as pd
 
     sums: dict[str, int] = {}
-    compacted_calls = {name: set(of) for name, of in cuts.items()}
+    compacted_calls = {name: set(of) for name, of in compactions_by_agent.items()}
     rows = []
     for n, turn in enumerate(turns):
         sent, received = (

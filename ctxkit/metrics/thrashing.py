@@ -39,10 +39,10 @@ from ctxkit.metrics.compactions import (
 )
 from ctxkit.metrics.cost.call_prices import price_call
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, WrittenSummary
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.item_index import MessageRows
-from ctxkit.metrics.optional_numbers import mean_or_none, median_or_none
+from ctxkit.metrics.means_with_unknowns import mean_or_none, median_or_none
 from ctxkit.metrics.prompt_sizes import SentPrompts, has_prompt_sizes
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.metrics.visibility import get_session_visibility
 from ctxkit.policies.model_free_methods import MODEL_FREE_METHODS
 from ctxkit.session.compaction_groups import group_edits
@@ -199,7 +199,7 @@ def get_compaction_outcomes(
         call = compaction.call
         next_call = None if verdict.interval is None else call + verdict.interval
         rebound_call = None if verdict.rebound_calls is None else call + verdict.rebound_calls
-        activity = repeats.after(visibility, call) if call else ActivityAfter(None, None)
+        activity = repeats.after(visibility, call) if call else ActivityAfterCompaction(None, None)
         outcomes.append(
             CompactionOutcome(
                 **msgspec.structs.asdict(verdict),
@@ -364,7 +364,7 @@ call and its repeat are shorter.
 """
 
 
-class ActivityAfter(NamedTuple):
+class ActivityAfterCompaction(NamedTuple):
     """The tool calls after a compaction; None: there were none."""
 
     reread_rate: float | None
@@ -423,7 +423,7 @@ class ToolCallRepeats:
         resumed = self._next_progress[call]
         return None if resumed is None else resumed - call
 
-    def after(self, visibility: Visibility, call: int) -> ActivityAfter:
+    def after(self, visibility: Visibility, call: int) -> ActivityAfterCompaction:
         """Return the activity after a compaction before a call."""
         start, tick = int(self._first_tool_call[call]), 2 * call + 1
         is_removed = visibility.visible_until[self._row] == tick
@@ -435,7 +435,7 @@ class ToolCallRepeats:
         next_requests = self._requests[start : start + REREAD_WINDOW].tolist()
         repeats = sum(request in removed_requests for request in next_requests)
         write = int(np.searchsorted(self._writes, start))
-        return ActivityAfter(
+        return ActivityAfterCompaction(
             repeats / len(next_requests) if next_requests else None,
             int(self._writes[write]) - start if write < len(self._writes) else None,
         )
@@ -449,7 +449,7 @@ def _make_request_key(call: ToolCall) -> tuple[str, str]:
     return call.name.lower(), call.raw or json.dumps(call.arguments, sort_keys=True, default=str)
 
 
-@shows_figures("thrash")
+@register_view_figures("thrash")
 def _read_figures(session: Session) -> dict[str, Any]:
     summary = thrash(session)
     if not summary.outcomes:

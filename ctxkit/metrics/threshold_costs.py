@@ -82,7 +82,7 @@ def list_sizes(window: int, default: int | None, steps: Iterable[int]) -> tuple[
     return tuple(sorted({n for n in rounded if n > 0} | {default or window, window}))
 
 
-def measure_session_sizes(
+def measure_costs_by_size(
     profile: GrowthProfile,
     sizes: Sequence[int],
     *,
@@ -112,7 +112,7 @@ def measure_session_sizes(
         if usd is not None:
             costs[size] = ThresholdCost(usd, None if risk is None else risk.at(size))
     return SessionThresholdCosts(
-        session.id, tokens, tokens - front, profile.peak, list_steps(profile), costs
+        session.id, tokens, tokens - front, profile.peak, list_price_steps(profile), costs
     )
 
 
@@ -157,7 +157,7 @@ def mean_loss(measured: Sequence[SessionThresholdCosts], size: int) -> float | N
     return fmean(losses) if losses else None
 
 
-def list_steps(profile: GrowthProfile) -> tuple[int, ...]:
+def list_price_steps(profile: GrowthProfile) -> tuple[int, ...]:
     """Return the sizes above which prompts of a session have a higher price."""
     return tuple(tier.above for tier in profile.price.tiers)
 

@@ -65,8 +65,8 @@ def find_default_trigger(log_format: str, window: int) -> int | None:
     if name is None:
         return None
     rules = preset(name, context_window=window)
-    room = ContextBudget(window, rules.reserve, default_counter())
-    sizes = [size for t in _list_alternatives(rules.trigger) if (size := t.tokens(room))]
+    budget = ContextBudget(window, rules.reserve, default_counter())
+    sizes = [size for t in _list_alternatives(rules.trigger) if (size := t.tokens(budget))]
     return int(min(sizes)) if sizes else None
 
 

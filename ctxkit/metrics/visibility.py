@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine import Compaction, Run
-    from ctxkit.engine.run_segments import Segment
+    from ctxkit.engine.run_segments import RunSegment
     from ctxkit.metrics.item_index import MessageRows
     from ctxkit.policies.history.history import History
     from ctxkit.policies.schedules.layers import StateChange
@@ -175,7 +175,7 @@ def _switch_history(
 
 
 def _record_schedule(
-    recorder: VisibilityRecorder, last: _HistorySlots, segment: Segment
+    recorder: VisibilityRecorder, last: _HistorySlots, segment: RunSegment
 ) -> _HistorySlots:
     """Record the calls at which a schedule changes messages, and its appended text."""
     base = _HistorySlots.from_history(recorder, segment.history)
@@ -215,7 +215,7 @@ def _find_state_after(
 
 
 def _record_call_by_call(
-    recorder: VisibilityRecorder, last: _HistorySlots, segment: Segment
+    recorder: VisibilityRecorder, last: _HistorySlots, segment: RunSegment
 ) -> _HistorySlots:
     """Record the differences between successive prompts, for a pruning without schedule."""
     for call in range(segment.start, segment.stop):

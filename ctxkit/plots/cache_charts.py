@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal import formatting
+from ctxkit._internal.formatting import format_message_number
 from ctxkit._internal.palette import COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
 from ctxkit.engine.cache_model.call_features import has_hour_writes
 from ctxkit.engine.cache_model.input_cost_prediction import (
@@ -18,12 +19,12 @@ from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.compactions import get_replay_compactions, get_replay_prompt_arrays
 from ctxkit.metrics.cost.session_bill import bill_session
-from ctxkit.metrics.figure_sources import shows_figures
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes
 from ctxkit.plots.xy_figure import AXIS_STYLE, Axes, Trace
 from ctxkit.session.messages import Message
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls
+from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
@@ -451,7 +452,7 @@ def _block_trace(name: str, ink: str, blocks: Sequence[tuple[str, BlockSpan]]) -
     }
 
 
-@shows_figures("plots.cache")
+@register_view_figures("plots.cache")
 def _read_figures(session: Session) -> dict[str, Any]:
     uses = cache_data(session)
     if not uses:

@@ -9,7 +9,7 @@ import pandas as pd
 from ctxkit._internal.palette import STOP_COLOUR
 from ctxkit.metrics.estimator_error import Calibration, calibrate
 from ctxkit.plots.chart import Chart, with_notes
-from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.session.session import Session
 from ctxkit.session.titles import get_title
 
@@ -97,10 +97,10 @@ def _draw_calibration(name: str, data: CalibrationData) -> Chart:
     limits = []
     if data.threshold is not None:
         limits.append(
-            Limit(y=data.threshold, label=f"threshold {data.threshold:,}", colour=STOP_COLOUR)
+            LimitLine(y=data.threshold, label=f"threshold {data.threshold:,}", colour=STOP_COLOUR)
         )
     places = {e.fires for e in data.estimates} | {data.fires}
-    marks = tuple(Mark(x=call) for call in sorted(p for p in places if p is not None))
+    marks = tuple(VerticalMark(x=call) for call in sorted(p for p in places if p is not None))
     drawing = Axes(
         x="call",
         y="prompt tokens",

@@ -12,7 +12,7 @@ from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.losable_items import ITEM_FAMILIES
 from ctxkit.metrics.loss_tables import analyse_loss, list_family_counts
 from ctxkit.plots.chart import Chart, format_tokens, name_sessions, with_notes
-from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.session.titles import get_title
 
@@ -61,8 +61,8 @@ def _savings_table(of: SessionsLike | pd.DataFrame) -> CompactionTable:
     return get_compaction_table(of, (*_SIZE_COLUMNS, *_WORD_COLUMNS, "tokens_source"), "savings")
 
 
-def _savings_rows(cuts: CompactionTable) -> tuple[CompactionSaving, ...]:
-    columns = cuts.columns
+def _savings_rows(table: CompactionTable) -> tuple[CompactionSaving, ...]:
+    columns = table.columns
     words = zip(*(columns[n] for n in _WORD_COLUMNS), strict=True)
     descriptions = [" · ".join(w for w in row if w) for row in words]
     values = [
@@ -93,12 +93,12 @@ def savings(of: SessionsLike | pd.DataFrame) -> Chart:
         >>> [row[:5] for row in ck.plots.savings(ck.samples.path()).rows][:1]
         [('0', '175', '40,471', '11,651', '71%')]
     """
-    cuts = _savings_table(of)
+    table = _savings_table(of)
     return savings_chart(
-        cuts.title,
-        _savings_rows(cuts),
-        several=len(cuts.names) > 1,
-        is_unknown=hides_all_compactions(cuts.sessions),
+        table.title,
+        _savings_rows(table),
+        several=len(table.names) > 1,
+        is_unknown=hides_all_compactions(table.sessions),
     )
 
 
@@ -246,25 +246,25 @@ def thrash_data(
     if by not in ("tokens", "messages"):
         raise BadArguments(f"plots.thrash counts by 'tokens' or 'messages', not by {by!r}.")
     column = "token_savings" if by == "tokens" else "message_savings"
-    cuts = get_compaction_table(of, ("call", column), "thrash")
-    if len(cuts.names) > 1:
+    table = get_compaction_table(of, ("call", column), "thrash")
+    if len(table.names) > 1:
         raise BadArguments(
-            f"plots.thrash draws one session, for a guard counts within one; {len(cuts.names)} were"
-            " given: draw them one by one."
+            "plots.thrash draws one session, for a guard counts within one;"
+            f" {len(table.names)} were given: draw them one by one."
         )
-    calls, shares = cuts.columns["call"], cuts.columns[column]
+    calls, shares = table.columns["call"], table.columns[column]
     # A compaction after the last call is drawn at `n`.
     n = (
-        len(cuts.sessions[0].calls)
-        if cuts.sessions
+        len(table.sessions[0].calls)
+        if table.sessions
         else max((c for c in calls if c is not None), default=-1) + 1
     )
     tries = [(n if c is None else c, s) for c, s in zip(calls, shares, strict=True)]
     suppressed = [
-        (each.call, each.why) for session in cuts.sessions for each in get_suppressed(session)
+        (each.call, each.why) for session in table.sessions for each in get_suppressed(session)
     ]
-    data = build_thrash_data(cuts.title, tries, suppressed, min_savings, window, by)
-    return data._replace(is_unknown=hides_all_compactions(cuts.sessions))
+    data = build_thrash_data(table.title, tries, suppressed, min_savings, window, by)
+    return data._replace(is_unknown=hides_all_compactions(table.sessions))
 
 
 def build_thrash_data(  # noqa: PLR0917  what is tried, then the guard
@@ -331,7 +331,7 @@ def get_suppressed(session: Session) -> list[CompactionAttempt]:
     ]
 
 
-def is_fruitless(share: float | None, least: float) -> bool:
+def is_saving_too_small(share: float | None, least: float) -> bool:
     """Return True if a compaction saved less than a guard requires; False if it is unknown."""
     return share is not None and share < least
 
@@ -348,7 +348,7 @@ def find_guard_closing(shares: Sequence[float | None], least: float, window: int
     """
     in_a_row = 0
     for i, share in enumerate(shares):
-        in_a_row = in_a_row + 1 if is_fruitless(share, least) else 0
+        in_a_row = in_a_row + 1 if is_saving_too_small(share, least) else 0
         if not is_guard_off(least, window) and in_a_row >= window:
             return i
     return None
@@ -358,7 +358,7 @@ def thrash_chart(data: ThrashData) -> Chart:
     """Return the chart of compactions and suppressed ones, with the guard's threshold."""
     completed = [t for t in data.tries if t.saved is not None]
     suppressed = [t for t in data.tries if t.saved is None and t.why]
-    low = [t for t in completed if is_fruitless(t.saved, data.min_savings)]
+    low = [t for t in completed if is_saving_too_small(t.saved, data.min_savings)]
 
     def trace(
         name: str, rows: list[CompactionAttempt], look: int, kind: Literal["line", "points"]
@@ -375,14 +375,18 @@ def thrash_chart(data: ThrashData) -> Chart:
     traces += [trace(f"below {data.min_savings:.0%}", low, 1, "points")] if low else []
     traces += [trace("suppressed", suppressed, 5, "points")] if suppressed else []
     closing = (
-        () if data.closes is None else (Mark(x=data.tries[data.closes].call, label="guard closes"),)
+        ()
+        if data.closes is None
+        else (VerticalMark(x=data.tries[data.closes].call, label="guard closes"),)
     )
     axes = Axes(
         x="call",
         y=f"share of {data.by} saved",
         traces=tuple(traces) if data.tries else (),
         limits=(
-            Limit(y=data.min_savings, label=f"least {data.min_savings:.0%}", colour=STOP_COLOUR),
+            LimitLine(
+                y=data.min_savings, label=f"least {data.min_savings:.0%}", colour=STOP_COLOUR
+            ),
         ),
         marks=closing,
         y_share=True,
@@ -417,7 +421,7 @@ def _thrash_row(attempt: CompactionAttempt, least: float) -> tuple[str, ...]:
     return (
         str(attempt.call),
         f"{attempt.saved:.1%}",
-        "too little" if is_fruitless(attempt.saved, least) else "pays",
+        "too little" if is_saving_too_small(attempt.saved, least) else "pays",
     )
 
 

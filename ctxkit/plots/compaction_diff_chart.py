@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting import format_message_number, sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.context_report import preview_message
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.recorded_compactions import get_message_fates
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.chart import Chart, with_notes
 from ctxkit.plots.xy_figure import Axes, Trace
 from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Message
 from ctxkit.session.session import apply_edit
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_message, format_message_number, pair_with_calls
+from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens import counter_protocol
 from ctxkit.tokens.message_sizes import measure_sizes
 
@@ -263,7 +263,7 @@ def _change_row(change: MessageChange) -> tuple[str, ...]:
     )
 
 
-@shows_figures("plots.diff")
+@register_view_figures("plots.diff")
 def _read_figures(session: Session) -> dict[str, Any]:
     if not session.edits:
         return {}

@@ -5,16 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ctxkit._internal.palette import GROUP_COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
+from ctxkit._internal.palette import GROUP_COLOURS, PLOTLY_LAYOUT, STOP_COLOUR, TEXT_COLOUR
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.context_report import report
-from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.prompt_composition import GROUPS, NOT_IN_LOG, count_groups_by_call
 from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes
-from ctxkit.plots.xy_figure import Axes, Mark, Trace
+from ctxkit.plots.compaction_marks import (
+    FAILED_DASH,
+    FAILED_SYMBOL,
+    CompactionMark,
+    collect_compaction_marks,
+    describe_failed_marks,
+)
+from ctxkit.plots.xy_figure import Axes, Trace, VerticalMark
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ctxkit.metrics.context_report import ContextReport
     from ctxkit.metrics.prompt_composition import GroupsByCall
     from ctxkit.session.session import Session
@@ -31,8 +39,8 @@ class CompositionData(NamedTuple):
 
     session: str
     layers: GroupsByCall
-    compactions: tuple[float, ...]
-    """Places on the axis of calls: half a call before the first call after each."""
+    compactions: tuple[CompactionMark, ...]
+    """Also those that failed; without falls of the prompt that no mark in the log explains."""
 
 
 _NOTHING_KNOWN = "The log holds neither content nor the size of a prompt."
@@ -40,11 +48,10 @@ _NOTHING_KNOWN = "The log holds neither content nor the size of a prompt."
 
 @accepts_session
 def composition_data(session: Session, *, counter: TokenCounter | None = None) -> CompositionData:
-    """Return the tokens of each group at each call, and the places of compactions."""
-    n = len(session.calls)
-    cuts = per_compaction.rows([session])["call"]
-    places = tuple((n if call is None else call) - 0.5 for call in cuts)
-    return CompositionData(session.id, count_groups_by_call(session, counter), places)
+    """Return the tokens of each group at each call, and the compactions."""
+    marks = collect_compaction_marks(session)
+    compactions = tuple(m for m in marks if m.number is not None or m.is_failed)
+    return CompositionData(session.id, count_groups_by_call(session, counter), compactions)
 
 
 @accepts_session
@@ -86,11 +93,16 @@ def _draw_stacked(name: str, data: CompositionData) -> Chart:
         )  # the fixed part stays at the bottom
     )
     marks = data.compactions if len(data.compactions) <= _MAX_MARKS else ()
+    failed = [m for m in data.compactions if m.is_failed]
+    if traces and failed:
+        traces += (_failed_points(failed),)
     axes = Axes(
         x="call",
         y="tokens in the prompt",
         traces=traces,
-        marks=tuple(Mark(x=x) for x in marks),
+        marks=tuple(
+            VerticalMark(x=m.call - 0.5, dash=FAILED_DASH if m.is_failed else "dot") for m in marks
+        ),
         stacked=True,
     )
     how = "counted, as no usage was recorded"
@@ -100,12 +112,24 @@ def _draw_stacked(name: str, data: CompositionData) -> Chart:
         title=f"What fills the window of {name}",
         caption=(
             f"Tokens of each part of the prompt at every call, {how}. Dotted lines are compactions."
+            f"{describe_failed_marks(len(failed))}"
             if traces
             else _NOTHING_KNOWN
         ),
         drawing=axes,
         head=("part", "first call", "largest", "last call", "of the last"),
         rows=tuple(_group_row(group, tokens, groups) for group, tokens in groups.groups.items()),
+    )
+
+
+def _failed_points(failed: Sequence[CompactionMark]) -> Trace:
+    return Trace(
+        name="failed compactions",
+        x=[m.call - 0.5 for m in failed],
+        y=[m.height for m in failed],
+        kind="points",
+        symbol=FAILED_SYMBOL,
+        colour=STOP_COLOUR,
     )
 
 
@@ -142,14 +166,22 @@ def _draw_tiles(context: ContextReport) -> Chart:
     return Chart(
         title=f"The window of {context.title or context.session} {where}",
         caption=(
-            f"{context.prompt_tokens:,} tokens ({context.prompt_source}), {context.full:.0%} of"
-            f" {context.limit:,}."
+            f"{context.prompt_tokens:,} tokens ({context.prompt_source}),"
+            f" {_describe_window(context)}."
             if context.is_known
             else _NOTHING_KNOWN
         ),
         drawing=TileMap(whole="the window", tiles=tuple(tiles)),
         head=("part", "tokens", "share"),
         rows=tuple((name, f"{n:,}", f"{n / whole:.1%}" if whole else "") for name, n in groups),
+    )
+
+
+def _describe_window(context: ContextReport) -> str:
+    return (
+        "of an unknown window"
+        if context.full is None
+        else f"{context.full:.0%} of {context.limit:,}"
     )
 
 

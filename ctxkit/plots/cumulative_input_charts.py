@@ -13,7 +13,7 @@ from ctxkit.metrics.frames import frame
 from ctxkit.metrics.team_log import tabulate_recorded_turns
 from ctxkit.plots.chart import Chart, with_notes
 from ctxkit.plots.panels import Panel, PanelGrid
-from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ class CumulativeAgentTokens(NamedTuple):
 
 
 class CumulativeInputData(NamedTuple):
-    """What the chart shows."""
+    """The data of `plots.budget`: running sums of input tokens, thresholds and compactions."""
 
     agents: tuple[CumulativeAgentTokens, ...]
     compactions: tuple[float, ...]
@@ -107,10 +107,10 @@ def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> CumulativeInp
         fired = table["compaction_occurred"].fillna(False).to_numpy(dtype=bool)  # noqa: FBT003
     # A marker row has the number of the turn after the compaction; a flag in a turn's row belongs
     # to the turn before the compaction.
-    cuts = np.where(marker, turn - 0.5, turn + 0.5)[fired & np.isfinite(turn)]
+    compactions = np.where(marker, turn - 0.5, turn + 0.5)[fired & np.isfinite(turn)]
     return CumulativeInputData(
         tuple(agents),
-        tuple(cuts.tolist()),
+        tuple(compactions.tolist()),
         _first_positive(table, "warn_at"),
         _first_positive(table, "cutover_at"),
         _find_hand_offs(table),
@@ -157,13 +157,13 @@ def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
     return budget_chart(budget_data(of))
 
 
-def budget_chart(data: CumulativeInputData, cuts: Mapping[str, int] | None = None) -> Chart:
+def budget_chart(data: CumulativeInputData, cutovers: Mapping[str, int] | None = None) -> Chart:
     """Return the chart of running sums.
 
     Args:
         data: the running sums.
-        cuts: number of turns at which each agent would have been compacted, by its name, for the
-            table.
+        cutovers: number of turns at which each agent would have been compacted, by its name, for
+            the table.
     """
     limits = [(data.warn_at, "warn at", WARN_COLOUR), (data.cutover_at, "cutover at", STOP_COLOUR)]
     axes = Axes(
@@ -173,11 +173,13 @@ def budget_chart(data: CumulativeInputData, cuts: Mapping[str, int] | None = Non
             *(_agent_trace(agent, i) for i, agent in enumerate(data.agents)),
             *make_hand_off_traces(data),
         ),
-        limits=tuple(Limit(y=n, label=f"{word} {n:,}", colour=ink) for n, word, ink in limits if n),
+        limits=tuple(
+            LimitLine(y=n, label=f"{word} {n:,}", colour=ink) for n, word, ink in limits if n
+        ),
         marks=_compaction_marks(data.compactions),
     )
     head = ("agent", "turns", "input", "output", "highest", "of cutover")
-    more = ("cutovers",) if cuts is not None else ()
+    more = ("cutovers",) if cutovers is not None else ()
     return Chart(
         title="Context budget",
         caption=_describe_budget(data),
@@ -185,24 +187,26 @@ def budget_chart(data: CumulativeInputData, cuts: Mapping[str, int] | None = Non
         head=(*head, *more),
         rows=tuple(
             _agent_row(agent, data.cutover_at)
-            + ((f"{cuts[agent.name]:,}",) if cuts is not None else ())
+            + ((f"{cutovers[agent.name]:,}",) if cutovers is not None else ())
             for agent in data.agents
         ),
     )
 
 
-def _compaction_marks(places: Sequence[float]) -> tuple[Mark, ...]:
+def _compaction_marks(places: Sequence[float]) -> tuple[VerticalMark, ...]:
     """Return a line with fuseraft's label for each compaction; empty if there are very many."""
     label = "⚡ compact" if len(places) <= _MAX_MARK_LABELS else ""
-    marks = tuple(Mark(x=x, label=label, dash="dash") for x in places)
+    marks = tuple(VerticalMark(x=x, label=label, dash="dash") for x in places)
     return marks if len(marks) <= _MAX_MARKS else ()
 
 
 def _describe_budget(data: CumulativeInputData) -> str:
     if not data.agents:
         return "The log has no input tokens of any turn."
-    cuts = len(data.compactions)
-    markers = pluralize(cuts, "compaction") + ", dashed" * (0 < cuts <= _MAX_MARKS)
+    compactions_n = len(data.compactions)
+    markers = pluralize(compactions_n, "compaction") + ", dashed" * (
+        0 < compactions_n <= _MAX_MARKS
+    )
     if data.hides_compactions:
         markers = "the log cannot tell of compactions"
     return f"Input tokens billed to each agent, summed since the last compaction; {markers}."

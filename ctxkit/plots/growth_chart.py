@@ -7,25 +7,30 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import MISSING, format_count, pluralize
 from ctxkit._internal.palette import COLOURS, STOP_COLOUR, TEXT_COLOUR, pick_dash
-from ctxkit.metrics.figure_sources import shows_figures
-from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.chart import (
     Chart,
     HasReplays,
     format_time,
-    format_tokens,
     name_sessions,
     with_notes,
 )
+from ctxkit.plots.compaction_marks import (
+    FAILED_DASH,
+    FAILED_SYMBOL,
+    CompactionMark,
+    collect_compaction_marks,
+    describe_failed_marks,
+)
 from ctxkit.plots.panels import Panel, PanelGrid
-from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.session.titles import get_title
 from ctxkit.tokens.context_windows import get_context_window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ctxkit.formats.session_conversion import SessionLike, SessionsLike
     from ctxkit.session.messages import Provenance
@@ -86,7 +91,7 @@ def _small_multiples(session_by_name: Mapping[str, Session]) -> Chart:
     origins = {id(s.origin): s.origin for s in session_by_name.values() if s.origin is not None}
     recorded = {key: tuple(build_growth_lines("", s)) for key, s in origins.items()}
     groups = [
-        SessionLines(n, tuple(build_growth_lines(n, s)), recorded.get(id(s.origin), ()))
+        SessionGrowthLines(n, tuple(build_growth_lines(n, s)), recorded.get(id(s.origin), ()))
         for n, s in session_by_name.items()
     ]
     every = [line for group in groups for line in group.lines]
@@ -117,19 +122,19 @@ def _draw_growth(title: str, lines: Sequence[GrowthLine]) -> Chart:
     is_single = len(lines) == 1
     traces = [_prompt_trace(line, i) for i, line in enumerate(lines)]
     traces += [
-        _compaction_points(line, i, line.cuts, is_single=is_single)
+        _compaction_points(line, i, kind, is_single=is_single)
+        for kind in _MARK_KINDS
         for i, line in enumerate(lines)
-        if line.cuts
+        if kind.select(line)
     ]
-    traces += [
-        _compaction_points(line, i, line.unmarked_drops, is_single=is_single)
-        for i, line in enumerate(lines)
-        if line.unmarked_drops
+    marks = [
+        VerticalMark(x=mark.call - 0.5, dash=FAILED_DASH if mark.is_failed else "dot")
+        for line in lines
+        for mark in (*line.compaction_marks, *line.attempts)
     ]
-    marks = [Mark(x=cut.call - 0.5) for line in lines for cut in line.cuts]
     peak = max((max(line.tokens) for line in lines if line.tokens), default=0)
     limits = sorted({line.limit for line in lines if line.limit})
-    limit_lines = [Limit(y=n, label=f"limit {n:,}", shown=4 * peak >= n) for n in limits]
+    limit_lines = [LimitLine(y=n, label=f"limit {n:,}", shown=4 * peak >= n) for n in limits]
     axes = Axes(
         x="call",
         y="tokens in the prompt",
@@ -156,19 +161,34 @@ def _prompt_trace(line: GrowthLine, i: int) -> Trace:
     return Trace(name=line.name, x=line.calls, y=line.tokens, hover=hover, look=i)
 
 
-def _compaction_points(
-    line: GrowthLine, i: int, cuts: Sequence[CompactionMark], *, is_single: bool
-) -> Trace:
-    fallen = cuts is line.unmarked_drops
-    what = "unmarked drops" if fallen else "compactions"
+class _MarkKind(NamedTuple):
+    """Compactions that are drawn with one mark and have one entry in the legend."""
+
+    name: str
+    select: Callable[[GrowthLine], Sequence[CompactionMark]]
+    symbol: str | None = None
+    """Shape of the marks; None: that of other points."""
+    is_hollow: bool = False
+
+
+_MARK_KINDS = (
+    _MarkKind("compactions", lambda line: [m for m in line.compaction_marks if not m.is_failed]),
+    _MarkKind("failed compactions", lambda line: line.failed, FAILED_SYMBOL),
+    _MarkKind("unmarked drops", lambda line: line.unmarked_drops, is_hollow=True),
+)
+
+
+def _compaction_points(line: GrowthLine, i: int, kind: _MarkKind, *, is_single: bool) -> Trace:
+    marks = kind.select(line)
     return Trace(
-        name=what if is_single else f"{what} of {line.name}",
+        name=kind.name if is_single else f"{kind.name} of {line.name}",
         follows=not is_single,
-        x=[c.call - 0.5 for c in cuts],
-        y=[cut.height for cut in cuts],
+        x=[c.call - 0.5 for c in marks],
+        y=[mark.height for mark in marks],
         kind="points",
-        hollow=fallen,
-        hover=lambda k: cuts[k].describe(),
+        symbol=kind.symbol,
+        hollow=kind.is_hollow,
+        hover=lambda k: marks[k].describe(),
         look=i + 1 if is_single else i,
     )
 
@@ -198,9 +218,9 @@ def _describe_prompts(
         "estimated": "estimated, a quarter of the characters shown",
     }
     sources_text = "; ".join(words[s] for s in sorted(sources) if s in words)
-    more = ""
+    more = describe_failed_marks(sum(len(x.failed) for x in lines))
     if any(x.unmarked_drops for x in lines):
-        more = " Hollow ones are falls that no mark in the log explains."
+        more += " Hollow ones are falls that no mark in the log explains."
     if any(x.hides_compactions for x in lines):
         more += f" {MISSING}: the log cannot tell of compactions."
     return f"Prompt tokens of each call, {sources_text}. {marks}{more}"
@@ -211,7 +231,7 @@ MAX_PANELS = 60
 _PANEL_COLOURS = tuple(c for c in COLOURS if c != STOP_COLOUR)
 
 
-class SessionLines(NamedTuple):
+class SessionGrowthLines(NamedTuple):
     """The lines of one session, and of its record if it is a replay."""
 
     name: str
@@ -219,7 +239,7 @@ class SessionLines(NamedTuple):
     recorded: tuple[GrowthLine, ...] = ()
 
 
-def build_panels(groups: Sequence[SessionLines]) -> PanelGrid:
+def build_panels(groups: Sequence[SessionGrowthLines]) -> PanelGrid:
     """Return one panel per session, all on the same scales."""
     peak = max(
         (max(x.tokens) for g in groups for x in (*g.lines, *g.recorded) if x.tokens), default=0
@@ -232,7 +252,7 @@ def build_panels(groups: Sequence[SessionLines]) -> PanelGrid:
     )
 
 
-def _session_panel(group: SessionLines, peak: int) -> Panel:
+def _session_panel(group: SessionGrowthLines, peak: int) -> Panel:
     behind = [_panel_line(x, "as recorded", "line", TEXT_COLOUR, "dot") for x in group.recorded]
     several = len(group.lines) > 1
     front = [
@@ -245,19 +265,14 @@ def _session_panel(group: SessionLines, peak: int) -> Panel:
         )
         for i, x in enumerate(group.lines)
     ]
-    cuts = [_panel_compactions(x, "compaction", x.cuts) for x in group.lines if x.cuts]
-    cuts += [
-        _panel_compactions(x, "unmarked drop", x.unmarked_drops)
-        for x in group.lines
-        if x.unmarked_drops
-    ]
-    n = sum(len(x.cuts) for x in group.lines)
+    marks = [_panel_compactions(x, k) for k in _MARK_KINDS for x in group.lines if k.select(x)]
+    n = sum(len(x.compaction_marks) for x in group.lines)
     limits = [x.limit for x in group.lines if x.limit]
     limit = max(limits, default=None)
     # a window far above all prompts would flatten the lines
     near = limit if limit is not None and limit <= 1.5 * peak else None
     return Panel(
-        title=group.name, corner=f"▼ {n}" if n else "", traces=(*behind, *front, *cuts), limit=near
+        title=group.name, corner=f"▼ {n}" if n else "", traces=(*behind, *front, *marks), limit=near
     )
 
 
@@ -265,45 +280,24 @@ def _panel_line(line: GrowthLine, name: str, kind: str, ink: str, dash: str) -> 
     return Trace(name=name, x=line.calls, y=line.tokens, kind=kind, colour=ink, dash=dash)  # type: ignore[arg-type]
 
 
-def _panel_compactions(line: GrowthLine, name: str, cuts: tuple[CompactionMark, ...]) -> Trace:
+def _panel_compactions(line: GrowthLine, kind: _MarkKind) -> Trace:
+    marks = kind.select(line)
     return Trace(
-        name=name,
-        x=[cut.call - 0.5 for cut in cuts],
-        y=[_height_before(line, cut) for cut in cuts],
+        name=kind.name.removesuffix("s"),
+        x=[mark.call - 0.5 for mark in marks],
+        y=[_height_before(line, mark) for mark in marks],
         kind="points",
-        hollow=cuts is line.unmarked_drops,
+        symbol=kind.symbol,
+        hollow=kind.is_hollow,
         colour=STOP_COLOUR,
-        hover=lambda k: cuts[k].describe(),
+        hover=lambda k: marks[k].describe(),
     )
 
 
-def _height_before(line: GrowthLine, cut: CompactionMark) -> int:
+def _height_before(line: GrowthLine, mark: CompactionMark) -> int:
     """Return the prompt before a compaction; with a pruning, the compaction saw a larger one."""
-    i = bisect_left(line.calls, cut.call) - 1
-    return line.tokens[i] if i >= 0 else cut.height
-
-
-class CompactionMark(NamedTuple):
-    """A compaction on the chart: the call after it, and the sizes before and after it."""
-
-    number: int | None
-    """Number of the compaction; None: a drop of the prompt without a mark in the log."""
-    call: int
-    agent: str
-    before: int | None
-    after: int | None
-    why: str
-
-    @property
-    def height(self) -> int:
-        """Height of its mark, in tokens."""
-        return self.before if self.before is not None else 0
-
-    def describe(self) -> str:
-        """Return its effect as lines of text."""
-        sizes = f"{format_tokens(self.before)} → {format_tokens(self.after)} tokens"
-        what = "no mark in the log" if self.number is None else f"compaction {self.number}"
-        return "\n".join(filter(None, [what, sizes, self.why]))
+    i = bisect_left(line.calls, mark.call) - 1
+    return line.tokens[i] if i >= 0 else mark.height
 
 
 class GrowthLine(NamedTuple):
@@ -315,7 +309,7 @@ class GrowthLine(NamedTuple):
     turns: tuple[int, ...]
     models: tuple[str | None, ...]
     times: tuple[float | None, ...]
-    cuts: tuple[CompactionMark, ...]
+    compaction_marks: tuple[CompactionMark, ...]
     unmarked_drops: tuple[CompactionMark, ...]
     """Drops of the prompt without a mark in the log."""
     limit: int | None
@@ -326,18 +320,29 @@ class GrowthLine(NamedTuple):
     """Size of its last call; None: unknown."""
     hides_compactions: bool
     """True where the log has no compaction and its format cannot record one."""
+    attempts: tuple[CompactionMark, ...] = ()
+    """Compactions that failed or were refused, and changed nothing."""
+
+    @property
+    def failed(self) -> tuple[CompactionMark, ...]:
+        """Compactions whose summary failed, and those that changed nothing."""
+        failed = [c for c in (*self.compaction_marks, *self.attempts) if c.is_failed]
+        return tuple(sorted(failed, key=lambda c: c.call))
 
     @property
     def compactions(self) -> str:
         """The number of its compactions as text for a table; missing where it is unknown."""
-        return MISSING if self.hides_compactions else f"{len(self.cuts):,}"
+        if self.hides_compactions:
+            return MISSING
+        failed = f", {len(self.failed):,} failed" if self.failed else ""
+        return f"{len(self.compaction_marks):,}{failed}"
 
 
 def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
     """Yield a line for each agent of a session, without calls of unknown size."""
     sizes, source = get_prompt_sizes(session)
     agents = dict.fromkeys(c.agent for c in session.calls)
-    marks, first = _compaction_marks(session), next(iter(agents), None)
+    marks, first = collect_compaction_marks(session), next(iter(agents), None)
     for agent in agents:
         agent_calls = [c for c in session.calls if c.agent == agent]
         calls = [c for c in agent_calls if sizes[c.index] is not None]
@@ -358,27 +363,17 @@ def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
             tuple(models),
             tuple(c.message.time for c in calls),
             tuple(c for c in agent_marks if c.number is not None),
-            tuple(c for c in agent_marks if c.number is None),
+            tuple(c for c in agent_marks if c.number is None and not c.is_failed),
             next((limit for limit in reversed(limits) if limit is not None), None),
             source if calls else None,
             len(agent_calls),
             sizes[agent_calls[-1].index],
             hides_compactions(session),
+            tuple(c for c in agent_marks if c.number is None and c.is_failed),
         )
 
 
-def _compaction_marks(session: Session) -> tuple[CompactionMark, ...]:
-    n, data = len(session.calls), dict(per_compaction.rows([session], unmarked=True))
-    columns = ("compaction", "call", "agent", "tokens_before", "tokens_after", "method", "trigger")
-    # A compaction without a following call is placed after the last call.
-    data["call"] = [n if call is None else call for call in data["call"]]
-    return tuple(
-        CompactionMark(k, call, agent, before, after, " · ".join(filter(None, why)))
-        for k, call, agent, before, after, *why in zip(*(data[c] for c in columns), strict=True)
-    )
-
-
-@shows_figures("plots.growth")
+@register_view_figures("plots.growth")
 def _read_figures(session: Session) -> dict[str, Any]:
     """Return the figures of the chart's table; without usage its sizes are estimates."""
     every = list(build_growth_lines("", session))
@@ -390,5 +385,5 @@ def _read_figures(session: Session) -> dict[str, Any]:
     figures["calls_n"] = len(session.calls)
     if newest.last_tokens is not None and newest.calls[-1] == len(session.calls) - 1:
         figures["last_prompt_tokens"] = newest.last_tokens
-    numbers = {mark.number for line in every for mark in line.cuts} - {None}
+    numbers = {mark.number for line in every for mark in line.compaction_marks} - {None}
     return {**figures, "compactions_n": None if hides_compactions(session) else len(numbers)}

@@ -72,5 +72,5 @@ def _get_typical_pause(pauses: tuple[Pause, ...]) -> Pause:
         prefix=round(median(p.prefix for p in pauses)),
         still_cached=round(median(p.still_cached for p in pauses)),
         written=round(median(p.written for p in pauses)),
-        left=round(median(p.left for p in pauses)),
+        compacted_tokens=round(median(p.compacted_tokens for p in pauses)),
     )

@@ -32,7 +32,7 @@ _FAR = [
 """Offsets of a name that a thin line joins to its point."""
 
 
-class Label(NamedTuple):
+class PointLabel(NamedTuple):
     """A name, and where its text begins, ends or has its middle (pixels)."""
 
     x: float
@@ -46,7 +46,7 @@ class Label(NamedTuple):
 
     @property
     def end(self) -> Point:
-        """Where a line from the point ends."""
+        """End of the line from the point to the name, in pixels."""
         return self.x, self.y - 4
 
 
@@ -74,8 +74,8 @@ def place_labels(
     width: float,
     height: float,
     left: float = 0.0,
-) -> list[Label | None]:
-    """Place the name of each point beside it, else farther off; None where there is no room at all.
+) -> list[PointLabel | None]:
+    """Place the name of each point beside it, else farther away; None if it fits nowhere.
 
     The method is greedy: each name takes the first free of some 130 candidate places, which are
     tried from the nearest to the farthest. The cost is names x places x boxes.
@@ -91,12 +91,12 @@ def place_labels(
     dots = [_box_of_point(x, y) for x, y in points]
     occupied = [*dots, *(_box_of_point(x, y) for x, y in obstacles)]
     texts: list[_Box] = []
-    labels: list[Label | None] = []
+    labels: list[PointLabel | None] = []
     for i, (point, name) in enumerate(zip(points, names, strict=True)):
         other_dots = [d for d in dots if not d.meets(dots[i])]
         placed = None
         for side, (across, down, anchor) in (*_BESIDE.items(), *_FAR):
-            label = Label(point[0] + across, point[1] + down, name, anchor, point, side)
+            label = PointLabel(point[0] + across, point[1] + down, name, anchor, point, side)
             box = _box_of_label(label)
             if box.x0 < left or box.x1 > width or box.y0 < 0 or box.y1 > height:
                 continue
@@ -128,7 +128,7 @@ def _box_of_point(x: float, y: float) -> _Box:
     return _Box(x - _DOT, y - _DOT, x + _DOT, y + _DOT)
 
 
-def _box_of_label(label: Label) -> _Box:
+def _box_of_label(label: PointLabel) -> _Box:
     width = _LETTER * len(label.text)
     left = label.x - {"start": 0.0, "middle": width / 2, "end": width}[label.anchor]
     return _Box(left, label.y - _LINE + 2, left + width, label.y + 2)

@@ -207,7 +207,7 @@ def _plotly_panel_trace(trace: Trace, title: str, *, first: bool) -> dict[str, A
     }
     if trace.kind == "points":
         size = 9 if len(y) <= CROWDED_MARKS else 6
-        sign = "triangle-down" + "-open" * trace.hollow
+        sign = (trace.symbol or "triangle-down") + "-open" * trace.hollow
         out |= {"mode": "markers", "marker": {"color": trace.colour, "size": size, "symbol": sign}}
     else:
         wide = 1.8 if trace.kind == "area" else 1.2

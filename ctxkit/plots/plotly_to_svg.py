@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MAX_TRACES, MAX_POINTS, MAX_LABELS, MAX_LEGEND_KEYS = 400, 12_000, 64, 24
-"""What bounds the bytes of a picture, besides `MAX_BOXES`."""
+"""Limits that, with `MAX_BOXES`, bound the bytes of a picture."""
 _FEWEST, _MOST = 60, 600
 """Points of a trace at least and at most: a picture is 650 pixels wide."""
 _LETTER = 6.2
@@ -126,9 +126,9 @@ class _Picture:
         sides = [12.0, 12.0]
         for axis in self.y_axes.values():
             texts = [len(text) for _, text in axis.list_ticks()] if axis.has_labels else []
-            room = 10 + _LETTER * min(max(texts, default=0), 28) + 17 * bool(axis.get_title())
+            margin = 10 + _LETTER * min(max(texts, default=0), 28) + 17 * bool(axis.get_title())
             right = axis.spec.get("side") == "right"
-            sides[right] = max(sides[right], room)
+            sides[right] = max(sides[right], margin)
         notes = [n for n in self.layout.get("annotations") or () if n.get("yref") == "paper"]
         if any(n.get("textangle") for n in notes):
             sides[0] = max(sides[0], 52.0)

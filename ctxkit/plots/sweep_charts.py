@@ -59,7 +59,7 @@ class FrontierPoint(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What is written beside it."""
+        """The label beside the point."""
         return (
             self.rules
             if not self.alike
@@ -312,7 +312,7 @@ def heatmap_data(
     if x == y:
         raise BadArguments(f"A heat map needs two settings: x and y are both {x!r}.")
     # A run whose rules lack one of the two settings belongs to no cell.
-    has_columns = {x, y} <= set(getattr(runs, "columns", ()))
+    has_columns = {x, y} <= _list_columns(runs).keys()
     complete = runs[runs[x].notna() & runs[y].notna()] if has_columns else runs
     rows = summarise_runs(complete, (x, y), z).to_dict("records")
     return tuple(
@@ -329,29 +329,62 @@ def heatmap_data(
     )
 
 
+def _list_columns(runs: object) -> dict[str, None]:
+    """Return the columns of runs in order; none for what is no table."""
+    return dict.fromkeys(map(str, getattr(runs, "columns", ())))
+
+
+def _choose_settings(runs: object, x: str | None, y: str | None) -> tuple[str, str]:
+    """Return the settings of both axes; one that is not named is the only other one that varies."""
+    named = [name for name in (x, y) if name is not None]
+    if not all(isinstance(name, str) for name in named):
+        raise BadArguments("A heat map takes the names of two settings as x and y.")
+    if len(named) == 2:
+        return named[0], named[1]
+    columns = list(_list_columns(runs))
+    if not {"rules", "calls_n"} <= set(columns):
+        raise BadArguments(
+            "A heat map needs what ck.sweep returned for a ck.grid of two settings, not"
+            f" {type(runs).__name__}."
+        )
+    varied = columns[columns.index("rules") + 1 : columns.index("calls_n")]
+    free = [name for name in varied if name not in named]
+    if len(named) + len(free) != 2:
+        raise BadArguments(
+            f"A heat map needs two settings as x and y; in these runs vary: "
+            f"{', '.join(varied) or 'none'}."
+        )
+    first = x if x is not None else free.pop(0)
+    return first, y if y is not None else free.pop(0)
+
+
 @with_notes
-def heatmap(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> Chart:
+def heatmap(
+    runs: pd.DataFrame, x: str | None = None, y: str | None = None, z: str = "cost_usd"
+) -> Chart:
     """Chart one figure of a sweep over two of its settings.
 
     Args:
         runs: what `sweep` returned.
-        x: column across, a setting.
-        y: column upward, a setting.
+        x: column across, a setting; None: where two settings vary, the first of them.
+        y: column upward, a setting; None: where two settings vary, the other one.
         z: column that is shown, as a mean over sessions.
 
     Returns:
         The chart; its table has the same cells.
 
     Raises:
-        BadArguments: there is no such column, or x and y are one.
+        BadArguments: there is no such column, x and y are one, or more than two settings vary and
+            none is named.
 
     Example:
         >>> import ctxkit as ck
         >>> rules = ck.grid("pi", reserve_tokens=[4000, 9000], keep_recent_tokens=[2000, 8000])
         >>> runs = ck.sweep(ck.samples.path(), rules)
-        >>> ck.plots.heatmap(runs, "reserve_tokens", "keep_recent_tokens").title
+        >>> ck.plots.heatmap(runs).title
         'cost_usd over reserve_tokens and keep_recent_tokens'
     """
+    x, y = _choose_settings(runs, x, y)
     data = heatmap_data(runs, x, y, z)
     across, upward = (sorted({c[i] for c in data}, key=_sort_key) for i in (0, 1))
     cell_by_place = {(c.x, c.y): c for c in data}

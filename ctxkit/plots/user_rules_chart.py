@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit.formats.session_conversion import accepts_session
-from ctxkit.metrics.rule_fates import trace_user_rules
+from ctxkit.metrics.user_rule_fates import trace_user_rules
 from ctxkit.plots.chart import Chart, with_notes
-from ctxkit.plots.xy_figure import Axes, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, Trace, VerticalMark
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.rule_fates import RuleFate, RuleTrace
+    from ctxkit.metrics.user_rule_fates import RuleFate, RuleTrace
     from ctxkit.session.session import Session
 
 MAX_RULES = 40
@@ -51,7 +51,9 @@ def user_rules(session: Session) -> Chart:
             x="call",
             y="rule, by its number in the table",
             traces=_make_traces(ordered),
-            marks=tuple(Mark(x=call - 0.5) for call in marks) if len(marks) <= _MAX_MARKS else (),
+            marks=tuple(VerticalMark(x=call - 0.5) for call in marks)
+            if len(marks) <= _MAX_MARKS
+            else (),
         ),
         head=(
             "rule",

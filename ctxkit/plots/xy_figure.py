@@ -18,7 +18,7 @@ from ctxkit._internal.palette import (
 )
 from ctxkit.plots.chart import Drawing, escape_label, escape_label_lines
 from ctxkit.plots.decimation import MAX_POINTS, decimate, decimate_stack
-from ctxkit.plots.label_placement import Label, place_labels, sample_line
+from ctxkit.plots.label_placement import PointLabel, place_labels, sample_line
 from ctxkit.plots.plotly_to_svg import render_svg
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class Trace:
     dash: str | None = None
     names: tuple[str, ...] = ()
     """Names of its points, drawn beside them if there is enough space."""
+    symbol: str | None = None
+    """Shape of its points; None: that of its look in the palette."""
     hollow: bool = False
     """True where its points are drawn as outlines, because they are inferred, not recorded."""
     marked: bool = True
@@ -72,7 +74,7 @@ class Trace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limit:
+class LimitLine:
     """A horizontal line across the chart."""
 
     y: float
@@ -83,7 +85,7 @@ class Limit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
+class VerticalMark:
     """A vertical line at a place of the x axis."""
 
     x: float
@@ -98,8 +100,8 @@ class Axes(Drawing):
     x: str
     y: str
     traces: tuple[Trace, ...] = ()
-    limits: tuple[Limit, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    limits: tuple[LimitLine, ...] = ()
+    marks: tuple[VerticalMark, ...] = ()
     stacked: bool = False
     whole: bool = False
     """True where x counts things: only whole numbers on its axis."""
@@ -152,7 +154,7 @@ class Axes(Drawing):
     # height. Each line is sampled at 50 places by linear interpolation. The test is on intervals:
     # between two samples the distance takes all values between theirs, so a steep line that crosses
     # the limit between them is found too. Cost: 100 samples a trace.
-    def free_end(self, limit: Limit) -> str:
+    def free_end(self, limit: LimitLine) -> str:
         """Return the end of a limit where no line runs, `right` before `left`: its name stands
         there. Empty where lines run through both.
         """
@@ -183,8 +185,8 @@ class Axes(Drawing):
 
     def plotly(self) -> dict[str, Any]:
         """Return data and layout; at most about 2,000 points, the extremes of each trace exact."""
-        room = max(MAX_POINTS // max(len(self.traces), 1), _FEW)
-        return self._figure(room, room)
+        points_n = max(MAX_POINTS // max(len(self.traces), 1), _FEW)
+        return self._figure(points_n, points_n)
 
     def svg(self) -> str:
         """Return the static picture."""
@@ -206,7 +208,8 @@ class Axes(Drawing):
         return {"data": data, "layout": layout}
 
     def _span(self) -> tuple[float, float]:
-        ends = [float(v) for t in self.traces if len(t.x) for v in (t.x[0], t.x[-1])]
+        places = [np.asarray(t.x, dtype=float) for t in self.traces if len(t.x)]
+        ends = [float(end) for xs in places for end in (np.nanmin(xs), np.nanmax(xs))]
         return (min(ends), max(ends)) if ends else (0.0, 1.0)
 
     def _layout(self) -> dict[str, Any]:
@@ -281,7 +284,7 @@ def _plotly_trace(trace: Trace, y: Any, indices: Any, *, stacked: bool) -> dict[
         out["marker"] = {
             "color": ink,
             "size": 9 if trace.kind == "points" else 5,
-            "symbol": pick_symbol(trace.look) + "-open" * trace.hollow,
+            "symbol": (trace.symbol or pick_symbol(trace.look)) + "-open" * trace.hollow,
         }
         marked = len(y) < _FEW and trace.marked and not stacked
         out["mode"] = (
@@ -315,7 +318,7 @@ def _plain_numbers(values: Any) -> list[Any]:
     return [None if not math.isfinite(v) else int(v) if v == int(v) else v for v in values.tolist()]
 
 
-def _plotly_limit(limit: Limit, span: tuple[float, float], free: str) -> dict[str, Any]:
+def _plotly_limit(limit: LimitLine, span: tuple[float, float], free: str) -> dict[str, Any]:
     """Return the line of a limit; where both ends are taken, the legend alone names it."""
     start, end = span
     name = escape_label(limit.label) + "<br> "
@@ -335,7 +338,7 @@ def _plotly_limit(limit: Limit, span: tuple[float, float], free: str) -> dict[st
     }
 
 
-def _plotly_mark(mark: Mark) -> dict[str, Any]:
+def _plotly_mark(mark: VerticalMark) -> dict[str, Any]:
     line = {"color": TEXT_COLOUR, "width": 1, "dash": mark.dash}
     return {
         "type": "line",
@@ -349,7 +352,7 @@ def _plotly_mark(mark: Mark) -> dict[str, Any]:
     }
 
 
-def _mark_label(mark: Mark) -> dict[str, Any]:
+def _mark_label(mark: VerticalMark) -> dict[str, Any]:
     place = {
         "x": mark.x,
         "y": 1,
@@ -424,7 +427,7 @@ def _name_points(axes: Axes, drawn: Sequence[dict[str, Any]], layout: dict[str, 
     ]
 
 
-def _names_beside(labels: list[Label | None]) -> dict[str, Any]:
+def _names_beside(labels: list[PointLabel | None]) -> dict[str, Any]:
     return {
         "mode": "markers+text",
         "text": [escape_label(w.text, 40) if w else "" for w in labels],
@@ -434,7 +437,7 @@ def _names_beside(labels: list[Label | None]) -> dict[str, Any]:
     }
 
 
-def _name_with_leader(label: Label, place: tuple[float, float]) -> dict[str, Any]:
+def _name_with_leader(label: PointLabel, place: tuple[float, float]) -> dict[str, Any]:
     return {
         "showarrow": True,
         "arrowhead": 0,

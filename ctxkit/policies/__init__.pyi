@@ -59,8 +59,8 @@ from .registry import parse as parse
 from .schedules import Schedule as Schedule
 from .summary_compaction import PiSummary as PiSummary
 from .summary_compaction import Summary as Summary
-from .superseded import RepeatedCommands as RepeatedCommands
-from .superseded import Superseded as Superseded
+from .superseded_tool_calls import RepeatedCommands as RepeatedCommands
+from .superseded_tool_calls import Superseded as Superseded
 from .texts.message_line_index import CUE_PATTERN as CUE_PATTERN
 from .texts.message_line_index import FOCUS_MARK as FOCUS_MARK
 from .triggers import Above as Above
@@ -69,7 +69,7 @@ from .triggers import Count as Count
 from .triggers import LastUsageOverBudget as LastUsageOverBudget
 from .triggers import Share as Share
 from .triggers import Spent as Spent
-from .user_rules import KeepRules as KeepRules
+from .user_rules_digest import KeepRules as KeepRules
 from .window_compaction import AdaptiveTrim as AdaptiveTrim
 from .window_compaction import TrimStage as TrimStage
 from .window_compaction import Window as Window

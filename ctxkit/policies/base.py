@@ -10,7 +10,7 @@ from ctxkit._internal.setting_types import coerce_setting, is_number
 from ctxkit.errors import BadArguments, ModelError, short_repr
 from ctxkit.policies.history.history import History
 from ctxkit.policies.model_free_methods import FUNCTION_METHOD
-from ctxkit.policies.protocols import FunctionWrapper, Named, is_call_overridden, name_of
+from ctxkit.policies.protocols import FunctionWrapper, HasName, is_call_overridden, name_of
 from ctxkit.policies.schedules.pruning_schedule import Schedule
 from ctxkit.session.messages import Message
 
@@ -22,28 +22,30 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counter_protocol import ContextBudget
 
 
-class BasePolicy(Named):
+class BasePolicy(HasName):
     """Base class of policies and prunings; ``a | b`` chains them.
 
-    A subclass defines ``__call__(history, room)``; see `Policy`. `keeps`, `first`, `using` and
+    A subclass defines ``__call__(history, budget)``; see `Policy`. `keeps`, `first`, `using` and
     `focused` are optional.
 
     Example:
         >>> import ctxkit as ck
         >>> class LastTen(ck.policies.BasePolicy):
-        ...     def __call__(self, history, room):
+        ...     def __call__(self, history, budget):
         ...         return history.drop(history.safe(max(len(history) - 10, 0)), "older than ten")
         >>> (LastTen() | ck.policies.parse("clear:keep_last=3")).name
         'LastTen | Clear'
     """
 
-    if TYPE_CHECKING:  # as in `Named`
+    if TYPE_CHECKING:  # as in `HasName`
 
         @property
         def keeps(self) -> int | None:
             """Tokens that a compaction always leaves; a trigger must be above. None: unknown."""
 
-        def __call__(self, history: History, room: ContextBudget, /) -> History | Sequence[Message]:
+        def __call__(
+            self, history: History, budget: ContextBudget, /
+        ) -> History | Sequence[Message]:
             """Return the history after the policy; see `Policy`."""
     else:
         keeps = None
@@ -70,9 +72,9 @@ class BasePolicy(Named):
 class FunctionPolicy(FunctionWrapper, BasePolicy):
     """A plain function, or any other callable, as a policy."""
 
-    def __call__(self, history: History, room: ContextBudget) -> Any:
+    def __call__(self, history: History, budget: ContextBudget) -> Any:
         """Return what the function returns."""
-        return self.function(history, room)
+        return self.function(history, budget)
 
 
 @runtime_checkable
@@ -89,7 +91,8 @@ def as_policy(candidate: object, what: str = "policy") -> BasePolicy:
     """
     if not callable(candidate):
         raise BadArguments(
-            f"The {what} {short_repr(candidate)} cannot be called: give a function (history, room)."
+            f"The {what} {short_repr(candidate)} cannot be called:"
+            " give a function (history, budget)."
         )
     if isinstance(candidate, BasePolicy):
         return candidate
@@ -101,7 +104,7 @@ def as_policy(candidate: object, what: str = "policy") -> BasePolicy:
     return FunctionPolicy(candidate)
 
 
-def apply_policy(policy: Policy, history: History, room: ContextBudget) -> History:
+def apply_policy(policy: Policy, history: History, budget: ContextBudget) -> History:
     """Return the history after a policy; a list of messages that it returns becomes the prompt.
 
     Raises:
@@ -120,7 +123,7 @@ def apply_policy(policy: Policy, history: History, room: ContextBudget) -> Histo
         >>> new.tokens < history.tokens
         True
     """
-    new = policy(history, room)
+    new = policy(history, budget)
     return history if new is history else coerce_to_history(new, history, policy)
 
 
@@ -195,10 +198,10 @@ class Chain(CompositePolicy):
         """The names of the parts, joined by ``|``."""
         return " | ".join(name_of(p) for p in self.parts)
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history after all parts, in order."""
         for part in self.parts:
-            history = apply_policy(part, history, room)
+            history = apply_policy(part, history, budget)
         return history
 
 
@@ -245,19 +248,19 @@ class Fallback(CompositePolicy):
         """The names of the parts, joined by ``else``."""
         return " else ".join(name_of(p) for p in self.parts)
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the result of the first part with an effect, or with `fits` the last one."""
         new, last_error = history, None
         # Each part starts from the original history; without an effect the last error is raised.
         for part in self.parts:
             try:
-                result = apply_policy(part, history, room)
+                result = apply_policy(part, history, budget)
             except ModelError as error:
                 last_error = error
                 continue
             if result is not history:
                 new = result.instead_of("" if last_error is None else str(last_error))
-                if not self.fits or new.tokens <= room.limit:
+                if not self.fits or new.tokens <= budget.limit:
                     return new
         if new is history and last_error is not None:
             raise last_error
@@ -359,7 +362,7 @@ class ScheduledPruning(DataclassPolicy):
         class ClearOld(ScheduledPruning):
             keep_last: int = 3
 
-            def schedule(self, view, room):
+            def schedule(self, view, budget):
                 for p, call, old in view.window("tool", lambda n: n - self.keep_last):
                     view.change(p, "[cleared]" if old else UNDO_CHANGE, since=call)
 
@@ -390,23 +393,23 @@ class ScheduledPruning(DataclassPolicy):
         """Parts that its schedule uses as stages, as `stepped` does for one call."""
         return ()
 
-    def schedule(self, view: ScheduleView, room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, budget: ContextBudget) -> None:
         """Say, by methods of the view, which messages change at its new calls."""
         raise NotImplementedError
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return what this call is sent."""
         if not all(map(is_fully_scheduled, self.steps)):
-            return self.stepped(history, room)
+            return self.stepped(history, budget)
         first = self.begin(history)
         start = history if first == history.call else history.at(first)
-        return Schedule(start, (self,), room).prompt_at(history.call, name_of(self))
+        return Schedule(start, (self,), budget).prompt_at(history.call, name_of(self))
 
     def begin(self, history: History) -> int:
         """Return the first call that the prompt of this call depends on: this one."""
         return history.call
 
-    def stepped(self, history: History, room: ContextBudget) -> History:  # noqa: ARG002
+    def stepped(self, history: History, budget: ContextBudget) -> History:  # noqa: ARG002
         """Return the prompt of this call where a step defines its own `__call__`."""
         raise BadArguments(
             f"A step of {type(self).__name__} defines its own `__call__`: define `stepped`, which"

@@ -12,7 +12,7 @@ from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.history.columns import ASSISTANT, TOOL, USER, count_chars
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.schedules.schedule_method_input import SlidingWindow
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import get_plain_text
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
@@ -81,29 +81,29 @@ class CacheTtl(ScheduledPruning):
     def __post_init__(self) -> None:
         at_least(self, 0, "ttl_seconds")
 
-    def schedule(self, view: ScheduleView, room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, budget: ContextBudget) -> None:
         """Change the calls after a pause; with `persists`, the later ones too."""
         if self.persists:
-            _AfterPause(self).schedule(view, room)
+            _AfterPause(self).schedule(view, budget)
             return
-        view.stages((None, _AfterPause(self)), lambda call, _: self.acts(view, room, call))
+        view.stages((None, _AfterPause(self)), lambda call, _: self.acts(view, budget, call))
 
     def begin(self, history: History) -> int:
         """Return the first call that this one depends on; with `persists`, the last compaction."""
         return history.since if self.persists else history.call
 
-    def acts(self, view: ScheduleView, room: ContextBudget, call: int, freed: int = 0) -> bool:
+    def acts(self, view: ScheduleView, budget: ContextBudget, call: int, freed: int = 0) -> bool:
         """Return True where a call follows a long pause, and its messages are large enough.
 
         Args:
             view: the calls and messages.
-            room: the context budget.
+            budget: the context budget.
             call: the call.
             freed: characters that are pruned already.
         """
         if self.ttl_seconds and not view.pause(call) >= self.ttl_seconds:
             return False
-        return view.chars(call) - freed >= self.soft_trim_ratio * room.limit * 4
+        return view.chars(call) - freed >= self.soft_trim_ratio * budget.limit * 4
 
     def concerns(self, view: ScheduleView, p: int) -> bool:
         """Return True for the result of a tool that may be pruned."""
@@ -116,14 +116,14 @@ class CacheTtl(ScheduledPruning):
 
     def trim(self, message: Message) -> Message:
         """Return a long result as head and tail; itself where it is short, or trimmed already."""
-        if self.cut_images and content.has_images(message):
-            text = content.text_with_image_marker(message, IMAGE_REMOVED)
-            return content.replace_text(message, self._shorter(text))
+        if self.cut_images and message_content.has_images(message):
+            text = message_content.text_with_image_marker(message, IMAGE_REMOVED)
+            return message_content.replace_text(message, self._shorter(text))
         text = get_plain_text(message)
         trimmed = "\n\n[Tool result trimmed: " in text[-200:]
         if trimmed or min(count_chars(message), len(text)) <= self.whole:
             return message
-        return content.replace_text(message, self._shorter(text))
+        return message_content.replace_text(message, self._shorter(text))
 
     def _shorter(self, text: str) -> str:
         head, tail = self.soft_trim_head_chars, self.soft_trim_tail_chars
@@ -141,7 +141,7 @@ class _AfterPause:
 
     rule: CacheTtl
 
-    def schedule(self, view: ScheduleView, room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, budget: ContextBudget) -> None:
         """Trim the prunable results of each call after a pause, and clear the oldest."""
         visible: _VisibleMessages = view.memory.setdefault("shown", _VisibleMessages(self.rule))
         results: _PrunedResults = view.memory.setdefault("touched", _PrunedResults(self.rule))
@@ -151,9 +151,9 @@ class _AfterPause:
             added, hidden, settled = news.get(call, ((), (), ()))
             visible.follow(view, added, hidden)
             visible.changed_results.update(settled, events.get(call, ()))
-            if self.rule.acts(view, room, call, results.freed if self.rule.persists else 0):
+            if self.rule.acts(view, budget, call, results.freed if self.rule.persists else 0):
                 results.follow(view, visible, call)
-                results.clear(view, room.limit * 4, call)
+                results.clear(view, budget.limit * 4, call)
 
 
 class _VisibleMessages:
@@ -240,7 +240,7 @@ class _PrunedResults:
         images = set(self._images).difference(candidates) if self._images else set()
         for p in inside:
             message = view.message(p, call)
-            if message is not None and content.has_images(message):
+            if message is not None and message_content.has_images(message):
                 images.add(p)
         was, self._images = self._exempt, sorted(images)
         self._exempt = set(self._images[-self.rule.keep_images :])
@@ -312,4 +312,4 @@ def soft_trim_text(text: str, head: int, tail: int) -> str:
         f"\n\n[Tool result trimmed: kept first {head} chars and last {tail} chars of {len(text)}"
         " chars.]"
     )
-    return content.truncate_middle(text, head, tail, "\n...\n") + note
+    return message_content.truncate_middle(text, head, tail, "\n...\n") + note

@@ -11,7 +11,7 @@ from ctxkit.policies.base import ScheduledPruning
 from ctxkit.policies.history.columns import TOOL
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.schedules.schedule_method_input import OrderedTexts, SlidingWindow
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Clear(ScheduledPruning):
     placeholder: str = CLEARED_PLACEHOLDER
     """Text of a cleared result; `{lines}` is the number of lines it had."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Clear each result when it is older than the newest `keep_last`."""
         # Two stages: unchanged, and cleared without this condition; each call gets the second one
         # where it saves enough.
@@ -78,10 +78,10 @@ class Clear(ScheduledPruning):
         """Return the placeholder for a text; the text itself where it is one."""
         if text.startswith(self.placeholder.partition("{lines}")[0]):
             return text
-        return self.placeholder.replace("{lines}", str(content.count_lines(text)))
+        return self.placeholder.replace("{lines}", str(message_content.count_lines(text)))
 
     def _cleared(self, message: Message) -> Message:
-        return content.replace_text(message, self._text(get_plain_text(message)))
+        return message_content.replace_text(message, self._text(get_plain_text(message)))
 
 
 PAIR_PLACEHOLDER = "[result omitted — sliding window]"
@@ -109,7 +109,7 @@ class ToolPairs(ScheduledPruning):
     placeholder: str = PAIR_PLACEHOLDER
     """Text of an omitted result; it still answers its call."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Omit the results of each pair when enough newer pairs follow."""
         if self.from_chars:
             stages = (None, replace(self, from_chars=0))
@@ -174,7 +174,7 @@ class Tombstones(ScheduledPruning):
         """True where it appends the list of results."""
         return self.manifest
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Evict at calls over the budget; append the list where the prompt is smaller with it."""
         evict = _Evict(self.keep_last)
         listed = (_Evict(self.keep_last, listed=True),) if self.manifest else ()
@@ -195,7 +195,7 @@ class _Evict:
     keep_last: int
     listed: bool = False
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Evict each result when enough newer ones follow; append the list if asked."""
         for p, call, old in view.window("tool", self._old):
             what = partial(_evicted, name=_result_label(view, p)) if old else UNDO_CHANGE
@@ -235,12 +235,12 @@ def call_label(call: ToolCall | None, result: Message) -> str:
     if call is None:
         return f"{result.tool or 'tool'}({result.call_id or ''})"
     key = next((k for k in LABEL_KEYS if isinstance(call.arguments.get(k), str)), None)
-    return f"{call.name}({content.one_line(str(call.arguments[key]), 50) if key else ''})"
+    return f"{call.name}({message_content.one_line(str(call.arguments[key]), 50) if key else ''})"
 
 
 def tombstone_line(name: str, text: str) -> str:
     """Return the text of an evicted result."""
-    preview = content.one_line(text, 300)
+    preview = message_content.one_line(text, 300)
     return f'{EVICTED_PREFIX}{name}. Preview: "{preview}". Re-read with targeted ranges if needed.]'
 
 
@@ -249,7 +249,7 @@ def _evicted(result: Message, name: str) -> Message:
     return (
         result
         if text.startswith(EVICTED_PREFIX)
-        else content.replace_text(result, tombstone_line(name, text))
+        else message_content.replace_text(result, tombstone_line(name, text))
     )
 
 
@@ -285,7 +285,7 @@ class Budget(ScheduledPruning):
     placeholder: str = ELIDED_PLACEHOLDER
     """Text of an elided message."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Elide as many of the oldest as each call needs; if all are not enough, cut the rest."""
         elidable: _Elidable = view.memory.setdefault("elidable", _Elidable(self.placeholder))
         news = {call: more for call, *more in view.news("assistant", "tool")}
@@ -364,7 +364,7 @@ class _Elidable:
         state = view.state_before(p, call)
         if state.message is None or state.chars <= len(self.placeholder) or view.stays(p, call):
             return False
-        return view.role(p) == TOOL or content.is_text_only(state.message)
+        return view.role(p) == TOOL or message_content.is_text_only(state.message)
 
     def _truncate_sums(self, p: int) -> None:
         """Drop the sums that include a position."""
@@ -407,6 +407,6 @@ def _newest_position(view: ScheduleView, call: int) -> int:
 
 
 def _cut_to_share(result: Message, share: int) -> Message:
-    return content.replace_text(
-        result, content.truncate_end(get_plain_text(result), share, TRUNCATED_HERE)
+    return message_content.replace_text(
+        result, message_content.truncate_end(get_plain_text(result), share, TRUNCATED_HERE)
     )

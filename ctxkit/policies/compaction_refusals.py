@@ -28,10 +28,13 @@ def collect_refusals() -> Iterator[list[str]]:
 
 def not_smaller_message(was: History, new: History) -> str:
     """Return the reason for refusing a result that is not smaller, with both sizes as counted."""
-    return f"after it the prompt would have {new.tokens:,} tokens, before it {was.tokens:,}"
+    return (
+        f"after it the prompt would have {new.tokens:,} tokens, before it {was.tokens:,} (both as"
+        " counted here)"
+    )
 
 
-def take_if_smaller(was: History, new: History) -> History:
+def keep_if_smaller(was: History, new: History) -> History:
     """Return the new history if it has fewer tokens, else the one before; note a refusal."""
     if new.tokens < was.tokens:
         return new

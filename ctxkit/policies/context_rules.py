@@ -136,13 +136,13 @@ class Rules:
     policy: ConvertingField[Policy | str | None, BasePolicy | None] = ConvertingField(
         partial(_parse_or_wrap_policy, what="policy")
     )
-    """What a compaction does: ``(history, room) -> history``; its result stays in the session."""
+    """What a compaction does: ``(history, budget) -> history``; its result stays in the session."""
     trigger: ConvertingField[Trigger | None, BaseTrigger | None] = ConvertingField(_to_trigger)
-    """When a compaction is due: ``(history, room) -> bool``; None: before every call."""
+    """When a compaction is due: ``(history, budget) -> bool``; None: before every call."""
     pruning: ConvertingField[Pruning | str | None, BasePolicy | None] = ConvertingField(
         partial(_parse_or_wrap_policy, what="pruning")
     )
-    """Changes of one prompt only: ``(history, room) -> history``; the session stays as it is."""
+    """Changes of one prompt only: ``(history, budget) -> history``; the session stays as it is."""
     guards: ConvertingField[Guard | Sequence[Guard], tuple[Guard, ...]] = ConvertingField(
         as_guards, ()
     )
@@ -243,8 +243,8 @@ class Rules:
         """
         if self.trigger is None:
             return None
-        room = ContextBudget(self.window or maxsize, self.reserve, self.counter)  # type: ignore[arg-type]
-        return self.trigger.tokens(room)
+        budget = ContextBudget(self.window or maxsize, self.reserve, self.counter)  # type: ignore[arg-type]
+        return self.trigger.tokens(budget)
 
     @property
     def label(self) -> str:
@@ -267,7 +267,7 @@ class Rules:
             stacklevel=2,
         )
 
-    def room(self, log: MessageLog, limit: int | None = None) -> ContextBudget:
+    def context_budget(self, log: MessageLog, limit: int | None = None) -> ContextBudget:
         """Return the context budget for a log.
 
         Args:
@@ -359,7 +359,7 @@ def as_rules(rules: Rules | Policy | str) -> Rules:
     """Return rules for rules, a policy (run before every call), or a policy in words.
 
     Args:
-        rules: rules, a function ``(history, room) -> history``, or a text as for `parse`.
+        rules: rules, a function ``(history, budget) -> history``, or a text as for `parse`.
 
     Raises:
         BadArguments: it is none of these.
@@ -375,7 +375,7 @@ def as_rules(rules: Rules | Policy | str) -> Rules:
     if not callable(policy):
         raise BadArguments(
             f"{short_repr(rules)} is neither rules nor a policy: give rules, or a function"
-            " (history, room) -> history."
+            " (history, budget) -> history."
         )
     return Rules(policy=policy)
 
@@ -424,7 +424,7 @@ class RecordedCompactions(BasePolicy):
 
     name = "recorded"
 
-    def __call__(self, history: History, room: ContextBudget) -> History:  # noqa: ARG002
+    def __call__(self, history: History, budget: ContextBudget) -> History:  # noqa: ARG002
         """Return the history after the recorded edits of this call."""
         for call, edit in history.log.recorded:
             if call == history.call:

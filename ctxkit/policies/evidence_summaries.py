@@ -13,13 +13,14 @@ from ctxkit.policies.model_free_methods import EVIDENCE_METHOD, INTENT_METHOD
 from ctxkit.policies.offline_summarisers import (
     Extractive,
     Passage,
-    may_ask,
+    may_call_model,
     put_record_before,
     summary_text,
     with_summary_error,
 )
 from ctxkit.policies.summary_compaction import LOCAL_SUMMARISERS, Summary
-from ctxkit.policies.texts import content, summary_prompts, tool_actions
+from ctxkit.policies.texts import message_content, summary_prompts, tool_actions
+from ctxkit.policies.texts.message_content import one_line
 from ctxkit.policies.texts.summary_prompts import FUSERAFT_SECTIONS
 from ctxkit.session.messages import Message, Text
 
@@ -75,7 +76,7 @@ class HybridSummariser:
     @property
     def needs_model(self) -> bool:
         """True where the other summariser may call a model."""
-        return may_ask(self.summariser)
+        return may_call_model(self.summariser)
 
     def __call__(self, passage: Passage) -> Message:
         """Return evidence and text; where the text fails, evidence with a note that says why."""
@@ -83,9 +84,8 @@ class HybridSummariser:
         try:
             narrative = self.summariser(passage)
         except (ModelError, OSError, ValueError, RuntimeError) as error:
-            text_without_narrative = (
-                f"{evidence}\n\n[no narrative: {content.one_line(failure_text(error), 200)}]"
-            )
+            reason = one_line(failure_text(error), 200)
+            text_without_narrative = f"{evidence}\n\n[no narrative: {reason}]"
             return with_summary_error(put_record_before(text_without_narrative, "", ""), error)
         text = summary_text(narrative)
         return put_record_before(evidence, text if text.strip() else "", BLOCK_SEPARATOR)
@@ -196,7 +196,7 @@ class Narrative(Summary):
         records = {"intent": IntentSummariser(quirks=self.quirks), "lossless": EvidenceSummariser()}
         return records.get(self.mode, self.maker)
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first position that is kept."""
         n = len(history)
         if n < 2:
@@ -211,12 +211,14 @@ class Narrative(Summary):
             first -= 1
         return history.safe_before(max(first, 0))
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with its old turns replaced by one message."""
         asks = self.mode in ("llm", "hybrid") and self.without_model is not None
-        if asks and self.without_model(history, room):
-            return replace(self, mode="intent", summariser=None, without_model=None)(history, room)
-        new = super().__call__(history, room)
+        if asks and self.without_model(history, budget):
+            return replace(self, mode="intent", summariser=None, without_model=None)(
+                history, budget
+            )
+        new = super().__call__(history, budget)
         return new if new is history or not self.signals else self._repeat_signal(history, new)
 
     def write_summary(self, history: History, first: int) -> Message | str | int:
@@ -251,7 +253,9 @@ class Narrative(Summary):
         out = []
         if self.include_symbols:
             calls = (c for m in passage.messages for c in m.tool_calls)
-            texts = ((content.call_path(c), str(v)) for c in calls for v in c.arguments.values())
+            texts = (
+                (message_content.call_path(c), str(v)) for c in calls for v in c.arguments.values()
+            )
             out.append(tool_actions.symbols_block(acts, texts))
         if self.include_reasoning:
             out.append(tool_actions.reasoning_block(passage.messages, turns, agent))
@@ -308,7 +312,7 @@ def change_log(passage: Passage) -> str:
     files = [f"  {p}" for p in tool_actions.written_files(acts)]
     perhaps = [f"  {p} [outcome unknown]" for p in tool_actions.written_files(acts, "unknown")]
     runs = [
-        f"  {content.one_line(a.target, 120)} [{_COMMAND_OUTCOMES.get(a.outcome, 'FAILED')}]"
+        f"  {one_line(a.target, 120)} [{_COMMAND_OUTCOMES.get(a.outcome, 'FAILED')}]"
         for a in tool_actions.shell_commands(acts)
     ]
     rows = ["AUTHORITATIVE CHANGE LOG — ground truth, it goes before what agents say of themselves"]
@@ -328,7 +332,7 @@ def cap_messages(history: History, before: int, cap: int) -> History:
         text = summary_prompts.plain_text(history[p])
         if len(text) > cap:
             short = f"{text[:cap]} [TRUNCATED — {len(text):,} chars total]"
-            changes[p] = content.replace_text(history[p], short)
+            changes[p] = message_content.replace_text(history[p], short)
     return history.shorten(changes, reason="for the summariser")
 
 
@@ -423,7 +427,7 @@ def _resumption_note(acts: Sequence[ToolAction]) -> str:
 
 
 def _evidence_lines(action: ToolAction) -> list[str]:
-    name = content.one_line(action.target, 120)
+    name = one_line(action.target, 120)
     status = "" if action.exit is None else f" [exit {action.exit}]"
     head = (
         f"  {tool_actions.OUTCOME_MARKS[action.outcome]} "
@@ -435,9 +439,7 @@ def _evidence_lines(action: ToolAction) -> list[str]:
         and tool_actions.SHELL_TOOL_PATTERN.search(action.tool)
         and action.output
     )
-    return (
-        [head, f"    {content.one_line(action.output, SNIPPET_CHARS)}"] if shows_output else [head]
-    )
+    return [head, f"    {one_line(action.output, SNIPPET_CHARS)}"] if shows_output else [head]
 
 
 def failure_marker(turns: Sequence[int], why: str) -> str:
@@ -445,7 +447,7 @@ def failure_marker(turns: Sequence[int], why: str) -> str:
     return "\n".join(
         [
             turns_heading("COMPACTION FAILED", turns),
-            f"Summary generation failed: {content.one_line(why, 500)}",
+            f"Summary generation failed: {one_line(why, 500)}",
             "- Read the files again before you rely on what they held.",
             "- Look at the change log for what was done.",
             "- Take the next step from what is on disk, not from memory.",
@@ -497,4 +499,4 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _as_line(value: Any) -> str:
-    return content.one_line(str(value), _MAX_ITEM_CHARS) if value is not None else ""
+    return one_line(str(value), _MAX_ITEM_CHARS) if value is not None else ""

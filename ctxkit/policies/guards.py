@@ -11,7 +11,7 @@ from ctxkit.policies.base import ValidatedSettings
 from ctxkit.policies.compaction_refusals import not_smaller_message
 from ctxkit.policies.history.message_log import CacheClock
 from ctxkit.policies.prompt_size_forecast import turn_of_call
-from ctxkit.policies.protocols import Named, name_of
+from ctxkit.policies.protocols import HasName, name_of
 from ctxkit.policies.triggers import first_call_in
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
@@ -41,7 +41,7 @@ __dir__ = public_dir(__all__)
 # Guards have no state: they read the past from the run (its compactions) and the log.
 
 
-class BaseGuard(Named):
+class BaseGuard(HasName):
     """Base class of guards: define `first` to postpone, or `refuses` to reject a result.
 
     Example:
@@ -71,12 +71,12 @@ class BaseGuard(Named):
         return None
 
 
-def guard_label(guard: Guard) -> str:
+def get_guard_label(guard: Guard) -> str:
     """Return the name of a guard in notes."""
     return (guard.word if isinstance(guard, BaseGuard) else "") or name_of(guard)
 
 
-def blocking_reason(guard: Guard, past: RunHistory) -> str:
+def get_blocking_reason(guard: Guard, past: RunHistory) -> str:
     """Return why a guard postpones a compaction: its own reason, else its name."""
     return guard.why(past) if isinstance(guard, BaseGuard) else name_of(guard)
 

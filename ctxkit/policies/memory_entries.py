@@ -14,7 +14,7 @@ from uuid import uuid4
 import msgspec
 
 from ctxkit._internal.formatting import sanitize_line, sanitize_text, strip_controls
-from ctxkit._internal.redaction import environment_secrets, redact_json
+from ctxkit._internal.redaction import get_environment_secrets, redact_json
 from ctxkit._internal.setting_types import NATURAL
 from ctxkit.errors import BadArguments
 
@@ -64,12 +64,12 @@ def make_entry(
         type: a word, such as one of `MEMORY_TYPES`.
         body: further text; it may have several lines.
         guid: the id; empty: a new one.
-        secrets: result of `environment_secrets()`, to compute it once for many entries.
+        secrets: result of `get_environment_secrets()`, to compute it once for many entries.
 
     Raises:
         BadArguments: there is no name, or the type is no word.
     """
-    secrets = environment_secrets() if secrets is None else secrets
+    secrets = get_environment_secrets() if secrets is None else secrets
     short = _clean_line(name, 120, secrets)
     if not short:
         raise BadArguments("An entry of memory needs a name.")

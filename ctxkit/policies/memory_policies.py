@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from ctxkit._internal.redaction import environment_secrets
+from ctxkit._internal.redaction import get_environment_secrets
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.history.columns import USER
-from ctxkit.policies.history.history import behind_summaries
+from ctxkit.policies.history.history import find_end_of_summaries
 from ctxkit.policies.memory_entries import (
     MemoryBudgets,
     MemoryEntry,
@@ -30,7 +30,7 @@ from ctxkit.policies.memory_entries import (
     query_terms,
     row_size,
 )
-from ctxkit.policies.texts import content, tool_actions
+from ctxkit.policies.texts import message_content, tool_actions
 from ctxkit.policies.texts.message_line_index import GrowingArray, split_sentences
 from ctxkit.session.messages import INJECTED_KIND, RECALLED_KIND, Message, Text, get_plain_text
 
@@ -82,7 +82,7 @@ class Recall(DataclassPolicy):
         }
         return MemoryBudgets(items=self.items, chars=self.chars, kinds=kinds)
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the history with the digest; unchanged where there is nothing to recall."""
         gone = promote_lessons(history)
         text = format_entries(
@@ -93,7 +93,7 @@ class Recall(DataclassPolicy):
             return history
         if old:
             history = history.drop(old, "recalled anew", method="recall")
-        place = behind_summaries(history)
+        place = find_end_of_summaries(history)
         place = history.safe(place) or history.safe_before(place)
         return history.insert(place, _recall_message(text), "recalled from memory", method="recall")
 
@@ -121,7 +121,7 @@ class _LessonEntries:
     @classmethod
     def of(cls, log: MessageLog) -> _LessonEntries:
         """Return the entries of a log, from its cache."""
-        secrets, promoted = environment_secrets(), log.memo.get("entries of lessons")
+        secrets, promoted = get_environment_secrets(), log.memo.get("entries of lessons")
         if promoted is None or promoted.secrets != secrets:
             promoted = log.memo["entries of lessons"] = cls(secrets)
         return cast("_LessonEntries", promoted)
@@ -244,7 +244,7 @@ class Lesson(NamedTuple):
         """Return the lesson as a memory entry; equal texts get equal guids.
 
         Args:
-            secrets: result of `environment_secrets()`, to compute it once for many entries.
+            secrets: result of `get_environment_secrets()`, to compute it once for many entries.
         """
         guid = sha256(f"{self.type}\0{self.text}".encode("utf-8", "replace")).hexdigest()[:32]
         name = make_entry_name(self.text) or guid[:8]
@@ -398,7 +398,7 @@ def extract_decisions(messages: Iterable[Message]) -> list[str]:
 def _shell_command(call: ToolCall) -> str:
     """Return the shell command of a call; empty where it has none, or one of unfit length."""
     command = (
-        " ".join(content.call_target(call).split())
+        " ".join(message_content.call_target(call).split())
         if tool_actions.SHELL_TOOL_PATTERN.search(call.name)
         else ""
     )

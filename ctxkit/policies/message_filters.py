@@ -21,7 +21,7 @@ from ctxkit.policies.schedules.schedule_method_input import (
     SlidingWindow,
     VisibleWindow,
 )
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import (
     CORRECTION_KIND,
     OTHER_AGENT_CALL_KIND,
@@ -86,7 +86,7 @@ class TextOnly(HistoryFilter):
 
     counts = False
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Strip each message when its turn is over."""
         for p in _agent_messages(view):
             view.change(p, _strip_to_text, since=view.arrival(p), only_if_smaller=False)
@@ -113,7 +113,7 @@ class Roles(HistoryFilter):
             if role not in _ROLES:
                 raise BadArguments(f"There is no role {role!r}.{did_you_mean(role, _ROLES)}")
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide each message of another role when its turn is over, a result with its reply."""
         role_codes = {role_code(role) for role in self.roles}
         for p in view.new():
@@ -143,7 +143,7 @@ class WithoutAgents(HistoryFilter):
     agents: tuple[str, ...] = ()
     """Names or globs of agents, in any case."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide the messages of these agents when their turn is over, and strip those of others."""
         for p in _agent_messages(view) if self.agents else ():
             what = None if self._is_by_agents(view, p) else _strip_to_text
@@ -173,7 +173,7 @@ class TurnAge(HistoryFilter):
     from_reply: bool = False
     """Begin with the reply itself, without the message that it answers (fuseraft's program)."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide older messages when a turn begins after enough replies."""
         visible: VisibleWindow = view.memory.setdefault("shown", VisibleWindow())
         replies: SlidingWindow = view.memory.setdefault("replies", SlidingWindow())
@@ -227,7 +227,7 @@ class Tail(HistoryFilter):
     besides_prompt: bool = False
     """Do not count the input of the turn, for teams that write it themselves."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide older messages when a turn begins after enough messages."""
         if not self.messages:
             return
@@ -283,7 +283,7 @@ def _strip_to_text(message: Message) -> Message | None:
     """Return a message with its text only; None where it has none, or is a tool result."""
     if message.role == "tool" or message.kind == OTHER_AGENT_CALL_KIND:
         return None
-    text = content.strip_to_text(message)
+    text = message_content.strip_to_text(message)
     return text if get_plain_text(text) else None
 
 
@@ -392,7 +392,7 @@ class Prune(ScheduledPruning):
                 f"Prune knows none, all, before-last-N-messages, not {self.tool_calls!r}."
             )
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Drop a call when no message with its id is among the newest, or protected."""
         pruned: _Pruned = view.memory.setdefault("pruned", _Pruned(self))
         changed, news = view.events(), {new.call: new for new in view.news()}
@@ -420,9 +420,13 @@ class Prune(ScheduledPruning):
         if message.role == "tool" and message.call_id in removed_ids:
             return None
         if message.role == "assistant":
-            new = content.without_calls(message, removed_ids)
-            new = new if keeps_reasoning else content.without_reasoning(new)
-        return None if self.empty_messages == "remove" and content.is_empty_message(new) else new
+            new = message_content.without_calls(message, removed_ids)
+            new = new if keeps_reasoning else message_content.without_reasoning(new)
+        return (
+            None
+            if self.empty_messages == "remove" and message_content.is_empty_message(new)
+            else new
+        )
 
     def concerns(self, tool: str) -> bool:
         """Return True for a tool whose calls are dropped."""
@@ -484,7 +488,7 @@ class _Pruned:
         """Change a message from a call on, where it has something to drop."""
         rule, gone = self.rule, frozenset(i for i in _call_ids(view, p) if i in self._dropped)
         thinks = rule.reasoning != "none" and view.role(p) == ASSISTANT
-        empty = emptied or content.is_empty_message(view.rows.message(p))
+        empty = emptied or message_content.is_empty_message(view.rows.message(p))
         if gone or thinks or empty or p in self.changed:
             self.changed.add(p)
             keeps_reasoning = {"none": True, "all": p >= self._turn}.get(
@@ -559,7 +563,7 @@ class Cap(ScheduledPruning):
     max_messages: Natural = 0
     """Maximum number of messages; 0: any number."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide the messages between the head and the newest ones when there are too many."""
         visible: VisibleWindow = view.memory.setdefault("shown", VisibleWindow())
         protected: SlidingWindow = view.memory.setdefault("stays", SlidingWindow())

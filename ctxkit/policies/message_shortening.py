@@ -12,7 +12,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.base import ScheduledPruning, at_least
 from ctxkit.policies.history.columns import TOOL
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import (
     OTHER_AGENT_CALL_KIND,
     OTHER_AGENT_KIND,
@@ -81,7 +81,7 @@ class Results(ScheduledPruning):
         """True where only earlier turns are cut."""
         return self.past_only
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Cut each result on arrival; a read shorter when its file is written."""
         if not self.max_chars:
             return
@@ -133,7 +133,7 @@ class ConsumedReads(ScheduledPruning):
     writers: tuple[str, ...] = WRITE_TOOL_PATTERNS
     """Names or globs of tools that write or patch a file."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Cut each read when its file is written."""
         for p, call, old in find_stale_reads(view, self.readers, self.writers):
             view.change(p, self._cut if old else UNDO_CHANGE, since=call)
@@ -170,7 +170,7 @@ class Replies(ScheduledPruning):
         """True where only earlier turns are cut."""
         return self.past_only
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Cut each reply when it is older than the newest `keep_last`."""
         if not self.max_chars:
             return
@@ -212,7 +212,7 @@ class Outputs(ScheduledPruning):
     tools: tuple[str, ...] = ("*",)
     """Names or globs of the tools whose output is cut."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Cut each output on arrival."""
         low = self._low
         for p in view.new("tool", tools=self.tools):
@@ -233,7 +233,7 @@ class Outputs(ScheduledPruning):
         # A result that is short, or has the note of a cut already, stays as it is.
         texts = (p.text for p in message.parts if isinstance(p, Text))
         text = "".join(texts)  # as `ai`: blocks without a separator
-        short = content.truncate_output(
+        short = message_content.truncate_output(
             text,
             max_lines=self.max_lines,
             max_chars=self.max_chars,
@@ -241,7 +241,7 @@ class Outputs(ScheduledPruning):
             mode=self.mode,
         )
         done = short == text or "\n[tool output truncated: " in text[-200:]
-        return message if done else content.replace_text(message, short)
+        return message if done else message_content.replace_text(message, short)
 
 
 def _is_kind(view: ScheduleView, p: int, kind: str) -> bool:
@@ -252,9 +252,9 @@ def _is_kind(view: ScheduleView, p: int, kind: str) -> bool:
 def _cut_message(message: Message, cap: int, suffix: str) -> Message:
     """Return a message cut; itself where it is short, cut already, or has images."""
     text = get_plain_text(message)
-    if len(text) <= cap or content.has_images(message) or _is_cut(text, suffix):
+    if len(text) <= cap or message_content.has_images(message) or _is_cut(text, suffix):
         return message
-    return content.replace_text(message, content.truncate_end(text, cap, suffix))
+    return message_content.replace_text(message, message_content.truncate_end(text, cap, suffix))
 
 
 def _is_cut(text: str, suffix: str) -> bool:
@@ -343,7 +343,7 @@ def matching_call_path(call: ToolCall, tools: tuple[str, ...]) -> str:
     """
     if not matches_tool(call.name, tools):
         return ""
-    return _LEADING_DOTS.sub("", content.call_path(call).casefold())
+    return _LEADING_DOTS.sub("", message_content.call_path(call).casefold())
 
 
 _LEADING_DOTS = re.compile(r"^(?:\./+)+(?=[^/])")
@@ -368,7 +368,7 @@ class Intermediate(ScheduledPruning):
     max_argument_chars: Natural = 500
     """Characters of an argument value; a longer one becomes a note."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Cut each reply when another one follows."""
         low = min(self.max_chars, self.max_argument_chars)
         for p, call, old in view.window("assistant", lambda n: n - 1):
@@ -387,10 +387,10 @@ class Intermediate(ScheduledPruning):
             else:
                 parts.append(part)
         short = msgspec.structs.replace(message, parts=tuple(parts))
-        return content.replace_arguments(short, self._arguments)
+        return message_content.replace_arguments(short, self._arguments)
 
     def _arguments(self, call: ToolCall) -> dict[str, object] | None:
-        chars = {k: len(content.argument_text(v)) for k, v in call.arguments.items()}
+        chars = {k: len(message_content.argument_text(v)) for k, v in call.arguments.items()}
         elided = {k: _elided_argument(n) for k, n in chars.items() if n > self.max_argument_chars}
         return {**call.arguments, **elided} if elided else None
 

@@ -16,7 +16,7 @@ from ctxkit.policies.offline_summarisers import Passage, summary_text
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import BaseTrigger, Share
-from ctxkit.policies.user_rules import KeepRules
+from ctxkit.policies.user_rules_digest import KeepRules
 from ctxkit.session.messages import Message, Text
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ class LeveledSummary(BasePolicy):
         """Return the policy with a focus for the inner policy."""
         return replace(self, inner=self.inner.focused(focus))
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with a summary of the new part, and full levels merged."""
-        new = self.inner(history, room)
+        new = self.inner(history, budget)
         if new is history:
             return history
         # Merging a level can fill the next one, so repeat until no level is full.

@@ -252,12 +252,12 @@ class Extractive(ValidatedSettings):
     def __call__(self, passage: Passage) -> str:
         """Return the extract, one sentence per line; empty where there is no text."""
         # At least 40 tokens, even of a short passage; 3.5 characters count as one token.
-        room = min(self.tokens, max(int(self.share * passage.tokens), 40))
-        room = room if passage.limit is None else min(room, passage.limit)
+        budget = min(self.tokens, max(int(self.share * passage.tokens), 40))
+        budget = budget if passage.limit is None else min(budget, passage.limit)
         focus = focus_of(passage.focus)
         lines, parts, among = _passage_parts(passage, focused=focus is not None)
         return extracts.write_extract(
-            lines, parts, extracts.ExtractOptions(3.5 * room, self.user, focus), among
+            lines, parts, extracts.ExtractOptions(3.5 * budget, self.user, focus), among
         )
 
     def extract(self, messages: Iterable[Message], tokens: int) -> str:
@@ -347,7 +347,7 @@ def _has_other_parts(summary: Message | str) -> bool:
     return isinstance(summary, Message) and any(not isinstance(p, Text) for p in summary.parts)
 
 
-def may_ask(summariser: object) -> bool:
+def may_call_model(summariser: object) -> bool:
     """Return True where a summariser may call a model: `needs_model`, else True."""
     return bool(getattr(summariser, "needs_model", True))
 

@@ -15,7 +15,7 @@ import msgspec
 from ctxkit.policies.base import CompositePolicy, ScheduledPruning
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.schedules.schedule_method_input import OrderedTexts, SlidingWindow
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import USER_VISIBLE_KEY, Message, Text, get_plain_text
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Digest(ScheduledPruning):
     """Maximum characters of a line of the digest."""
     appends = True
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Archive old results and append the digest at each call where this saves tokens."""
         view.stages((None, _Archive(self)), lambda _, size: size(1) < size(0))
 
@@ -67,7 +67,7 @@ class _Archive:
 
     digest: Digest
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Archive each result when enough newer ones follow; append the digest."""
         window: SlidingWindow = view.memory.setdefault("results", SlidingWindow())
         lines: OrderedTexts = view.memory.setdefault("lines", OrderedTexts())
@@ -138,7 +138,7 @@ class Excerpts(ScheduledPruning):
     strategy: Literal["llm", "heuristic", "off"] = "heuristic"
     """`heuristic`: 800 characters of both ends; `llm`: 1,200; `off`: no change."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Replace each result when it is older than the newest `keep_last`."""
         if self.strategy == "off":
             return
@@ -154,7 +154,9 @@ class Excerpts(ScheduledPruning):
         """Return the excerpt of a result."""
         limit = 1200 if self.strategy == "llm" else 800
         head = limit * 2 // 3
-        text = content.truncate_middle(get_plain_text(result), head, limit - head, EXCERPT_MARKER)
+        text = message_content.truncate_middle(
+            get_plain_text(result), head, limit - head, EXCERPT_MARKER
+        )
         return format_excerpt(result, text or "(empty output)")
 
 
@@ -185,7 +187,7 @@ def _with_stub(result: Message) -> Message:
 
 
 def _as_archived(message: Message, text: str) -> Message:
-    return msgspec.structs.replace(content.replace_text(message, text), kind=ARCHIVED_KIND)
+    return msgspec.structs.replace(message_content.replace_text(message, text), kind=ARCHIVED_KIND)
 
 
 STUB_PREFIX = "[result offloaded — "
@@ -220,7 +222,7 @@ class Offload(ScheduledPruning):
     advice: str = DEFAULT_ADVICE
     """How parts are read, with `{path}` for the artifact's path; a live session names its tools."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Offload each result on arrival."""
         for p in view.new("tool", tools=self.tools):
             if view.long(p, self.threshold):
@@ -239,14 +241,14 @@ class Offload(ScheduledPruning):
     def _is_long(self, text: str, message: Message) -> bool:
         if len(text) <= self.threshold or text.startswith(STUB_PREFIX):
             return False
-        return not content.has_images(message)
+        return not message_content.has_images(message)
 
     def _stub(self, message: Message, call: ToolCall | None) -> Message:
         text = get_plain_text(message)
         if not self._is_long(text, message):
             return message
         stub = format_stub(text, message, call, artifact_id(text), self.advice)
-        return content.replace_text(message, stub)
+        return message_content.replace_text(message, stub)
 
 
 def artifact_id(text: str) -> str:
@@ -305,7 +307,7 @@ def format_stub(
             f"{STUB_PREFIX}{len(text):,} chars stored to artifact store]",
             (
                 f"Tool: {result.tool or (call.name if call else 'unknown')} | "
-                f"{content.call_hint(call)}"
+                f"{message_content.call_hint(call)}"
             ),
             f"Artifact: {artifact}",
             advice.format(path=artifact_path(artifact)),

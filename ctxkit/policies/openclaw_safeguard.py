@@ -12,7 +12,7 @@ from ctxkit.policies.history.columns import USER
 from ctxkit.policies.history.history import find_turn_start
 from ctxkit.policies.offline_summarisers import summary_text
 from ctxkit.policies.summary_compaction import LOCAL_SUMMARISERS, PiSummary
-from ctxkit.policies.texts import content, tool_actions
+from ctxkit.policies.texts import message_content, tool_actions
 from ctxkit.session.messages import get_plain_text
 from ctxkit.session.tool_calls import pair_with_calls
 
@@ -57,7 +57,7 @@ class Safeguard(PiSummary):
     window: int = 200_000
     """Window in tokens for planning stages; a run uses the window of its budget."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with its old part summarised.
 
         Raises:
@@ -65,7 +65,7 @@ class Safeguard(PiSummary):
                 summarised.
         """
         if self.quirks:
-            first = self.find_cut(history, room)
+            first = self.find_cut(history, budget)
             splits = first and history.item(first).role(history.log) != USER
             if splits and find_turn_start(history, first) <= 0:
                 raise ModelError(
@@ -74,9 +74,9 @@ class Safeguard(PiSummary):
         policy = (
             self
             if isinstance(self.summariser, LOCAL_SUMMARISERS)
-            else replace(self, window=room.limit)
+            else replace(self, window=budget.limit)
         )
-        return PiSummary.__call__(policy, history, room)
+        return PiSummary.__call__(policy, history, budget)
 
     def write_summary(self, history: History, first: int) -> Message | str | int:
         """Return the summary with the list of tool failures."""
@@ -162,7 +162,7 @@ def failure_line(message: Message) -> str | None:
     text = get_plain_text(message)
     acts = tool_actions.ToolAction(message.tool or "tool", "", "", "failed", text, 0, "", 0)
     status = "" if acts.exit is None else f" (exitCode={acts.exit})"
-    return f"- {acts.tool}{status}: {content.one_line(acts.output, 240)}"
+    return f"- {acts.tool}{status}: {message_content.one_line(acts.output, 240)}"
 
 
 RowIndices = tuple[int, ...]
@@ -198,8 +198,8 @@ def chunk_by_size(
     messages: Sequence[Message], sizes: Sequence[int], limit: int
 ) -> list[RowIndices]:
     """Return chunks of whole groups, of at most `limit` / 1.2 tokens or one group."""
-    room = max(1, int(limit / SAFETY_MARGIN))
-    return _pack_groups(group_rows(messages), sizes, lambda total, _: total > room)
+    budget = max(1, int(limit / SAFETY_MARGIN))
+    return _pack_groups(group_rows(messages), sizes, lambda total, _: total > budget)
 
 
 def chunk_by_share(

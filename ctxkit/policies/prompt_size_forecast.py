@@ -28,12 +28,12 @@ class UnprunedForecast:
     over the log, which never falls, so a search is a bisection: O(log n) per question.
     """
 
-    __slots__ = ("history", "log", "off", "room", "sent")
+    __slots__ = ("budget", "history", "log", "off", "sent")
 
     def __init__(
-        self, history: History, room: ContextBudget, sent: BilledSizes | None = None
+        self, history: History, budget: ContextBudget, sent: BilledSizes | None = None
     ) -> None:
-        self.history, self.room, self.sent = history, room, sent
+        self.history, self.budget, self.sent = history, budget, sent
         self.log: MessageLog = history.log
         tokens = self.log.tokens
         self.off = history.head.tokens - tokens.P[history.lo]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Policy(Protocol):
-    """A compaction policy: a callable ``(history, room) -> history``; a function is enough.
+    """A compaction policy: a callable ``(history, budget) -> history``; a function is enough.
 
     A policy has no state between calls. What it needs of the past is in the history (`since`, the
     columns, `log`), so that a replay, which jumps from compaction to compaction, and a live session
@@ -26,7 +26,7 @@ class Policy(Protocol):
 
     Example:
         >>> import ctxkit as ck
-        >>> def halve(history, room):
+        >>> def halve(history, budget):
         ...     return history.drop(history.safe(len(history) // 2), "the older half")
         >>> isinstance(halve, ck.policies.Policy)
         True
@@ -35,7 +35,7 @@ class Policy(Protocol):
         ['dropped', 'dropped']
     """
 
-    def __call__(self, history: History, room: ContextBudget, /) -> History | Sequence[Message]:
+    def __call__(self, history: History, budget: ContextBudget, /) -> History | Sequence[Message]:
         """Return the history from this call on; the same object where nothing changes."""
 
 
@@ -48,7 +48,7 @@ class Pruning(Protocol):
 
     Example:
         >>> import ctxkit as ck
-        >>> def last_ten(history, room):
+        >>> def last_ten(history, budget):
         ...     return history.drop(history.safe(max(len(history) - 10, 0)), "older than ten")
         >>> chat = ck.read(ck.samples.path("chat"))
         >>> pruned = ck.replay(chat, ck.policies.Rules(pruning=last_ten))
@@ -56,26 +56,26 @@ class Pruning(Protocol):
         (89, 12)
     """
 
-    def __call__(self, history: History, room: ContextBudget, /) -> History | Sequence[Message]:
+    def __call__(self, history: History, budget: ContextBudget, /) -> History | Sequence[Message]:
         """Return the prompt of this call as a history."""
 
 
 @runtime_checkable
 class Trigger(Protocol):
-    """A callable ``(history, room) -> bool``: is a compaction due? A function is enough.
+    """A callable ``(history, budget) -> bool``: is a compaction due? A function is enough.
 
     Derive from `triggers.BaseTrigger` to search many calls at once, and for ``|``, ``&``, ``~``.
 
     Example:
         >>> import ctxkit as ck
-        >>> def long_history(history, room):
+        >>> def long_history(history, budget):
         ...     return len(history) > 60
         >>> rules = ck.policies.Rules("window:keep_tokens=4000", long_history)
         >>> len(ck.replay(ck.read(ck.samples.path("chat")), rules).edits)
         1
     """
 
-    def __call__(self, history: History, room: ContextBudget, /) -> bool:
+    def __call__(self, history: History, budget: ContextBudget, /) -> bool:
         """Return True where a compaction is due before this call."""
 
 
@@ -89,7 +89,7 @@ class Forecast(Protocol):
         >>> from ctxkit.policies.triggers import BaseTrigger
         >>> class LongPrompt(BaseTrigger):
         ...     def first(self, forecast, start, stop):
-        ...         return forecast.above(forecast.room.limit // 2, start, stop)
+        ...         return forecast.above(forecast.budget.limit // 2, start, stop)
         >>> import ctxkit as ck
         >>> rules = ck.policies.Rules("window:keep_tokens=4000", LongPrompt(), window=16_000)
         >>> len(ck.replay(ck.read(ck.samples.path("chat")), rules).edits)
@@ -97,7 +97,7 @@ class Forecast(Protocol):
     """
 
     history: History
-    room: ContextBudget
+    budget: ContextBudget
 
     @property
     def log(self) -> MessageLog:
@@ -195,7 +195,7 @@ class PastCompaction(Protocol):
         """Messages in the prompt after it."""
 
 
-class Named:
+class HasName:
     """Base of policies, triggers and guards: the name in tables, plots and notes."""
 
     if TYPE_CHECKING:  # read-only: a subclass may define an attribute, a field or a property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.clearing import Clear
-from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.session.messages import Message, SizeOnly
 
 if TYPE_CHECKING:
@@ -46,18 +46,18 @@ class Native(DataclassPolicy):
     item_tokens: Positive = 1500
     """Size of OpenAI's item in tokens: an assumption, as no log records it."""
 
-    def limit(self, room: ContextBudget) -> int:
+    def limit(self, budget: ContextBudget) -> int:
         """Return the prompt tokens above which the provider acts."""
         if self.threshold is not None:
             return self.threshold
-        return 100_000 if self.provider == "anthropic" else int(OPENAI_COMPACT_SHARE * room.limit)
+        return 100_000 if self.provider == "anthropic" else int(OPENAI_COMPACT_SHARE * budget.limit)
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history after the provider's compaction."""
-        if history.tokens <= self.limit(room):
+        if history.tokens <= self.limit(budget):
             return history
         if self.provider == "anthropic":
-            return Clear(keep_last=self.keep_last, at_least=self.clear_at_least)(history, room)
+            return Clear(keep_last=self.keep_last, at_least=self.clear_at_least)(history, budget)
         # OpenAI keeps the newest user messages and all that follows them.
         cut = history.safe_before(max(history.nth_last("user", max(self.keep_last, 1)), 0))
         return replace_with_opaque_item(history, cut, self.item_tokens)
@@ -67,7 +67,7 @@ def replace_with_opaque_item(history: History, first: int, tokens: int) -> Histo
     """Return the history with an item of `tokens` in place of all before `first`, if smaller."""
     item = make_opaque_item(tokens)
     new = history.summarise(first, item, "the provider compacts", tokens=tokens, method="native")
-    return take_if_smaller(history, new)
+    return keep_if_smaller(history, new)
 
 
 def make_opaque_item(tokens: int) -> Message:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
@@ -43,15 +42,15 @@ MEMBERS = {
     "hybrid": "evidence_summaries:Hybrid",
     "digest": "offload:Digest",
     "excerpts": "offload:Excerpts",
-    "superseded": "superseded:Superseded",
-    "repeated_commands": "superseded:RepeatedCommands",
+    "superseded": "superseded_tool_calls:Superseded",
+    "repeated_commands": "superseded_tool_calls:RepeatedCommands",
     "intermediate": "message_shortening:Intermediate",
     "tombstones": "clearing:Tombstones",
     "offload": "offload:Offload",
     "adaptive_trim": "window_compaction:AdaptiveTrim",
     "native": "provider_native:Native",
     "recall": "memory_policies:Recall",
-    "keep_rules": "user_rules:KeepRules",
+    "keep_rules": "user_rules_digest:KeepRules",
 }
 """Short names of the kit's own policies."""
 
@@ -75,6 +74,8 @@ def entries() -> dict[str, Any]:
         >>> [name for name in ck.policies.entries() if name.startswith("ctxkit_")]
         []
     """
+    from importlib.metadata import entry_points  # 10 ms, which most commands do not need
+
     return {e.name: e for e in entry_points(group=ENTRY_POINT_GROUP)}
 
 

@@ -7,18 +7,19 @@ from functools import partial
 from itertools import chain
 from queue import Empty, SimpleQueue
 from threading import Thread
+from time import monotonic
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ctxkit._internal.formatting import failure_text
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.policies.base import BasePolicy, DataclassPolicy
-from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.history.columns import USER
 from ctxkit.policies.history.history import (
     end_of_leading_summaries,
+    find_first_since_compaction,
     find_turn_start,
-    first_since_compaction,
     has_content,
     is_new_request,
 )
@@ -111,7 +112,7 @@ class Summary(DataclassPolicy):
     retries: Natural = 0
     """Number of retries where a summary lacks sections, identifiers or the last request."""
     seconds: float | None = None
-    """Time limit of the summariser, in seconds; None: no limit."""
+    """Time limit of the calls that one compaction makes, in seconds; None: no limit."""
     prefix: str = ""
     """Text in front of the summary, unless the summary begins with it."""
     file_lists: bool = False
@@ -172,20 +173,20 @@ class Summary(DataclassPolicy):
         """Return the policy with a focus, a topic that the summary should cover."""
         return replace(self, focus=focus)
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with its old part summarised.
 
         Raises:
             ModelError: the summariser failed, and `otherwise` is None.
         """
-        start, first = self.front(history), self.find_cut(history, room)
+        start, first = self.front(history), self.find_cut(history, budget)
         if first <= start or not has_content(history, first, start):
             return history
         summary = self.write_summary(history, first)
         why = "between the beginning and what is kept" if start else "older than what is kept"
         method = self.name_method()
         new = history.summarise(first, summary, why, start=start, method=method)
-        return take_if_smaller(history, new) if self.must_shrink else new
+        return keep_if_smaller(history, new) if self.must_shrink else new
 
     # -- the range that is summarised --------------------------------------------------------------
 
@@ -199,7 +200,7 @@ class Summary(DataclassPolicy):
             first = end_of_leading_summaries(history, first)
         return first
 
-    def find_cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, budget: ContextBudget) -> int:
         """Return the first position that is kept; 0 where nothing can be summarised."""
         if self.keep_turns is not None:
             return history.safe_before(max(history.nth_last_request(self.keep_turns), 0))
@@ -207,7 +208,7 @@ class Summary(DataclassPolicy):
             return self.move_to_safe_cut(history, max(len(history) - self.keep_messages, 0))
         tokens = self.keep_tokens if self.keep_tokens is not None else 20_000
         if self.keep_share is not None:
-            tokens = int(room.limit * self.keep_share)
+            tokens = int(budget.limit * self.keep_share)
         return self.move_to_safe_cut(history, history.back(tokens, estimated=self.estimated))
 
     def move_to_safe_cut(self, history: History, position: int) -> int:
@@ -228,7 +229,7 @@ class Summary(DataclassPolicy):
 
     def write_summary(self, history: History, first: int) -> Message | str | int:
         """Return the summary of all messages before a position: a message, a text, or its size."""
-        maker = self.maker
+        maker = self._time_limited(self.maker)  # one limit for all passages
         if isinstance(maker, Fixed):  # its size is fixed, so a split turn needs no second summary
             parts = [Passage(history, first, 0, self.limit)]
         else:
@@ -321,11 +322,12 @@ class Summary(DataclassPolicy):
         return summary
 
     def _once(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
-        if self.seconds is None or isinstance(maker, LOCAL_SUMMARISERS):
-            summary = maker(passage)
-        else:
-            summary = call_with_timeout(self.seconds, maker, passage)
-        return validate_summary(summary)
+        return validate_summary(self._time_limited(maker)(passage))
+
+    def _time_limited(self, maker: Callable[[Passage], Any]) -> Callable[[Passage], Any]:
+        if self.seconds is None or isinstance(maker, (*LOCAL_SUMMARISERS, TimeLimited)):
+            return maker
+        return TimeLimited(maker, self.seconds)
 
     def audit(self, summary: Message | str | int, passage: Passage) -> tuple[str, ...]:
         """Return what a summary is missing: sections, identifiers (`strict`), the last request."""
@@ -342,7 +344,7 @@ class Summary(DataclassPolicy):
         )
 
 
-def writers_of(part: BasePolicy) -> Iterator[Any]:
+def iter_summary_writers(part: BasePolicy) -> Iterator[Any]:
     """Yield the sources of a policy's summaries, also of policies within it."""
     if isinstance(part, Summary):
         yield part.writer
@@ -350,7 +352,7 @@ def writers_of(part: BasePolicy) -> Iterator[Any]:
     for value in vars(part).values():
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, BasePolicy):
-                yield from writers_of(each)
+                yield from iter_summary_writers(each)
 
 
 PI_INSTRUCTIONS = (
@@ -389,15 +391,15 @@ class PiSummary(Summary):
     before_request: bool = False
     """Cut as if the pending request were not there: Pi compacts before it adds the request."""
 
-    def find_cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, budget: ContextBudget) -> int:
         """Return the first position that is kept; a pending request is always kept."""
         if not self.before_request:
-            return super().find_cut(history, room)
+            return super().find_cut(history, budget)
         # Pi adds the pending request after the compaction: keep as much before it as usual.
         last = len(history) - 1
         row = history.row(last) if last >= 0 else -1
         if not is_new_request(history.log, row, history.call):
-            return super().find_cut(history, room)
+            return super().find_cut(history, budget)
         request = history.item(last)
         tail_tokens = (self.keeps or 0) + (request.estimate if self.estimated else request.tokens)
         first = self.move_to_safe_cut(history, history.back(tail_tokens, estimated=self.estimated))
@@ -409,7 +411,7 @@ class PiSummary(Summary):
         """Return the first position that is read: with quirks, after what was kept before."""
         if not self.quirks or self.remembers:
             return 0
-        return first_since_compaction(history, waiting=self.before_request)
+        return find_first_since_compaction(history, waiting=self.before_request)
 
     def move_to_safe_cut(self, history: History, position: int) -> int:
         """Return Pi's cut at or after a position."""
@@ -427,26 +429,61 @@ class PiSummary(Summary):
         return parts
 
 
-def call_with_timeout(seconds: float, maker: Callable[[Passage], Any], passage: Passage) -> Any:
-    """Return the result of a summariser within a time limit, in seconds.
+class SummaryTimeout(ModelError):
+    """A summary took longer than it may."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"The summary took longer than {seconds:g} s.")
+
+
+class TimeLimited:
+    """A summariser whose calls share one time limit, which begins when it is made.
+
+    Args:
+        maker: the summariser. Where it has a method `within(passage, seconds)`, it keeps to the
+            limit itself; else its thread goes on, and its result is discarded.
+        seconds: the limit.
+    """
+
+    def __init__(self, maker: Callable[[Passage], Any], seconds: float) -> None:
+        self._maker, self._seconds = maker, seconds
+        self._deadline = monotonic() + seconds
+
+    def __call__(self, passage: Passage) -> Any:
+        """Return what the summariser returns.
+
+        Raises:
+            SummaryTimeout: it took longer.
+        """
+        seconds = max(self._deadline - monotonic(), 0.0)
+        within = getattr(self._maker, "within", None)
+        try:
+            if within is not None:
+                return within(passage, seconds)
+            return call_within(partial(self._maker, passage), seconds)
+        except SummaryTimeout:
+            raise SummaryTimeout(self._seconds) from None
+
+
+def call_within(work: Callable[[], Any], seconds: float) -> Any:
+    """Return what work returns; its thread cannot be stopped, and goes on after the limit.
 
     Raises:
-        ModelError: it took longer. Its thread is not stopped; its result is discarded.
+        SummaryTimeout: it took longer.
     """
     result: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
 
     def run() -> None:
         try:
-            result.put((True, maker(passage)))
+            result.put((True, work()))
         except Exception as error:  # noqa: BLE001  raised in the calling thread
             result.put((False, error))
 
-    # A thread cannot be stopped, so it is a daemon, and its result is ignored after the limit.
     Thread(target=run, daemon=True, name="ctxkit-summary").start()
     try:
         is_success, value = result.get(timeout=seconds)
     except Empty:
-        raise ModelError(f"The summary took longer than {seconds:g} s.") from None
+        raise SummaryTimeout(seconds) from None
     if is_success:
         return value
     raise value

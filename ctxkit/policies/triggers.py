@@ -13,7 +13,7 @@ from ctxkit.policies.base import ValidatedSettings, at_least
 from ctxkit.policies.history.history import is_new_request
 from ctxkit.policies.history.history_view import role_code
 from ctxkit.policies.history.message_log import CacheClock
-from ctxkit.policies.protocols import FunctionWrapper, Named, is_call_overridden, name_of
+from ctxkit.policies.protocols import FunctionWrapper, HasName, is_call_overridden, name_of
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ __dir__ = public_dir(__all__)
 # it is due. The engine jumps there, compacts, and searches on from the new history, so a replay
 # costs O(compactions x log calls) instead of O(calls). A trigger on sizes bisects running sums of
 # the forecast; one on events (pauses, errors, recorded compactions) a sorted list of calls.
-# The plain question `trigger(history, room)` is a search over one call.
+# The plain question `trigger(history, budget)` is a search over one call.
 
 
-class BaseTrigger(Named):
+class BaseTrigger(HasName):
     """Base class of triggers: define `first`; ``a | b``, ``a & b`` and ``~a`` combine triggers.
 
     Example:
@@ -72,7 +72,7 @@ class BaseTrigger(Named):
         4
     """
 
-    if TYPE_CHECKING:  # as in `Named`
+    if TYPE_CHECKING:  # as in `HasName`
 
         @property
         def parts(self) -> tuple[BaseTrigger, ...]:
@@ -81,7 +81,7 @@ class BaseTrigger(Named):
     else:
         parts = ()
 
-    def tokens(self, room: ContextBudget) -> float | None:  # noqa: ARG002
+    def tokens(self, budget: ContextBudget) -> float | None:  # noqa: ARG002
         """Return the prompt size in tokens above which it is due; None: it does not go by size."""
         return None
 
@@ -96,12 +96,12 @@ class BaseTrigger(Named):
         """Return the first call in start..stop at which it is due, or `stop`."""
         raise NotImplementedError
 
-    def __call__(self, history: History, room: ContextBudget) -> bool:
+    def __call__(self, history: History, budget: ContextBudget) -> bool:
         """Return True where it is due before the history's call."""
         from ctxkit.policies.prompt_size_forecast import UnprunedForecast
 
         return (
-            self.first(UnprunedForecast(history, room), history.call, history.call + 1)
+            self.first(UnprunedForecast(history, budget), history.call, history.call + 1)
             == history.call
         )
 
@@ -126,16 +126,16 @@ class FunctionTrigger(FunctionWrapper, BaseTrigger):
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call in start..stop at which the function returns True, or `stop`."""
-        history, room = forecast.history, forecast.room
-        return next((call for call in range(start, stop) if self(history.at(call), room)), stop)
+        history, budget = forecast.history, forecast.budget
+        return next((call for call in range(start, stop) if self(history.at(call), budget)), stop)
 
-    def __call__(self, history: History, room: ContextBudget) -> bool:
+    def __call__(self, history: History, budget: ContextBudget) -> bool:
         """Return the result of the function.
 
         Raises:
             BadArguments: it is neither True nor False.
         """
-        is_due = self.function(history, room)
+        is_due = self.function(history, budget)
         if is_due not in (True, False):
             raise BadArguments(
                 f"Trigger {self.name} returned {short_repr(is_due)}; it must return True or False."
@@ -164,7 +164,7 @@ def as_trigger(candidate: object, what: str = "trigger") -> BaseTrigger:
             " from ctxkit.policies.triggers.BaseTrigger, which defines it."
         )
     raise BadArguments(
-        f"The {what} {short_repr(candidate)} cannot be called: give a function (history, room)."
+        f"The {what} {short_repr(candidate)} cannot be called: give a function (history, budget)."
     )
 
 
@@ -328,7 +328,7 @@ class Above(BaseTrigger):
     def __post_init__(self) -> None:
         at_least(self, 0, "limit")
 
-    def tokens(self, room: ContextBudget) -> float:  # noqa: ARG002
+    def tokens(self, budget: ContextBudget) -> float:  # noqa: ARG002
         """Return the limit in tokens."""
         return self.limit
 
@@ -361,13 +361,13 @@ class Share(ValidatedSettings, BaseTrigger):
     estimated: bool = False
     """Compare the messages in the system's own measure instead of the prompt's tokens."""
 
-    def tokens(self, room: ContextBudget) -> float:
+    def tokens(self, budget: ContextBudget) -> float:
         """Return the limit in tokens."""
-        return self.share * (room.limit if self.of == "limit" else room.budget)
+        return self.share * (budget.limit if self.of == "limit" else budget.prompt_limit)
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call whose prompt is larger."""
-        limit = self.tokens(forecast.room)
+        limit = self.tokens(forecast.budget)
         return forecast.above(
             ceil(limit) - 1 if self.or_equal else floor(limit), start, stop, self.estimated
         )
@@ -560,7 +560,7 @@ class Overflow(BaseTrigger):
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call that overflows, or follows a recorded overflow."""
         if not self.recorded:
-            return forecast.above(forecast.room.limit, start, stop)
+            return forecast.above(forecast.budget.limit, start, stop)
         return first_call_in(
             calls_after_replies(forecast.log, "overflow", _is_overflow_error), start, stop
         )
@@ -670,13 +670,13 @@ class LastUsageOverBudget(BaseTrigger):
     waits: bool = False
     """Not due after an aborted reply that reports no usage (Pi before 1.5.2)."""
 
-    def tokens(self, room: ContextBudget) -> float:
+    def tokens(self, budget: ContextBudget) -> float:
         """Return the window less the reserve."""
-        return room.budget
+        return budget.prompt_limit
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call with a new request whose last usage is over the budget."""
-        log, since, limit = forecast.log, forecast.history.since, self.tokens(forecast.room)
+        log, since, limit = forecast.log, forecast.history.since, self.tokens(forecast.budget)
         for call in range(max(start, 1), stop):
             # The last row before a call is a request, if the user spoke.
             request = log.upto[call] - 1

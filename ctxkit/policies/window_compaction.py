@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import CompositePolicy, DataclassPolicy, ScheduledPruning, apply_policy
-from ctxkit.policies.history.columns import ASSISTANT, USER
+from ctxkit.policies.history.columns import ASSISTANT, SUMMARY, USER
 from ctxkit.policies.history.history import end_of_leading_summaries
 from ctxkit.policies.message_shortening import Results
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Window(DataclassPolicy):
-    """Drop the oldest pairs until the rest fits a budget; leading summaries stay (fuseraft).
+    """Drop the oldest pairs until the rest fits a budget; summaries stay (fuseraft).
 
     Example:
         >>> import ctxkit as ck
@@ -39,16 +41,29 @@ class Window(DataclassPolicy):
     estimated: bool = False
     """Count tokens by the system's own estimate instead of the billed ones."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _context_budget: ContextBudget) -> History:
         """Return the history within the budget; one message behind the pinned ones stays."""
         size = history.estimated if self.estimated else history.tokens
         if size <= self.keep_tokens:
             return history
         start = end_of_leading_summaries(history)
-        cut = history.fitting(self.keep_tokens, start=start, estimated=self.estimated)
+        cut = self._find_cut(history, start, self.keep_tokens)
+        pinned = _find_summaries(history, start, cut)
+        if not pinned:
+            return history.drop(cut, "over the budget", start=start)
+        # A summary behind other messages stays too, so that less is left for the newest ones.
+        rows = [history.item(p) for p in pinned]
+        kept = sum(i.estimate if self.estimated else i.tokens for i in rows)
+        cut = self._find_cut(history, start, max(self.keep_tokens - kept, 0))
+        mask = np.zeros(len(history), dtype=bool)
+        mask[start:cut] = True
+        mask[_find_summaries(history, start, cut)] = False
+        return history.drop(mask, "over the budget")
+
+    def _find_cut(self, history: History, start: int, budget: int) -> int:
+        cut = history.fitting(budget, start=start, estimated=self.estimated)
         # At least the last message stays, even where it does not fit by itself.
-        cut = find_safe_pair_cut(history, min(cut, len(history) - 1))
-        return history.drop(cut, "over the budget", start=start)
+        return find_safe_pair_cut(history, min(cut, len(history) - 1))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -69,7 +84,7 @@ class KeepTurns(DataclassPolicy):
     keep_first: Natural = 0
     """Turns at the beginning to keep, such as the task."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _context_budget: ContextBudget) -> History:
         """Return the first and the newest turns."""
         cut = history.nth_last_request(self.keep_turns)
         start = end_of_leading_summaries(history)
@@ -96,15 +111,19 @@ class WindowShare(DataclassPolicy):
     keep_share: Proportion = 0.5
     """Share of the window that the prompt may fill, 0 to 1."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, context_budget: ContextBudget) -> History:
         """Return the history within the share."""
-        budget = int(room.limit * self.keep_share)
+        budget = int(context_budget.limit * self.keep_share)
         if history.tokens <= budget:
             return history
         start = end_of_leading_summaries(history)
         cut = min(history.fitting(budget, start=start), len(history) - 1)
         cut = history.safe(cut) or history.safe_before(cut)
         return history.drop(cut, f"over {self.keep_share:.0%} of the window", start=start)
+
+
+def _find_summaries(history: History, start: int, stop: int) -> list[int]:
+    return [p for p in range(start, stop) if history.item(p).role(history.log) == SUMMARY]
 
 
 def find_safe_pair_cut(history: History, position: int) -> int:
@@ -150,7 +169,7 @@ class WithoutTools(ScheduledPruning):
     cap = 0
     """Characters of a result."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _context_budget: ContextBudget) -> None:
         """Remove each result, and the calls of each reply, on arrival."""
         for p in view.new("assistant", "tool"):
             view.change(p, _strip_tools, since=view.arrival(p), only_if_smaller=False)
@@ -187,27 +206,27 @@ class AdaptiveTrim(ScheduledPruning):
         cuts = (TrimStage(max_chars=n, consumed_chars=self.consumed_chars) for n in self.stages)
         return (*cuts, WithoutTools())
 
-    def schedule(self, view: ScheduleView, room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, context_budget: ContextBudget) -> None:
         """Give each call the first stage under which it fits the window, else the last one."""
         # Stage 0 is the unchanged prompt; `size` computes a stage only if it is asked for.
         parts = (None, *self.steps)
         last = len(parts) - 1
         view.stages(
             parts,
-            lambda _, size: next((n for n in range(last) if size(n) <= room.limit), last),
+            lambda _, size: next((n for n in range(last) if size(n) <= context_budget.limit), last),
         )
 
-    def stepped(self, history: History, room: ContextBudget) -> History:
+    def stepped(self, history: History, context_budget: ContextBudget) -> History:
         """Return the result of the first stage that fits the window, else of the last one."""
         trimmed = history
         for step in self.steps:
-            if trimmed.tokens <= room.limit:
+            if trimmed.tokens <= context_budget.limit:
                 break
-            trimmed = apply_policy(step, history, room)
+            trimmed = apply_policy(step, history, context_budget)
         return trimmed
 
 
-def last_resort_stages(pruning: BasePolicy | None) -> tuple[TrimStage | WithoutTools, ...]:
+def get_last_resort_stages(pruning: BasePolicy | None) -> tuple[TrimStage | WithoutTools, ...]:
     """Return the stages of the first `AdaptiveTrim` of a pruning, else the default stages."""
     for part in pruning.parts if isinstance(pruning, CompositePolicy) else (pruning,):
         if isinstance(part, AdaptiveTrim):
@@ -217,9 +236,11 @@ def last_resort_stages(pruning: BasePolicy | None) -> tuple[TrimStage | WithoutT
 
 def _trim_message(message: Message, max_chars: int) -> Message:
     text = get_plain_text(message)
-    if len(text) <= max_chars or content.has_images(message):
+    if len(text) <= max_chars or message_content.has_images(message):
         return message
-    return content.replace_text(message, content.truncate_end(text, max_chars, TRIM_SUFFIX))
+    return message_content.replace_text(
+        message, message_content.truncate_end(text, max_chars, TRIM_SUFFIX)
+    )
 
 
 def _strip_tools(message: Message) -> Message | None:
@@ -228,5 +249,5 @@ def _strip_tools(message: Message) -> Message | None:
         return None
     if not message.tool_calls:
         return message
-    text = content.without_calls(message, {c.id for c in message.tool_calls})
+    text = message_content.without_calls(message, {c.id for c in message.tool_calls})
     return text if text.parts else None

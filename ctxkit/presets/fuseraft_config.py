@@ -17,7 +17,7 @@ from ctxkit._internal.setting_types import (
     POSITIVE,
     TEXT,
     WHOLE,
-    choice,
+    choice_kind,
 )
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.message_filters import Tail, TextOnly, TurnAge, WithoutAgents
@@ -90,7 +90,9 @@ CONFIG_KEYS = (
     ConfigKey("ContextBudget.MaxSingleTurnInputTokens", "max_single_turn_input_tokens", WHOLE),
     ConfigKey("ContextBudget.MaxToolResultTokens", "max_tool_result_tokens", WHOLE),
     ConfigKey("ContextBudget.InTurnToolWindow", "in_turn_tool_window", WHOLE),
-    ConfigKey("Compaction.Mode", "mode", choice("llm", "intent", "lossless", "hybrid", "window")),
+    ConfigKey(
+        "Compaction.Mode", "mode", choice_kind("llm", "intent", "lossless", "hybrid", "window")
+    ),
     ConfigKey("Compaction.TriggerTurnCount", "trigger_turn_count", WHOLE),
     ConfigKey("Compaction.KeepRecentTurns", "keep_recent_turns", WHOLE),
     ConfigKey("Compaction.TokenBudget", "token_budget", WHOLE),
@@ -265,8 +267,8 @@ def weigh_config(config: Mapping[str, Any]) -> int:
     agents = _get(body, "Agents")
     memory = str(_get(body, "Memory.Provider")).casefold()
     ways = [w for w in _members(_get(body, "Transitions")) if _get(w, "To") and _get(w, "Signal")]
-    known = (*(k.path.partition(".")[0] for k in AGENT_CONFIG_KEYS), *TEAM_AGENT_KEYS)
-    agent_keys = {"instructions", "agentfile", *(name.casefold() for name in known)}
+    agent_key_names = (*(k.path.partition(".")[0] for k in AGENT_CONFIG_KEYS), *TEAM_AGENT_KEYS)
+    agent_keys = {"instructions", "agentfile", *(name.casefold() for name in agent_key_names)}
     members = [a for a in agents if isinstance(a, dict)] if isinstance(agents, list) else []
     return (
         4 * len(budget_keys)
@@ -303,7 +305,7 @@ def read_config(config: Mapping[str, Any], agent: str | None) -> ParsedConfig:
     return parsed
 
 
-def settings_of_agents(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+def parse_agent_settings(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the settings of each agent in the file's order, as `read` gathers them for one.
 
     Raises:

@@ -54,6 +54,6 @@ def format_ignored_keys(rows: Iterable[tuple[str, Sequence[str], str]]) -> str:
         of = f" of {', '.join(sanitize_text(a, 40) for a in agents[:3])}{more}" if agents else ""
         by_reason.setdefault(reason, []).append(f"{sanitize_text(key, 80)}{of}")
     parts = [", ".join(keys) + (f" ({why})" if why else "") for why, keys in by_reason.items()]
-    shown, hidden = parts[:MAX_REASONS], parts[MAX_REASONS:]
-    rest = f"; and {len(hidden)} more" if hidden else ""
-    return f"Not obeyed here, the weightiest first: {'; '.join(shown)}{rest}." if shown else ""
+    listed, omitted = parts[:MAX_REASONS], parts[MAX_REASONS:]
+    rest = f"; and {len(omitted)} more" if omitted else ""
+    return f"Not obeyed here, the weightiest first: {'; '.join(listed)}{rest}." if listed else ""

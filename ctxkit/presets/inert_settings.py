@@ -376,12 +376,12 @@ def has_effect(
         except CtxkitError:  # a value that cannot work says nothing
             continue
         out = False
-        if not make_equal_rules(rules, other):
+        if not have_same_effect(rules, other):
             return True
     return out
 
 
-def make_equal_rules(rules: Rules, other: Rules) -> bool:
+def have_same_effect(rules: Rules, other: Rules) -> bool:
     """Return whether two rules do the same, whatever settings they were made with."""
     return replace(rules, parameters={}) == replace(other, parameters={})
 

@@ -14,7 +14,7 @@ from ctxkit._internal.setting_types import (
     PROMPT,
     TEXT,
     WHOLE,
-    choice,
+    choice_kind,
 )
 from ctxkit.policies.cache_ttl import CacheTtl
 from ctxkit.presets.config_schema import (
@@ -76,7 +76,7 @@ MEMORY_FLUSH_SECTION = f"{COMPACTION_SECTION}.memoryFlush"
 OPEN_SECTIONS = frozenset({"", "agents", DEFAULTS_SECTION})
 COMPACTION_KEYS = (
     ConfigKey(f"{DEFAULTS_SECTION}.contextTokens", "context_window", POSITIVE),
-    ConfigKey(f"{COMPACTION_SECTION}.mode", "mode", choice("default", "safeguard")),
+    ConfigKey(f"{COMPACTION_SECTION}.mode", "mode", choice_kind("default", "safeguard")),
     ConfigKey(f"{COMPACTION_SECTION}.reserveTokens", "reserve_tokens", WHOLE),
     ConfigKey(f"{COMPACTION_SECTION}.keepRecentTokens", "keep_recent_tokens", WHOLE),
     ConfigKey(f"{COMPACTION_SECTION}.reserveTokensFloor", "reserve_tokens_floor", WHOLE),
@@ -85,7 +85,7 @@ COMPACTION_KEYS = (
     ConfigKey(
         f"{COMPACTION_SECTION}.identifierPolicy",
         "identifier_policy",
-        choice("strict", "off", "custom"),
+        choice_kind("strict", "off", "custom"),
     ),
     ConfigKey(f"{COMPACTION_SECTION}.identifierInstructions", "identifier_instructions", PROMPT),
 )

@@ -214,7 +214,7 @@ def check_between(low: float, high: float, **settings: float) -> None:
             raise BadArguments(f"{name} lies between {low:,} and {high:,}, not at {value:,}.")
 
 
-def typed(make: Callable[P, Rules]) -> Callable[P, Rules]:
+def check_setting_types(make: Callable[P, Rules]) -> Callable[P, Rules]:
     """Return a preset that first refuses settings of another type than its signature says, and
     whose rules have its name and, as `parameters`, all its settings.
     """

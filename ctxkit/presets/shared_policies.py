@@ -13,10 +13,10 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.base import DataclassPolicy, ScheduledPruning
 from ctxkit.policies.history.columns import ASSISTANT, TOOL
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
-from ctxkit.policies.schedules.rows import NEVER
 from ctxkit.policies.schedules.schedule_method_input import SlidingWindow
+from ctxkit.policies.schedules.unpruned_messages import NEVER
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.policies.triggers import Above, Both, Count, Either, Share
 from ctxkit.session.messages import Message, SizeOnly, Text
 
@@ -66,7 +66,7 @@ class SummariseAll(CustomCutSummary):
     keep_end: int = 0
     """Messages at the end that stay."""
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the end of what may go: before a call that still waits for its result."""
         return history.safe_before(
             min(end_of_removable(history), max(len(history) - self.keep_end, 0))
@@ -117,12 +117,12 @@ class DropHalf(DataclassPolicy):
     pairs: Literal["rest", "all"] = "rest"
     """`rest`: half of the pairs that may go; `all`: half of all but the first, made even."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history without the older messages."""
         # Count and cut in API messages, then move the ends to positions that separate no call from
         # its result.
         starts = api_message_starts(history)
-        count = self.count_removed(len(starts), history.tokens / 2 > room.budget)
+        count = self.count_removed(len(starts), history.tokens / 2 > budget.prompt_limit)
         first = self.keep_first
         if count <= 0 or first + count >= len(starts):
             return history
@@ -156,7 +156,7 @@ def api_message_starts(history: History) -> NDArray[np.int64]:
     return np.flatnonzero(~follows)
 
 
-def opens_turn(history: History, _room: ContextBudget) -> bool:
+def opens_turn(history: History, _budget: ContextBudget) -> bool:
     """Return whether a user message waits for its answer."""
     return len(history) > 0 and history[len(history) - 1].role == "user"
 
@@ -191,9 +191,9 @@ class ClauseSummary(Summary):
     keep: tuple[str, float] = ("messages", 20)
     """What is kept: a number of messages or tokens, or a share of the window."""
 
-    def find_cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, budget: ContextBudget) -> int:
         """Return the first position that is kept."""
-        return find_langchain_cut(history, room, self.keep)
+        return find_langchain_cut(history, budget, self.keep)
 
 
 def check_clause(size: Any, what: str) -> tuple[str, float]:
@@ -252,13 +252,13 @@ def _clause_trigger(size: tuple[str, float]) -> Any:
     return Above(value, or_equal=True) if kind == "tokens" else Share(value, or_equal=True)
 
 
-def find_langchain_cut(history: History, room: ContextBudget, keep: tuple[str, float]) -> int:
+def find_langchain_cut(history: History, budget: ContextBudget, keep: tuple[str, float]) -> int:
     """Return LangChain's cut: the start of the kept messages, with the calls they answer."""
     kind, value = keep
     n = len(history)
     if kind == "messages":
         return history.safe_before(max(n - int(value), 0))
-    tokens = max(int(value if kind == "tokens" else value * room.limit), 1)
+    tokens = max(int(value if kind == "tokens" else value * budget.limit), 1)
     if history.before(n) <= tokens:
         return 0
     # the longest suffix within the budget, but at least the last message
@@ -294,7 +294,7 @@ class ClearUses(ScheduledPruning):
                 "A cleared result needs a placeholder: providers refuse an empty one."
             )
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Clear where the prompt is over the trigger and enough is freed."""
         part = _Uses(self)
         # Two stages are weighed: the prompt as it is and the cleared one; the function picks.
@@ -314,7 +314,7 @@ class _Uses:
             rule.enough or prompt_tokens - cleared() >= rule.clear_at_least
         )
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Clear each use as soon as `keep` newer ones are there, until enough is freed."""
         # The state spans all calls of the session and is updated from what changed since the last
         # call: results added, removed or settled, and messages that an earlier part rebuilt.
@@ -439,4 +439,4 @@ def _emptied(message: Message, *, ids: frozenset[str]) -> Message:
     """Return a reply without the arguments of some calls, by their ids."""
     if not any(c.id in ids and c.arguments for c in message.tool_calls):
         return message
-    return content.replace_arguments(message, lambda c: {} if c.id in ids else None)
+    return message_content.replace_arguments(message, lambda c: {} if c.id in ids else None)

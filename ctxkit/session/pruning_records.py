@@ -74,7 +74,7 @@ class PrunedPrompt(NamedTuple):
             added_after.setdefault(each.after, []).append(each.message)
         out += added_after.pop("", ())
         for message in visible:
-            name = original_id(message.id)
+            name = get_original_id(message.id)
             change = self.changes.get(name)
             if change is None:
                 out.append(message)
@@ -84,7 +84,7 @@ class PrunedPrompt(NamedTuple):
         return [*out, *(m for messages in added_after.values() for m in messages)]
 
 
-def original_id(message_id: str) -> str:
+def get_original_id(message_id: str) -> str:
     """Return the original id of a message whose content was changed."""
     return message_id.split("~", maxsplit=1)[0]
 

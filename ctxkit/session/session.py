@@ -237,7 +237,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
     @property
     def prompt_source(self) -> Any:
-        """The run that has the sent prompts (`engine.Run`, `engine.live_prompts.SessionPrompts`);
+        """The run that has the sent prompts (`engine.Run`, `engine.session_prompts`);
         None for a recorded session whose log has no prunings.
 
         It is not a field: it is neither compared nor written, and a changed copy has its log's.
@@ -358,10 +358,14 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         return bundle
 
     def __repr__(self) -> str:
-        n, c, cuts = len(self.messages), len(self.calls), format_count(count_compactions(self))
+        n, c, compactions = (
+            len(self.messages),
+            len(self.calls),
+            format_count(count_compactions(self)),
+        )
         return (
             f"<Session {sanitize_line(self.id)} {sanitize_line(self.format, 20)}: {n} messages, "
-            f"{c} calls, {cuts} compactions>"
+            f"{c} calls, {compactions} compactions>"
         )
 
 

@@ -117,11 +117,6 @@ def describe_message(message: Message, call: ToolCall | None, folder: str | None
     return sanitize_line(f"{label}: {words}" if words else label, 80)
 
 
-def format_message_number(position: int | None) -> str:
-    """Return the number of a message in all views: its position in `session.path`, else `new`."""
-    return "new" if position is None else f"#{position}"
-
-
 def pair_with_calls(messages: Iterable[Message]) -> Iterator[tuple[Message, ToolCall | None]]:
     """Yield messages in order, each tool result with its call (None where it has none).
 

@@ -37,7 +37,7 @@ from ctxkit.metrics.visibility import get_run_visibility
 from ctxkit.policies.base import BasePolicy, Chain, ScheduledPruning
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.columns import ASSISTANT
-from ctxkit.policies.texts.content import call_path
+from ctxkit.policies.texts.message_content import call_path
 from ctxkit.presets.config_schema import ConfigSection
 from ctxkit.presets.fuseraft_config import VIEW_KEYS, history_filters
 from ctxkit.session.messages import OTHER_AGENT_KINDS, Message, Text
@@ -88,7 +88,7 @@ class IsolatedView(ScheduledPruning):
     handoffs: bool = True
     """False if declared sources replace them."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide each message of another agent when it arrives."""
         for p in view.new("user", "assistant"):
             message = view.rows.message(p)
@@ -429,7 +429,7 @@ class _AgentView(NamedTuple):
 
     row: dict[str, Any]
     prompts: Sequence[int | None]
-    cuts: Sequence[int]
+    compacted_calls: Sequence[int]
 
 
 def compare_views(
@@ -562,8 +562,10 @@ def _turn_frame(
     for view, of in results.items():
         pairs = [*zip(logs, of, strict=False)]  # who is asked takes no turn
         prompts = {log.agent: s.prompts for log, s in pairs}
-        cuts = {log.agent: s.cuts for log, s in pairs}
-        tables.append(tabulate_turns(agent_turns, prompts, outputs, cuts).assign(view=view))
+        compacted_calls = {log.agent: s.compacted_calls for log, s in pairs}
+        tables.append(
+            tabulate_turns(agent_turns, prompts, outputs, compacted_calls).assign(view=view)
+        )
     return pd.concat(tables, ignore_index=True)
 
 

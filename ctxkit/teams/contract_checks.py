@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import StoreError
-from ctxkit.policies.texts.content import call_path, call_target
+from ctxkit.policies.texts.message_content import call_path, call_target
 from ctxkit.session.tool_calls import is_write_tool
 from ctxkit.teams.plan import matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.session.session import Session
-    from ctxkit.teams.plan import HandoffContract, Requirement, TeamPlan
+    from ctxkit.teams.plan import ContractRequirement, HandoffContract, TeamPlan
 
 
 _FILE_WORD = re.compile(r"[\w.\-/\\]*(?:/[\w.\-]+|[\w\-]\.(?:[A-Za-z]\w{1,7}|[chr]))")
@@ -31,7 +31,7 @@ _FILE_WORD = re.compile(r"[\w.\-/\\]*(?:/[\w.\-]+|[\w\-]\.(?:[A-Za-z]\w{1,7}|[ch
 class ContractEvidence:
     """The facts that contracts are checked against: the folder, the changes, the turn."""
 
-    root: Root
+    root: RootFolder
     plan: TeamPlan
     changes: Sequence[TurnChanges]
     turn: int = -1
@@ -53,7 +53,7 @@ class ContractEvidence:
         """Return the text of a file of the team; empty if there is none."""
         return read_text(self.root, path)
 
-    def _missing_reason(self, r: Requirement) -> str:
+    def _missing_reason(self, r: ContractRequirement) -> str:
         """Return why a requirement does not hold; empty if it does."""
         checks = {"FileExists": self._check_file, "FilesWritten": self._check_written,
                   "CommandSucceeded": self._check_command, "TestReport": self._check_report,
@@ -61,17 +61,17 @@ class ContractEvidence:
                   "Brief": self._check_brief}  # fmt: skip
         return checks[r.kind](r)
 
-    def _relevant_changes(self, r: Requirement) -> Sequence[TurnChanges]:
+    def _relevant_changes(self, r: ContractRequirement) -> Sequence[TurnChanges]:
         return [c for c in self.changes if c.turn == self.turn] if r.this_turn else self.changes
 
-    def _check_file(self, r: Requirement) -> str:
+    def _check_file(self, r: ContractRequirement) -> str:
         try:
             with self.root.open_file(r.path):
                 return ""
         except StoreError:
             return f"there is no file {r.path}"
 
-    def _check_brief(self, r: Requirement) -> str:
+    def _check_brief(self, r: ContractRequirement) -> str:
         brief = read_json(self.root, r.path or self.plan.brief) or {}
         missing_keys = [
             k for k in ("goal", "files_to_change", "acceptance_criteria") if not brief.get(k)
@@ -80,7 +80,7 @@ class ContractEvidence:
             f"{r.path or self.plan.brief} has no {', '.join(missing_keys)}" if missing_keys else ""
         )
 
-    def _check_written(self, r: Requirement) -> str:
+    def _check_written(self, r: ContractRequirement) -> str:
         if r.this_turn:
             written = any(c.files for c in self._relevant_changes(r))
             return "" if written else "no file was written in this turn"
@@ -91,7 +91,7 @@ class ContractEvidence:
             return f"{r.path or self.plan.brief} names no {r.field or 'files_to_change'}"
         return self._describe_unwritten(str(p) for p in listed)
 
-    def _check_checklist(self, r: Requirement) -> str:
+    def _check_checklist(self, r: ContractRequirement) -> str:
         """Check that every file named in a checklist's steps was written."""
         path, name = r.path or self.plan.brief, r.field or "execution_checklist"
         steps = (read_json(self.root, path) or {}).get(name)
@@ -105,7 +105,7 @@ class ContractEvidence:
         missing_paths = [p for p in dict.fromkeys(required) if _normal_path(p) not in paths]
         return f"not written: {', '.join(missing_paths[:10])}" if missing_paths else ""
 
-    def _check_tests(self, _: Requirement) -> str:
+    def _check_tests(self, _: ContractRequirement) -> str:
         """Check that tests succeeded since the last change; no test is run here."""
         last = max((c.turn for c in self.changes if c.files), default=-1)
         # changes are recorded per turn: a run in the turn of the last change counts
@@ -115,7 +115,7 @@ class ContractEvidence:
             return f"the tests were not run after the last change: {' or '.join(self.plan.suite)}"
         return "" if runs[-1] else "the last run of the tests failed"
 
-    def _check_command(self, r: Requirement) -> str:
+    def _check_command(self, r: ContractRequirement) -> str:
         """Check that the last run of a command succeeded."""
         command_text = (
             str((read_json(self.root, r.path or self.plan.brief) or {}).get(r.field) or "")
@@ -133,7 +133,7 @@ class ContractEvidence:
             return f"no command like {described!r} was run"
         return "" if last else f"the last command like {described!r} failed"
 
-    def _check_report(self, r: Requirement) -> str:
+    def _check_report(self, r: ContractRequirement) -> str:
         path = r.path or self.plan.report
         report = read_json(self.root, path)
         rows = report.get("results") if report else None

@@ -39,8 +39,8 @@ from ctxkit.teams.orchestration_patterns import (
 from ctxkit.teams.permissions import parse_envelope
 from ctxkit.teams.plan import (
     FAILURE_KINDS,
+    ContractRequirement,
     HandoffContract,
-    Requirement,
     StopCondition,
     TeamPlan,
     TeamState,
@@ -50,7 +50,7 @@ from ctxkit.teams.plan import (
     parse_failure_policy,
     parse_verifier,
 )
-from ctxkit.teams.team_members import get_model_name, has_plugin_tool, members_of
+from ctxkit.teams.team_members import get_model_name, has_plugin_tool, parse_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -98,7 +98,7 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
         ['Planner', 'Tester']
     """
     body = orchestration_section(config)
-    members = members_of(config)
+    members = parse_members(config)
     names = [m.name for m in members]
     if not names:
         raise BadArguments("A team needs Agents: a list in which each has a Name.")
@@ -264,12 +264,12 @@ def _parse_contract(f: ConfigSection, plan: TeamPlan) -> HandoffContract:
     return HandoffContract(name=name, requires=requirements)
 
 
-def _parse_requirement(f: ConfigSection, contract: str) -> Requirement:
+def _parse_requirement(f: ConfigSection, contract: str) -> ContractRequirement:
     """Parse a requirement: `Type: FileExists, Path: ...` or as `FileExists: {Path: ...}`."""
     kind = f.text("Type") or next(iter(f), "")
     inner = f if f.text("Type") else f.section(kind)
     kind = match_name(kind, list(REQUIREMENT_KINDS), f"a requirement of contract {contract}")
-    requirement = Requirement(
+    requirement = ContractRequirement(
         kind=cast("Any", kind),
         path=inner.text("Path") or inner.text("Source") or inner.text("PatternSource"),
         field=inner.text("Field") or inner.text("PatternField"),

@@ -11,7 +11,7 @@ from ctxkit._internal.formatting import sanitize_text
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import get_plain_text
 from ctxkit.teams.contract_checks import ReadableFolder, read_json, read_text
 from ctxkit.teams.plan import OWN_HISTORY_CHARS, SOURCE_CHARS, ContextSource
@@ -19,7 +19,7 @@ from ctxkit.teams.plan import OWN_HISTORY_CHARS, SOURCE_CHARS, ContextSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.presets.config_schema import ConfigSection
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
@@ -106,7 +106,7 @@ def _format_block(head: str, files: SourceFiles, sources: Sequence[ContextSource
     for source in sources:
         text = _read_source(files, source)
         if text:
-            text = content.truncate_end(text, source.max_chars, _TRUNCATED_SOURCE)
+            text = message_content.truncate_end(text, source.max_chars, _TRUNCATED_SOURCE)
             parts.append(f"\n\n## {source.label or _source_label(source)}\n{text}")
     return head + "".join(parts) if parts else ""
 
@@ -156,7 +156,7 @@ _MAX_CHANGES = 200
 
 
 def make_team_tools(
-    root: Root,
+    root: RootFolder,
     *,
     by_call: bool,
     summary: bool,

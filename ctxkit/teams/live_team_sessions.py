@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.store.project_folder import Workspace
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.tools.runner import Approve
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.agent.turn import Limits, Listener
@@ -100,7 +100,7 @@ class SessionFactory:
         models: Mapping[str, Model | str],
         model: Model | str,
         tools: Sequence[str | Tool],
-        root: Root,
+        root: RootFolder,
         allow: Sequence[str],
         clock: Callable[[], float],
         limits: Limits,
@@ -265,7 +265,8 @@ class SessionFactory:
             homes = [team_home.parent / "teams" / mark / name]
         store = MemoryStore(homes, self.root.folder)
         providers = [make_memory_provider(memory_config, store)] if memory_config else []
-        return SessionMemory(store, providers, whole=member.remembers)
+        # `EnableMemory` is a key of fuseraft's older program, whose block is the documented one
+        return SessionMemory(store, providers, whole=member.remembers, order="oldest")
 
     def _offered_tools(
         self,
@@ -378,7 +379,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ctxkit.teams.plan import Member
-    from ctxkit.teams.team_members import EventSink
+    from ctxkit.teams.team_members import SubAgentListener
 
     Open = Callable[[Member, SubAgent | None], LiveSession]
     OpenSub = Callable[[Member, LiveSession], LiveSession]
@@ -397,7 +398,11 @@ class TeamSessions(Mapping[str, LiveSession]):
     """
 
     def __init__(
-        self, members: Sequence[Member], open_session: Open, open_sub: OpenSub, emit: EventSink
+        self,
+        members: Sequence[Member],
+        open_session: Open,
+        open_sub: OpenSub,
+        emit: SubAgentListener,
     ) -> None:
         self._members = {m.name: m for m in members}
         self._open, self._open_sub, self._emit = open_session, open_sub, emit

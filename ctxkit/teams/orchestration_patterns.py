@@ -24,17 +24,17 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.presets.config_schema import ConfigSection, join_names
 from ctxkit.presets.fuseraft_config import MAX_STATES, check_count
 from ctxkit.teams.plan import (
-    Condition,
+    ContractRequirement,
     HandoffContract,
+    JsonCondition,
     ManagerLimits,
     Member,
-    Requirement,
     TeamState,
     Transition,
     parse_condition,
 )
 from ctxkit.teams.shared_history import with_fresh_turns, with_view_filters
-from ctxkit.teams.team_members import get_model_name, rules_of_all
+from ctxkit.teams.team_members import get_model_name, parse_common_rules
 from ctxkit.teams.turn_prompts import MAX_ITEMS
 
 if TYPE_CHECKING:
@@ -324,8 +324,11 @@ def make_selection_agent(
     candidates = (name, *(f"{name}-{i}" for i in range(2, len(used_names) + 3)))
     member = Member(
         name=next(n for n in candidates if n.casefold() not in used_names),
-        instructions=instructions, tools=(), model=get_model_name(f), rules=rules_of_all(config),
-    )  # fmt: skip
+        instructions=instructions,
+        tools=(),
+        model=get_model_name(f),
+        rules=parse_common_rules(config),
+    )
     return replace(member, rules=with_view_filters(member))
 
 
@@ -355,10 +358,10 @@ def count_manager_turns(f: ConfigSection) -> int:
 def make_manager_states(manager: str, names: Sequence[str], end: str) -> dict[str, TeamState]:
     """Return the states of a team led by a manager, which has every second turn."""
     done = Transition(
-        to=end, when=Condition(field=TASK_COMPLETE_FIELD, operator="Is", value="true")
+        to=end, when=JsonCondition(field=TASK_COMPLETE_FIELD, operator="Is", value="true")
     )
     ways = [
-        Transition(to=n, when=Condition(field=NEXT_AGENT_FIELD, operator="Is", value=n))
+        Transition(to=n, when=JsonCondition(field=NEXT_AGENT_FIELD, operator="Is", value=n))
         for n in names
     ]
     states = {manager: TeamState(name=manager, agent=manager, transitions=(done, *ways))}
@@ -528,11 +531,13 @@ def _final_states(name: str, agent: str) -> dict[str, TeamState]:
 
 
 VALIDATORS = {
-    "RequireBrief": Requirement(kind="Brief"),
-    "RequireWriteFile": Requirement(kind="FilesWritten", this_turn=True),
-    "RequireAllFilesWritten": Requirement(kind="FilesWritten"),
-    "RequireShellPass": Requirement(kind="CommandSucceeded", this_turn=True),
-    "TestReportValid": Requirement(kind="TestReport", no_failures=True, has_assertions=True),
+    "RequireBrief": ContractRequirement(kind="Brief"),
+    "RequireWriteFile": ContractRequirement(kind="FilesWritten", this_turn=True),
+    "RequireAllFilesWritten": ContractRequirement(kind="FilesWritten"),
+    "RequireShellPass": ContractRequirement(kind="CommandSucceeded", this_turn=True),
+    "TestReportValid": ContractRequirement(
+        kind="TestReport", no_failures=True, has_assertions=True
+    ),
 }
 
 

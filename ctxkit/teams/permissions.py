@@ -17,7 +17,7 @@ from ctxkit.session.tool_calls import is_write_tool
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.presets.config_schema import ConfigSection
 
@@ -44,11 +44,11 @@ def parse_capabilities(f: ConfigSection) -> Capabilities:
     granted = {}
     for plugin in f.section("Capabilities"):
         tags = [t.casefold() for t in f.section("Capabilities").texts(plugin)]
-        known = CAPABILITY_TAGS.get(plugin.casefold())
-        for tag in (t for t in tags if known is not None and t not in known):
+        allowed_tags = CAPABILITY_TAGS.get(plugin.casefold())
+        for tag in (t for t in tags if allowed_tags is not None and t not in allowed_tags):
             raise BadArguments(
                 f"Capabilities.{sanitize_text(plugin, 40)} of {sanitize_text(f.text('Name'), 40)}"
-                f" names {sanitize_text(tag, 40)!r}; there are {', '.join(known or ())}."
+                f" names {sanitize_text(tag, 40)!r}; there are {', '.join(allowed_tags or ())}."
             )
         granted[plugin.casefold()] = tags
     return Capabilities(
@@ -106,7 +106,9 @@ WORK_FILES = ".fuseraft/**"
 """Globs that a seeded envelope also allows: fuseraft has these files outside the project."""
 
 
-def seed_envelope(envelope: ChangeEnvelope, body: ConfigSection, root: Root) -> ChangeEnvelope:
+def seed_envelope(
+    envelope: ChangeEnvelope, body: ConfigSection, root: RootFolder
+) -> ChangeEnvelope:
     """Return an envelope with the files that a brownfield's discovery brief names.
 
     Args:
@@ -128,7 +130,7 @@ def seed_envelope(envelope: ChangeEnvelope, body: ConfigSection, root: Root) -> 
 
 
 def limit_tools(
-    tools: Iterable[Tool], capabilities: Capabilities, envelope: ChangeEnvelope, root: Root
+    tools: Iterable[Tool], capabilities: Capabilities, envelope: ChangeEnvelope, root: RootFolder
 ) -> list[Tool]:
     """Return file tools that refuse forbidden writes with a sentence.
 
@@ -144,7 +146,7 @@ def limit_tools(
     return [_within(t, envelope, root) if is_write_tool(t.name) else t for t in allowed]
 
 
-def _within(tool: Tool, envelope: ChangeEnvelope, root: Root) -> Tool:
+def _within(tool: Tool, envelope: ChangeEnvelope, root: RootFolder) -> Tool:
     """Return a tool that writes only inside an envelope; its schema stays."""
 
     def run(**arguments: Any) -> Any:

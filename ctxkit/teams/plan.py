@@ -201,7 +201,7 @@ class Member:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Requirement:
+class ContractRequirement:
     """A requirement of a contract."""
 
     kind: Literal["FileExists", "FilesWritten", "CommandSucceeded", "TestReport",
@@ -220,7 +220,7 @@ class HandoffContract:
     """Requirements that must hold before a hand-off."""
 
     name: str
-    requires: tuple[Requirement, ...]
+    requires: tuple[ContractRequirement, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +230,7 @@ class Transition:
     to: str
     signal: str = ""
     """Empty: it is taken if no other transition is."""
-    when: Condition | None = None
+    when: JsonCondition | None = None
     """Condition on the reply's JSON; None: the signal decides."""
     contracts: tuple[HandoffContract, ...] = ()
     source_agents: tuple[str, ...] = ()
@@ -273,7 +273,7 @@ class StopCondition:
     pattern: str = ""
     agents: tuple[str, ...] = ()
     """Agents whose replies count; empty: all."""
-    when: Condition | None = None
+    when: JsonCondition | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,7 +344,7 @@ _MAX_REPLY_CHARS = 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Condition:
+class JsonCondition:
     """A condition on one field of a JSON object."""
 
     field: str
@@ -366,7 +366,7 @@ class Condition:
         return (value is not None and text == expected) is (self.operator == "Is")
 
 
-def parse_condition(f: ConfigSection, where: str) -> Condition:
+def parse_condition(f: ConfigSection, where: str) -> JsonCondition:
     """Return the condition of a section `Field` and one of `Is`, `IsNot`, `Contains`, `Exists`.
 
     Raises:
@@ -381,8 +381,8 @@ def parse_condition(f: ConfigSection, where: str) -> Condition:
     (name,) = operators
     value = f.get(name)
     if name == "Exists" or isinstance(value, bool):
-        return Condition(field=f.text("Field"), operator=name, value=f.flag(name))
-    return Condition(field=f.text("Field"), operator=name, value=f.text(name))
+        return JsonCondition(field=f.text("Field"), operator=name, value=f.flag(name))
+    return JsonCondition(field=f.text("Field"), operator=name, value=f.text(name))
 
 
 def find_json_object(reply: str) -> dict[str, Any] | None:

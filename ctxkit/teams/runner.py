@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.turn import Listener, Outcome
     from ctxkit.teams.contract_checks import TurnChanges
     from ctxkit.teams.live_team_sessions import SessionFactory
@@ -321,7 +321,7 @@ class TurnRunner:
         plan: TeamPlan,
         ledger: SharedHistory,
         sessions: TeamSessions,
-        root: Root,
+        root: RootFolder,
         files: TeamFiles,
     ) -> None:
         self._plan, self._ledger, self._sessions = plan, ledger, sessions
@@ -464,7 +464,7 @@ class TurnRunner:
         if threshold and messages > threshold:
             payload = {"messages": messages, "cap": member.cap, "fraction": member.cap_fraction,
                     "threshold": threshold}  # fmt: skip
-            self._files.write_event("context_window_warn", status.turns, payload, member.name)
+            self._files.write_event("context_cap_warning", status.turns, payload, member.name)
 
     def _declared_context(self, member: Member, status: TeamStatus) -> Message | None:
         shelf = self._source_files(self.collect_changes())

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.models.scripted import ScriptedModel
     from ctxkit.teams.plan import (
-        Condition,
+        ContractRequirement,
+        JsonCondition,
         Member,
-        Requirement,
         TeamPlan,
         TeamState,
         Transition,
@@ -92,12 +92,12 @@ def make_script_models(
 def _parse_script(content: Mapping[Any, Any], names: Sequence[str]) -> dict[str, list[list[Step]]]:
     by_fold = {name.casefold(): name for name in names}
     parsed = {}
-    for given, turns in content.items():
-        name = by_fold.get(str(given).casefold())
+    for key, turns in content.items():
+        name = by_fold.get(str(key).casefold())
         if name is None:
             raise BadArguments(
-                f"The script names {sanitize_text(str(given), 60)!r}, and the team has "
-                f"{', '.join(names)}.{did_you_mean(str(given), names)}"
+                f"The script names {sanitize_text(str(key), 60)!r}, and the team has "
+                f"{', '.join(names)}.{did_you_mean(str(key), names)}"
             )
         rows = turns if isinstance(turns, list) else [turns]
         parsed[name] = [
@@ -123,7 +123,7 @@ def _parse_step(step: Any, agent: str) -> Step:
 
 @dataclass
 class ScriptWork:
-    """What the scripted agents of one team do for its contracts."""
+    """The work of a team's scripted agents: the files and commands that its contracts require."""
 
     plan: TeamPlan
     _written_briefs: set[str] = field(default_factory=set)
@@ -221,7 +221,7 @@ class ScriptWork:
         ]
         return any(s.kind == "session_context" for s in sources)
 
-    def _fulfil(self, r: Requirement) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _fulfil(self, r: ContractRequirement) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the tool calls that meet a requirement."""
         brief = r.path or self.plan.brief
         if r.kind == "FileExists":
@@ -266,7 +266,7 @@ class ScriptWork:
                 fields.setdefault(r.field, value or fields["execution_checklist"])
         return fields
 
-    def _requirements(self) -> Iterator[Requirement]:
+    def _requirements(self) -> Iterator[ContractRequirement]:
         for state in self.plan.states.values():
             for way in state.transitions:
                 yield from (r for c in way.contracts for r in c.requires)
@@ -283,7 +283,7 @@ class ScriptWork:
     def _verify_command(self) -> str:
         return " && ".join(f"test -f {shlex.quote(path)}" for path in self._files())
 
-    def _command(self, r: Requirement) -> str:
+    def _command(self, r: ContractRequirement) -> str:
         if r.field or not r.pattern:
             return self._verify_command()
         # no program of the pattern is run: it may not be installed, and there is nothing to build
@@ -293,8 +293,8 @@ class ScriptWork:
         if path == self._files()[1] and matches_any(self.plan.assertions, _TEST):
             return _TEST
         if "test" in path.casefold() and not path.endswith(".json"):
-            found = (a for a in _ASSERTIONS if matches_any(self.plan.assertions, a))
-            return next(found, _words_of_pattern(self.plan.assertions[0]) + "\n")
+            matching = (a for a in _ASSERTIONS if matches_any(self.plan.assertions, a))
+            return next(matching, _words_of_pattern(self.plan.assertions[0]) + "\n")
         if path.endswith(".json"):
             return json.dumps(self._report(), indent=2)
         return _PART if path.endswith(".py") else "A part of the work.\n"
@@ -339,7 +339,7 @@ def _nested(path: str, value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _answer(when: Condition) -> dict[str, Any]:
+def _answer(when: JsonCondition) -> dict[str, Any]:
     """Return an object for which a condition holds."""
     if when.operator == "Exists":
         return _nested(when.field, "yes") if when.value else {}

@@ -31,7 +31,7 @@ from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.columns import ASSISTANT, SUMMARY, SYSTEM, USER
 from ctxkit.policies.message_filters import Tail
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import (
     CORRECTION_KIND,
     OTHER_AGENT_KINDS,
@@ -96,8 +96,8 @@ class SharedHistory:
         start = (
             max((i for i, m in enumerate(messages) if m.kind == TASK), default=0) if of_task else 0
         )
-        found = [m for m in messages[start:] if m.kind == LEDGER_MOVE]
-        return [{"turn": m.turn, "agent": m.agent, **m.details["told"]} for m in found]
+        moves = [m for m in messages[start:] if m.kind == LEDGER_MOVE]
+        return [{"turn": m.turn, "agent": m.agent, **m.details["told"]} for m in moves]
 
     def list_active_agents(self) -> list[str]:
         """Return the agents that had a turn in the current task, each once."""
@@ -243,7 +243,7 @@ def _set_message(view: ScheduleView, q: int, call: int, now: Message | None) -> 
     elif now.parts == before.parts:
         view.change(q, UNDO_CHANGE, since=call)
     else:  # its calls go in any case, its words where that makes it smaller
-        stripped = before if now.tool_calls else content.strip_to_text(before)
+        stripped = before if now.tool_calls else message_content.strip_to_text(before)
         view.change(q, (_ReplaceParts(stripped.parts), _ReplaceParts(now.parts)), since=call)
 
 
@@ -269,7 +269,7 @@ class DeclaredContext(ScheduledPruning):
     heard: bool = False
     """True if messages of other agents stay, too."""
 
-    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide the messages of earlier turns when a turn begins."""
         for call, edge in view.turns():
             self._begin_turn(view, call, _first_new(view, edge, call))
@@ -287,7 +287,9 @@ class DeclaredContext(ScheduledPruning):
             message = view.message(q, call)
             if message is None or not self._is_removable(view, q, message):
                 continue
-            shortened = content.strip_to_text(message) if view.role(q) == ASSISTANT else message
+            shortened = (
+                message_content.strip_to_text(message) if view.role(q) == ASSISTANT else message
+            )
             words = get_plain_text(shortened) if view.role(q) == ASSISTANT else ""
             if not words or not turns_left or (len(words) > chars_left and turns_left < self.turns):
                 turns_left = 0 if words else turns_left  # stop at the first that does not fit
@@ -299,7 +301,7 @@ class DeclaredContext(ScheduledPruning):
                 else words[:chars_left] + _TRUNCATED_TURN.format(n=chars_left)
             )
             turns_left, chars_left = turns_left - 1, chars_left - len(words)
-            _set_message(view, q, call, content.replace_text(shortened, text))
+            _set_message(view, q, call, message_content.replace_text(shortened, text))
             kept_positions.append(q)
         view.memory["old"] = kept_positions[::-1]
 

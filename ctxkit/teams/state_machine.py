@@ -405,12 +405,12 @@ def find_signals(text: str, signals: Iterable[str]) -> tuple[str, ...]:
     code, on a line that is quoted (`>`), indented as code, or in quotes, it is somebody else's.
     """
     lines = [line.translate(_EMPHASIS).strip().casefold() for line in _iter_spoken_lines(text)]
-    given = []
+    present = []
     for signal in signals:
         folded = signal.translate(_EMPHASIS).strip().casefold()
         if folded and any(_begins_with_signal(line, folded) for line in lines):
-            given.append(signal)
-    return _drop_prefixes(given)
+            present.append(signal)
+    return _drop_prefixes(present)
 
 
 def _begins_with_signal(line: str, signal: str) -> bool:

@@ -14,8 +14,8 @@ import msgspec
 from ctxkit._internal.formatting import sanitize_text
 from ctxkit.agent.session_settings_seal import read_session_settings
 from ctxkit.agent.store.project_folder import Workspace, check_session_name
-from ctxkit.agent.tools import root
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools import confined_root
+from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.turn import Limits, ignore_event
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.presets import config_syntax
@@ -128,7 +128,7 @@ def team(
         raise BadArguments("A team is made of a config, the path of one, or 'scripted'.")
     body = localise_paths(_to_plain_config(config))
     plan = parse_plan(body)
-    where = Root(root, allow) if root else _make_scratch_root(workspace, name, allow)
+    where = RootFolder(root, allow) if root else _make_scratch_root(workspace, name, allow)
     envelope = seed_envelope(plan.envelope, orchestration_section(body), where)
     plan = replace(plan, envelope=envelope)
     if is_scripted(model):
@@ -190,12 +190,12 @@ def _model_name(model: Model | str) -> str:
     return model if isinstance(model, str) else ""
 
 
-def _make_scratch_root(workspace: Workspace, name: str, allow: Sequence[str]) -> Root:
+def _make_scratch_root(workspace: Workspace, name: str, allow: Sequence[str]) -> RootFolder:
     """Return the team's own folder for its tools, made without following links."""
     workspace.make()
     place = workspace.scratch(check_session_name(name))
     with workspace.reach(place, make=0o777):
-        return Root(place, allow)
+        return RootFolder(place, allow)
 
 
 _INHERITED_VALUES: tuple[Any, ...] = (None, "", 0, "auto")
@@ -216,7 +216,7 @@ def load_referenced_files(config: Mapping[str, Any], folder: Path) -> dict[str, 
     whole = ConfigSection(config)
     body = orchestration_section(config)
     merged = {k: v for k, v in body.values.items() if k.casefold() != "systempromptpath"}
-    root = Root(folder)
+    root = RootFolder(folder)
     path = body.text("SystemPromptPath")
     if path:
         named = {k for k in merged if k.casefold() == "systemprompt"}
@@ -231,7 +231,7 @@ def load_referenced_files(config: Mapping[str, Any], folder: Path) -> dict[str, 
     return {**whole.values, name: merged}
 
 
-def _load_agent(root: Root, f: ConfigSection) -> dict[str, Any]:
+def _load_agent(root: RootFolder, f: ConfigSection) -> dict[str, Any]:
     path = f.text("AgentFile")
     values = {k: v for k, v in f.values.items() if k.casefold() != "agentfile"}
     if not path:
@@ -249,7 +249,7 @@ def _load_agent(root: Root, f: ConfigSection) -> dict[str, Any]:
             **{k: v for k, v in values.items() if k.casefold() in named_keys}}  # fmt: skip
 
 
-def _read_prompt_file(root: Root, path: str) -> str:
+def _read_prompt_file(root: RootFolder, path: str) -> str:
     try:
         return root.read(path, _MAX_FILE_BYTES, whole=True).decode("utf-8", "replace")
     except StoreError as e:
@@ -286,14 +286,14 @@ def describe_protected_files(plan: TeamPlan, allow: Collection[str]) -> list[str
     if not names:
         return []
     first = sanitize_text(next(iter(names)), 120)
-    protected = next((n for n in root.PROTECTED_NAMES if n in first.split("/")), "")
+    protected = next((n for n in confined_root.PROTECTED_NAMES if n in first.split("/")), "")
     hint = f"allow=({protected!r},)" if protected else "allow="
     return [f"Its contracts ask for {first}, which agents may not write: {hint} lets them."]
 
 
 def _is_protected(path: str, allow: Collection[str]) -> bool:
     try:
-        root.check_writable(path, path.split("/"), allow)
+        confined_root.check_writable(path, path.split("/"), allow)
     except StoreError:
         return True
     return False

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit._internal.redaction import redact
+from ctxkit.agent.change_intent_evidence_records import MAX_ARGUMENT_CHARS, encode_record
 from ctxkit.agent.store.session_files import EventLog
 from ctxkit.agent.turn import is_compaction
-from ctxkit.agent.work_records import MAX_ARGUMENT_CHARS, encode_record
 from ctxkit.errors import StoreError
 from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
 from ctxkit.metrics.team_log import HANDOFF, LEDGER_MOVE, TASK
@@ -151,7 +151,7 @@ class TurnCall(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 class TurnMessage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """What an agent said in a turn, or what was said to it."""
+    """A message of a turn: the prompt of an agent, or its reply."""
 
     agent_name: str
     content: str
@@ -164,7 +164,7 @@ class TurnMessage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 class MachineState(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """Where the state machine stands."""
+    """State of the state machine."""
 
     transition_failure_key: str | None = None
     visited_states: tuple[str, ...] = ()

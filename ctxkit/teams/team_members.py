@@ -12,8 +12,8 @@ from ctxkit.policies.context_rules import Rules
 from ctxkit.presets.fuseraft_config import (
     VIEW_KEYS,
     orchestration_section,
+    parse_agent_settings,
     read_config,
-    settings_of_agents,
 )
 from ctxkit.presets.registry import preset
 from ctxkit.teams.handoffs import parse_sources
@@ -39,13 +39,13 @@ PLUGIN_TOOLS = {
     "document": "document",
     "documents": "document",
 }
-"""What of fuseraft's plugins the kit has a tool for."""
+"""The kit's tools for fuseraft's plugins."""
 CHANGES_PLUGIN = "changes"
 _BUILT_IN_PLUGINS = ("handoff", "subagent", "sessioncontext", "compaction", CHANGES_PLUGIN)
 """Plugins whose tools an agent has by other ways."""
 
 
-def members_of(config: Mapping[str, Any]) -> tuple[Member, ...]:
+def parse_members(config: Mapping[str, Any]) -> tuple[Member, ...]:
     """Return the agents of a config, whose rules are read as `ck.load_rules` reads them.
 
     Raises:
@@ -55,7 +55,7 @@ def members_of(config: Mapping[str, Any]) -> tuple[Member, ...]:
     rows = body.rows("Agents")
     return tuple(
         _parse_member(f, config, body, settings)
-        for f, settings in zip(rows, settings_of_agents(config), strict=True)
+        for f, settings in zip(rows, parse_agent_settings(config), strict=True)
     )
 
 
@@ -146,7 +146,7 @@ def get_model_name(f: ConfigSection) -> str:
     return section.text("ModelId") if section is not None else f.text("Model")
 
 
-def rules_of_all(config: Mapping[str, Any]) -> Any:
+def parse_common_rules(config: Mapping[str, Any]) -> Any:
     """Return the rules in which all agents of a config agree."""
     return _make_rules(config, read_config(config, None).settings)
 
@@ -178,8 +178,8 @@ SUB_AGENT_RULES = Rules(name="each question anew", pruning=DeclaredContext())
 """Each question begins without the ones before."""
 
 
-class EventSink(Protocol):
-    """Is told what a sub-agent does."""
+class SubAgentListener(Protocol):
+    """Callback for the events of a sub-agent."""
 
     def __call__(self, kind: str, payload: Mapping[str, object], agent: str, /) -> None:
         """Take an event of the agent that it works for."""
@@ -193,7 +193,7 @@ class SubAgent:
         emit: called when it begins and ends.
     """
 
-    def __init__(self, agent: str, emit: EventSink) -> None:
+    def __init__(self, agent: str, emit: SubAgentListener) -> None:
         self.agent, self._emit = agent, emit
         self.live: LiveSession | None = None
 

@@ -57,7 +57,7 @@ class ContextBudget(msgspec.Struct, frozen=True):
     Example:
         >>> import ctxkit as ck
         >>> budget = ck.ContextBudget(200_000, 20_000, ck.tokens.default_counter())
-        >>> budget.budget
+        >>> budget.prompt_limit
         180000
     """
 
@@ -76,7 +76,7 @@ class ContextBudget(msgspec.Struct, frozen=True):
             )
 
     @property
-    def budget(self) -> int:
+    def prompt_limit(self) -> int:
         """Tokens of the prompt: limit less reserve, never below zero."""
         return max(self.limit - self.reserve, 0)
 

@@ -50,7 +50,7 @@ class BilledPrompt(NamedTuple):
     billed: int
 
 
-class SizesAround(NamedTuple):
+class SizesAroundCompaction(NamedTuple):
     """The prompts before and after a compaction."""
 
     before: int
@@ -167,7 +167,9 @@ def _current_prompt(session: Session) -> tuple[int | None, PromptSize]:
     return call, PromptSize(billed, "recorded")
 
 
-def get_sizes_around_compaction(session: Session, first: int, last: int) -> SizesAround | None:
+def get_sizes_around_compaction(
+    session: Session, first: int, last: int
+) -> SizesAroundCompaction | None:
     """Return the prompt sizes before and after a compaction of a live session.
 
     They are billed sizes where the prompts were sent, else the estimates made at the compaction.
@@ -192,13 +194,13 @@ def get_sizes_around_compaction(session: Session, first: int, last: int) -> Size
     if reply_after is None or (
         reply_before is not None and reply_before.model != reply_after.model
     ):
-        return SizesAround(before, after, "estimated")
+        return SizesAroundCompaction(before, after, "estimated")
     after = get_billed_prompt(reply_after) or 0
     added = _billed_share(since, reply_after)
     if added > MAX_IGNORED_SHARE * before:
-        return SizesAround(before + added, after, "estimated")
+        return SizesAroundCompaction(before + added, after, "estimated")
     is_recorded = reply_before is not None and before == get_billed_prompt(reply_before)
-    return SizesAround(before, after, "recorded" if is_recorded else "estimated")
+    return SizesAroundCompaction(before, after, "recorded" if is_recorded else "estimated")
 
 
 def _is_plausible_bill(reply: Message, base: int) -> bool:

@@ -6,7 +6,6 @@ import math
 import re
 from datetime import UTC, datetime
 from functools import cache, lru_cache
-from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Price",
-    "Tier",
+    "PriceTier",
     "context_limit",
     "cost_usd",
     "price",
@@ -77,7 +76,7 @@ class BillableUsage(Protocol):
         """Tokens of the reply, reasoning included."""
 
 
-class Tier(msgspec.Struct, frozen=True):
+class PriceTier(msgspec.Struct, frozen=True):
     """Prices, in dollars per token, of calls with a long prompt; None: as for shorter ones."""
 
     above: int
@@ -100,7 +99,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     """Cache writes that live five minutes."""
     cache_write_1h: float | None = None
     """Cache writes that live an hour."""
-    tiers: tuple[Tier, ...] = ()
+    tiers: tuple[PriceTier, ...] = ()
     """Prices of long prompts, by rising length."""
     context_limit: int | None = None
     """Maximal tokens of the prompt."""
@@ -384,7 +383,7 @@ def _parse_price(entry: str, row: dict[str, Any]) -> Price | None:
     )
 
 
-def _parse_tiers(row: dict[str, Any], hour_share: float | None) -> Iterator[Tier]:
+def _parse_tiers(row: dict[str, Any], hour_share: float | None) -> Iterator[PriceTier]:
     lengths = {
         int(m[1])
         for key in row
@@ -397,7 +396,7 @@ def _parse_tiers(row: dict[str, Any], hour_share: float | None) -> Iterator[Tier
         }
         if prices["cache_write_1h"] is None and hour_share and prices["input"]:
             prices["cache_write_1h"] = hour_share * prices["input"]
-        yield Tier(k * 1000, **prices)
+        yield PriceTier(k * 1000, **prices)
 
 
 def _supports_vision(row: dict[str, Any]) -> bool | None:
@@ -528,6 +527,8 @@ def read_litellm_prices(date: str) -> bytes:
     Raises:
         StoreError: it is not installed, or has no such table.
     """
+    from importlib import metadata, util  # 10 ms, which most commands do not need
+
     spec = util.find_spec("litellm")
     path = None if spec is None or spec.origin is None else Path(spec.origin).parent / _TABLE_FILE
     if path is None or not path.is_file():

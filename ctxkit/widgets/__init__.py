@@ -116,7 +116,7 @@ def tune(session: Any, rules: RulesLike | None = None, **ranges: tuple[float, ..
     from ctxkit.widgets.data_source import get_live_session
     from ctxkit.widgets.setting_trials import TrialRunner
     from ctxkit.widgets.tuner import Tuner
-    from ctxkit.widgets.tuner_controls import find_knobs
+    from ctxkit.widgets.tuner_controls import make_setting_controls
 
     live = get_live_session(session)
     if rules is None:
@@ -125,7 +125,7 @@ def tune(session: Any, rules: RulesLike | None = None, **ranges: tuple[float, ..
         rules = live.agent.rules
     resolved = as_session(session if live is None else live)
     recorded = resolved.origin or resolved
-    return Tuner(TrialRunner(recorded), find_knobs(rules, recorded, ranges), live)
+    return Tuner(TrialRunner(recorded), make_setting_controls(rules, recorded, ranges), live)
 
 
 def watch(session: Any = None, *, every: float = 1.0) -> Watcher:

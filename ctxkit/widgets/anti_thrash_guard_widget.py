@@ -15,8 +15,8 @@ from ctxkit.plots.compaction_charts import (
     build_thrash_data,
     find_guard_closing,
     get_suppressed,
-    is_fruitless,
     is_guard_off,
+    is_saving_too_small,
     thrash_chart,
 )
 from ctxkit.policies.guards import AntiThrash, BaseGuard
@@ -48,15 +48,15 @@ class ThrashWidget(ChartWidget):
     `min_savings`, `window` and `by` can be set; `closes` is what the browser shows.
     """
 
-    _esm = build_esm("thrash.js", rules=[is_fruitless, is_guard_off, find_guard_closing])
+    _esm = build_esm("thrash.js", rules=[is_saving_too_small, is_guard_off, find_guard_closing])
     shared: ClassVar = ("data", "min_savings", "window", "by", "session", "usd")
     min_savings = t.Float(0.10, min=0.0, max=1.0).tag(sync=True)
-    """Share that a compaction has to save; 0: off."""
+    """Minimum share that a compaction must save; 0: off."""
     window = t.Int(10, min=0).tag(sync=True)
-    """So many in a row that save less close the guard; 0: off."""
+    """Compactions in a row below `min_savings` after which the guard closes; 0: off."""
     by = t.Enum(("tokens", "messages"), default_value="tokens").tag(sync=True)
     session = t.Int(0, min=0).tag(sync=True)
-    """Which of several is drawn."""
+    """Number of the session that is drawn."""
     usd = t.Dict().tag(sync=True)
     """Dollars that were asked for, by ``"session/compaction"`` at which it closes, or ``none``."""
 
@@ -73,7 +73,7 @@ class ThrashWidget(ChartWidget):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """What is drawn: one a session."""
+        """The drawn data: one dict per session."""
         sessions: list[dict[str, Any]] = self.data["sessions"]
         return sessions
 
@@ -95,8 +95,8 @@ class ThrashWidget(ChartWidget):
         titles, table = self.feed.titles, self.feed.frame
         self._guarded, note = [], ""
         if table is not None:
-            cuts, note = list_frame_compactions(table)
-            rows = _rows_of_sizes(cuts, note)
+            compactions, note = list_frame_compactions(table)
+            rows = _rows_of_sizes(compactions, note)
             self._guarded = [None] * len(rows)
         else:
             rows = [self._row_of(one, titles[one.id]) for one in self.feed.sessions()]
@@ -135,11 +135,13 @@ class ThrashWidget(ChartWidget):
     def _build_chart(self) -> Chart:
         rows = self.rows
         nothing = _chart_row("nothing", [], [], [], [], 0, "")
-        one = rows[min(self.session, len(rows) - 1)] if rows else nothing
+        number = min(self.session, len(rows) - 1)
+        one = rows[number] if rows else nothing
+        which = f" ({number + 1} of {len(rows)} sessions)" if len(rows) > 1 else ""
         suppressed = [(int(call), str(why)) for call, why in one["held"]]
         tries = list(zip(one["calls"], one[self.by], strict=True))
         guard = (self.min_savings, self.window, self.by)
-        data = build_thrash_data(one["name"], tries, suppressed, *guard)
+        data = build_thrash_data(one["name"] + which, tries, suppressed, *guard)
         return thrash_chart(data._replace(is_unknown=one.get("hides", False)))
 
 
@@ -166,10 +168,10 @@ def _row_of_session(session: Session, name: str, why: str) -> dict[str, Any]:
     return row | {"hides": hides_compactions(session)}
 
 
-def _rows_of_sizes(cuts: Sequence[CompactionRow], why: str) -> list[dict[str, Any]]:
+def _rows_of_sizes(compactions: Sequence[CompactionRow], why: str) -> list[dict[str, Any]]:
     """Return a row a session of a frame, which knows no messages."""
     by_name: dict[str, list[CompactionRow]] = {}
-    for one in cuts:
+    for one in compactions:
         by_name.setdefault(one.name, []).append(one)
     rows = []
     for name, mine in by_name.items():
@@ -186,16 +188,16 @@ def _place_of(i: int, one: CompactionRow) -> int:
 
 
 class MaxCompactions(BaseGuard):
-    """So many compactions and no more: what an anti-thrash guard comes to once it has closed."""
+    """Guard that allows a fixed number of compactions, as an anti-thrash guard does once closed."""
 
     word = "closed"
 
-    def __init__(self, cuts: int) -> None:
-        self.cuts = cuts
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
 
     def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop` once they are spent."""
-        return stop if len(past.compactions) >= self.cuts else start
+        return stop if len(past.compactions) >= self.limit else start
 
 
 # A guard that closes after compaction k changes nothing before it: the calls up to there are those
@@ -203,7 +205,7 @@ class MaxCompactions(BaseGuard):
 # run of the same rules with `MaxCompactions(k + 1)` beside their guards, whatever threshold and
 # window led to k. They are kept by k; a run costs what a replay costs.
 class GuardedReplay:
-    """The dollars of a replay, as it is and with a guard that closes; worked out on demand.
+    """Dollars of a replay without a guard and with one that closes, computed on demand.
 
     Args:
         session: any session; only a replay that this process made can be replayed on.
@@ -221,7 +223,7 @@ class GuardedReplay:
 
     @property
     def why(self) -> str:
-        """Why there are no dollars; empty where there are."""
+        """Reason why the dollars are unknown; empty if they are known."""
         if self.rules is not None:
             return ""
         if self.session.origin is not None or self.session.format == "replay":

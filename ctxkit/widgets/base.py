@@ -16,7 +16,7 @@ import traitlets as t
 
 from ctxkit._internal.formatting import TextAndHtml
 from ctxkit._internal.palette import PLOTLY_TEXT_CSS
-from ctxkit._internal.plotly_library import read_plotly_library
+from ctxkit._internal.plotly_javascript import read_plotly_library
 from ctxkit._internal.tables import MUTED_COLOR_CSS
 from ctxkit.errors import CtxkitError
 from ctxkit.plots.chart import write_page
@@ -106,7 +106,7 @@ def compress_plotly() -> bytes:
 # Two kinds belong to all: plotly.js is sent once a page, never saved, and a session that runs
 # calls from its own thread, so `data` is built under a lock, at most twice a second.
 class ChartWidget(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
-    """A chart turned by hand; what is shown can be read and set from Python.
+    """An interactive chart; its state can be read and set from Python.
 
     Args:
         feed: what is drawn; a live session is followed until `stop`.
@@ -115,7 +115,7 @@ class ChartWidget(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
 
     _css = read_asset("byhand.css") + PLOTLY_TEXT_CSS
     data = t.Dict().tag(sync=True)
-    """What is drawn, as plain lists."""
+    """The drawn data as plain lists."""
     shared: ClassVar[tuple[str, ...]] = ("data",)
     """The traits that the browser reads."""
 
@@ -135,7 +135,7 @@ class ChartWidget(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
         raise NotImplementedError
 
     def _answer_request(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the answer to a question of the browser; None where it is none of ours."""
+        """Return the answer to a request of the browser; None if the request is unknown."""
 
     def _exported_requests(self) -> list[dict[str, Any]]:
         """Return the questions whose answers a page without a kernel holds."""
@@ -144,7 +144,7 @@ class ChartWidget(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
     # -- following -----------------------------------------------------
 
     def hear(self, event: Any) -> None:
-        """Take an event of the live session that is followed."""
+        """Process an event of the followed live session."""
         late = event.kind in _LIVE_EVENTS and time.monotonic() - self._drawn > _REDRAW_SECONDS
         if event.kind in _DRAWING_EVENTS or late:
             self.refresh()
@@ -156,7 +156,7 @@ class ChartWidget(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
             self.data = self._build_data()
 
     def stop(self) -> None:
-        """Follow no more; what is shown stays."""
+        """Stop following the session; the display stays."""
         if self.feed.live is not None:
             self.feed.live.unlisten(self.hear)
 
@@ -252,5 +252,5 @@ SOFT_COLOUR = MUTED_COLOR_CSS.removeprefix("color:")
 
 
 def render_dense(html: str) -> str:
-    """Return HTML whose lines are closer than a widget's do."""
+    """Return HTML with a smaller line height than widgets have."""
     return f'<div style="line-height:1.5;overflow-x:auto">{html}</div>'

@@ -22,7 +22,7 @@ from ctxkit.plots.cache_charts import (
     PromptStrip,
 )
 from ctxkit.plots.chart import render_table
-from ctxkit.plots.xy_figure import Axes, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, Trace, VerticalMark
 from ctxkit.tokens.prices import Price, price
 from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, StaticOutputs
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 _MOST = 400
-"""Calls to come, at most."""
+"""Maximum number of future calls."""
 _HEAD = ("next call", "read", "written", "fresh", "dollars")
 
 
@@ -45,7 +45,7 @@ class BlockRemoval:
     hour: bool = False
     """True where what the call writes lives an hour, not five minutes."""
     cold: bool = False
-    """True where the cache had died: all of the prompt is written anyway."""
+    """True if the cache has expired: the whole prompt is written anyway."""
 
     @property
     def write_price(self) -> float:
@@ -105,7 +105,7 @@ class BlockRemoval:
         return old._replace(read=0, written=old.read + old.written)
 
     def dollars(self, strip: PromptStrip) -> float:
-        """Return what a prompt costs."""
+        """Return the dollars of a prompt."""
         p = self.price
         return strip.read * p.read + strip.written * self.write_price + strip.fresh * p.input
 
@@ -115,7 +115,7 @@ def _is_in_block(block: PromptBlock, span: BlockSpan) -> bool:
 
 
 class BreakEven(StaticOutputs, w.VBox):  # type: ignore[misc]
-    """The widget that `ctxkit.break_even` returns; `cut` is what its controls say.
+    """The widget that `ctxkit.break_even` returns; `removal` is what its controls say.
 
     Front ends without widgets get text and HTML.
     """
@@ -152,8 +152,8 @@ class BreakEven(StaticOutputs, w.VBox):  # type: ignore[misc]
         self._draw_widget()
 
     @property
-    def cut(self) -> BlockRemoval:
-        """What is taken out now."""
+    def removal(self) -> BlockRemoval:
+        """The block that is removed now, with the prices."""
         return BlockRemoval(
             self.strip, self.results[self.taken.value], self.price, self.hour, self.cold.value
         )
@@ -163,60 +163,62 @@ class BreakEven(StaticOutputs, w.VBox):  # type: ignore[misc]
 
     @property
     def answer(self) -> str:
-        """When it has paid, in a sentence."""
-        cut = self.cut
-        if cut.cold:
+        """After how many calls the removal is paid back, in a sentence."""
+        removal = self.removal
+        if removal.cold:
             return "Pays at once: the cache has died, so all is written anyway."
-        if cut.pays_after == inf:
+        if removal.pays_after == inf:
             return "Never pays."
-        calls = round(cut.pays_after)
+        calls = round(removal.pays_after)
         return f"Pays after {pluralize(calls, 'call')}." if calls else "Pays with the next call."
 
     @property
     def outcome(self) -> str:
-        """What it comes to after the calls that are set, in a sentence."""
-        n, gained = self.calls.value, self.cut.gain(self.calls.value)
+        """Dollars gained after the chosen number of calls, in a sentence."""
+        n, gained = self.calls.value, self.removal.gain(self.calls.value)
         word = "gained" if gained >= 0 else "lost"
         return f"After {pluralize(n, 'call')}: ${abs(gained):.3f} {word}."
 
     @property
     def formula(self) -> str:
-        """The sum behind the answer; empty where the cache has died, and nothing is weighed."""
-        cut = self.cut
-        if cut.cold:
+        """The formula with its numbers; empty if the cache has expired."""
+        removal = self.removal
+        if removal.cold:
             return ""
-        w_, r = (1e6 * cut.price.input * s for s in cut.shares)
-        pays = "never" if cut.pays_after == inf else f"{cut.pays_after:,.0f} calls"
+        w_, r = (1e6 * removal.price.input * s for s in removal.shares)
+        pays = "never" if removal.pays_after == inf else f"{removal.pays_after:,.0f} calls"
         return (
-            f"N > (w - r) S / (r x) = ({w_:.2f} - {r:.2f}) x {cut.behind:,} / "
-            f"({r:.2f} x {cut.block.tokens:,}) = {pays}; w and r are dollars of a million written"
-            " and read tokens, S the tokens behind the result, x its own."
+            f"N > (w - r) S / (r x) = ({w_:.2f} - {r:.2f}) x {removal.behind:,} / "
+            f"({r:.2f} x {removal.block.tokens:,}) = {pays}; w and r are dollars of a million"
+            " written and read tokens, S the tokens behind the result, x its own."
         )
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return the next call's bill with the block and without it."""
-        cut, out = self.cut, []
-        for name, strip in (("as it is", cut.before()), ("without it", cut.without())):
+        removal, out = self.removal, []
+        for name, strip in (("as it is", removal.before()), ("without it", removal.without())):
             sizes = (f"{n:,}" for n in (strip.read, strip.written, strip.fresh))
-            out.append((name, *sizes, f"${cut.dollars(strip):.4f}"))
+            out.append((name, *sizes, f"${removal.dollars(strip):.4f}"))
         return out
 
     def to_text(self) -> str:
         """Return what is shown as text."""
         lines = ["  ".join(f"{c:>10}" for c in row) for row in (_HEAD, *self.rows())]
         sentences = (self.answer, self.outcome, self.formula)
-        return "\n".join([f"Taken out: {self.cut.block.name}", *filter(None, sentences), *lines])
+        return "\n".join(
+            [f"Taken out: {self.removal.block.name}", *filter(None, sentences), *lines]
+        )
 
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
-        cut = self.cut
+        removal = self.removal
         was = (
-            s._replace(kind=len(BILLING_KINDS)) if _is_in_block(cut.block, s) else s
-            for s in cut.before().split_by_billing()
+            s._replace(kind=len(BILLING_KINDS)) if _is_in_block(removal.block, s) else s
+            for s in removal.before().split_by_billing()
         )
         rows = (
             BlockRow("as it is", tuple(was)),
-            BlockRow("without it", cut.without().split_by_billing()),
+            BlockRow("without it", removal.without().split_by_billing()),
         )
         kinds = (*BILLING_KINDS, ("taken out", COLOURS[0]))
         bill = render_table(_HEAD, self.rows())
@@ -224,8 +226,8 @@ class BreakEven(StaticOutputs, w.VBox):  # type: ignore[misc]
             f'<div style="color:{TEXT_COLOUR}">'
             f'<div role="status" style="line-height:1.6"><strong>{escape_html(self.answer, 200)}'
             f"</strong> {escape_html(self.outcome, 200)}</div>"
-            f"<div>Taken out: {escape_html(cut.block.name, 90)}"
-            f" ({cut.block.tokens:,} tokens)</div>"
+            f"<div>Taken out: {escape_html(removal.block.name, 90)}"
+            f" ({removal.block.tokens:,} tokens)</div>"
             f"{BlockRowsDrawing(kinds=kinds, rows=rows).svg()}{bill}"
             f'<div style="color:{SOFT_COLOUR}">Dollars gained, by calls to come:</div>'
             f"{self._gain_axes().svg()}{self._render_formula()}</div>"
@@ -240,14 +242,14 @@ class BreakEven(StaticOutputs, w.VBox):  # type: ignore[misc]
         )
 
     def _gain_axes(self) -> Axes:
-        cut = self.cut
+        removal = self.removal
         places = list(range(1, _MOST + 1, 3))
         traces = tuple(
             Trace(name=name, x=places, y=[one.gain(n) for n in places], look=look, marked=False)
             for name, look, one in (
-                ("warm", 0, replace(cut, cold=False)),
-                ("after a pause", 1, replace(cut, cold=True)),
+                ("warm", 0, replace(removal, cold=False)),
+                ("after a pause", 1, replace(removal, cold=True)),
             )
         )
-        mark = (Mark(x=float(self.calls.value)),)
+        mark = (VerticalMark(x=float(self.calls.value)),)
         return Axes(x="calls to come", y="gained", traces=traces, marks=mark, y_dollars=True)

@@ -61,22 +61,22 @@ function render({ model, el }) {
           if (!seen.has(key)) { seen.add(key); list.push("M" + x + " " + y + tail); }
         };
         for (const i of one.warned) put(i, dots, "h0");
-        for (const i of one.cuts) put(i, crosses, "m-4-4l8 8m0-8l-8 8");
+        for (const i of one.cutovers) put(i, crosses, "m-4-4l8 8m0-8l-8 8");
       });
       warned.setAttribute("d", dots.join("")); crossed.setAttribute("d", crosses.join(""));
       s.handles.warn.place(warn, warn >= cut); s.handles.cutover.place(cut, cut > warn);
       fields.warn(warn); fields.cutover(cut); fields.again(again);
       const sum = kind => both.reduce((n, one) => n + one[kind].length, 0);
       s.said.textContent = !all.length ? "The log has no input tokens of any turn."
-        : `${many(sum("cuts"), "turn")} would have cut (crosses), ${num(sum("warned"))} warned (dots).`
+        : `${many(sum("cutovers"), "turn")} would have cut (crosses), ${num(sum("warned"))} warned (dots).`
           + (guess && warn === guess[0] && cut === guess[1] ? " The log sets no budget, so the lines stand at 60 and 80 % of the highest sum: drag one, or type a number."
             : warn || cut ? "" : " Both lines are off: drag one up from the bottom, or type a number.");
       s.note.textContent = !all.length ? "" : again ? "Sums start again after each cut; where the record itself started again they do too, for it does not hold what would have come."
         : "Sums as recorded: they start again where the record did (dashed: its compactions).";
-      const order = all.map((_, k) => k).sort((a, b) => both[b].cuts.length - both[a].cuts.length || both[b].warned.length - both[a].warned.length || a - b);
+      const order = all.map((_, k) => k).sort((a, b) => both[b].cutovers.length - both[a].cutovers.length || both[b].warned.length - both[a].warned.length || a - b);
       const shown = order.slice(0, SHOWN), more = all.length - shown.length;
-      tabled(table, more > 0 ? `The ${SHOWN} with most cuts; ${num(more)} more.` : "", ["agent", "turns", "warned", "cut", "first cut"], shown.map(k => {
-        const { warned: w, cuts: c } = both[k];
+      tabled(table, more > 0 ? `The ${SHOWN} with most cutovers; ${num(more)} more.` : "", ["agent", "turns", "warned", "cut", "first cut"], shown.map(k => {
+        const { warned: w, cutovers: c } = both[k];
         return [all[k].name, num(all[k].turns.length), num(w.length), num(c.length), c.length ? `turn ${num(all[k].turns[c[0]])}` : ""];
       }), i => look(shown[i]));
     },

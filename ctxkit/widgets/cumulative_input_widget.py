@@ -25,45 +25,45 @@ _NAME = 80
 
 
 class ThresholdHits(NamedTuple):
-    """What thresholds would have done to one agent: places among its turns."""
+    """Turns at which one agent would have reached the thresholds, as positions in its list."""
 
     warned: tuple[int, ...]
-    cuts: tuple[int, ...]
+    cutovers: tuple[int, ...]
 
 
 def judge_turns(
     inputs: Sequence[int], cumulative: Sequence[int], warn: int, cutover: int, *, again: bool
 ) -> dict[str, list[int]]:
-    """Find the turns at which an agent would have warned and cut; the browser runs this, too.
+    """Find the turns at which an agent would have warned and compacted; also run in the browser.
 
-    At or over `cutover` a turn cuts, else at or over `warn` it warns; 0 is off.
+    At or over `cutover` a turn compacts, else at or over `warn` it warns; 0 is off.
 
     Args:
         inputs: input tokens of each turn.
         cumulative: the sums as recorded; where they fall, the record began again.
         warn: tokens.
         cutover: tokens.
-        again: sum again after each cut, instead of taking the sums as recorded. Where the record
+        again: sum again after each compaction, not as recorded. Where the record
             began again the sum does too, for no log holds what would have come without that.
 
     Returns:
-        `sums`: the tokens that are judged, one a turn; `warned` and `cuts`: places of turns.
+        `sums`: the tokens that are judged, one a turn; `warned` and `cutovers`: places of turns.
     """
     total = before = 0
     sums: list[int] = []
     warned: list[int] = []
-    cuts: list[int] = []
+    cutovers: list[int] = []
     for i, recorded in enumerate(cumulative):
         fresh = i == 0 or recorded < before
         before = recorded
         total = inputs[i] + (0 if fresh else total) if again else recorded
         sums.append(total)
         if cutover and total >= cutover:
-            cuts.append(i)
+            cutovers.append(i)
             total = 0 if again else total
         elif warn and total >= warn:
             warned.append(i)
-    return {"sums": sums, "warned": warned, "cuts": cuts}
+    return {"sums": sums, "warned": warned, "cutovers": cutovers}
 
 
 class BudgetWidget(ChartWidget):
@@ -77,9 +77,9 @@ class BudgetWidget(ChartWidget):
     warn = t.Int(0, min=0).tag(sync=True)
     """Tokens at which a turn warns; 0: off."""
     cutover = t.Int(0, min=0).tag(sync=True)
-    """Tokens at which a turn cuts; 0: off."""
+    """Tokens at which a turn compacts; 0: off."""
     again = t.Bool(False).tag(sync=True)  # noqa: FBT003
-    """Sums start again after each cut."""
+    """True if sums start again after each compaction."""
     picked = t.List([]).tag(sync=True)
     """The turn that was clicked: number of the agent, place among its turns."""
 
@@ -102,12 +102,12 @@ class BudgetWidget(ChartWidget):
 
     @property
     def verdict(self) -> dict[str, ThresholdHits]:
-        """Which turns would have warned and cut, by agent: what the browser shows."""
+        """The turns that would have warned and compacted, by agent, as in the browser."""
         verdict = {}
         for a in self._found.agents:
             columns = a.inputs.tolist(), a.cumulative.tolist()
             hits = judge_turns(*columns, self.warn, self.cutover, again=self.again)
-            verdict[a.name] = ThresholdHits(tuple(hits["warned"]), tuple(hits["cuts"]))
+            verdict[a.name] = ThresholdHits(tuple(hits["warned"]), tuple(hits["cutovers"]))
         return verdict
 
     def _build_data(self) -> dict[str, Any]:
@@ -131,9 +131,9 @@ class BudgetWidget(ChartWidget):
         return None if is_set else list(suggest_thresholds(self._found.agents))
 
     def _build_chart(self) -> Chart:
-        cuts = {name: len(hits.cuts) for name, hits in self.verdict.items()}
+        cutovers = {name: len(hits.cutovers) for name, hits in self.verdict.items()}
         at = self._found._replace(warn_at=self.warn or None, cutover_at=self.cutover or None)
-        chart = budget_chart(at, cuts)
+        chart = budget_chart(at, cutovers)
         if self._found.agents and [self.warn, self.cutover] == self._suggested:
             return replace(chart, caption=f"{chart.caption} {_SUGGESTED}")
         return chart
@@ -145,7 +145,7 @@ _SUGGESTED = (
 
 
 def suggest_thresholds(agents: Sequence[CumulativeAgentTokens]) -> tuple[int, int]:
-    """Return tokens to warn at and to cut over at, for a log that sets neither.
+    """Return thresholds for warning and cut-over in tokens, for a log that has neither.
 
     They are 60 and 80 % of the highest sum, rounded to two digits; 0 and 0 without any sum.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class DataSource(NamedTuple):
-    """What is drawn."""
+    """The sessions, frame or live session that a widget draws."""
 
     sessions: Callable[[], list[Session]]
     """The sessions as they stand; none where a frame was given."""
@@ -34,7 +34,7 @@ class DataSource(NamedTuple):
 
     @property
     def titles(self) -> dict[str, str]:
-        """What each session is called, by its id."""
+        """Title of each session, by its id."""
         sessions = self.sessions()
         return dict(zip((s.id for s in sessions), make_unique_titles(sessions), strict=True))
 
@@ -191,7 +191,7 @@ def _loaded_magics() -> Any:
 
 
 _SHARE = 5
-"""A file that takes long is looked at less often: reading takes a fifth of the time at most."""
+"""Files that are slow to read are checked less often: reading takes a fifth of the time at most."""
 
 
 # Polling, not events of the file system, which network folders do not have. A look costs a `stat`

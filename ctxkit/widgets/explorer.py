@@ -11,23 +11,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import traitlets as t
 
-from ctxkit._internal.formatting import escape_html, render_notes, sanitize_line
+from ctxkit._internal.formatting import (
+    escape_html,
+    format_message_number,
+    render_notes,
+    sanitize_line,
+)
 from ctxkit._internal.palette import GROUP_COLOURS
 from ctxkit.metrics.prompt_composition import GROUPS
 from ctxkit.plots.decimation import decimate
 from ctxkit.plots.plotly_to_svg import render_svg
-from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.session.messages import Edit
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_call as tool_call_describe_call
-from ctxkit.session.tool_calls import format_message_number
 from ctxkit.widgets.base import TEXT_COLOUR, ChartWidget, build_esm
 from ctxkit.widgets.data_source import DataSource
 from ctxkit.widgets.explorer_values import (
     MAX_TEXT_CHARS,
+    ExplorerSession,
     FilterResult,
     MessageFilter,
-    SessionView,
     count_filter_choices,
     describe_tree,
     filter_messages,
@@ -77,7 +81,7 @@ class Explorer(ChartWidget):
 
     def _open_session(self, number: int) -> None:
         self._number = number
-        self.scenes = SessionView(self._family[number].session)
+        self.scenes = ExplorerSession(self._family[number].session)
         self._last = self._seen = None
         self._measuring: threading.Thread | None = None
 
@@ -89,7 +93,7 @@ class Explorer(ChartWidget):
 
     @property
     def scene(self) -> CallView:
-        """What is shown, as plain values."""
+        """The displayed call as plain values."""
         return self._view_of_call(self.call)
 
     def _view_of_call(self, call: int) -> CallView:
@@ -118,7 +122,7 @@ class Explorer(ChartWidget):
         sizes = [float("nan") if p is None else float(p) for p in self.scenes.prompts]
         indices = decimate(np.array(sizes), _MAX_LINE_POINTS).tolist()
         places = [c.position for c in session.calls]
-        cuts = _compacted_calls(session, places)
+        compacted_calls = _compacted_calls(session, places)
         scene = self._view_of_call(self._first)
         return {
             "title": get_title(session, 100),
@@ -127,7 +131,7 @@ class Explorer(ChartWidget):
             "line": [indices, [self.scenes.prompts[i] for i in indices]],
             "limit": scene.limit,
             "top": choose_top(self.scenes.prompts, scene.limit),
-            "cuts": cuts[:_MARKS],
+            "cuts": compacted_calls[:_MARKS],
             "notes": [sanitize_line(note, 400) for note in session.notes],
             "tree": self._describe_subagents(),
             "open": self._number,
@@ -156,7 +160,7 @@ class Explorer(ChartWidget):
 
     def _exported_requests(self) -> list[dict[str, Any]]:
         out: list[dict[str, Any]] = [{"kind": "choices", "at": ""}]
-        room = _HELD_ALL
+        remaining_chars = _HELD_ALL
         for largest in (True, False):
             for piece in range(_HELD):
                 request = {"call": self.call, "largest": largest, "from": piece * ROWS_PER_CHUNK}
@@ -166,8 +170,8 @@ class Explorer(ChartWidget):
                 )
                 out.append({"kind": "rows", "at": at, **request})
         for item in self._filter_lines(self.call, MessageFilter()).lines[: _HELD * ROWS_PER_CHUNK]:
-            room -= min(len(render_full_text(item.message, _HELD_CHARS)), _HELD_CHARS)
-            if room < 0:
+            remaining_chars -= min(len(render_full_text(item.message, _HELD_CHARS)), _HELD_CHARS)
+            if remaining_chars < 0:
                 break
             place = {"call": self.call, "row": item.position, "most": _HELD_CHARS}
             out.append({"kind": "text", "at": f"{self.call}|{item.position}", **place})
@@ -323,7 +327,7 @@ _HEIGHT = 140
 
 
 def render_heading(scene: CallView, calls: int) -> str:
-    """One line: which call, how large its prompt, how full the window."""
+    """Return the heading as HTML: call, prompt size, share of the window."""
     return (
         "<div "
         f'style="color:{TEXT_COLOUR};line-height:1.5">'
@@ -332,7 +336,7 @@ def render_heading(scene: CallView, calls: int) -> str:
 
 
 def describe_call(scene: CallView, calls: int) -> str:
-    """The heading as plain text."""
+    """Return the heading as plain text."""
     if scene.call is None:
         return f"No call in this session: {len(scene.items):,} messages stand."
     size = "size unknown" if scene.tokens is None else f"{scene.tokens:,} tokens ({scene.source})"
@@ -345,7 +349,7 @@ def describe_call(scene: CallView, calls: int) -> str:
 
 
 def draw_growth(prompts: Sequence[int | None], limit: int | None, at: int | None) -> str:
-    """The size of each prompt as a line, with a mark at one call; empty where no size is known."""
+    """Draw prompt sizes as a line, with a mark at one call; empty if no size is known."""
     sizes = [n for n in prompts if n is not None]
     if len(sizes) < 2:
         return ""
@@ -354,8 +358,8 @@ def draw_growth(prompts: Sequence[int | None], limit: int | None, at: int | None
         x="call",
         y="prompt tokens",
         traces=(Trace(name="prompt", x=range(len(prompts)), y=prompts, marked=False),),
-        limits=(Limit(y=limit, label=f"limit {limit:,}"),) if is_near and limit else (),
-        marks=() if at is None else (Mark(x=at),),
+        limits=(LimitLine(y=limit, label=f"limit {limit:,}"),) if is_near and limit else (),
+        marks=() if at is None else (VerticalMark(x=at),),
     )
     figure = axes.plotly()
     figure["layout"]["showlegend"] = False
@@ -366,7 +370,7 @@ def draw_growth(prompts: Sequence[int | None], limit: int | None, at: int | None
 
 
 def render_groups_bar(scene: CallView) -> str:
-    """What fills the prompt, as one bar with its legend: group, tokens, share."""
+    """Return the prompt groups as a bar with a legend: group, tokens, share."""
     total = sum(n for _, n in scene.groups)
     if total <= 0:
         return ""
@@ -391,8 +395,8 @@ def render_groups_bar(scene: CallView) -> str:
     )
 
 
-def render_messages_table(scenes: SessionView, items: Sequence[MessageLine]) -> str:
-    """Some messages as a table, for front ends without widgets."""
+def render_messages_table(scenes: ExplorerSession, items: Sequence[MessageLine]) -> str:
+    """Return some messages as an HTML table, for front ends without widgets."""
     rows = "".join(
         f'<tr><td style="text-align:right">{number}</td><td'
         f' style="text-align:right">{"" if i.tokens is None else f"{i.tokens:,}"}</td><td'

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ctxkit._internal.formatting import (
+    format_message_number,
     format_tokens,
     format_usd,
     pluralize,
@@ -22,16 +23,15 @@ from ctxkit._internal.formatting import (
 from ctxkit.agent.tools import search_worker
 from ctxkit.agent.tools.search import kill_after, start_search
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.per_session import rows
 from ctxkit.metrics.prompt_composition import count_groups_by_call
 from ctxkit.metrics.prompt_contents import get_prompt_contents
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.session.messages import Edit, Image, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import (
     describe_message,
-    format_message_number,
     get_call_path,
     pair_with_calls,
 )
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 MAX_TEXT_CHARS = 20_000
-"""More of one message is not sent to the browser."""
+"""Maximum number of characters of one message that are sent to the browser."""
 MAX_SIZED_AT_ONCE = 5_000
 """Entries of a session that are sized before it is shown; a longer one is sized behind."""
 
@@ -78,7 +78,7 @@ class MessageLine(NamedTuple):
 
     @property
     def change(self) -> str:
-        """What was done to it, in words; empty where it was sent as it was said."""
+        """The change of the message in words; empty if it was sent unchanged."""
         if self.changed_by is None:
             return ""
         was = f", {self.raw_tokens:,} tokens before" if self.raw_tokens else ""
@@ -87,7 +87,7 @@ class MessageLine(NamedTuple):
 
 @dataclass(frozen=True)
 class CallView:
-    """All that is shown of one call; `call` is None where the session has none."""
+    """The displayed values of one call; `call` is None if the session has no call."""
 
     call: int | None
     turn: int
@@ -140,8 +140,11 @@ class LazyMessageLines(Sequence["MessageLine"]):
 # `MAX_SIZED_AT_ONCE` entries starts without: `at` then returns lines without sizes, made on demand,
 # and no groups. `measure` may run in another thread. It assigns `_layers` last, which `measured`
 # tests, so a reader that sees the flag finds all sizes.
-class SessionView:
-    """The scenes of a session; what takes long is worked out once, of a long one by `measure`."""
+class ExplorerSession:
+    """The calls of a session as the explorer shows them.
+
+    Sizes of messages are computed once; in a long session only when `measure` is called.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -166,7 +169,7 @@ class SessionView:
         self._sizes, self._layers = sized, groups_by_call
 
     def at(self, call: int | None) -> CallView:
-        """Return what a call was sent; None: what would be sent next."""
+        """Return the view of a call; None: of the next prompt."""
         if call is None:
             model, limit = self.session.model, self.session.context_window
             return CallView(None, 0, model, None, None, self._prompt_contents(None), (), limit)
@@ -176,8 +179,12 @@ class SessionView:
         tokens_by_group = self._layers.groups if self._layers is not None else {}
         groups = tuple((name, tokens[at.index]) for name, tokens in tokens_by_group.items())
         filled_groups = tuple(each for each in groups if each[1])
-        size, sent = self.prompts[at.index], self._prompt_contents(at.index)
-        return CallView(at.index, at.turn, model, size, self.source, sent, filled_groups, limit)
+        size, source = self.prompts[at.index], self.source
+        if size is None and self._layers is not None and at.message.kind != "turn":
+            # The call was not billed: as in the report, its prompt is the sum of its parts.
+            size, source = sum(tokens for _, tokens in groups) or None, self._layers.source
+        sent = self._prompt_contents(at.index)
+        return CallView(at.index, at.turn, model, size, source, sent, filled_groups, limit)
 
     @cached_property
     def whole(self) -> tuple[MessageLine, ...]:
@@ -250,7 +257,7 @@ def is_failed(message: Message) -> bool:
 
 
 def get_preview(message: Message) -> str:
-    """The beginning of a message, for a list."""
+    """Return the beginning of a message, for a list."""
     for part in message.parts:
         if isinstance(part, (Text, Thinking)) and part.text.strip():
             return part.text[:400]
@@ -264,7 +271,7 @@ def get_preview(message: Message) -> str:
 
 
 def render_full_text(message: Message, limit: int = MAX_TEXT_CHARS) -> str:
-    """All that a message holds as text to be read, cut to a bound that the last line then names."""
+    """Return the whole message as text; a longer one is shortened, and its last line says so."""
     blocks = [_part_text(part) for part in message.parts]
     if message.error:
         blocks.append(f"[failed]\n{message.error}")
@@ -275,7 +282,7 @@ def render_full_text(message: Message, limit: int = MAX_TEXT_CHARS) -> str:
 
 
 def get_searchable_text(message: Message) -> str:
-    """What a search looks at: what was said and thought, calls with their arguments, failures."""
+    """Return the text that a search reads: text, thinking, calls with arguments, failures."""
     calls = [f"{p.name} {_argument_text(p)}" for p in message.tool_calls]
     return "\n".join(filter(None, [message.text, *calls, message.error]))
 
@@ -308,7 +315,7 @@ _MAX_CHOICES = 200
 
 
 class MessageFilter(NamedTuple):
-    """What is asked for; what is empty does not matter."""
+    """The filter of the message list; empty fields match everything."""
 
     whole: bool = False
     """Of the whole session, not of one call."""
@@ -337,14 +344,14 @@ class MessageFilter(NamedTuple):
 
 
 class FilterResult(NamedTuple):
-    """The lines that are asked for, in their order, and what is to be said of the search."""
+    """The lines that match a filter, in order, and a note on the search."""
 
     lines: Sequence[MessageLine]
     note: str = ""
 
 
 def filter_messages(
-    scenes: SessionView, items: Sequence[MessageLine], message_filter: MessageFilter
+    scenes: ExplorerSession, items: Sequence[MessageLine], message_filter: MessageFilter
 ) -> FilterResult:
     """Return the lines that hold what is wanted.
 
@@ -376,7 +383,9 @@ def _search_note(result: SearchResult, lines: Sequence[MessageLine]) -> str:
     )
 
 
-def _matches_filter(scenes: SessionView, item: MessageLine, message_filter: MessageFilter) -> bool:
+def _matches_filter(
+    scenes: ExplorerSession, item: MessageLine, message_filter: MessageFilter
+) -> bool:
     m = item.message
     return (
         (not message_filter.role or m.role == message_filter.role)
@@ -386,13 +395,13 @@ def _matches_filter(scenes: SessionView, item: MessageLine, message_filter: Mess
     )
 
 
-def _count_tools(scenes: SessionView, item: MessageLine) -> list[str]:
+def _count_tools(scenes: ExplorerSession, item: MessageLine) -> list[str]:
     tool_call = scenes.asked(item.message)
     calls = (tool_call,) if tool_call is not None else item.message.tool_calls
     return [sanitize_line(n, 60) for n in (*(c.name for c in calls), item.message.tool) if n]
 
 
-def count_filter_choices(scenes: SessionView) -> dict[str, list[list[Any]]]:
+def count_filter_choices(scenes: ExplorerSession) -> dict[str, list[list[Any]]]:
     """Return the roles, tools and files of a session with how many messages each has."""
     every = scenes.whole
     return {
@@ -410,14 +419,14 @@ def _sort_counts(names: Iterable[str]) -> list[list[Any]]:
 
 
 SEARCH_SECONDS = 2.0
-"""How long a search may take."""
+"""Time limit of a search."""
 # Texts between two reads of the clock; characters of a batch; hits that end a search.
 _EACH, _BATCH = 256, 64_000
 _HITS = 10_000_000
 
 
 class SearchResult(NamedTuple):
-    """What a search found: numbers of texts, in order."""
+    """The result of a search: numbers of the texts with hits, in order."""
 
     rows: list[int]
     until: int | None
@@ -529,7 +538,7 @@ class SessionTreeNode(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What it is called; a subagent by its own name first."""
+        """Title of the session; of a subagent its own name first."""
         name = get_title(self.session, 80)
         agent = self.session.agent
         return name if not self.depth or agent in ("", "main") else f"{agent}: {name}"
@@ -541,7 +550,7 @@ def list_session_tree(session: Session) -> list[SessionTreeNode]:
 
 
 def describe_tree(family: list[SessionTreeNode]) -> list[str]:
-    """Return what is to be said of each: calls, the largest prompt, what it cost."""
+    """Return a sentence per session: calls, largest prompt, cost."""
     priced = len(family) <= _PRICED
     table = rows([one.session for one in family]) if priced else {}
     out = []
@@ -562,7 +571,11 @@ def _iter_tree(session: Session, depth: int) -> Iterator[SessionTreeNode]:
         yield from _iter_tree(child, depth + 1)
 
 
-@shows_figures("explore")
+@register_view_figures("explore")
 def _read_figures(session: Session) -> dict[str, Any]:
-    sizes = get_prompt_sizes(session)[0]
-    return {"last_prompt_tokens": sizes[-1]} if sizes and sizes[-1] is not None else {}
+    if not session.calls or session.calls[-1].message.kind == "turn":
+        return {}
+    view = ExplorerSession(session)
+    if view.prompts[-1] is None and not view.measured:
+        view.measure()
+    return {"last_prompt_tokens": view.at(len(view) - 1).tokens}

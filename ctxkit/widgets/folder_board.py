@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit._internal.distribution import get_version
 from ctxkit._internal.file_cache import FileCache, FileStamp
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, format_count, format_usd, pluralize
+from ctxkit._internal.installed_distribution import get_version
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.safe_fs import cache_folder
 from ctxkit._internal.tables import TEXT_COLOR_CSS, Column, Table
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.session.session import Session
-    from ctxkit.widgets.folder_board_widget import BoardView
+    from ctxkit.widgets.folder_board_widget import BoardWidget
 
     Holds = Callable[[BoardRow], bool]
 
@@ -56,7 +56,7 @@ _FILTER = (
     "const t=(r.textContent+' '+[...r.cells].map(c=>c.title).join(' ')).toLowerCase();"
     "r.style.display=w.every(x=>t.includes(x))?'':'none'}"
 )
-"""Shows the rows that hold every word."""
+"""Script that shows only the rows that contain every word."""
 
 
 class Board:
@@ -141,10 +141,10 @@ class Board:
         groups: dict[str, list[BoardRow]] = defaultdict(list)
         for row in self.rows:
             groups[GROUPINGS[way](row)].append(row)
-        made = [make_group_cells(name, rows) for name, rows in groups.items()]
+        group_cells = [make_group_cells(name, rows) for name, rows in groups.items()]
         # Column 2 is the spend; a group without a price counts as 0.
-        made.sort(key=lambda cells: -(cells[2].value or 0.0))
-        return Table((Column(way, number=False), *GROUP_HEADS), tuple(made))
+        group_cells.sort(key=lambda cells: -(cells[2].value or 0.0))
+        return Table((Column(way, number=False), *GROUP_HEADS), tuple(group_cells))
 
     def frame(self) -> pd.DataFrame:
         """Return the rows as a DataFrame."""
@@ -169,7 +169,9 @@ class Board:
         """
         until = None if seconds is None else time.monotonic() + seconds
         rows, waiting, failed_n = list(self.rows), list[FileStamp](), self.failed_n
-        file_cache = FileCache(cache_folder() / CACHE_FILE, FileRows, CACHE_VERSION, get_version())
+        file_cache = FileCache(
+            cache_folder() / CACHE_FILE, FileBoardRows, CACHE_VERSION, get_version()
+        )
         try:
             for stamp in self._waiting:
                 file_rows = file_cache.get(stamp)
@@ -177,7 +179,9 @@ class Board:
                     waiting.append(stamp)
                     continue
                 if file_rows is None:
-                    file_rows = FileRows(**msgspec.structs.asdict(stamp), rows=read_rows(stamp))
+                    file_rows = FileBoardRows(
+                        **msgspec.structs.asdict(stamp), rows=read_rows(stamp)
+                    )
                     file_cache.put(file_rows)
                 # A file without rows counts as failed only where its suffix is that of a log.
                 failed_n += not file_rows.rows and Path(stamp.path).suffix.lower() in LOG_SUFFIXES
@@ -192,7 +196,7 @@ class Board:
 
     @property
     def head(self) -> str:
-        """How many sessions there are and what they cost, in a sentence."""
+        """The number of sessions and their cost, in a sentence."""
         usd = [r.usd for r in self.rows if r.usd is not None]
         sentence = pluralize(len(self.rows), "session") + (
             f", {format_usd(sum(usd))}" if usd else ""
@@ -239,14 +243,14 @@ class Board:
             f'style="{TEXT_COLOR_CSS}">{head}{sums}{rows}</div>'
         )
 
-    def view(self) -> BoardView:
+    def view(self) -> BoardWidget:
         """Return the widget that shows it: filters, sorted heads, a click that reads a session.
 
         Read on and followed it has more rows than this board: they are in its `board`.
         """
-        from ctxkit.widgets.folder_board_widget import BoardView
+        from ctxkit.widgets.folder_board_widget import BoardWidget
 
-        return BoardView(self)
+        return BoardWidget(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:  # noqa: ARG002
         if "ipykernel" not in sys.modules:
@@ -302,7 +306,7 @@ CACHE_FILE, CACHE_VERSION = "board.jsonl", 2
 """The notes of what was read, and of what their lines mean."""
 
 
-class FileRows(FileStamp, frozen=True, kw_only=True, gc=False):
+class FileBoardRows(FileStamp, frozen=True, kw_only=True, gc=False):
     """A file, and the rows of its sessions; none where it cannot be read."""
 
     rows: tuple[BoardRow, ...]

@@ -20,9 +20,9 @@ from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.reading import read_all
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.per_session import rows
 from ctxkit.metrics.thrashing import thrash
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ GROUPINGS: dict[str, Callable[[BoardRow], str]] = {
     "model": lambda r: r.model or "no model",
     "agent": lambda r: r.agent,
 }
-"""How sessions are put together."""
+"""Columns by which sessions are grouped."""
 BOARD_HEADS = (
     Column("#", "its number: board.open(number) reads it"),
     Column(
@@ -71,7 +71,7 @@ GROUP_HEADS = (
 
 def make_row_cells(i: int, r: BoardRow) -> tuple[Cell, ...]:
     """Return a row as cells under `HEADS`."""
-    cuts = format_count(r.compactions_n) + " thrashes" * bool(r.is_thrashing)
+    compactions = format_count(r.compactions_n) + " thrashes" * bool(r.is_thrashing)
     return (
         Cell(format_count(i), float(i)),
         Cell(r.title, None, f"id {r.id} · {r.path}"),
@@ -80,7 +80,7 @@ def make_row_cells(i: int, r: BoardRow) -> tuple[Cell, ...]:
         Cell(format_usd(r.usd), r.usd),
         Cell(format_tokens(r.peak), _float_or_none(r.peak)),
         Cell("", None, "", "", _sparkline_svg(r.spark)),
-        Cell(cuts, _float_or_none(r.compactions_n), "", "bad" * bool(r.is_thrashing)),
+        Cell(compactions, _float_or_none(r.compactions_n), "", "bad" * bool(r.is_thrashing)),
         Cell(format_count(r.misses_n), _float_or_none(r.misses_n)),
         Cell(format_count(r.errors_n), _float_or_none(r.errors_n)),
         Cell(r.project or ""),
@@ -243,7 +243,7 @@ def _sparkline_points(session: Session) -> tuple[int, ...]:
     return tuple(max(sizes[i : i + step]) for i in range(0, len(sizes), step))
 
 
-@shows_figures("board")
+@register_view_figures("board")
 def _read_figures(session: Session) -> dict[str, Any]:
     row = make_board_row(session)
     return {

@@ -38,7 +38,7 @@ _FIELDS = {
 _SPARK = 6
 
 
-class BoardView(ChartWidget):
+class BoardWidget(ChartWidget):
     """The widget that shows a board.
 
     It reads on what the board has not read yet, and follows its folder where that was asked for,
@@ -55,13 +55,13 @@ class BoardView(ChartWidget):
         self._known: dict[tuple[str, str], int] = {}
         self._numbered: list[BoardRow] = []
         self.reader: Explorer | None = None
-        """What reads the session that was clicked last."""
+        """The explorer of the session that was clicked last."""
         super().__init__(DataSource(list))
         if board.waiting_n or board.follows:
             threading.Thread(target=self._go_on, daemon=True).start()
 
     def stop(self) -> None:
-        """Read and follow no more; what is shown stays."""
+        """Stop reading and following; the display stays."""
         self._ended.set()
 
     def close(self) -> None:

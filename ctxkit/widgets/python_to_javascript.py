@@ -42,7 +42,7 @@ CONSTANTS = {
     "LONG_CELL": LONG_CELL,
     "PIECE": ROWS_PER_CHUNK,
 }
-"""What the scripts of widgets and Python both need, by its name in JavaScript."""
+"""Constants shared by Python and the scripts of widgets, by their names in JavaScript."""
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+",
     ast.Sub: "-",

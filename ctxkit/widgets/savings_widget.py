@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import traitlets as t
 
-from ctxkit._internal.formatting import format_usd, sanitize_line
+from ctxkit._internal.formatting import format_message_number, format_usd, sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.formats.snapshots.schema import SNAPSHOT_FIELDS
 from ctxkit.metrics import loss_tables, thrashing
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames import per_compaction
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.compaction_charts import (
     CompactionSaving,
     drop_unmarked,
@@ -26,7 +26,6 @@ from ctxkit.plots.compaction_charts import (
     savings_chart,
 )
 from ctxkit.plots.compaction_diff_chart import diff_data
-from ctxkit.session.tool_calls import format_message_number
 from ctxkit.widgets.base import ChartWidget, build_esm
 
 if TYPE_CHECKING:
@@ -61,12 +60,12 @@ class SavingsWidget(ChartWidget):
 
     @property
     def compactions(self) -> tuple[CompactionRow, ...]:
-        """What is drawn."""
+        """The drawn compactions."""
         return tuple(self._rows)
 
     @property
     def detail(self) -> dict[str, Any] | None:
-        """What is known of the compaction that is shown; None where that is only its sizes."""
+        """Details of the selected compaction; None if only its sizes are known."""
         return self._answer_request({"kind": "detail", "at": self.picked})
 
     def _build_data(self) -> dict[str, Any]:
@@ -124,19 +123,21 @@ class SavingsWidget(ChartWidget):
 
 
 MAX_CHANGES, MAX_ITEMS = 24, 12
-"""Rows of messages and of items that are told; of more the number."""
+"""Maximum number of rows of messages and items; of the rest the number is shown."""
 _ITEM_COLUMNS = ["needed_call", "calls_until_needed", "family", "item", "fate"]
 
 
 class CompactionDetails:
-    """What the compactions of a session took; worked out when it is first asked for."""
+    """Details of the compactions of a session, computed at first use."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     @cached_property
     def _outcomes_by_call(self) -> dict[int, CompactionOutcome]:
-        return {cut.call: cut for cut in thrashing.get_compaction_outcomes(self.session)}
+        return {
+            outcome.call: outcome for outcome in thrashing.get_compaction_outcomes(self.session)
+        }
 
     @cached_property
     def _lost_facts(self) -> pd.DataFrame | None:
@@ -181,35 +182,35 @@ class CompactionDetails:
 
     def _describe_costs(self, one: CompactionRow) -> list[str]:
         """Return what it cost, when that is paid back, and how soon the window was full again."""
-        cut = self._outcomes_by_call.get(one.call) if one.call is not None else None
+        outcome = self._outcomes_by_call.get(one.call) if one.call is not None else None
         out = [f"It inserted {one.put:,} tokens." if one.put else "It inserted nothing."]
-        out.append(self._describe_price(one, cut))
-        if cut is None:
+        out.append(self._describe_price(one, outcome))
+        if outcome is None:
             return [*out, "No call was shown its outcome, so nothing says how it held."]
-        if cut.pays_after is None:
+        if outcome.pays_after is None:
             out.append("Without a price nothing says when it has paid for itself.")
-        elif cut.pays_after == float("inf"):
+        elif outcome.pays_after == float("inf"):
             out.append("It freed nothing, so it never pays for itself.")
         else:
-            out.append(f"It has paid for itself after {cut.pays_after:,.0f} calls (derived).")
-        if cut.interval is None:
+            out.append(f"It has paid for itself after {outcome.pays_after:,.0f} calls (derived).")
+        if outcome.interval is None:
             out.append("No compaction followed.")
         else:
             paid = {True: ": it was not paid back", False: ": it was paid back", None: ""}[
-                cut.not_paid_back
+                outcome.not_paid_back
             ]
-            out.append(f"The next one came {cut.interval:,} calls later{paid}.")
-        if cut.refill_10 is not None:
-            out.append(f"Ten calls later {cut.refill_10:.0%} of what it freed was full again.")
+            out.append(f"The next one came {outcome.interval:,} calls later{paid}.")
+        if outcome.refill_10 is not None:
+            out.append(f"Ten calls later {outcome.refill_10:.0%} of what it freed was full again.")
         return [" ".join(out)]
 
-    def _describe_price(self, one: CompactionRow, cut: CompactionOutcome | None) -> str:
+    def _describe_price(self, one: CompactionRow, outcome: CompactionOutcome | None) -> str:
         """Return what making it cost: as its frame says, else as the bill of a replay takes it."""
         if one.usd is not None:
             return f"Making it cost {format_usd(one.usd)} ({one.usd_source})."
-        if cut is not None and not cut.summaries:
+        if outcome is not None and not outcome.summaries:
             return "No model made it."
-        usd = None if cut is None else self._cost_model.summaries_usd(cut.summaries)
+        usd = None if outcome is None else self._cost_model.summaries_usd(outcome.summaries)
         if usd is None:
             return "No price of making it is known."
         return f"Making it would have cost {format_usd(usd)} (estimated)."
@@ -269,9 +270,9 @@ class CompactionRow(NamedTuple):
     after: int | None = None
     """Tokens in the window."""
     put: int | None = None
-    """Tokens that it put in."""
+    """Tokens that it inserted."""
     usd: float | None = None
-    """What making it cost."""
+    """Dollars of the compaction itself."""
     usd_source: str | None = None
     what: str = ""
     source: str | None = None
@@ -374,13 +375,13 @@ def _join_words(row: Any) -> str:
     return sanitize_line(" · ".join(str(word) for word in row if word), 120)
 
 
-@shows_figures("savings")
+@register_view_figures("savings")
 def _read_figures(session: Session) -> dict[str, Any]:
-    cuts = list_session_compactions(session, "")
-    if not cuts:
+    compactions = list_session_compactions(session, "")
+    if not compactions:
         return {}
-    shares = [one.saved for one in cuts]
+    shares = [one.saved for one in compactions]
     return {
-        "compactions_n": len(cuts),
+        "compactions_n": len(compactions),
         **({} if None in shares else {"token_savings": fmean(s for s in shares if s is not None)}),
     }

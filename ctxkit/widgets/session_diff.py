@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import traitlets as t
 
-from ctxkit._internal.formatting import pluralize, sanitize_line
+from ctxkit._internal.formatting import format_message_number, pluralize, sanitize_line
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
 from ctxkit.plots.decimation import decimate
 from ctxkit.session.messages import Edit, Message
 from ctxkit.session.titles import get_title, make_names_unique
+from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.widgets.base import ChartWidget, build_esm
 from ctxkit.widgets.data_source import DataSource
 from ctxkit.widgets.explorer_values import (
-    get_preview,
     get_searchable_text,
     is_failed,
     render_full_text,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from ctxkit.plots.chart import Chart
+    from ctxkit.session.messages import ToolCall
     from ctxkit.session.session import LogEntry, Session
 
 _POINTS, _MATCHED, _TWIN, _HELD = 2_000, 4_000, 8, 200
@@ -74,12 +75,12 @@ class SessionDiffWidget(ChartWidget):
 
     @property
     def parted(self) -> int | None:
-        """The first row in which they differ; None: they say the same."""
+        """The first row in which they differ; None: they are equal."""
         return self.differing[0] if self.differing else None
 
     @property
     def head(self) -> str:
-        """Where they part, in a sentence."""
+        """The first difference, in a sentence."""
         if self.parted is None:
             return f"Both say the same in all {pluralize(len(self.rows), 'entry', 'entries')}."
         sides = (self._describe_entries(side, self.rows[self.parted][side]) for side in (0, 1))
@@ -97,7 +98,25 @@ class SessionDiffWidget(ChartWidget):
         return sum(i is not None for i, _ in self.rows[:row])
 
     def _describe_entries(self, side: int, place: int | None) -> str:
-        return "" if place is None else _entry_words(self.both[side].path[place])
+        if place is None:
+            return ""
+        entry = self.both[side].path[place]
+        if isinstance(entry, Edit):
+            return _describe_edit(entry)
+        mark = "✗ " if is_failed(entry) else ""
+        call = self._calls_by_message[side].get(id(entry))
+        return mark + describe_message(entry, call, self.both[side].cwd)
+
+    @cached_property
+    def _calls_by_message(self) -> tuple[dict[int, ToolCall | None], ...]:
+        """For each session the calls of tool results, by the `id` of the result."""
+        return tuple(
+            {
+                id(m): call
+                for m, call in pair_with_calls(e for e in s.path if isinstance(e, Message))
+            }
+            for s in self.both
+        )
 
     # -- what the browser is told ----------------------------------------
 
@@ -138,9 +157,8 @@ class SessionDiffWidget(ChartWidget):
         if place is None:
             return ["", ""]
         entry = self.both[side].path[place]
-        name = "compaction" if isinstance(entry, Edit) else entry.tool or entry.role
-        mark = "✗ " if isinstance(entry, Message) and is_failed(entry) else ""
-        return [sanitize_line(f"{mark}{name}", 30), _entry_words(entry)]
+        number = "compaction" if isinstance(entry, Edit) else format_message_number(place)
+        return [number, self._describe_entries(side, place)]
 
     def _answer_request(self, request: dict[str, Any]) -> dict[str, Any] | None:
         if request.get("kind") == "rows" and type(request.get("from")) is int:
@@ -160,7 +178,7 @@ class SessionDiffWidget(ChartWidget):
         if isinstance(entry, Message):
             return render_full_text(entry)
         put = "\n\n".join(render_full_text(m) for m in entry.inserted)
-        return f"[{_entry_words(entry)}]\n{put}"
+        return f"[{_describe_edit(entry)}]\n{put}"
 
     def _exported_requests(self) -> list[dict[str, Any]]:
         near = max((self.parted or 0) - _HELD // 2, 0)
@@ -253,12 +271,9 @@ def _entry_key(entry: LogEntry) -> Hashable:
     return (entry.role, entry.tool, get_searchable_text(entry))
 
 
-def _entry_words(entry: LogEntry) -> str:
-    if isinstance(entry, Edit):
-        gone = pluralize(len(entry.targets), "message")
-        put = pluralize(len(entry.inserted), "message")
-        return f"{entry.kind}: {gone} out, {put} in"
-    return sanitize_line(get_preview(entry), 120)
+def _describe_edit(edit: Edit) -> str:
+    gone, put = (pluralize(len(part), "message") for part in (edit.targets, edit.inserted))
+    return f"{edit.kind}: {gone} out, {put} in"
 
 
 def _growth_points(session: Session) -> list[list[Any]]:

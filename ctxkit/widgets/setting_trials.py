@@ -21,11 +21,11 @@ from ctxkit.experiments.cost_and_loss_scores import (
     score_session,
 )
 from ctxkit.metrics.compactions import MIN_PROGRESS, get_run_compactions
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.optimal_trigger import when_to_compact
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as recorded_prompts
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.chart import render_table
-from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.policies.base import Chain
 from ctxkit.policies.offline_summarisers import Extractive, Fixed
 from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, render_dense
@@ -105,12 +105,12 @@ class TrialRunner:
 
     @property
     def loss_of_record(self) -> dict[str, Any]:
-        """What the recorded compactions lost."""
+        """Loss of the recorded compactions."""
         return score_loss(self.base, self.session)
 
     @property
     def when(self) -> tuple[str, str]:
-        """When to compact, by the growth, pauses and prices of the log, as HTML; else why not."""
+        """The recommended trigger of the log as HTML, else the reason why there is none."""
         try:
             memory = self.base.memory if self.session.has_text else None
             return when_to_compact(self.session, memory=memory)._repr_html_(), ""
@@ -145,7 +145,7 @@ class TrialRunner:
         ]
         steps = tuple(sorted([*compactions, *suppressed], key=lambda s: s.call))
         row = score_run(self.base, done, rules.label)
-        return Trial(done.prompts.tolist(), steps, done.room.limit, row, done)
+        return Trial(done.prompts.tolist(), steps, done.budget.limit, row, done)
 
     def replayed(self, trial: Trial) -> Session:
         """Return the replay that a trial is, to be drawn by what takes sessions."""
@@ -178,10 +178,10 @@ class TrialRunner:
         return self._logs[key]
 
 
-def average_summary(trial: Trial) -> int:
+def compute_mean_summary_tokens(trial: Trial) -> int:
     """Return the mean size of a trial's summaries in tokens; without any, 800."""
-    written, cuts = trial.row.get("summary_tokens") or 0, trial.row.get("compactions_n") or 0
-    return max(round(written / cuts), 1) if written and cuts else 800
+    written, compactions = trial.row.get("summary_tokens") or 0, trial.row.get("compactions_n") or 0
+    return max(round(written / compactions), 1) if written and compactions else 800
 
 
 def fix_summary_sizes(policy: Any, tokens: int) -> Any:
@@ -226,12 +226,16 @@ def render_growth(
     if pinned:
         traces.append(Trace(name="pinned", x=range(len(pinned.prompts)), y=pinned.prompts, look=1))
     traces.append(Trace(name="with these settings", x=calls, y=trial.prompts, look=0))
-    cuts = [s for s in trial.steps if s.after is not None]
+    compactions = [s for s in trial.steps if s.after is not None]
     # A compaction happens before its call, so its line stands half a step to the left.
-    marks = tuple(Mark(x=s.call - 0.5) for s in cuts) if len(cuts) <= _MAX_MARKS else ()
+    marks = (
+        tuple(VerticalMark(x=s.call - 0.5) for s in compactions)
+        if len(compactions) <= _MAX_MARKS
+        else ()
+    )
     peak = max((n for n in (*recorded, *trial.prompts) if n), default=0)
     # A limit above four times the peak would flatten the curves, so only the legend names it.
-    limit = Limit(y=trial.limit, label=f"limit {trial.limit:,}", shown=4 * peak >= trial.limit)
+    limit = LimitLine(y=trial.limit, label=f"limit {trial.limit:,}", shown=4 * peak >= trial.limit)
     axes = Axes(
         x="call", y="tokens in the prompt", traces=tuple(traces), limits=(limit,), marks=marks
     )
@@ -341,7 +345,7 @@ def _format_cell(column: str, row: Mapping[str, Any]) -> str:
     return f"${value:,.2f}" if column == "cost_usd" else f"{int(value):,}"
 
 
-@shows_figures("tune")
+@register_view_figures("tune")
 def _read_figures(session: Session) -> dict[str, Any]:
     """Return what the table of `tune` shows: the record, or a trial of the replay's rules."""
     if session.origin is None:

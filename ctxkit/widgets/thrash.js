@@ -31,7 +31,7 @@ function render({ model, el }) {
       (one ? shares(one) : []).forEach((y, i) => {
         if (y == null) return;
         const at = "M" + s.X(one.calls[i]).toFixed(0) + " " + s.Y(y).toFixed(0);
-        if (is_fruitless(y, least)) low.push(at + "m-4-4l8 8m0-8l-8 8"); else pays.push(at + "h0");
+        if (is_saving_too_small(y, least)) low.push(at + "m-4-4l8 8m0-8l-8 8"); else pays.push(at + "h0");
       });
       for (const [call] of one?.held || []) held.push("M" + s.X(call).toFixed(0) + " " + s.Y(0).toFixed(0) + "m-4 0l4-4l4 4l-4 4z");
       set(paid, { d: pays.join("") }); set(short_, { d: low.join("") }); set(back, { d: held.join("") });
@@ -46,7 +46,7 @@ function render({ model, el }) {
       if (sessions.length > 1) {
         const shut_ = sessions.map(each => [each, closes(each)]), n = shut_.filter(p => p[1] != null).length;
         tabled(table, `The guard closes in ${num(n)} of ${num(sessions.length)} sessions${sessions.length > 12 ? "; the first 12" : ""}.`, ["session", "compactions", "too little", "guard"],
-          shut_.slice(0, 12).map(([each, at]) => [each.name, num(each.calls.length), num(shares(each).filter(v => is_fruitless(v, least)).length),
+          shut_.slice(0, 12).map(([each, at]) => [each.name, num(each.calls.length), num(shares(each).filter(v => is_saving_too_small(v, least)).length),
             at == null ? "stays open" : `closes at compaction ${num(at)}`]));
       }
       priced(one, k);

@@ -19,7 +19,7 @@ from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
 from ctxkit.widgets.base import StaticOutputs
 from ctxkit.widgets.cumulative_input_widget import BudgetWidget
 from ctxkit.widgets.data_source import DataSource
-from ctxkit.widgets.setting_trials import TrialRunner, average_summary
+from ctxkit.widgets.setting_trials import TrialRunner, compute_mean_summary_tokens
 from ctxkit.widgets.tuner_controls import (
     InertNotes,
     arrange_controls,
@@ -71,7 +71,7 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
         self.trials, self.knobs, self._error, self.live = trials, knobs, "", live
         self._start_trial()
         self._trial = self.begun
-        self._summary = average_summary(self.begun)
+        self._summary = compute_mean_summary_tokens(self.begun)
         self.effects = measure_prompt_changes(trials, knobs, self._summary)
         turned = {k.name: make_slider(k) for k in knobs.every} | {
             c.name: make_toggle(c) for c in knobs.choices
@@ -214,7 +214,7 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
 
     @property
     def trial(self) -> Trial:
-        """What is drawn, as plain values."""
+        """The drawn trial."""
         return self._trial
 
     def _turned_back(self) -> None:
@@ -319,8 +319,8 @@ class ApplyToLiveButton(w.HBox):  # type: ignore[misc]
             description="from here on",
             tooltip="Lead the live session by these settings from its next call on",
         )
-        self.told = w.HTML(layout=w.Layout(width="auto"))
-        super().__init__([self.button, self.told])
+        self.message = w.HTML(layout=w.Layout(width="auto"))
+        super().__init__([self.button, self.message])
         self.button.on_click(lambda _: self.lead())
 
     def lead(self) -> None:
@@ -333,17 +333,17 @@ class ApplyToLiveButton(w.HBox):  # type: ignore[misc]
             message = f"From call {len(self._live.session.calls):,} on: {words}"
         except CtxkitError as error:
             message = str(error)
-        self.told.value = f"<small>{escape_html(message, 400)}</small>"
+        self.message.value = f"<small>{escape_html(message, 400)}</small>"
 
 
 class SettingText(NamedTuple):
     """A setting as text."""
 
     label: str
-    """What a button that copies it says."""
+    """Label of the button that copies the text."""
     text: str
     note: str
-    """What the text cannot say, or why it is not the system's own config; else empty."""
+    """Settings that the text cannot express, or why it is not the system's own config; else empty."""
 
 
 def render_settings(rules: Rules, label: str, values: Mapping[str, Any]) -> SettingText:
@@ -415,6 +415,6 @@ class CopyButton(anywidget.AnyWidget):  # type: ignore[misc]
     _esm = _ESM
     text = t.Unicode("").tag(sync=True)
     label = t.Unicode("").tag(sync=True)
-    """What the button says."""
+    """Label of the button."""
     note = t.Unicode("").tag(sync=True)
-    """What is to be known about the text."""
+    """Note on the text."""

@@ -39,7 +39,7 @@ turned.
 
 
 class SettingControl(NamedTuple):
-    """One setting and its span."""
+    """One numeric setting and its range."""
 
     name: str
     value: float
@@ -55,7 +55,7 @@ class SettingControl(NamedTuple):
         return isinstance(self.value, int) and isinstance(self.step, int)
 
 
-class Choice(NamedTuple):
+class ChoiceControl(NamedTuple):
     """A switch, or a setting with a few words for values."""
 
     name: str
@@ -64,24 +64,24 @@ class Choice(NamedTuple):
 
 
 class SettingControls(NamedTuple):
-    """The knobs of rules, and the rules that any setting of them gives."""
+    """The settings of rules as controls, and the rules for any values of them."""
 
     label: str
     every: tuple[SettingControl, ...]
     make: Callable[[Mapping[str, Any]], Rules]
     """Takes the settings that were turned; raises BadArguments where they cannot work."""
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[ChoiceControl, ...] = ()
 
     @property
-    def all(self) -> tuple[SettingControl | Choice, ...]:
+    def all(self) -> tuple[SettingControl | ChoiceControl, ...]:
         """The numbers, then the switches and choices."""
         return self.every + self.choices
 
 
-def find_knobs(
+def make_setting_controls(
     rules: RulesLike, session: Session, ranges: Mapping[str, tuple[float, ...]]
 ) -> SettingControls:
-    """Return the knobs of a preset, of rules, or of a function that makes rules.
+    """Return the settings of a preset, of rules, or of a function that makes rules, as controls.
 
     Raises:
         BadArguments: there is no numeric setting, or a range is none.
@@ -102,7 +102,7 @@ def find_knobs(
             f"{label} has no numeric setting to turn; write a function that makes rules from"
             " numbers."
         )
-    room = find_context_window(session) or 200_000
+    window = find_context_window(session) or 200_000
     none = [n for n in absent if n not in values]
 
     def knob(name: str, value: float) -> SettingControl:
@@ -110,7 +110,7 @@ def find_knobs(
         slider = (
             _custom_range(name, value, ranges[name])
             if has_range
-            else _default_range(name, value, room)
+            else _default_range(name, value, window)
         )
         return slider._replace(none=name in none)
 
@@ -131,7 +131,7 @@ def _default_settings(rules: Callable[..., Any]) -> dict[str, Any]:
     return {n: p.default for n, p in signature(rules).parameters.items()}
 
 
-def _find_choices(rules: Any, *, of_preset: bool) -> tuple[tuple[Choice, ...], list[str]]:
+def _find_choices(rules: Any, *, of_preset: bool) -> tuple[tuple[ChoiceControl, ...], list[str]]:
     """Return the switches and choices of a preset or a function, and the whole numbers that are
     None.
     """
@@ -146,9 +146,9 @@ def _find_choices(rules: Any, *, of_preset: bool) -> tuple[tuple[Choice, ...], l
     for name, value in values.items():
         words = re.search(r"Literal\[(.*?)\]", annotations.get(name, ""))
         if isinstance(value, bool) and name != "quirks":  # how a program errs is no setting of it
-            choices.append(Choice(name, value, (False, True)))
+            choices.append(ChoiceControl(name, value, (False, True)))
         elif isinstance(value, str) and words:
-            choices.append(Choice(name, value, literal_eval(f"({words[1]},)")))
+            choices.append(ChoiceControl(name, value, literal_eval(f"({words[1]},)")))
     # None with an annotation of whole numbers means off; the slider has 0 for it.
     absent = [
         n
@@ -250,7 +250,7 @@ def _with_settings(
     return rules.but(**parts)
 
 
-def _default_range(name: str, value: float, room: int) -> SettingControl:
+def _default_range(name: str, value: float, window: int) -> SettingControl:
     """Return a span around a value: a share within 0 and 1, small counts by ones, the rest up to
     four times as much.
 
@@ -259,7 +259,7 @@ def _default_range(name: str, value: float, room: int) -> SettingControl:
     whole = isinstance(value, int)
     if value == 0 and whole and re.search(r"tokens|chars|_limit|_at$", name):
         # A limit `_at` adds up many calls; a token has about four characters.
-        high = room * (50 if name.endswith("_at") else 4 if "chars" in name else 1)
+        high = window * (50 if name.endswith("_at") else 4 if "chars" in name else 1)
         return SettingControl(name, value, 0, high, max(int(_round_step(high / 100)), 1))
     if not whole and 0 <= value <= 1:
         return SettingControl(name, value, 0.0, 1.0, 0.01)
@@ -309,7 +309,9 @@ _FEW = 6
 """With more settings than this the others are folded away."""
 
 
-def arrange_controls(controls: Sequence[w.Widget], effects: Sequence[KnobEffect]) -> list[w.Widget]:
+def arrange_controls(
+    controls: Sequence[w.Widget], effects: Sequence[SettingEffect]
+) -> list[w.Widget]:
     """Return controls in a grid, those folded away that change least, with the reason."""
     grid = w.Layout(grid_template_columns="repeat(auto-fill, minmax(380px, 1fr))", flex="0 0 auto")
     first = len(controls)
@@ -333,7 +335,7 @@ def arrange_controls(controls: Sequence[w.Widget], effects: Sequence[KnobEffect]
     return parts
 
 
-def make_toggle(choice: Choice) -> w.Widget:
+def make_toggle(choice: ChoiceControl) -> w.Widget:
     """Return a switch, or a row of buttons for a few words; a list where they are many."""
     label = choice.name.replace("_", " ")
     if isinstance(choice.value, bool):
@@ -371,7 +373,7 @@ class InertNotes:
         knobs: the numbers and choices.
     """
 
-    def __init__(self, label: str, knobs: Sequence[SettingControl | Choice]) -> None:
+    def __init__(self, label: str, knobs: Sequence[SettingControl | ChoiceControl]) -> None:
         declared = {n for r in INERT_SETTINGS.get(label, ()) for n in r.settings}
         self._label, self._knobs = label, [k for k in knobs if k.name in declared]
         self.notes = {k.name: w.HTML(layout=w.Layout(margin="0 0 0 200px")) for k in self._knobs}
@@ -389,7 +391,7 @@ class InertNotes:
         """
         for knob in self._knobs:
             value = parameters.get(knob.name)
-            others = knob.options if isinstance(knob, Choice) else _step_values(knob, value)
+            others = knob.options if isinstance(knob, ChoiceControl) else _step_values(knob, value)
             reason = find_inert_setting(self._label, parameters, knob.name, others)
             text = "" if reason is None else f"no effect, {reason.describe()}"
             note = f"<small>{escape_html(text, 200)}</small>" if text else ""
@@ -406,11 +408,11 @@ def _step_values(knob: SettingControl, value: Any) -> list[float]:
 
 
 EFFECT_SECONDS = 1.2
-"""What all trying may take of the processor; settings that it does not reach count as unknown."""
+"""Time limit of all trials in CPU seconds; the effect of settings beyond it is unknown."""
 
 
-class KnobEffect(NamedTuple):
-    """What turning one setting can do."""
+class SettingEffect(NamedTuple):
+    """The largest effect of one setting."""
 
     name: str
     tokens: float | None
@@ -426,7 +428,7 @@ class KnobEffect(NamedTuple):
 # without effect and with tries left is unknown (None), not 0. Interactions are not seen.
 def measure_prompt_changes(
     trials: TrialRunner, knobs: SettingControls, summary: int
-) -> list[KnobEffect]:
+) -> list[SettingEffect]:
     """Return the effect of each setting, the largest first, then unknown ones, then none."""
     was = _prompt_array(trials.at(knobs.make({}), summary))
     end = time.process_time() + EFFECT_SECONDS
@@ -446,13 +448,13 @@ def measure_prompt_changes(
             continue
         effects[name] = max(effects[name], float(np.abs(now - was).mean()) if len(was) else 0.0)
     every = [
-        KnobEffect(name, tokens or (None if left[name] else 0.0))
+        SettingEffect(name, tokens or (None if left[name] else 0.0))
         for name, tokens in effects.items()
     ]
     return sorted(every, key=lambda e: (e.tokens == 0, e.tokens is None, -(e.tokens or 0)))
 
 
-def _end_values(one: SettingControl | Choice) -> list[object]:
+def _end_values(one: SettingControl | ChoiceControl) -> list[object]:
     every = (one.low, one.high) if isinstance(one, SettingControl) else one.options
     return [value for value in every if value != one.value]
 

@@ -12,8 +12,9 @@ import traitlets as t
 
 from ctxkit._internal.formatting import escape_html, format_count, pluralize, sanitize_line
 from ctxkit._internal.palette import COLOURS
-from ctxkit.metrics.figure_sources import shows_figures
+from ctxkit.metrics.prompt_contents import get_prompt_contents
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.chart import format_tokens, render_table
 from ctxkit.session.compaction_groups import count_compactions
 from ctxkit.session.messages import Edit, Message
@@ -76,9 +77,9 @@ class Watcher(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
 
     _esm = _ESM
     gauge = t.Unicode("").tag(sync=True)
-    """How full it is, as HTML."""
+    """The gauge of the window as HTML."""
     ahead = t.Unicode("").tag(sync=True)
-    """What the last call added, and when the next compaction is due; of a foreign log."""
+    """Sentences on the growth by the last call and on the next compaction, as HTML."""
     growth = t.Unicode("").tag(sync=True)
     calls = t.Unicode("").tag(sync=True)
     """The last calls, as a table."""
@@ -112,16 +113,16 @@ class Watcher(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
             self.draw()
 
     def draw(self) -> None:
-        """Draw the session as it stands."""
+        """Draw the current state of the session."""
         self._drawn = time.monotonic()
         session = self._session()
         self.gauge = self.state.html()
-        self.ahead = render_sentences(self.told)
+        self.ahead = render_sentences(self.forecast_sentences)
         self.growth = render_context_growth(session, self.name)
         self.calls = render_recent_calls(session)
 
     def stop(self) -> None:
-        """Follow no more; what is shown stays."""
+        """Stop following the session; the display stays."""
         live = self._live()
         if live is not None:
             live.unlisten(self.hear)
@@ -129,13 +130,13 @@ class Watcher(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
             self._tail.stop()
 
     def close(self) -> None:
-        """Follow no more, and take the widget away."""
+        """Stop following, and remove the widget."""
         self.stop()
         super().close()
 
     @property
-    def told(self) -> list[str]:
-        """What the last call added, and when the next compaction is due: of a foreign log."""
+    def forecast_sentences(self) -> list[str]:
+        """Sentences on the growth by the last call and on the next compaction; log files only."""
         session = self._session()
         if self._tail is None or not session.calls:
             return []
@@ -143,7 +144,7 @@ class Watcher(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
 
     @property
     def state(self) -> ContextGauge:
-        """How the session stands, as plain values."""
+        """The state of the session as plain values."""
         session, live = self._session(), self._live()
         done = len(session.calls), count_compactions(session)
         if live is None:
@@ -163,7 +164,9 @@ class Watcher(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
 
     def to_text(self) -> str:
         """Return what is shown as text."""
-        return "\n".join([self.state.text, *self.told, *format_recent_calls(self._session())])
+        return "\n".join(
+            [self.state.text, *self.forecast_sentences, *format_recent_calls(self._session())]
+        )
 
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
@@ -181,8 +184,14 @@ def _context_window(session: Session) -> int | None:
 
 
 def _last_prompt_tokens(session: Session) -> int | None:
-    """Return the size of the last prompt whose size is known; without usage it is an estimate."""
-    return next((n for n in reversed(get_prompt_sizes(session)[0]) if n), None)
+    """Return the size of the last prompt: as recorded, else as the report works it out.
+
+    A log of whole turns has the size of none.
+    """
+    sizes = get_prompt_sizes(session)[0]
+    if sizes and sizes[-1] is None and session.calls[-1].message.kind != "turn":
+        return get_prompt_contents(session, len(sizes) - 1).prompt or None
+    return next((n for n in reversed(sizes) if n), None)
 
 
 RECENT_CALLS = 6
@@ -193,7 +202,7 @@ _CALLS_HEAD = ("call", "turn", "prompt", "cached", "out", "then")
 
 
 class ContextGauge(NamedTuple):
-    """How a session stands."""
+    """The state of a session: window, calls, compactions."""
 
     name: str
     used: int | None
@@ -202,7 +211,7 @@ class ContextGauge(NamedTuple):
     compactions: int | None
     """None: the format of the log cannot tell of one."""
     state: str
-    """What is going on: `running`, `at rest`, or nothing where nobody runs it."""
+    """`running`, `at rest`, or empty if the session is not live."""
     note: str
 
     @property
@@ -386,10 +395,9 @@ def _growth_per_call(sizes: list[int | None]) -> int:
     return round(median(steps)) if steps else 0
 
 
-@shows_figures("watch")
+@register_view_figures("watch")
 def _read_figures(session: Session) -> dict[str, object]:
     gauge = Watcher("", lambda: session, lambda: None).state
     figures: dict[str, object] = {"calls_n": gauge.calls, "compactions_n": gauge.compactions}
-    sizes = get_prompt_sizes(session)[0]
-    # where the size of the last prompt is unknown the gauge shows that of an earlier one
-    return figures | ({"last_prompt_tokens": gauge.used} if sizes and sizes[-1] else {})
+    is_call = bool(session.calls) and session.calls[-1].message.kind != "turn"
+    return figures | ({"last_prompt_tokens": gauge.used} if is_call else {})

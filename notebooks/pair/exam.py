@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 import pandas as pd
 
-from ctxkit.course.pair.reader import WEIGHTS_PATH, ReaderNetwork, encode_message
 from ctxkit.course.pair.task import make_world
+from ctxkit.course.pair.tiny_language_model import WEIGHTS_PATH, ReaderNetwork, encode_message
 from pair.histories import make_conversation
 
 if TYPE_CHECKING:

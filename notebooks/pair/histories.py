@@ -9,13 +9,13 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.course.pair.reader import PLACEHOLDERS
 from ctxkit.course.pair.task import INSTRUCTIONS, format_config_path, make_world
+from ctxkit.course.pair.tiny_language_model import PLACEHOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.course.pair.task import World
+    from ctxkit.course.pair.task import LookupTask
 
 
 class HistoryStep(NamedTuple):
@@ -33,7 +33,7 @@ class _Result(NamedTuple):
 
 
 def make_conversation(
-    world: World,
+    world: LookupTask,
     keep_recent: int | None = None,
     visible_share: float = 1.0,
     random: Random | None = None,
@@ -91,7 +91,9 @@ def draw_conversation(
     return make_conversation(world, visible_share=random.choice((1.0, 0.8, 0.6)), random=random)
 
 
-def choose_step(world: World, question: int, visible: set[str], read: set[str]) -> tuple[str, str]:
+def choose_step(
+    world: LookupTask, question: int, visible: set[str], read: set[str]
+) -> tuple[str, str]:
     """Return the right step and its kind, given services with visible files and those ever read."""
     missing = [service for service, _ in world.questions[question] if service not in visible]
     if missing:
@@ -105,7 +107,10 @@ def format_read_call(service: str) -> str:
 
 
 def _label_steps(
-    world: World, messages: Sequence[tuple[str, str]], visible: Sequence[bool], placeholder: str
+    world: LookupTask,
+    messages: Sequence[tuple[str, str]],
+    visible: Sequence[bool],
+    placeholder: str,
 ) -> list[HistoryStep]:
     """Put the placeholder in the place of cleared results, and mark the steps that are right."""
     steps = [HistoryStep("system", INSTRUCTIONS)]

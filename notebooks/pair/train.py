@@ -23,7 +23,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ctxkit.course.pair.reader import (
+from ctxkit.course.pair.tiny_language_model import (
     CONVOLUTION_WIDTH,
     N_HEADS,
     N_ROTARY_HEADS,

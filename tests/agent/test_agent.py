@@ -14,7 +14,7 @@ from ctxkit.agent import (
     SCRIPT_OVER,
     Agent,
     Limits,
-    Root,
+    RootFolder,
     ScriptedModel,
     get_script,
     make_file_tools,
@@ -60,7 +60,7 @@ def audit(tmp_path, rules, heard=None, **more):
     a = agent(
         scripted(*made.turns, context_window=32_000),
         rules,
-        tools=make_file_tools(Root(tmp_path)),
+        tools=make_file_tools(RootFolder(tmp_path)),
         heard=heard,
         **more,
     )
@@ -75,7 +75,7 @@ COMPACTING = Rules(
 
 def test_a_turn_runs_tools_until_it_is_answered(tmp_path):
     made, heard = get_script("tour"), []
-    a = agent(scripted(*made.turns), tools=make_file_tools(Root(tmp_path)), heard=heard)
+    a = agent(scripted(*made.turns), tools=make_file_tools(RootFolder(tmp_path)), heard=heard)
     outcome = run(a.turn(made.prompts[0]))
     assert outcome.ended == "answered"
     assert "heat.py" in outcome.text
@@ -87,7 +87,7 @@ def test_a_turn_runs_tools_until_it_is_answered(tmp_path):
 
 def test_the_next_turn_is_the_next_turn_of_the_script(tmp_path):
     made = get_script("tour")
-    a = agent(scripted(*made.turns), tools=make_file_tools(Root(tmp_path)))
+    a = agent(scripted(*made.turns), tools=make_file_tools(RootFolder(tmp_path)))
     texts = [run(a.turn(p)).text for p in (*made.prompts, "and now?")]
     assert "30 and is 32" in texts[1]
     assert texts[3] == SCRIPT_OVER
@@ -134,14 +134,14 @@ def test_a_session_goes_on_with_its_edits_in_force(tmp_path):
     first = agent(
         scripted(*made.turns, context_window=32_000),
         COMPACTING,
-        tools=make_file_tools(Root(tmp_path / "halves")),
+        tools=make_file_tools(RootFolder(tmp_path / "halves")),
     )
     for p in made.prompts[:5]:
         run(first.turn(p))
     second = agent(
         scripted(*made.turns, context_window=32_000),
         COMPACTING,
-        tools=make_file_tools(Root(tmp_path / "halves")),
+        tools=make_file_tools(RootFolder(tmp_path / "halves")),
         at=first.session,
     )
     for p in made.prompts[5:]:
@@ -300,7 +300,9 @@ def test_a_summary_models_cost_is_carried_by_the_summary():
 
 def test_a_limit_stops_before_the_call_that_would_pass_it(tmp_path):
     made = get_script("tour")
-    a = agent(scripted(*made.turns), tools=make_file_tools(Root(tmp_path)), limits=Limits(calls=2))
+    a = agent(
+        scripted(*made.turns), tools=make_file_tools(RootFolder(tmp_path)), limits=Limits(calls=2)
+    )
     outcome = run(a.turn("go"))
     assert (outcome.ended, outcome.spent.calls) == ("limit", 2)
     assert "2 calls" in outcome.account()

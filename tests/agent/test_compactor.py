@@ -30,7 +30,7 @@ def chosen(rules, policy=None, **more):
     return compactor.choose_policy(policy, **more)
 
 
-def plain(history, room):
+def plain(history, budget):
     return history
 
 

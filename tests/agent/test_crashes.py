@@ -12,7 +12,7 @@ from ctxkit.errors import StoreError
 from ctxkit.policies import Count, Rules
 
 
-def broken(history, room):
+def broken(history, budget):
     """Break where fuseraft's compactor may: in its own work, and not in the model's."""
     raise KeyError("the cut")
 

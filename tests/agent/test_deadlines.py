@@ -30,7 +30,7 @@ from ctxkit.agent import (
     tool,
 )
 from ctxkit.agent.model_calls import MAX_REPLY_CHARS, MAX_TOOL_CALLS
-from ctxkit.agent.turn import OutOfTime
+from ctxkit.agent.turn import TurnTimeExceeded
 from ctxkit.policies import Rules
 from ctxkit.session import ToolCall
 
@@ -306,7 +306,7 @@ def test_a_turn_ends_when_its_deadline_expires_with_a_result_waiting():
 
     async def run():
         turn = Turn(task=asyncio.current_task())
-        with pytest.raises((OutOfTime, TimeoutError)):
+        with pytest.raises((TurnTimeExceeded, TimeoutError)):
             await listen(turn)
         assert turn.late
         await asyncio.sleep(0)  # nothing is left that cancels what comes next

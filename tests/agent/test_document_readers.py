@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from agent import made_documents as made
 
-from ctxkit.agent.documents import DOCUMENT_MODULES, DocumentBounds, is_document, read_document
+from ctxkit.agent.document_text import DOCUMENT_MODULES, DocumentBounds, is_document, read_document
 from ctxkit.errors import BadArguments, StoreError
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def test_kinds_are_known_by_their_endings():
 
 
 def test_the_process_gets_no_key_of_the_environment(tmp_path, monkeypatch):
-    from ctxkit.agent import document_worker, documents
+    from ctxkit.agent import document_text, document_worker
 
     child = tmp_path / "child.py"
     child.write_text(
@@ -170,7 +170,7 @@ def test_the_process_gets_no_key_of_the_environment(tmp_path, monkeypatch):
     told = read(made.pdf(tmp_path / "a.pdf", "x")).text
     assert "PATH" in told
     assert "SECRET" not in told
-    assert documents.document_worker.__file__ == str(child)
+    assert document_text.document_worker.__file__ == str(child)
 
 
 def test_an_archive_with_very_many_files_is_refused(tmp_path):

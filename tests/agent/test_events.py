@@ -122,7 +122,7 @@ def test_a_prompt_near_the_cap_on_messages_is_told_once_a_cycle():
     asks = [said(ToolCall(f"c{i}", "echo"), stop="tool") for i in range(9)]
     a = agent(*asks, heard=heard, tools=[ECHO], limits=Limits(messages=10, messages_share=0.5))
     run(a.turn("go"))
-    assert payloads(heard, "context_window_warn") == [
+    assert payloads(heard, "context_cap_warning") == [
         {"messages": 7, "cap": 10, "fraction": 0.5, "threshold": 5}
     ]
 

@@ -38,7 +38,7 @@ def test_a_consumed_read_keeps_as_much_live_as_in_a_replay():
     history = context.run.last_prompt()
     for stage, part in enumerate(AdaptiveTrim().steps):
         assert (
-            context.trim(stage).messages == apply_policy(part, history, context.run.room).messages
+            context.trim(stage).messages == apply_policy(part, history, context.run.budget).messages
         )
     assert lengths(context.trim(0).messages) == [565, 4065, 9]
     assert lengths(context.trim(1).messages) == [565, 565, 9]

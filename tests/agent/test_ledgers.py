@@ -9,7 +9,7 @@ from builders import assistant, result, session, tool_call, user
 
 import ctxkit as ck
 from ctxkit.agent import ChangeLog, IntentLog, build_change_log, read_record
-from ctxkit.agent.work_records import (
+from ctxkit.agent.change_intent_evidence_records import (
     EvidenceGraph,
     build_evidence_graph,
     build_intent_log,
@@ -58,6 +58,15 @@ def test_a_change_log_has_fusterafts_keys_and_what_was_done():
     assert (second["FilesDeleted"], len(second["GitCommits"])) == (["old.py"], 1)
     assert [c["succeeded"] for c in second["CommandsRun"]] == [True, False]
     assert KEY not in json.dumps(told)
+
+
+def test_a_reference_within_its_own_file_is_a_node():
+    """F73: Each reference to a symbol of a written file, also from that file itself."""
+    text = "def total(x):\n  return x\n\nprint(total(1))\n"
+    call = tool_call("write_file", "c1", path="src/a.py", content=text)
+    graph = build_evidence_graph(session(user("Go"), assistant("", call), result("ok", call)))
+    (use,) = [n for n in graph.nodes if n.node_type == "SymbolReference"]
+    assert (use.symbol_name, use.path, use.target_file) == ("total", "src/a.py", "src/a.py")
 
 
 def test_intents_are_pending_until_their_result_came():

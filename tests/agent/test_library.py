@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit._internal.safe_fs import SafeFolder
-from ctxkit.agent import ContextStore, MemoryStore, Root, import_files, make_file_tools
+from ctxkit.agent import ContextStore, MemoryStore, RootFolder, import_files, make_file_tools
 from ctxkit.agent.document_store import (
     INDEX_HEADING,
     MAX_INDEX_CHARS,
@@ -403,7 +403,7 @@ def test_the_store_is_searched(tmp_path):
     store.put("specs", {"a.txt": (b"one\ntwo words\n", 14), "b/c.md": (b"two\n", 4)})
     (tmp_path / ".ctxkit" / "context" / "secret.txt").write_text("two")
     (tmp_path / "root").mkdir()
-    tools = {t.name: t.run for t in make_file_tools(Root(tmp_path / "root"), store)}
+    tools = {t.name: t.run for t in make_file_tools(RootFolder(tmp_path / "root"), store)}
     found = tools["search"]("two", ".ctxkit/context/specs")
     assert sorted(found.split("\n")) == [
         ".ctxkit/context/specs/a.txt:2: two words",

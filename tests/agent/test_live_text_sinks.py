@@ -30,13 +30,13 @@ RUNNING = ("agent", "magics", "teams", "widgets")
 SCREENS = {
     ("magics/agent.py", "run_agent"): "what the kit says of how a session goes on",
     ("magics/approvals.py", "_read_answer"): "the question whether a call may run, for the person alone",
-    ("magics/approvals.py", "showing"): "the call that is asked about, which its redacted form replaces",
-    ("magics/turn_handle.py", "_ipython_display_"): "a turn beside the notebook: what `TurnDisplay` made",
+    ("magics/approvals.py", "show_question"): "the call that is asked about, which its redacted form replaces",
+    ("magics/turn_handle.py", "_ipython_display_"): "a turn beside the notebook: what `RenderedTurn` made",
     ("magics/section_and_store_commands.py", "list_store"): "what is damaged in the library",
     ("magics/memory_commands.py", "list_entries"): "what is damaged in the memory",
-    ("widgets/waiting.py", "_show_html"): "a fixed line of the kit while something takes long",
-    ("magics/turn_display.py", "__init__"): "the turn in its cell: what `TurnDisplay` made",
-    ("magics/turn_display.py", "end"): "the turn in a terminal: what `TurnDisplay` made",
+    ("widgets/waiting_line.py", "_show_html"): "a fixed line of the kit while something takes long",
+    ("magics/turn_display.py", "__init__"): "the turn in its cell: what `RenderedTurn` made",
+    ("magics/turn_display.py", "end"): "the turn in a terminal: what `RenderedTurn` made",
     ("agent/tools/python_and_shell.py", "_execute_code"): "into the captured output of a tool, which its result holds",
 }  # fmt: skip
 """Every place that prints or displays while an agent may run, and what it shows: none of them gets

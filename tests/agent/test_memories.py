@@ -10,7 +10,7 @@ from builders import assistant, session, user
 from talkers import COUNT, USAGE, Says, agent, run, said
 
 from ctxkit import presets
-from ctxkit.agent import Root
+from ctxkit.agent import RootFolder
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.policies.memory_policies import MemoryFlush
@@ -74,7 +74,11 @@ def flushed(events):
 def test_at_the_threshold_it_is_saved_before_the_compaction_once_a_cycle(tmp_path):
     writer, heard = Writer(saves("Port 8080.", "sk-abcdefghijklmnop")), []
     a = agent(
-        at=full(), rules=rules(BEFORE), summary_model=writer, heard=heard, memory=Root(tmp_path)
+        at=full(),
+        rules=rules(BEFORE),
+        summary_model=writer,
+        heard=heard,
+        memory=RootFolder(tmp_path),
     )
     for _ in range(3):
         run(a.turn("go on"))
@@ -91,7 +95,11 @@ def test_at_the_threshold_it_is_saved_before_the_compaction_once_a_cycle(tmp_pat
 def test_what_a_compaction_takes_is_saved_with_one_write_and_cut_messages(tmp_path):
     writer, heard = Writer(saves("one", "two")), []
     a = agent(
-        at=full(), rules=rules(DROPPED), summary_model=writer, heard=heard, memory=Root(tmp_path)
+        at=full(),
+        rules=rules(DROPPED),
+        summary_model=writer,
+        heard=heard,
+        memory=RootFolder(tmp_path),
     )
     run(a.turn("go on"))
     (request,) = writer.flushed
@@ -111,7 +119,7 @@ def test_a_failed_or_hung_flush_never_holds_a_compaction_back(tmp_path, reply):
         rules=rules(flush),
         summary_model=Writer(reply),
         heard=heard,
-        memory=Root(tmp_path),
+        memory=RootFolder(tmp_path),
     )
     assert run(a.turn("go on")).ended == "answered"
     assert len(a.session.edits) == 1
@@ -126,7 +134,7 @@ def test_nothing_to_save_writes_nothing(tmp_path):
         rules=rules(BEFORE),
         summary_model=Writer(said("NO_REPLY")),
         heard=heard,
-        memory=Root(tmp_path),
+        memory=RootFolder(tmp_path),
     )
     run(a.turn("go on"))
     assert flushed(heard) == [{"outcome": "nothing to save"}]
@@ -138,7 +146,9 @@ def test_without_a_model_the_most_telling_sentences_are_saved(tmp_path):
         notice = "scripted model: no LLM was called"
 
     heard = []
-    a = agent(model=Script(), at=full(), rules=rules(DROPPED), heard=heard, memory=Root(tmp_path))
+    a = agent(
+        model=Script(), at=full(), rules=rules(DROPPED), heard=heard, memory=RootFolder(tmp_path)
+    )
     run(a.turn("go on"))
     assert "must use port 8080" in (tmp_path / TODAY).read_text()
     assert flushed(heard)[0]["by"] == "extract"
@@ -149,7 +159,7 @@ def test_its_cost_is_billed(tmp_path):
         at=full(),
         rules=rules(BEFORE, 10**6),
         summary_model=Writer(saves("x")),
-        memory=Root(tmp_path),
+        memory=RootFolder(tmp_path),
     )
     assert run(a.turn("go on")).spent.fresh == 2 * USAGE.input_tokens
 

@@ -9,7 +9,7 @@ from talkers import COUNT, live, run, said
 
 from ctxkit import presets
 from ctxkit.agent import tool
-from ctxkit.agent.store.artifacts import reading_advice
+from ctxkit.agent.store.artifacts import describe_artifact_reading
 from ctxkit.policies import Offload
 from ctxkit.policies.offload import STUB_PREFIX
 from ctxkit.presets import preset
@@ -111,7 +111,7 @@ def test_fuserafts_own_names_are_said_where_the_tools_have_them():
         """Search."""
         return path + pattern
 
-    said_of = reading_advice([tool(read_file).schema, tool(grep_in_file).schema])
+    said_of = describe_artifact_reading([tool(read_file).schema, tool(grep_in_file).schema])
     assert "startLine and maxLines, or grep_in_file" in said_of
 
 

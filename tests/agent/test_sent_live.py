@@ -15,7 +15,7 @@ from ctxkit.errors import ModelError
 from ctxkit.metrics import count_groups_by_call
 from ctxkit.presets import preset
 from ctxkit.session import ToolCall, Usage
-from ctxkit.widgets.explorer_values import SessionView
+from ctxkit.widgets.explorer_values import ExplorerSession
 
 PRUNING = ("ai", "fuseraft", "tyrum", "swe_agent_mask", "inspect_edit", "codex")
 
@@ -138,7 +138,7 @@ def test_a_server_received_what_is_shown():
     assert sum(i.changed_by is not None for i in items) == 5
     frame = ck.frame(one.session, per="message").set_index("id")
     assert frame["pruned_by"].notna().sum() == 5
-    assert SessionView(one.session).at(8).items[2].changed_by == "Clear"
+    assert ExplorerSession(one.session).at(8).items[2].changed_by == "Clear"
 
 
 @pytest.mark.parametrize("instructed", [False, True])

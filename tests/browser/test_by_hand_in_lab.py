@@ -54,7 +54,7 @@ w = ck.budget(team(1000, 3))
 w""",
     "s = ck.savings(ck.samples.path('billing'))\ns",
     "t = ck.thrash(ck.replay(ck.samples.path('billing'), 'pi'), window=2)\nt",
-    "print(w.warn, w.cutover, sum(len(v.cuts) for v in w.verdict.values()))",
+    "print(w.warn, w.cutover, sum(len(v.cutovers) for v in w.verdict.values()))",
     "w.page(plotly=False)",
 ]
 

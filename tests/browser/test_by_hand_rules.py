@@ -12,7 +12,7 @@ from widgets.made_teams import team
 
 import ctxkit as ck
 from browser.lab import Seen, browser_page
-from ctxkit.plots.compaction_charts import find_guard_closing, is_fruitless, is_guard_off
+from ctxkit.plots.compaction_charts import find_guard_closing, is_guard_off, is_saving_too_small
 from ctxkit.plots.cumulative_input_charts import CumulativeAgentTokens
 from ctxkit.widgets.base import read_asset
 from ctxkit.widgets.cumulative_input_widget import judge_turns, pack_agent
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 OPENED = """cases => cases.map(([a, warn, cut, again]) => { const o = opened(a), r = judge_turns(o.inputs, o.sums, warn, cut, again);
-  return [[...o.turns], [...o.sums], r.warned, r.cuts]; })"""
+  return [[...o.turns], [...o.sums], r.warned, r.cutovers]; })"""
 
 # Boxes of texts that are on each other, of one widget; the layer's words have a halo and may be on marks.
 OVERLAPS = """() => { const boxes = [...document.querySelectorAll('.ctxkit-hand text, .ctxkit-hand td, .ctxkit-hand label')]
@@ -66,7 +66,7 @@ def test_the_browser_and_python_judge_alike(chromium, tmp_path: Path):
         )
         for _ in range(300)
     ]
-    rules = (judge_turns, is_fruitless, is_guard_off, find_guard_closing)
+    rules = (judge_turns, is_saving_too_small, is_guard_off, find_guard_closing)
     columns = read_asset("budget.js").split("function render")[0]
     code = "\n".join([columns, *map(translate_rule, rules)])
     file = tmp_path / "rules.html"
@@ -80,11 +80,13 @@ def test_the_browser_and_python_judge_alike(chromium, tmp_path: Path):
             "cases => cases.map(([shares, least, window]) => find_guard_closing(shares, least, window))",
             guards,
         )
-    for (agent, warn, cut, again), (turns, sums, warned, cuts) in zip(cases, found, strict=True):
+    for (agent, warn, cut, again), (turns, sums, warned, cutovers) in zip(
+        cases, found, strict=True
+    ):
         assert (turns, sums) == (agent.turns.tolist(), agent.cumulative.tolist())
         columns = agent.inputs.tolist(), agent.cumulative.tolist()
         mine = judge_turns(*columns, warn, cut, again=again)
-        assert (warned, cuts) == (mine["warned"], mine["cuts"])
+        assert (warned, cutovers) == (mine["warned"], mine["cutovers"])
     assert sum(len(f[3]) for f in found) > 100
     assert shut == [find_guard_closing(*case) for case in guards]
     assert len({*shut}) > 3

@@ -18,8 +18,8 @@ SHOWN = """() => [...document.querySelectorAll('.ctxkit-hand :is(svg, input)')]
   .filter(e => e.checkVisibility()).length"""
 
 
-def show(page, widget) -> dict:
-    stand(page, widget)
+def show(page, widget, *, plotly: bool = False) -> dict:
+    stand(page, widget, plotly=plotly)
     page.wait_for_selector(".handle", state="attached")
     page.wait_for_timeout(300)
     return page.evaluate(LINES)
@@ -51,6 +51,28 @@ def test_lines_that_are_off_lie_beside_each_other_and_each_can_be_dragged(chromi
         assert abs(moved["cutover at"]["y"] - (cut["y"] - 80)) < 3  # under the pointer
         assert moved["warn at"]["value"] == 0
         page.mouse.up()
+
+
+@pytest.mark.parametrize("plotly", [False, True], ids=["plain", "plotly"])
+@pytest.mark.parametrize(
+    ("word", "key", "other"), [("warn at", "warn", "cutover"), ("cutover at", "cutover", "warn")]
+)
+def test_a_drag_moves_the_line_under_the_pointer_and_no_other(chromium, plotly, word, key, other):
+    widget = ck.budget(ck.samples.path("billing"))
+    before = {"warn": widget.warn, "cutover": widget.cutover}
+    with leaf(chromium, 900, "light") as page:
+        line = show(page, widget, plotly=plotly)[word]
+        x, to = line["left"] + 0.7 * (line["right"] - line["left"]), line["y"] + 31
+        page.mouse.move(x, line["y"])
+        page.mouse.down()
+        page.mouse.move(x, to, steps=7)
+        page.wait_for_timeout(200)
+        assert abs(page.evaluate(LINES)[word]["y"] - to) < 2
+        page.mouse.up()
+        page.wait_for_timeout(400)  # the axis may follow, and Python hears of it
+        moved = page.evaluate(LINES)
+    assert getattr(widget, key) == moved[word]["value"] < before[key]
+    assert getattr(widget, other) == before[other]
 
 
 def test_a_number_that_no_line_can_have_is_refused_with_a_reason(chromium):

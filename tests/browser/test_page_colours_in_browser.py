@@ -9,7 +9,7 @@ import pytest
 
 import ctxkit as ck
 from browser.lab import Seen, browser_page
-from ctxkit._internal.plotly_library import read_plotly_library
+from ctxkit._internal.plotly_javascript import read_plotly_library
 from ctxkit.plots.chart import PLOTLY_MIME_TYPE
 
 if TYPE_CHECKING:

@@ -82,7 +82,7 @@ SEEN = {
         (4, r"→ the earlier messages left the prompt without a model's summary: .* `%context restore N` bring them back"),
     ],
     "not-shorter": [
-        (4, r"! compaction refused: not smaller: after it the prompt would have [\d,]+ tokens, before it [\d,]+; the history is kept as it was · the summary's call: [\d,]+ tokens, \$0\.\d+ · not asked again for 2 calls"),
+        (4, r"! compaction refused: not smaller: after it the prompt would have [\d,]+ tokens, before it [\d,]+ \(both as counted here\); the history is kept as it was · the summary's call: [\d,]+ tokens, \$0\.\d+ · not asked again for 2 calls"),
         (4, r"→ nothing is lost: a later trigger or a shorter summary avoids such a call"),
     ],
     "offloaded": [

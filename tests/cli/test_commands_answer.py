@@ -86,6 +86,19 @@ def test_a_machine_without_sessions_is_answered_in_one_sentence(tmp_path, words)
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("words", [(), ("when", "last"), ("spend", "last"), ("compare", "last")])
+def test_a_machine_whose_sessions_cannot_be_read_is_not_called_empty(tmp_path, words):
+    folder = tmp_path / ".claude" / "projects" / "p"
+    folder.mkdir(parents=True)
+    (folder / "torn.jsonl").write_bytes(b"\x00\xff torn")
+    done = told(tmp_path, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "ctxkit: Known tools have 1 file on this machine, but none is a session that a reader knows:"
+        " `ctxkit list` says why.\n"
+    )
+
+
 def test_logs_without_usage_or_prices_are_answered_in_one_sentence_each(tmp_path):
     talk = [{"role": "user", "content": "Sum up."}, {"role": "assistant", "content": "Done."}]
     folder = tmp_path / ".ctxkit" / "sessions"
@@ -147,7 +160,7 @@ def test_nothing_is_wider_than_the_terminal_and_nothing_is_coloured(one, words):
 
 
 def test_when_answers_for_a_folder(tmp_path):
-    from ctxkit.experiments.studies.threshold_habits import make_developers
+    from ctxkit.experiments.studies.threshold_holdout import make_developers
 
     (tmp_path / "sessions").mkdir()
     for s in make_developers(2, sessions=4)["dev-1"]:

@@ -237,13 +237,13 @@ def test_a_summary_is_paid_on_the_day_of_the_call_that_was_shown_it():
 
 
 def test_a_summary_without_a_price_hides_no_dollars_of_calls():
-    from ctxkit.cli.session_index import LogFile, index_session
-    from ctxkit.cli.sessions import sum_spend
+    from ctxkit.cli.list_report_spend_watch_commands import sum_spend
+    from ctxkit.cli.session_index import IndexedLogFile, index_session
 
     made = _two_days(model="no-such-model")
     told = index_session(made)
     assert told.cost_usd is None
-    (row,) = sum_spend([LogFile(path="x", modified=0.0, size=0, sessions=(told,))], "model")
+    (row,) = sum_spend([IndexedLogFile(path="x", modified=0.0, size=0, sessions=(told,))], "model")
     assert (row["calls_n"], row["unpriced_n"]) == (3, 1)
     assert row["total_usd"] == pytest.approx(ck.spend(made).total_usd)
 

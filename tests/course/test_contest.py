@@ -13,7 +13,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.course.contest_entries import encode_rules
-from ctxkit.course.judging import judge_rules
+from ctxkit.course.contest_judging import judge_rules
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, guards, triggers
 
@@ -112,7 +112,7 @@ def test_rules_cannot_give_themselves_a_larger_window(contest):
 
 
 def test_a_function_may_be_tried_and_not_entered(contest):
-    def newest(history, room):
+    def newest(history, budget):
         return history.drop(history.safe(history.back(8_000)), "old")
 
     rules = Rules(policy=newest, trigger=triggers.Above(30_000), name="newest")
@@ -124,7 +124,7 @@ def test_a_function_may_be_tried_and_not_entered(contest):
 # -- hidden sessions ---------------------------------------------------------------------------------------------------
 
 
-def hard_coded(history, room):
+def hard_coded(history, budget):
     """Put the fifteen facts of the sample into a summary, and leave out the rest."""
     start = history.safe(history.back(1_500))
     return history.summarise(start, FACTS, "cheat") if start > 1 else history
@@ -272,14 +272,14 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
 
 
 def test_marks_of_a_folder_that_cannot_be_written_are_returned_all_the_same(tmp_path, monkeypatch):
-    from ctxkit.course import judging
+    from ctxkit.course import contest_judging
 
     write_entries(tmp_path, {"clear": CLEAR})
 
     def refused(self, *args, **more):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(judging.SafeFolder, "write", refused)
+    monkeypatch.setattr(contest_judging.SafeFolder, "write", refused)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         assert len(ck.course.mark(tmp_path, seed=1, sessions=1, progress=False)) == 1

@@ -67,7 +67,7 @@ def test_every_policy_by_its_default_settings_comes_back_or_is_refused(words):
 
 
 def test_code_and_models_are_refused_in_a_sentence():
-    def mine(history, room):
+    def mine(history, budget):
         return history
 
     with pytest.raises(BadArguments, match="mine cannot be entered"):

@@ -18,9 +18,9 @@ import pandas as pd
 import pytest
 
 import ctxkit as ck
+from ctxkit.course import answer_marking as marks
 from ctxkit.course import load_exercises
-from ctxkit.course import marking as marks
-from ctxkit.course.judging import judge_rules
+from ctxkit.course.contest_judging import judge_rules
 from ctxkit.course.lessons import lesson_07_sweeps
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, triggers
@@ -157,7 +157,7 @@ def test_a_row_that_is_a_question_is_no_section():
 
 
 def test_rules_that_take_more_than_results_are_told_so():
-    def dropped(history, room):
+    def dropped(history, budget):
         start = history.nth_last("user", 5)
         return history.drop(history.safe(start), "older than five turns") if start > 0 else history
 

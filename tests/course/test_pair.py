@@ -15,8 +15,8 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.agent import Request, ignore_delta
-from ctxkit.course.pair import reader as reader_module
 from ctxkit.course.pair import runs, task
+from ctxkit.course.pair import tiny_language_model as reader_module
 from ctxkit.errors import ModelError
 from ctxkit.session import Message, Text
 from ctxkit.tokens import estimated_counter

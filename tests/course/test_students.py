@@ -313,7 +313,7 @@ class Hostile:
         raise RuntimeError("hostile")
 
 
-def raising(history, room):
+def raising(history, budget):
     return 1 / 0
 
 

@@ -7,7 +7,7 @@ from builders import assistant, session, summarised, user
 from talks_by_chance import Fours
 
 from ctxkit.engine import count_sizes_by_last_usage
-from ctxkit.engine.run_conversion import MAX_COUNT_PER_BILL, billing_offset
+from ctxkit.engine.run_conversion import MAX_COUNT_PER_BILL, compute_billing_offset
 from ctxkit.session import Usage
 
 
@@ -36,11 +36,11 @@ def test_after_a_compaction_what_it_left_is_counted_with_what_comes():
 
 
 def test_a_bill_that_cannot_be_of_the_prompt_says_nothing():
-    assert billing_offset(billed(150), 100) == 50
-    assert billing_offset(billed(90), 100) == -10
-    assert billing_offset(assistant("no bill"), 100) == 0
-    assert billing_offset(assistant("no bill"), 100, before=7) == 7
+    assert compute_billing_offset(billed(150), 100) == 50
+    assert compute_billing_offset(billed(90), 100) == -10
+    assert compute_billing_offset(assistant("no bill"), 100) == 0
+    assert compute_billing_offset(assistant("no bill"), 100, before=7) == 7
     least = 10_000
     count = least * MAX_COUNT_PER_BILL
-    assert billing_offset(billed(least), count, before=7) == least - count
-    assert billing_offset(billed(least - 1), count, before=7) == 7
+    assert compute_billing_offset(billed(least), count, before=7) == least - count
+    assert compute_billing_offset(billed(least - 1), count, before=7) == 7

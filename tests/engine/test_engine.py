@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from talks_by_chance import Fours, by_chance, size
 
-from ctxkit.engine import Compaction, Run, advance, log_from_session, run_rules
+from ctxkit.engine import Compaction, Run, advance_run, log_from_session, run_rules
 from ctxkit.engine.pruning_forecast import PrunedForecast
 from ctxkit.errors import BadArguments, ModelError, UnsoundHistory
 from ctxkit.policies import BaseTrigger, LastUsageOverBudget, MessageLog, Rules, UnprunedForecast
@@ -27,15 +27,15 @@ from ctxkit.session import Usage
 
 
 def pi(keep):
-    return lambda h, room: h.summarise(h.safe(h.back(keep)), 120, "pi")
+    return lambda h, context_budget: h.summarise(h.safe(h.back(keep)), 120, "pi")
 
 
 def window(budget):
-    return lambda h, room: h.drop(h.safe(h.fitting(budget)), "window")
+    return lambda h, context_budget: h.drop(h.safe(h.fitting(budget)), "window")
 
 
 def clear(n, text="[gone]"):
-    def policy(h, room):
+    def policy(h, context_budget):
         tools = np.flatnonzero(h.role("tool"))
         return h.shorten(tools[: max(0, len(tools) - n)], text, "clear")
 
@@ -43,7 +43,7 @@ def clear(n, text="[gone]"):
 
 
 def tail(n):
-    def policy(h, room):
+    def policy(h, context_budget):
         keep = np.zeros(len(h), bool)
         keep[-n:] = True
         return h.keep(keep, "tail")
@@ -60,7 +60,10 @@ FAMILIES = {
     ),
     "people": lambda a, b: dict(policy=pi(b), trigger=t.Count(9 + b % 20, ("user", "assistant"))),
     "twice": lambda a, b: dict(
-        policy=lambda h, room: clear(2)(window(a // 2)(h, room), room), trigger=t.Above(a)
+        policy=lambda h, context_budget: clear(2)(
+            window(a // 2)(h, context_budget), context_budget
+        ),
+        trigger=t.Above(a),
     ),
     "messages": lambda a, b: dict(policy=tail(5 + b % 9), trigger=t.Count(20 + b % 30)),
     "turns": lambda a, b: dict(policy=window(a // 2), trigger=t.Turns(1 + b % 4)),
@@ -69,8 +72,12 @@ FAMILIES = {
     "share": lambda a, b: dict(policy=pi(b), trigger=t.Share(0.5, or_equal=True), window=2 * a),
     "turn_spent": lambda a, b: dict(policy=pi(b), trigger=t.TurnSpent(a * 2)),
     "not": lambda a, b: dict(policy=pi(b), trigger=~t.Idle(300) & t.Above(a)),
-    "plain trigger": lambda a, b: dict(policy=pi(b), trigger=lambda h, room: h.tokens > a),
-    "plain rule": lambda a, b: dict(policy=lambda h, room: pi(b)(h, room) if h.tokens > a else h),
+    "plain trigger": lambda a, b: dict(
+        policy=pi(b), trigger=lambda h, context_budget: h.tokens > a
+    ),
+    "plain rule": lambda a, b: dict(
+        policy=lambda h, context_budget: pi(b)(h, context_budget) if h.tokens > a else h
+    ),
     "grace": lambda a, b: dict(
         policy=window(a), trigger=t.Above(a), guards=(g.Grace(calls=b % 5), g.Grace(turns=1))
     ),
@@ -106,7 +113,9 @@ FAMILIES = {
     "except": lambda a, b: dict(
         policy=window(a),
         trigger=t.Above(a),
-        guards=GuardUnlessDue(g.Grace(calls=4), as_trigger(lambda h, room: h.call % 3 == 0)),
+        guards=GuardUnlessDue(
+            g.Grace(calls=4), as_trigger(lambda h, context_budget: h.call % 3 == 0)
+        ),
     ),
     "warned": lambda a, b: dict(
         policy=pi(b),
@@ -152,7 +161,7 @@ def same(a: Run, b: Run):
 def live(log, rules):
     done = Run(log, rules)
     for call_ in range(1, log.calls + 1):
-        advance(done, rules, call_)
+        advance_run(done, rules, call_)
         assert (
             done.peak <= done.total
         )  # the sums are asked for at each call, and continue from those before
@@ -166,18 +175,18 @@ def fold(log, rules):
     sizes, fresh, cuts = [], [], []
     for u in range(log.calls):
         h = h.at(u)
-        make = lambda x: rules.pruning(x, done.room) if rules.pruning else x
+        make = lambda x: rules.pruning(x, done.budget) if rules.pruning else x
         sent = lambda a, b: sizes[a:b]
         view = (
-            UnprunedForecast(h, done.room, sent)
+            UnprunedForecast(h, done.budget, sent)
             if not rules.pruning
-            else PrunedForecast(h, done.room, rules.pruning, done.clock, u, sent=sent)
+            else PrunedForecast(h, done.budget, rules.pruning, done.clock, u, sent=sent)
         )
         first = getattr(rules.trigger, "first", None)
-        due = first(view, u, u + 1) == u if first else rules.trigger(h, done.room)
+        due = first(view, u, u + 1) == u if first else rules.trigger(h, done.budget)
         past = type("P", (), {"compactions": done.compactions, "log": log, "begin": 0})()
         if due and all(guard.first(past, view, u, u + 1) == u for guard in rules.guards):
-            new = rules.policy(h, done.room)
+            new = rules.policy(h, done.budget)
             if new is not h and not any(guard.refuses(past, h, new) for guard in rules.guards):
                 # under a pruning, guards go by what the call was sent, not by the whole conversation
                 sent_sizes = tuple(sum(map(size, make(x).messages)) + log.fixed for x in (h, new))
@@ -357,7 +366,7 @@ def test_a_log_cut_off_at_a_call_gives_the_same_run(family, pruning):
         position = talk.calls[upto].position
         part = session(*talk.log[: position + 1])
         done, cut_off = (
-            advance(Run(whole, rules), rules, upto + 1),
+            advance_run(Run(whole, rules), rules, upto + 1),
             run_rules(log_from_session(part, rules), rules),
         )
         assert done.prompts.tolist() == cut_off.prompts.tolist()
@@ -372,7 +381,7 @@ def test_a_log_that_grows_gives_the_same_run():
     for message in talk.messages:
         if message.role == "assistant":
             log.open(message.time, message.agent)
-            advance(done, rules, log.calls)
+            advance_run(done, rules, log.calls)
         log.append(message)
     again = run_rules(MessageLog.of(talk.messages, Fours()), rules)
     assert done.prompts.tolist() == again.prompts.tolist()
@@ -401,14 +410,14 @@ def test_cumulative_input_is_counted_agent_by_agent():
 def test_a_policy_that_does_nothing_is_asked_again_and_told():
     done = run_rules(
         log_from_session(talk_of(3), Rules(counter=Fours())),
-        Rules(lambda h, room: h, counter=Fours()),
+        Rules(lambda h, context_budget: h, counter=Fours()),
     )
     assert [e.outcome for e in done.events if e.kind == "end"] == ["nothing"] * 4
     assert not done.compactions
 
 
 def test_a_summariser_that_fails_leaves_the_history_and_a_note():
-    def fails(h, room):
+    def fails(h, context_budget):
         raise ModelError("The model did not answer.")
 
     done = run_rules(
@@ -422,7 +431,7 @@ def test_a_summariser_that_fails_leaves_the_history_and_a_note():
 
 def test_a_list_of_messages_is_a_policys_answer_too():
     plain = Rules(
-        lambda h, room: [m for m in h.messages if m.role != "tool" and not m.tool_calls],
+        lambda h, context_budget: [m for m in h.messages if m.role != "tool" and not m.tool_calls],
         counter=Fours(),
     )
     done = run_rules(log_from_session(talk_of(3), plain), plain)
@@ -430,14 +439,16 @@ def test_a_list_of_messages_is_a_policys_answer_too():
 
 
 def test_an_orphan_is_refused_with_the_name_of_its_call():
-    bad = Rules(lambda h, room: [m for m in h.messages if m.role != "tool"], counter=Fours())
+    bad = Rules(
+        lambda h, context_budget: [m for m in h.messages if m.role != "tool"], counter=Fours()
+    )
     with pytest.raises(UnsoundHistory, match=r"Tool call read_file \(c.*\) lost its result"):
         run_rules(log_from_session(talk_of(2), bad), bad)
 
 
 @pytest.mark.parametrize("answer", [None, 3, "history"])
 def test_a_policy_must_return_a_history(answer):
-    rules = Rules(lambda h, room: answer, counter=Fours())
+    rules = Rules(lambda h, context_budget: answer, counter=Fours())
     with pytest.raises(BadArguments, match="must return a history"):
         run_rules(log_from_session(talk_of(1), rules), rules)
 
@@ -453,9 +464,9 @@ def test_new_messages_are_called_back():
 def test_automatic_compaction_can_be_off_and_done_by_hand():
     rules = Rules(pi(200), t.Above(400), auto=False, counter=Fours())
     log = log_from_session(talk_of(6), rules)
-    done = advance(Run(log, rules), rules, 5)
-    cut = done.by_hand(pi(200)(done.history.at(5), done.room))
-    advance(done, rules, log.calls)
+    done = advance_run(Run(log, rules), rules, 5)
+    cut = done.by_hand(pi(200)(done.history.at(5), done.budget))
+    advance_run(done, rules, log.calls)
     assert [c.call for c in done.compactions] == [5]
     assert done.prompts[5] == cut.after < done.prompts[4]
     assert done.fresh_tokens[5] == cut.after - size(
@@ -473,7 +484,7 @@ def test_a_run_that_goes_on_from_another_knows_its_warnings():
         log.append(assistant("later"))
     later.resume(past)
     assert later.begin == past.call < log.calls
-    assert advance(later, rules, log.calls).warned == []
+    assert advance_run(later, rules, log.calls).warned == []
 
 
 def test_the_fixed_part_counts_in_every_prompt():

@@ -19,7 +19,7 @@ from talks_by_chance import Fours, by_chance
 
 from ctxkit import read
 from ctxkit.agent import LiveContext
-from ctxkit.engine import Run, advance, log_from_session, run_rules, with_message_ids
+from ctxkit.engine import Run, advance_run, log_from_session, run_rules, with_message_ids
 from ctxkit.errors import BadArguments
 from ctxkit.formats import samples
 from ctxkit.policies import (
@@ -51,18 +51,18 @@ from ctxkit.session import Message, Text
 
 POLICIES = {
     "none": None,
-    "summary": lambda h, _room: h.summarise(h.safe(h.back(300)), 80, "full"),
-    "clearing": lambda h, _room: h.shorten(np.flatnonzero(h.role("tool"))[:-2], "[gone]", "old"),
-    "window": lambda h, _room: h.drop(h.safe(h.back(200)), "window", start=1),
+    "summary": lambda h, _budget: h.summarise(h.safe(h.back(300)), 80, "full"),
+    "clearing": lambda h, _budget: h.shorten(np.flatnonzero(h.role("tool"))[:-2], "[gone]", "old"),
+    "window": lambda h, _budget: h.drop(h.safe(h.back(200)), "window", start=1),
 }
 
 
 def by_calls(parts):
     """The same prompts from a plain function: nothing but the call is known of it."""
 
-    def pruning(history, room):
+    def pruning(history, budget):
         for part in parts:
-            history = apply_policy(part, history, room)
+            history = apply_policy(part, history, budget)
         return history
 
     return pruning
@@ -101,7 +101,7 @@ def test_live_is_replay(name):
     )
     live, whole = Run(log, rules), run_rules(log, rules)
     for call in range(1, log.calls + 1):
-        advance(live, rules, call)
+        advance_run(live, rules, call)
         assert live.last_prompt().tokens == live.prompts[-1]
     assert live.prompts.tolist() == whole.prompts.tolist()
     assert live.fresh_tokens.tolist() == whole.fresh_tokens.tolist()
@@ -158,7 +158,7 @@ def test_what_a_fixed_part_grows_by_is_fresh_however_it_is_worked_out(seed):
 class Loud(Clear):
     """A member below an inherited schedule: the call alone counts."""
 
-    def __call__(self, history, room):
+    def __call__(self, history, budget):
         failed = history.errors & history.role("tool")
         return history.shorten(failed, self.placeholder, "failed")
 
@@ -173,7 +173,7 @@ class Quiet(Clear):
 class Lower(Loud):
     """A schedule below a call that does not follow from it: nobody asks for it, so the call counts."""
 
-    def schedule(self, view, room):
+    def schedule(self, view, budget):
         for p in view.new("user"):
             view.change(p, "[user]", since=view.arrival(p))
 
@@ -195,7 +195,7 @@ APPENDING = {"digest": Digest(keep_last=1), "manifest": Tombstones(max_tokens=50
 class Asks(ScheduledPruning):
     """One of a person's own, of which nothing is said but its schedule."""
 
-    def schedule(self, view, room):
+    def schedule(self, view, budget):
         for p in view.new("user"):
             view.change(p, "[user]", since=view.arrival(p))
 
@@ -220,17 +220,17 @@ def test_what_is_put_at_the_end_of_a_call_counts_for_the_parts_behind(before, be
     assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
     live = Run(log, rules)
     for call in range(1, log.calls + 1):
-        advance(live, rules, call)
+        advance_run(live, rules, call)
         assert live.last_prompt().tokens == done.prompts[call - 1]
 
 
 class Marked(Clear):
     """Says changes of its own before what it inherits says stages."""
 
-    def schedule(self, view, room):
+    def schedule(self, view, budget):
         for p in view.new("user"):
             view.change(p, "[user]", since=view.arrival(p))
-        super().schedule(view, room)
+        super().schedule(view, budget)
 
 
 def test_changes_beside_stages_are_refused():
@@ -246,7 +246,7 @@ def test_changes_beside_stages_are_refused():
 class Noted(ScheduledPruning):
     """Puts a message at the end of each call, and does not say that it does."""
 
-    def schedule(self, view, room):
+    def schedule(self, view, budget):
         for call in view.calls():
             view.append(Message(role="user", parts=(Text("go on"),)), call)
 
@@ -264,7 +264,7 @@ def test_a_part_that_appends_unsaid_is_refused_before_one_that_counts():
 class Brief(TrimStage):
     """A stage below an inherited schedule: of a chain of stages, too, its call alone counts."""
 
-    def __call__(self, history, room):
+    def __call__(self, history, budget):
         return history.shorten(np.flatnonzero(history.role("tool")), "[brief]", "brief")
 
 
@@ -280,11 +280,11 @@ class Stepped(AdaptiveTrim):
 def test_stages_that_redefine_their_call_are_asked_by_it(before):
     log = log_from_session(by_chance(7, 40), Rules(counter=Fours()))
 
-    def plainly(history, room):
+    def plainly(history, budget):
         for part in before:
-            history = apply_policy(part, history, room)
-        stages = history, Brief.__call__(None, history, room), WithoutTools()(history, room)
-        return next((h for h in stages if h.tokens <= room.limit), stages[-1])
+            history = apply_policy(part, history, budget)
+        stages = history, Brief.__call__(None, history, budget), WithoutTools()(history, budget)
+        return next((h for h in stages if h.tokens <= budget.limit), stages[-1])
 
     rules = Rules(pruning=Chain((*before, Stepped())), counter=Fours(), window=4000, assumed=True)
     done, own = run_rules(log, rules), run_rules(log, rules.but(pruning=plainly))
@@ -293,7 +293,7 @@ def test_stages_that_redefine_their_call_are_asked_by_it(before):
     assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
     live, sent = Run(log, rules), set()
     for call in range(1, log.calls + 1):
-        advance(live, rules, call)
+        advance_run(live, rules, call)
         assert live.last_prompt().tokens == done.prompts[call - 1]
         sent |= {m.text for m in live.last_prompt().messages if m.role == "tool"}
     assert "[brief]" in sent != {"[brief]"}
@@ -309,7 +309,7 @@ class Named(Clear):
     def _text(self, text):
         return self.words
 
-    def schedule(self, view, room):
+    def schedule(self, view, budget):
         for p, call, old in view.window("tool", lambda n: n - self.keep_last):
             if old:
                 view.change(p, self.words, since=call)
@@ -349,14 +349,14 @@ def test_what_a_log_remembers_is_of_that_part_alone(made, join):
 class Backwards(ScheduledPruning):
     """Speaks of a message at a later call first."""
 
-    def schedule(self, view, room):
-        Clear(keep_last=1).schedule(view, room)
+    def schedule(self, view, budget):
+        Clear(keep_last=1).schedule(view, budget)
         for p in view.new("tool"):
             view.change(p, "[seen]", since=view.arrival(p))
 
 
 @pytest.mark.parametrize("trigger", [None, triggers.Above(10**6)])
-@pytest.mark.parametrize("join", [lambda p: p, lambda p: p | (lambda history, _room: history)])
+@pytest.mark.parametrize("join", [lambda p: p, lambda p: p | (lambda history, _budget: history)])
 def test_what_becomes_of_a_message_is_said_in_the_order_of_calls(join, trigger):
     """asked at once it would end otherwise than call by call; so, too, before a plain function"""
     log = log_from_session(by_chance(7, 40), Rules(counter=Fours()))
@@ -366,7 +366,7 @@ def test_what_becomes_of_a_message_is_said_in_the_order_of_calls(join, trigger):
 
     def lived():
         for call in range(live.call + 1, log.calls + 1):
-            advance(live, rules, call)
+            advance_run(live, rules, call)
 
     for tried in (
         partial(run_rules, log, rules),
@@ -379,8 +379,8 @@ def test_what_becomes_of_a_message_is_said_in_the_order_of_calls(join, trigger):
 class Below(ToolPairs):
     """Speaks, below another class's schedule, of what that may hide later."""
 
-    def schedule(self, view, room):
-        super().schedule(view, room)
+    def schedule(self, view, budget):
+        super().schedule(view, budget)
         for p in view.new("tool"):
             view.change(p, "[seen]", since=view.arrival(p))
 
@@ -393,7 +393,7 @@ def test_a_schedule_below_another_is_sent_and_billed_as_its_plain_call(join):
     done, live = run_rules(log, rules), Run(log, rules)
     assert done.prompts.tolist() == own.prompts.tolist()
     for call in range(1, log.calls + 1):
-        advance(live, rules, call)
+        advance_run(live, rules, call)
         assert live.last_prompt().tokens == own.prompts[call - 1]
     assert done.unscheduled_calls == live.unscheduled_calls == log.calls
 
@@ -412,8 +412,8 @@ def test_no_part_of_the_kit_says_first_for_a_call_that_it_redefines():
 class Patient(triggers.Above):
     """A trigger whose call says more than the `first` that it inherits."""
 
-    def __call__(self, history, room):
-        return super().__call__(history, room) and history.call % 5 == 0
+    def __call__(self, history, budget):
+        return super().__call__(history, budget) and history.call % 5 == 0
 
 
 @pytest.mark.parametrize("join", [lambda t: t, lambda t: t | triggers.Never(), lambda t: ~~t])
@@ -439,7 +439,7 @@ def test_a_turn_is_added_up_beyond_what_was_billed(join, seed):
 class Often(RecordedCompactions):
     """A policy whose call does something where the one that it inherits `first` from does nothing."""
 
-    def __call__(self, history, room):
+    def __call__(self, history, budget):
         return history.drop(history.safe(history.back(200)), "window", start=1)
 
 
@@ -481,7 +481,7 @@ def test_a_resumed_session_sends_again_what_was_sent_once(seed, before):
 class Whole(Clear):
     """A clearing whose own call clears nothing."""
 
-    def __call__(self, history, room):
+    def __call__(self, history, budget):
         return history
 
 
@@ -490,11 +490,11 @@ class Staged(ScheduledPruning):
 
     of: object = None
 
-    def schedule(self, view, room):
+    def schedule(self, view, budget):
         view.stages((None, self.of), lambda call, size: 1)
 
 
-@pytest.mark.parametrize("of", [Whole(keep_last=1), lambda history, room: history])
+@pytest.mark.parametrize("of", [Whole(keep_last=1), lambda history, budget: history])
 def test_a_stage_with_a_call_of_its_own_is_refused(of):
     """its schedule would be billed and sent, and its call asked by nobody"""
     part = Staged()
@@ -519,7 +519,7 @@ class Interrupted(ScheduledPruning):
 
     now: list[bool] = field(default_factory=list, compare=False)
 
-    def schedule(self, view, room):
+    def schedule(self, view, budget):
         seen = view.memory.setdefault("seen", [])
         for p in view.new("tool"):
             seen.append(p)

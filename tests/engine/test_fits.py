@@ -31,11 +31,11 @@ def talk(n):
 
 
 def pi(keep, at):
-    rules = lambda h, room: h.summarise(h.safe(h.back(keep)), "So far.", "full")
+    rules = lambda h, budget: h.summarise(h.safe(h.back(keep)), "So far.", "full")
     return Rules(rules, triggers.Above(at), counter="chars/4")
 
 
-def clear(h, room):
+def clear(h, budget):
     return h.shorten(h.role("tool"), "[gone]")
 
 
@@ -80,7 +80,7 @@ def test_a_summary_comes_as_a_user_message():
 
 def test_an_orphan_is_refused():
     with pytest.raises(UnsoundHistory, match=r"Tool call ls \(c0\) lost its result"):
-        fit(talk(2), lambda h, room: [m for m in h.messages if m.role != "tool"])
+        fit(talk(2), lambda h, budget: [m for m in h.messages if m.role != "tool"])
 
 
 @pytest.mark.parametrize("bad", ["hello", {"content": "x"}, {"role": "nobody"}, None])

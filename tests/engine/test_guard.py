@@ -65,7 +65,7 @@ def test_a_model_that_takes_it_keeps_its_thinking():
 
 def test_a_context_forgets_thinking_once_and_keeps_what_comes_after():
     rules = Rules(
-        lambda h, room: h.summarise(h.safe(h.back(500)), "So far.", "full"),
+        lambda h, budget: h.summarise(h.safe(h.back(500)), "So far.", "full"),
         triggers.Above(1_500), counter="chars/4",
     )  # fmt: skip
     context, messages, sent = ck.Context(rules, model=OPUS), talk(0), []

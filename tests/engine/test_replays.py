@@ -17,7 +17,7 @@ from ctxkit.tokens.live_prompt_sizes import get_billed_prompt
 
 def pi(keep, at, **more):
     return Rules(
-        lambda h, room: h.summarise(h.safe(h.back(keep)), "So far.", "full"),
+        lambda h, budget: h.summarise(h.safe(h.back(keep)), "So far.", "full"),
         triggers.Above(at),
         **more,
     )
@@ -26,7 +26,7 @@ def pi(keep, at, **more):
 RULES = {
     "none": Rules(),
     "pi": pi(800, 3000),
-    "plain": lambda h, room: h.shorten(h.role("tool"), "[gone]"),
+    "plain": lambda h, budget: h.shorten(h.role("tool"), "[gone]"),
 }
 
 
@@ -126,9 +126,9 @@ def test_a_session_without_calls_replays_to_itself():
 
 def test_the_window_is_the_rules_the_logs_or_the_default():
     talk = session(user(), assistant(context_window=50_000))
-    assert run_replay(talk, Rules()).room.limit == 50_000
-    assert run_replay(talk, Rules(window=9000)).room.limit == 9000
-    assert run_replay(session(user(), assistant()), Rules()).room.limit == 200_000
+    assert run_replay(talk, Rules()).budget.limit == 50_000
+    assert run_replay(talk, Rules(window=9000)).budget.limit == 9000
+    assert run_replay(session(user(), assistant()), Rules()).budget.limit == 200_000
 
 
 def files(real):
@@ -164,7 +164,8 @@ def test_pi_files_reproduce_what_the_provider_billed(real):
 
 def test_all_real_sessions_replay_soundly(real):
     rules = Rules(
-        lambda h, room: h.summarise(h.safe(h.back(h.tokens // 4)), 300, "x"), triggers.Above(20_000)
+        lambda h, budget: h.summarise(h.safe(h.back(h.tokens // 4)), 300, "x"),
+        triggers.Above(20_000),
     )
     for talk in sample(files(real), 40):
         done = run_rules(log_from_session(with_message_ids(talk), rules), rules)

@@ -66,7 +66,7 @@ def test_every_filter_of_history_is_held_to_the_contract():
 def test_under_any_view_a_turn_ends_when_its_answer_is_there(name):
     """in an own loop, in a context, in a live session, as a pruning and as a policy that keeps what it did"""
     view = VIEWS[name]
-    for rules in (Rules(pruning=view), Rules(view, lambda _history, _room: True)):
+    for rules in (Rules(pruning=view), Rules(view, lambda _history, _budget: True)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # rules that compact at each call
             assert by_list(lambda said, rules=rules: ck.fit(said, rules)) == TWO

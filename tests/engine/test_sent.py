@@ -15,7 +15,7 @@ from ctxkit.engine import log_from_session, run_rules
 from ctxkit.policies import Chain, Clear, MessageLog, Rules, apply_policy, triggers
 
 
-def summary(history, _room):
+def summary(history, _budget):
     return history.summarise(history.safe(history.back(600)), 80, "full")
 
 
@@ -34,7 +34,7 @@ def test_it_adds_up_and_is_what_the_call_gives(name):
             history = next((h for c, h in reversed(cuts) if c <= call), done.history.start(log))
             view = history.at(call)
             for part in PARTS[name]:
-                view = apply_policy(part, view, done.room)
+                view = apply_policy(part, view, done.budget)
             items = done.sent(call)
             assert sum(i.tokens for i in items) == done.prompts[call] == view.tokens
             assert [i.message.parts for i in items] == [m.parts for m in view.messages]
@@ -46,7 +46,7 @@ def test_it_adds_up_and_is_what_the_call_gives(name):
 
 
 def test_a_part_that_is_asked_call_by_call_is_named_too():
-    def loud(history, _room):
+    def loud(history, _budget):
         return history.shorten(np.flatnonzero(history.role("tool"))[:-1], "!", "loud")
 
     log = log_from_session(by_chance(3, 20), Rules(counter=Fours()))

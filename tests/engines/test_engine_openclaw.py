@@ -17,7 +17,7 @@ from ctxkit.engine import log_from_session
 from ctxkit.policies import Rules
 from ctxkit.policies import openclaw_safeguard as safeguard
 from ctxkit.policies.history import columns
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session import Image, Message, SizeOnly, ToolCall, get_plain_text
 from ctxkit.tokens import get_counter
 from ctxkit.tokens.counter_protocol import encode_arguments
@@ -173,8 +173,10 @@ def lengthened(talk, file):
 def relength(message):
     text = get_plain_text(message)
     if len(text) < 200:
-        return content.replace_text(message, f"{text} {' '.join(map(str, range(100)))}")
-    return content.replace_text(message, text[:4000]) if 4000 < len(text) < 5000 else message
+        return message_content.replace_text(message, f"{text} {' '.join(map(str, range(100)))}")
+    return (
+        message_content.replace_text(message, text[:4000]) if 4000 < len(text) < 5000 else message
+    )
 
 
 def plain(session):

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from builders import assistant, session, usage, user
 
 import ctxkit as ck
-from ctxkit.errors import BadArguments
+from ctxkit._internal.safe_fs import LOCK_NAME, SafeFolder
+from ctxkit.errors import BadArguments, StoreError
 from ctxkit.experiments import write_forecast
 from ctxkit.experiments.forecast_records import (
     FILE_NAME,
+    MAX_FILE_BYTES,
     Forecast,
+    _append_forecasts,
     load_forecasts,
     write_trigger_setting,
 )
@@ -109,3 +116,72 @@ def test_damage_is_left_out_and_what_is_missing_is_said(tmp_path):
     assert [type(f) for f in load_forecasts(tmp_path)] == [Forecast]
     with pytest.raises(BadArguments, match="no folder"):
         write_forecast(tmp_path / "nowhere")
+
+
+def make_forecast(n: int) -> Forecast:
+    return Forecast(
+        created_at=START + n, source=str(n), tool="native", setting="none", sessions_n=1
+    )
+
+
+def test_old_lines_stay_as_they_are_and_damaged_ones_too(tmp_path):
+    path = tmp_path / FILE_NAME
+    path.write_bytes(b"{broken\n\xff\n{}")
+    _append_forecasts(tmp_path, [make_forecast(1)])
+    assert path.read_bytes().splitlines()[:3] == [b"{broken", b"\xff", b"{}"]
+    assert [f.source for f in load_forecasts(tmp_path)] == ["1"]
+    path.write_bytes(b" " * (MAX_FILE_BYTES + 1))
+    with pytest.raises(BadArguments, match="move it away"):
+        _append_forecasts(tmp_path, [make_forecast(2)])
+    assert path.stat().st_size == MAX_FILE_BYTES + 1
+
+
+def test_two_processes_keep_the_forecasts_of_both(tmp_path):
+    code = (
+        "import sys; sys.path[:0] = sys.argv[2:]; from pathlib import Path;"
+        " from experiments.test_forecasts import _append_forecasts, make_forecast;"
+        " print(flush=True); sys.stdin.readline();"
+        " [_append_forecasts(Path(sys.argv[1]), [make_forecast(n)]) for n in range(40)]"
+    )
+    tests = Path(__file__).parents[1]
+    words = [sys.executable, "-c", code, str(tmp_path), str(tests), str(tests.parent)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    running = [subprocess.Popen(words, **pipes) for _ in range(2)]
+    for process in running:
+        process.stdout.readline()  # both have imported all before either begins
+    for process in running:
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+    for process in running:
+        process.communicate(timeout=120)
+    assert [p.returncode for p in running] == [0, 0]
+    assert len(load_forecasts(tmp_path)) == 80
+
+
+@pytest.mark.parametrize("name", ["fsync", "replace", "write"])
+def test_an_interrupted_write_leaves_the_old_file_whole(tmp_path, monkeypatch, name):
+    _append_forecasts(tmp_path, [make_forecast(1)])
+    before = (tmp_path / FILE_NAME).read_bytes()
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    target = SafeFolder if name == "write" else os
+    monkeypatch.setattr(target, name, stop)
+    with pytest.raises(KeyboardInterrupt):
+        _append_forecasts(tmp_path, [make_forecast(2)])
+    monkeypatch.undo()
+    assert (tmp_path / FILE_NAME).read_bytes() == before
+    assert {p.name for p in tmp_path.iterdir()} == {FILE_NAME, LOCK_NAME}
+    _append_forecasts(tmp_path, [make_forecast(3)])
+    assert [f.source for f in load_forecasts(tmp_path)] == ["1", "3"]
+
+
+def test_a_folder_that_may_not_be_written_is_named(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(SafeFolder, "write", refuse)
+    with pytest.raises(StoreError, match="No space left on device"):
+        _append_forecasts(tmp_path, [make_forecast(1)])
+    assert load_forecasts(tmp_path) == []

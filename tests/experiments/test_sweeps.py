@@ -14,8 +14,8 @@ from experiments.test_sweeps_scores import talk
 import ctxkit as ck
 from ctxkit.engine import run_replay
 from ctxkit.experiments import SCORE_COLUMN_NAMES
-from ctxkit.experiments.parallel import WorkPlan, WorkShare
-from ctxkit.experiments.session_runner import NamedRules, RunOptions, SessionRunner
+from ctxkit.experiments.parallel import RemainingWork, WorkPlan
+from ctxkit.experiments.rules_on_one_session import NamedRules, SessionRunner, SweepOptions
 from ctxkit.policies import recorded_rules
 from ctxkit.presets import resolve_rules
 
@@ -68,7 +68,7 @@ def test_rows_hold_what_the_engine_gives_to_the_token():
 
 
 def test_a_run_that_fails_is_a_row_and_the_others_go_on():
-    def broken(history, room):
+    def broken(history, budget):
         raise ZeroDivisionError("oh")
 
     runs = ck.sweep(talk(5), [ck.presets.none(), broken])
@@ -130,11 +130,11 @@ def test_finished_runs_are_kept_and_not_made_again(tmp_path, monkeypatch):
     first = ck.sweep(s, rules[:2], out=out)
     out.write_bytes(out.read_bytes() + b'{"torn": ')
     made = []
-    from ctxkit.experiments import session_runner
+    from ctxkit.experiments import rules_on_one_session
 
-    honest = session_runner.SessionRunner.row
+    honest = rules_on_one_session.SessionRunner.row
     monkeypatch.setattr(
-        session_runner.SessionRunner,
+        rules_on_one_session.SessionRunner,
         "row",
         lambda self, setting, o: made.append(setting.label) or honest(self, setting, o),
     )
@@ -157,7 +157,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path):
     s = talk(8)
     asked = []
 
-    def impatient(history, room):
+    def impatient(history, budget):
         if len(asked) > 3:
             raise KeyboardInterrupt
         asked.append(history.call)
@@ -193,7 +193,7 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path):
 
 def planned(*lengths, workers=2, run=None):
     shares = [
-        WorkShare(i, talk(5), [NamedRules("x", None, f"{n}") for n in range(k)])
+        RemainingWork(i, talk(5), [NamedRules("x", None, f"{n}") for n in range(k)])
         for i, k in enumerate(lengths)
     ]
     plan = WorkPlan(shares, workers)
@@ -245,7 +245,7 @@ def test_all_settings_are_handed_out_once():
 
 def test_equal_rules_and_functions_of_one_name_are_told_apart():
     def dropping(n):
-        return lambda history, room: history.drop(n, "old") if len(history) > 12 else history
+        return lambda history, budget: history.drop(n, "old") if len(history) > 12 else history
 
     s = talk(12)
     runs = ck.sweep(s, [ck.presets.none(), ck.presets.none(), dropping(1), dropping(4)])
@@ -278,13 +278,13 @@ def test_runs_are_let_go_at_once():
     """Ten thousand runs are not to wait for the collector of garbage, each with all that it holds."""
     bench, kept = SessionRunner(ck.read(ck.samples.path("incident"))), {}
     settings = [NamedRules.of(name, resolve_rules(name)) for name in ck.presets.names()]
-    assert all("error" not in row for row in bench.rows(settings, RunOptions(loss=True)))
+    assert all("error" not in row for row in bench.rows(settings, SweepOptions(loss=True)))
     gc.collect()
     gc.disable()
     gc.freeze()
     try:
         for setting in settings:
-            bench.row(setting, RunOptions(loss=True))
+            bench.row(setting, SweepOptions(loss=True))
             kept[setting.label] = gc.collect()
     finally:
         gc.unfreeze()

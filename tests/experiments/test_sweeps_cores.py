@@ -61,7 +61,7 @@ def test_every_preset_can_travel(at_once):
 
 def test_what_was_made_at_the_prompt_stays_here(at_once):
     here = sys.modules["__main__"].__dict__
-    exec("def mine(history, room):\n    return history", here)
+    exec("def mine(history, budget):\n    return history", here)
     try:
         found = ck.sweep([talk(5), talk(7)], [ck.presets.none(), here["mine"]])
     finally:

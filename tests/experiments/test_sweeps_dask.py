@@ -21,7 +21,7 @@ class Slow:
     def __init__(self, n: int) -> None:
         self.n = n
 
-    def __call__(self, history, room):
+    def __call__(self, history, budget):
         import time
 
         time.sleep(0.01)

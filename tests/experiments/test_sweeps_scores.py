@@ -171,7 +171,7 @@ def test_a_comparison_begins_with_the_record_and_keeps_failures_as_rows():
 
 
 def test_rules_that_raise_are_a_row_that_says_why():
-    def broken(_history, _room):
+    def broken(_history, _budget):
         raise IndexError("out of range")
 
     found = ck.compare(talk(8), [broken, "pi"], loss=False)

@@ -175,7 +175,7 @@ def test_a_reader_of_another_package_is_asked_and_a_broken_one_is_named(
         EntryPoint("theirs", "their_reader", room.ENTRY_POINT_GROUP),
         EntryPoint("bad", "no_such", room.ENTRY_POINT_GROUP),
     ]
-    monkeypatch.setattr(room, "entry_points", lambda group: points)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
     room._load_readers.cache_clear()
     try:
         with pytest.warns(

@@ -12,7 +12,7 @@ from ctxkit.errors import ReadError
 from ctxkit.formats import fuseraft_snapshot_logs as fuseraft_snapshots
 from ctxkit.magics.session_report_commands import ContextStatus
 from ctxkit.session import get_title
-from ctxkit.widgets.explorer_values import SessionView
+from ctxkit.widgets.explorer_values import ExplorerSession
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,7 +93,7 @@ def test_counts_of_turns_are_no_context_no_window_and_no_share() -> None:
     assert window.to_text().startswith("Context of 77d6be00 2026-01-01 at call 2, turn 2\nSize unk")
     line = ContextStatus(window, 1, 5).one_line
     assert line == "Context: unknown, the log has counts of whole turns alone · Compactions: 1"
-    assert not any(i.tokens for i in SessionView(s).at(-1).items)
+    assert not any(i.tokens for i in ExplorerSession(s).at(-1).items)
     row_of_pi = ck.compare(s, ["pi"]).loc["pi"]
     assert row_of_pi[["peak_tokens", "compactions_n"]].isna().all()
     assert "no size of a prompt" in row_of_pi["note"]
@@ -102,3 +102,20 @@ def test_counts_of_turns_are_no_context_no_window_and_no_share() -> None:
 def test_logs_of_counts_are_named_by_session_and_day() -> None:
     logs = fuseraft_snapshots.read(source(row(0, 10, 10), row(0, 10, 10, session="8a")))
     assert [get_title(s) for s in logs] == ["77d6be00 2026-01-01", "8a 2026-01-01"]
+
+
+def test_both_views_of_thrash_say_the_same_of_a_log_of_counts() -> None:
+    (s,) = fuseraft_snapshots.read(
+        source(row(0, 10_000, 10_000), row(1, 20_000, 30_000), MARK, row(2, 5_000, 5_000))
+    )
+    by_hand, still = repr(ck.thrash(s)), ck.plots.thrash(s).caption
+    assert still.startswith("1 compaction, 0 saved less than 10% of tokens, of 1 it is unknown")
+    assert still in by_hand
+    assert "the log does not tell" in by_hand
+
+
+def test_a_view_of_several_logs_says_which_one_it_draws() -> None:
+    logs = fuseraft_snapshots.read(source(row(0, 10, 10), MARK, row(0, 10, 10, session="8a")))
+    assert "of 77d6be00 2026-01-01 (1 of 2 sessions) pay?" in repr(ck.thrash(logs))
+    with pytest.raises(ck.BadArguments, match="draws one session"):
+        ck.plots.thrash(logs)

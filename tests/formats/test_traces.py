@@ -10,7 +10,7 @@ from made_logs import LANGCHAIN, MADE, OTLP, lines, span
 
 import ctxkit as ck
 from ctxkit.formats import Source, detect_reader, get_reader, read_source
-from ctxkit.formats.prompt_threads import PromptThreads, key_message
+from ctxkit.formats.whole_prompt_threads import PromptThreads, key_message
 from ctxkit.session import Message, Text
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ctxkit.magics.arguments import format_usage
+from ctxkit.magics.line_parser import format_usage
 from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS
 from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
 

@@ -136,7 +136,7 @@ def test_a_refused_summary_is_a_line_a_row_and_no_compaction(talk, capsys):
     shown = capsys.readouterr().out
     [line] = [s for s in shown.splitlines() if s.startswith("! compaction")]
     assert re.fullmatch(
-        r"! compaction refused: not smaller: after it the prompt would have [\d,]+ tokens, before it [\d,]+; the history"
+        r"! compaction refused: not smaller: after it the prompt would have [\d,]+ tokens, before it [\d,]+ \(both as counted here\); the history"
         r" is kept as it was · the summary's call: [\d,]+ tokens, no price known · not asked again for 2 calls",
         line,
     )

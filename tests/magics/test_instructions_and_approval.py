@@ -186,10 +186,10 @@ def test_an_unknown_tool_is_refused(shell):
 
 
 def test_a_group_of_tools_asks_for_each_of_them(tmp_path):
-    from ctxkit.agent import Root
+    from ctxkit.agent import RootFolder
     from ctxkit.magics.approvals import select_approval_tools
 
-    root = Root(tmp_path)
+    root = RootFolder(tmp_path)
     assert {"brief_write", "session_context_write"} <= select_approval_tools(
         "work", ["brief_write"], root
     )

@@ -10,7 +10,7 @@ from talkers import COUNT, Says
 
 from ctxkit.agent import LiveEvent, LiveSession, Workspace
 from ctxkit.magics import turn_display
-from ctxkit.magics.turn_display import TurnDisplay
+from ctxkit.magics.turn_display import RenderedTurn
 from ctxkit.policies import Rules
 
 
@@ -29,7 +29,7 @@ def test_showing_a_turn_leaves_it_most_of_the_time(tmp_path, monkeypatch):
     ticks = count(1)
     with LiveSession("one", model=Says(), rules=Rules(counter=COUNT), clock=lambda: next(ticks),
                      workspace=Workspace(tmp_path)) as live:  # fmt: skip
-        with turn_display.TurnScreen(live, Slow()) as screen:
+        with turn_display.LiveTurnDisplay(live, Slow()) as screen:
             for _ in range(100):
                 now[0] += 0.01
                 live._emit("delta", {"kind": "text", "text": "word "})
@@ -44,7 +44,7 @@ def test_a_long_reply_is_shown_in_time_that_grows_with_it(tmp_path):
     ticks = count(1)
     with LiveSession("one", model=Says(), rules=Rules(counter=COUNT), clock=lambda: next(ticks),
                      workspace=Workspace(tmp_path)) as live:  # fmt: skip
-        display = TurnDisplay(live)
+        display = RenderedTurn(live)
         began = time.process_time()
         for _ in range(60_000):
             display._add_piece("text", "x" * 40)
@@ -58,7 +58,7 @@ def test_notices_stay_where_a_long_reply_is_cut(tmp_path):
     ticks = count(1)
     with LiveSession("one", model=Says(), rules=Rules(counter=COUNT), clock=lambda: next(ticks),
                      workspace=Workspace(tmp_path)) as live:  # fmt: skip
-        display = TurnDisplay(live)
+        display = RenderedTurn(live)
         for n in range(5):
             attempt = {"outcome": "refused", "reason": f"reason {n} <b>"}
             display.on_event(LiveEvent("compaction_end", 1.0, 0, attempt))

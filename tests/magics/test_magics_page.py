@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxkit.magics.arguments import get_settings
-from ctxkit.magics.cell_arguments import AgentArguments, KitSettings
+from ctxkit.magics.cell_options_and_config import AgentArguments, KitSettings
+from ctxkit.magics.line_parser import get_settings
 
 MADE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_magics.py"))
 

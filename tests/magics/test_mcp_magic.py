@@ -9,7 +9,7 @@ import pytest
 from outside.test_mcp_servers import PROGRAM
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.external_programs import ServerCommand, parse_servers
+from ctxkit.magics.mcp_and_acp_programs import McpServerCommand, parse_servers
 
 COMMAND = f"{sys.executable} {PROGRAM}"
 
@@ -43,14 +43,14 @@ def test_files_variables_and_commands_name_servers(tmp_path):
     path.write_text(
         json.dumps({"mcpServers": {"a": {"command": "x", "args": ["-v"], "env": {"K": "1"}}}})
     )
-    a = {"a": ServerCommand(("x", "-v"), (("K", "1"),))}
+    a = {"a": McpServerCommand(("x", "-v"), (("K", "1"),))}
     assert parse_servers(str(path), {}) == a
     assert (
         parse_servers("held", {"held": {"a": {"command": "x", "args": ["-v"], "env": {"K": "1"}}}})
         == a
     )
-    assert parse_servers("held", {"held": ["x", "-v"]}) == {"": ServerCommand(("x", "-v"))}
-    assert parse_servers("x 'two words'", {}) == {"": ServerCommand(("x", "two words"))}
+    assert parse_servers("held", {"held": ["x", "-v"]}) == {"": McpServerCommand(("x", "-v"))}
+    assert parse_servers("x 'two words'", {}) == {"": McpServerCommand(("x", "two words"))}
     assert parse_servers("  ", {}) == {}
 
 

@@ -22,8 +22,8 @@ from ctxkit.errors import BadArguments
 from ctxkit.magics.approvals import (
     MOST_SHOWN,
     UNSAFE,
-    as_html,
-    ask_waiting,
+    ask_blocking,
+    format_question_html,
     question_about,
 )
 from ctxkit.session import ToolCall
@@ -77,7 +77,7 @@ def arguments_of(whole: str) -> dict:
 def test_a_marker_anywhere_in_a_command_is_visible(before, after):
     asked = question_about(called(before + MARKER + after))
     assert MARKER in asked.whole
-    assert MARKER in html.unescape(as_html(asked.whole))
+    assert MARKER in html.unescape(format_question_html(asked.whole))
     assert arguments_of(asked.whole) == {"command": before + MARKER + after}
     rows = asked.whole.replace("⇥\t", "").split("\n")
     assert all(c == " " or unicodedata.category(c)[0] not in "CZ" for row in rows for c in row)
@@ -134,12 +134,12 @@ def test_arguments_that_are_nested_too_deep_are_refused_with_the_reason():
 
 def test_where_a_terminal_is_a_file_a_key_is_not_printed(monkeypatch, capsys):
     monkeypatch.setattr("builtins.input", lambda asked: sys.stdout.write(asked) and "y")
-    assert ask_waiting(question_about(called("ls"))) == "y"
+    assert ask_blocking(question_about(called("ls"))) == "y"
     with pytest.raises(BadArguments, match=UNSAFE):
-        ask_waiting(question_about(called(f"echo {KEY}")))
+        ask_blocking(question_about(called(f"echo {KEY}")))
     assert KEY not in capsys.readouterr().out
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert ask_waiting(question_about(called(f"echo {KEY}"))) == "y"
+    assert ask_blocking(question_about(called(f"echo {KEY}"))) == "y"
     assert KEY in capsys.readouterr().out
 
 
@@ -188,7 +188,7 @@ def test_every_front_end_asks_by_this_function():
     assert set(calls_of("input")) == {"approvals.py"}
     asking = [each for calls in calls_of("ToolApprover").values() for each in calls]
     assert len(asking) >= 3  # a cell, a turn beside the notebook, a team
-    assert {re.search(r"(\S+)\)$", each)[1] for each in asking} == {"ask_here", "handle.ask"}
+    assert {re.search(r"(\S+)\)$", each)[1] for each in asking} == {"ask_in_cell", "handle.ask"}
     assert set(calls_of("question_about")) == {"approvals.py"}
 
 

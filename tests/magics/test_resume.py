@@ -191,6 +191,6 @@ def test_the_schemas_of_other_tools_are_counted_as_schemas(kernel):
 def test_rules_with_a_function_of_the_users_are_the_same_in_another_kernel(kernel, capsys):
     for _ in range(2):
         shell = kernel()
-        shell.run_cell("def mine(history, room):\n    return history")
+        shell.run_cell("def mine(history, budget):\n    return history")
         run(shell, "%%agent --session k --rules mine\nWrite it")
     assert "Note:" not in capsys.readouterr().out

@@ -12,7 +12,7 @@ from talkers import run
 
 import ctxkit as ck
 from ctxkit.agent import LiveSession, Provider, Workspace, tool
-from ctxkit.magics.turn_display import TurnScreen
+from ctxkit.magics.turn_display import LiveTurnDisplay
 from ctxkit.metrics import count_groups_by_call, thrash
 from ctxkit.plots import growth
 from ctxkit.plots.compaction_charts import savings_data, thrash_data
@@ -84,7 +84,7 @@ class Watched:
         if plays:
             self.up.plays[:] = plays
         view = Seen()
-        with TurnScreen(self.live, view) as screen:
+        with LiveTurnDisplay(self.live, view) as screen:
             ended = run(self.live.turn(prompt))
             self.holds(screen.turn.bar()[0], ended.context_tokens)
             assert f"context {self.up.account[-1]:,}/{WINDOW:,} " in ended.account()

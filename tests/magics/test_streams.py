@@ -14,7 +14,7 @@ from talkers import COUNT, ECHO, Says, live, run, said
 from ctxkit._internal.formatting import TextAndHtml, escape_html
 from ctxkit.agent import Delta, LiveSession, Provider, Workspace
 from ctxkit.errors import ModelError
-from ctxkit.magics.turn_display import TurnScreen, truncate_start
+from ctxkit.magics.turn_display import LiveTurnDisplay, truncate_start
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.session import Message, Text, ToolCall, Usage
 
@@ -38,7 +38,7 @@ class Seen:
 def taken(session, prompt="go", **more):
     """Take a turn; return what was shown."""
     view = Seen()
-    with TurnScreen(session, view, **more):
+    with LiveTurnDisplay(session, view, **more):
         run(session.turn(prompt))
     return view
 

@@ -14,7 +14,7 @@ from conftest import SEED, sample
 import ctxkit
 import ctxkit as ck
 from ctxkit.experiments.cost_and_loss_scores import score_session
-from ctxkit.metrics.figure_sources import get_figure_sources
+from ctxkit.metrics.view_figures import get_figure_sources
 from ctxkit.presets import names
 
 REPLAYS = 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from builders import assistant, result, session, step, summarised, system, tool_call, usage, user
 from conftest import sample
@@ -94,14 +95,20 @@ def test_a_summary_is_a_part_and_stands_in_no_place_of_the_log():
     assert r.contributors[0].position is None
 
 
-def test_the_limit_is_recorded_else_of_the_table_else_a_guess_that_says_so():
+def test_the_limit_is_recorded_else_of_the_table_else_missing_as_in_every_view():
     def at(**more):
         r = ck.report(session(user(), assistant(usage=usage(100)), **more), counter=COUNTER)
         return r.limit, r.limit_source
 
     assert at(context_window=1000) == (1000, "recorded")
     assert at(model="gpt-4o") == (128_000, "derived")
-    assert at() == (200_000, "estimated")
+    assert at() == (None, None)
+    unknown = session(user(), assistant(usage=usage(100), model="no-such-model"))
+    assert "of an unknown window" in ck.report(unknown).to_text()
+    assert "%" not in ck.report(unknown)._format_size()
+    assert "of an unknown window" in ck.plots.composition(unknown, 0).caption
+    assert pd.isna(ck.frame(unknown, per="call")["context_limit"].iloc[0])
+    assert pd.isna(ck.score(unknown)["window_tokens"])
     assert (
         ck.report(
             session(user(), assistant(usage=usage(100)), context_window=400), counter=COUNTER

@@ -47,9 +47,9 @@ def test_when_break_even_and_the_strip_go_by_the_date_of_the_calls(begin):
 @TIMES
 def test_the_break_even_call_costs_what_the_record_paid(begin):
     recorded = working(begin)
-    cut = ck.break_even(recorded, 30).cut
+    removal = ck.break_even(recorded, 30).removal
     spent = recorded.call(30).message.usage
-    assert cut.dollars(cut.before()) == pytest.approx(
+    assert removal.dollars(removal.before()) == pytest.approx(
         ck.prices.price(MODEL, at=begin).prompt_usd(spent)
     )
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.engine import run_rules
 from ctxkit.engine.replay import session_from_run
-from ctxkit.experiments.session_runner import NamedRules, RunOptions, SessionRunner
+from ctxkit.experiments.rules_on_one_session import NamedRules, SessionRunner, SweepOptions
 from ctxkit.metrics.loss_analysis import ORACLE_MOMENTS, LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
 from ctxkit.metrics.visibility import get_run_visibility, get_session_visibility
@@ -87,7 +87,7 @@ PRUNINGS = [
 PRUNINGS += [ck.presets.tyrum().pruning, ck.presets.ai().pruning]
 
 
-def called(history, room):
+def called(history, budget):
     """A pruning that says no schedule: the results of every third call stay, all others are hidden."""
     results = [p for p, m in enumerate(history) if m.role == "tool" and history.call % 3]
     return history.shorten(results, "[hidden]", "not now") if results else history
@@ -146,8 +146,8 @@ def test_the_edits_of_a_replay_say_what_its_run_does(seed, policy):
 def test_a_rule_said_by_a_schedule_and_by_a_function_loses_the_same():
     masked = ck.presets.swe_agent_mask(n=3)
 
-    def plain(history, room):
-        return history if not history.call else masked.pruning(history, room)
+    def plain(history, budget):
+        return history if not history.call else masked.pruning(history, budget)
 
     one, other = (
         make_loss_columns(found(bench(3), run_rules(bench(3).log(r), r, None)))
@@ -170,7 +170,7 @@ def test_a_real_session(real):
 
 def test_a_row_of_a_sweep_and_a_score_of_the_replay_say_the_same():
     own, rules = bench(1), Rules(policy=POLICIES[0], trigger=triggers.Above(1800))
-    row = own.row(NamedRules.of("x", rules), RunOptions(loss=True))
+    row = own.row(NamedRules.of("x", rules), SweepOptions(loss=True))
     score = ck.score(ck.replay(own.session, rules))
     assert row["compactions_n"] > 1
     assert row["needed_lost_n"] > 0

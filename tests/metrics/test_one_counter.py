@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pandas as pd
 import pytest
+from builders import assistant, result, tool_call, usage, user
+from builders import session as make_session
 from conftest import sample
 
 import ctxkit as ck
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes
 from ctxkit.tokens.message_sizes import has_mask_processor
+from ctxkit.widgets.explorer_values import SessionView
 
 
+@cache
 def all_sessions(real):
     read = [*ck.read_all(real, progress=False), *ck.read_all(ck.samples.path(), progress=False)]
     return [s for top in read for s in (top, *top.children) if s.calls]
@@ -58,3 +64,43 @@ def test_rules_that_are_never_due_send_what_was_sent(real):
     row = ck.score(ck.replay(log, rules), loss=False)
     assert row["compactions_n"] == 0
     assert row["prompt_tokens"] == ck.score(log, loss=False)["prompt_tokens"]
+
+
+def unbilled_differences(session) -> list[str]:
+    """The views that show another size than the report of a call whose usage the log lacks."""
+    view, gauge, out = SessionView(session), None, []
+    view.measure()
+    for call in session.calls:
+        if call.message.prompt_tokens is None and call.message.kind != "turn":
+            size = ck.report(session, call.index).prompt_tokens or None
+            shown = {"explore": view.at(call.index).tokens}
+            shown["sent"] = sum(i.tokens for i in session.sent(call.index)) or None
+            if call.index == len(session.calls) - 1:
+                gauge = ck.watch(session).state.used
+                shown["watch"] = gauge
+            out += [
+                f"{session.id} {call.index}: {k} {n}, report {size}"
+                for k, n in shown.items()
+                if n != size
+            ]
+    return out
+
+
+def test_a_call_that_was_not_billed_has_one_size_in_every_view():
+    """N14: the gauge showed the call before it, and explore no size."""
+    first = assistant("", tool_call(), usage=usage(4_000), model="m")
+    session = make_session(user("go"), first, result("word " * 900, first), assistant("done"))
+    assert ck.report(session, 1).prompt_tokens > 4_000
+    assert unbilled_differences(session) == []
+    assert ck.watch(session).state.used == ck.report(session, 1).prompt_tokens
+    assert "size unknown" not in ck.explore(session).to_text()
+
+
+def test_so_it_is_in_real_logs_with_calls_without_usage(real):
+    mixed = [s for s in all_sessions(real) if s.has_usage
+             and any(c.message.prompt_tokens is None for c in s.calls)]  # fmt: skip
+    zoo = [ck.read(path) for path in sorted(real.rglob("*event-zoo*"))]
+    assert len(zoo) >= 2
+    codex = next(s for s in zoo if s.format == "codex")  # its texts and pictures are redacted
+    assert [ck.report(codex, call).groups()["images"] for call in (5, 8)] == [1_200, 1_200]
+    assert [d for s in (*zoo, *sample(mixed, 3)) for d in unbilled_differences(s)] == []

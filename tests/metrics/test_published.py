@@ -69,7 +69,12 @@ def test_the_room_of_a_cycle():
 
 
 def test_the_append_only_twin_grows_by_the_reply_and_300_where_the_prompt_fell():
-    assert compactions.append_only([100, 150, 40, 60], [10, 20, 30, 40]) == [100, 150, 470, 490]
+    assert compactions.append_only([100, 150, 40, 60], [10, 20, 30, 40]) == [
+        100,
+        150,
+        470,
+        490,
+    ]
     assert compactions.append_only([], []) == []
     with pytest.raises(BadArguments, match="do not match"):
         compactions.append_only([1], [])

@@ -141,7 +141,7 @@ def test_so_do_reports_of_all_real_sessions(real, name):
 
 
 def test_one_text_in_the_place_of_two_messages_counts_as_what_each_was():
-    def quiet(history, _room):
+    def quiet(history, _budget):
         return history.shorten(np.flatnonzero(history.role("user"))[:-1], "(said)", "quiet")
 
     talk = [user("go " * 50), assistant("a"), user("mind " * 50, kind="injected"), assistant("b")]

@@ -13,7 +13,7 @@ import ctxkit as ck
 from ctxkit.engine import run_rules
 from ctxkit.engine.replay import compute_shared_tokens
 from ctxkit.experiments.cost_and_loss_scores import score_run
-from ctxkit.experiments.session_runner import SessionRunner
+from ctxkit.experiments.rules_on_one_session import SessionRunner
 from ctxkit.metrics.cost.replay_bill import LogPrefixSums, ReplayCostModel, TokenTally, bill_replay
 from ctxkit.metrics.prompt_sizes import RunPrompts, SentPrompts
 from ctxkit.policies import Clear, Rules

@@ -11,7 +11,7 @@ from widgets.reports.hostile import EVIL, list_leaks
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.studies.threshold_habits import make_developers
+from ctxkit.experiments.studies.threshold_holdout import make_developers
 from ctxkit.metrics import optimal_trigger
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.threshold_costs import (
@@ -21,7 +21,7 @@ from ctxkit.metrics.threshold_costs import (
     hold_out,
     is_near_step,
     list_sizes,
-    measure_session_sizes,
+    measure_costs_by_size,
 )
 from ctxkit.metrics.tool_setting_syntax import PRESETS_BY_FORMAT, find_default_trigger
 from ctxkit.session import Session
@@ -84,7 +84,7 @@ def test_sizes_just_below_steps_are_candidates():
 
 def test_a_size_within_the_floor_of_a_session_is_no_threshold(developer):
     profile = GrowthProfile(developer[0])
-    measured = measure_session_sizes(profile, (30_000, 90_000), floor=50_000)
+    measured = measure_costs_by_size(profile, (30_000, 90_000), floor=50_000)
     assert list(measured.costs) == [90_000]
     assert measured.keep < measured.floor == 50_000
 
@@ -92,7 +92,7 @@ def test_a_size_within_the_floor_of_a_session_is_no_threshold(developer):
 def test_a_session_costs_what_compare_says(developer):
     s = developer[1]
     timing = ck.when(s)
-    measured = measure_session_sizes(GrowthProfile(s), (timing.best,))
+    measured = measure_costs_by_size(GrowthProfile(s), (timing.best,))
     assert measured.costs[timing.best].usd == pytest.approx(timing.session_usd)
     losses = {c.name: c.loss for c in timing.ceilings}
     assert measured.costs[timing.best].loss == pytest.approx(losses["best"])

@@ -100,7 +100,7 @@ def test_writes_that_live_an_hour_have_their_own_price():
 
 def test_prompts_of_another_tier_have_its_prices(monkeypatch):
     """Where carried tokens cost ten times as much above a size, the cheapest ceiling is that size."""
-    tiers = (ck.prices.Tier(50_000, input=3e-5, cache_read=3e-6, cache_write=3.75e-5),)
+    tiers = (ck.prices.PriceTier(50_000, input=3e-5, cache_read=3e-6, cache_write=3.75e-5),)
     plain = ck.prices.Price(input=3e-6, output=1.5e-5, cache_read=3e-7, cache_write=3.75e-6)
     own = {"plain-model": plain, "tiered-model": replace(plain, tiers=tiers)}
     monkeypatch.setattr("ctxkit.tokens.prices._registered", own)

@@ -15,11 +15,10 @@ from hypothesis.extra.numpy import arrays
 
 import ctxkit as ck
 from ctxkit._internal.palette import COLOURS, DASHES, GROUP_COLOURS, SYMBOLS, TEXT_COLOUR
-from ctxkit.plots.chart import PLOTLY_MIME_TYPE, Chart, escape_label
+from ctxkit.plots.chart import PAGE_TEXT_COLOUR, PLOTLY_MIME_TYPE, Chart, escape_label
 from ctxkit.plots.decimation import decimate
 from ctxkit.plots.figure_geometry import choose_ticks, format_tick
-from ctxkit.plots.page_colours import PAGE_TEXT_COLOUR
-from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 
 EVIL = '<script>alert(1)</script><a href="javascript:x()">y</a><img src=x onerror=z()>%{x}$\\href{javascript:x}{y}$\x1b[31m\u202e'
 CHARTS = ["growth", "budget", "composition", "tiles", "savings", "thrash", "diff"]
@@ -190,8 +189,8 @@ def test_limits_are_traces_and_marks_are_lines():
         x="x",
         y="y",
         traces=(Trace(name="t", x=[0, 9], y=[1, 2]),),
-        limits=(Limit(y=5, label="top"),),
-        marks=(Mark(x=3),),
+        limits=(LimitLine(y=5, label="top"),),
+        marks=(VerticalMark(x=3),),
     )
     drawn = axes.plotly()
     assert [d["name"] for d in drawn["data"]] == ["t", "top"]
@@ -247,3 +246,10 @@ def test_traces_differ_by_more_than_colour():
 def test_ticks_are_round():
     assert choose_ticks(0, 100_000) == [0, 50_000, 100_000]
     assert [format_tick(v) for v in (0, 999, 1500, 2e6, 0.25)] == ["0", "999", "1.5k", "2M", "0.25"]
+
+
+def test_the_static_picture_has_each_line_of_a_trace_whose_lines_begin_anywhere():
+    chart = ck.plots.user_rules(ck.samples.path("billing"))
+    [trace] = chart.drawing.traces
+    drawn = re.findall(r'<path d="(M[^"]+L[^"]+)"', chart.drawing.svg())
+    assert drawn[0].count("L") == sum(y is not None for y in trace.y) / 2 == 5

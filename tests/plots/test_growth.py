@@ -6,7 +6,8 @@ import pytest
 from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
-from ctxkit.plots.growth_chart import CompactionMark, GrowthLine, growth_data
+from ctxkit.plots.compaction_marks import CompactionMark
+from ctxkit.plots.growth_chart import GrowthLine, growth_data
 from ctxkit.session import Message
 from ctxkit.tokens import default_counter
 
@@ -21,7 +22,7 @@ def compacted(**more):
 
 
 def test_a_line_is_one_agent_of_one_session():
-    cut = CompactionMark(0, 1, "main", 110, 20, "tail · auto")
+    cut = CompactionMark(0, 1, "main", 110, 20, "tail · auto", "summarised")
     assert growth_data(compacted(id="s", title="s")) == (
         GrowthLine(
             "s",

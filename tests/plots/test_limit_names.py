@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ctxkit.plots.xy_figure import Axes, Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 
-LIMIT = Limit(y=100, label="limit 100", colour="#888888")
+LIMIT = LimitLine(y=100, label="limit 100", colour="#888888")
 
 
 def axes(y: list[float], *marks: float) -> Axes:
@@ -16,7 +16,7 @@ def axes(y: list[float], *marks: float) -> Axes:
         y="tokens",
         traces=(trace,),
         limits=(LIMIT,),
-        marks=tuple(Mark(x=m) for m in marks),
+        marks=tuple(VerticalMark(x=m) for m in marks),
     )
 
 

@@ -11,7 +11,7 @@ from ctxkit.policies import Above, AntiThrash, Rules, apply_policy, triggers
 def replace_text(old: str, new: str):
     """Return a policy that replaces a text in the first message by a shorter one."""
 
-    def policy(history, _room):
+    def policy(history, _budget):
         return history.shorten({0: history.messages[0].text.replace(old, new)})
 
     return policy

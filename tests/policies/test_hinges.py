@@ -38,22 +38,22 @@ ROOM = ContextBudget(200, 50, Fours())
 LOG = MessageLog.of([m for n in range(9) for m in (user("x" * 40), assistant("y" * 40))], Fours())
 
 
-def nothing(h, room):
+def nothing(h, budget):
     return h
 
 
-def oldest(h, room):
+def oldest(h, budget):
     """Leave out all but the newest four."""
     return h.drop(h.safe(max(len(h) - 4, 0)), "oldest")
 
 
-def late(h, room):
+def late(h, budget):
     return h.call >= 5
 
 
 class Oldest(BasePolicy):
-    def __call__(self, h, room):
-        return oldest(h, room)
+    def __call__(self, h, budget):
+        return oldest(h, budget)
 
 
 def cuts(policy, trigger=None, **more):
@@ -76,9 +76,9 @@ class Waits(Oldest):
     def __init__(self, call):
         self.call, self.asked = call, []
 
-    def __call__(self, h, room):
+    def __call__(self, h, budget):
         self.asked.append(h.call)
-        return super().__call__(h, room)
+        return super().__call__(h, budget)
 
     def first(self, forecast, start, stop):
         return min(max(start, self.call), stop)
@@ -189,10 +189,10 @@ def test_a_trigger_says_at_which_size_it_fires():
 
     class Half(triggers.BaseTrigger):
         def first(self, forecast, start, stop):
-            return forecast.above(self.tokens(forecast.room), start, stop)
+            return forecast.above(self.tokens(forecast.budget), start, stop)
 
-        def tokens(self, room):
-            return room.limit / 2
+        def tokens(self, budget):
+            return budget.limit / 2
 
     assert triggers.Always().tokens(ROOM) is None
     assert (triggers.Above(7).tokens(ROOM), triggers.Share(0.5, "budget").tokens(ROOM)) == (7, 75)
@@ -243,8 +243,8 @@ def test_what_only_looks_like_a_trigger_is_told_what_to_derive_from():
         Rules(warnings=(3,))
 
     class Calls(Looks):
-        def __call__(self, h, room):
-            return late(h, room)
+        def __call__(self, h, budget):
+            return late(h, budget)
 
     assert cuts(oldest, Calls()) == [5, 6, 7, 8]
 
@@ -297,8 +297,8 @@ def test_a_policy_without_the_base_works_asked_at_each_call():
         def first(self, forecast, start, stop):
             raise AssertionError("it is no part: only its call counts")
 
-        def __call__(self, h, room):
-            return oldest(h, room)
+        def __call__(self, h, budget):
+            return oldest(h, budget)
 
     assert cuts(Duck(), triggers.Above(60)) == cuts(Oldest(), triggers.Above(60)) != []
     assert Rules(Duck(), triggers.Above(60)).label == "duck"
@@ -316,7 +316,7 @@ def test_a_policy_that_wants_to_be_lent_a_summariser_must_derive_from_the_base()
         def using(self, summariser):
             return self
 
-        def __call__(self, h, room):
+        def __call__(self, h, budget):
             return h
 
     with pytest.raises(
@@ -332,11 +332,11 @@ def test_a_part_without_a_call_is_refused():
 
 def test_schedules_are_those_of_classes_that_did_not_redefine_the_call():
     class Says(ScheduledPruning):
-        def schedule(self, view, room):
+        def schedule(self, view, budget):
             pass
 
     class Calls(Says):
-        def __call__(self, h, room):
+        def __call__(self, h, budget):
             return h
 
     assert is_fully_scheduled(Says())
@@ -349,8 +349,8 @@ def test_schedules_are_those_of_classes_that_did_not_redefine_the_call():
 
 def test_a_chain_whose_call_was_redefined_is_asked_by_its_call():
     class Backwards(Chain):
-        def __call__(self, h, room):
-            return oldest(h, room)
+        def __call__(self, h, budget):
+            return oldest(h, budget)
 
     one, other = (
         run_rules(LOG, Rules(pruning=p, counter=Fours())).prompts.tolist()
@@ -402,7 +402,7 @@ class Long(NamedTuple):
 
     tokens: int
 
-    def __call__(self, history, room):
+    def __call__(self, history, budget):
         return history.tokens > self.tokens
 
 

@@ -21,11 +21,13 @@ def test_fu1_text_only_drops_tool_messages_and_pure_call_frames():
 
 
 def test_fu2_excluded_agents_are_compared_without_case():
-    """ExcludeAgents drops what the agent said, whatever the case of its name"""
-    new = WithoutAgents(agents=("tester",))(
-        shown(user("go"), assistant("t", agent="Tester"), assistant("d", agent="Dev")), ROOM
-    )
+    """ExcludeAgents drops replies and calls of the agent, whatever the case of its name"""
+    call = tool_call("bash", "c1", command="make")
+    rows = [user("go"), assistant("t", agent="Tester"), assistant("", call, agent="Tester"),
+            result("made", call), assistant("d", agent="Dev")]  # fmt: skip
+    new = WithoutAgents(agents=("tester",))(shown(*rows), ROOM)
     assert texts(new) == ["go", "d"]
+    assert not any(m.tool_calls for m in new.messages)
 
 
 def test_fu3_a_tail_of_three_of_ten():

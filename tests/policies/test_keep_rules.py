@@ -15,7 +15,7 @@ from ctxkit.policies.texts.user_rules import (
     fit_rules,
     iter_text_statements,
 )
-from ctxkit.policies.user_rules import RULES_HEADING
+from ctxkit.policies.user_rules_digest import RULES_HEADING
 from ctxkit.session import RECALLED_KIND
 
 BAN = "Never push to main."

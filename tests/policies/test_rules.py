@@ -23,7 +23,7 @@ from ctxkit.policies import (
 )
 
 
-def nothing(h, room):
+def nothing(h, budget):
     return h
 
 
@@ -31,7 +31,7 @@ class Drops(BasePolicy):
     def __init__(self, n):
         self.n = n
 
-    def __call__(self, h, room):
+    def __call__(self, h, budget):
         return h.drop(self.n, "oldest")
 
 
@@ -126,15 +126,15 @@ def test_triggers_of_two_rules_are_joined_and_guards_too():
 
 
 def test_a_ladder_takes_the_first_that_helps():
-    def fails(h, room):
+    def fails(h, budget):
         raise ModelError("No answer.")
 
     h = shown(*(user("x" * 40) for _ in range(5)))
     assert len(Fallback((nothing, fails, Drops(2), Drops(4)))(h, None)) == 3
     with pytest.raises(ModelError, match="No answer"):
         Fallback((nothing, fails))(h, None)
-    room = Rules(window=25).room(MessageLog(Fours()))
-    assert len(Fallback((Drops(1), Drops(2), Drops(3), Drops(4)), fits=True)(h, room)) == 2
+    budget = Rules(window=25).context_budget(MessageLog(Fours()))
+    assert len(Fallback((Drops(1), Drops(2), Drops(3), Drops(4)), fits=True)(h, budget)) == 2
 
 
 def test_a_summariser_is_handed_to_those_that_take_one():
@@ -142,7 +142,7 @@ def test_a_summariser_is_handed_to_those_that_take_one():
         def __init__(self, summariser=None):
             self.summariser = summariser
 
-        def __call__(self, h, room):
+        def __call__(self, h, budget):
             return h
 
         def using(self, summariser):
@@ -168,16 +168,16 @@ def test_rules_are_made_of_a_function_or_words():
 
 def test_a_room_needs_space_beside_what_cannot_be_changed():
     with pytest.raises(BadArguments, match="fixed part of the prompt"):
-        Rules(nothing, window=1000).room(MessageLog(Fours(), fixed=1000))
-    assert Rules(nothing).room(MessageLog(Fours()), 128_000).limit == 128_000
+        Rules(nothing, window=1000).context_budget(MessageLog(Fours(), fixed=1000))
+    assert Rules(nothing).context_budget(MessageLog(Fours()), 128_000).limit == 128_000
 
 
 def test_a_window_that_nobody_asked_for_is_no_bound():
     log = MessageLog(Fours(), fixed=1000)
-    assert Rules(nothing, window=1000, assumed=True).room(log).budget == 1000
-    assert Rules(nothing, reserve=900).room(log, 1000).budget == 100
+    assert Rules(nothing, window=1000, assumed=True).context_budget(log).prompt_limit == 1000
+    assert Rules(nothing, reserve=900).context_budget(log, 1000).prompt_limit == 100
     with pytest.raises(BadArguments, match="fixed part of the prompt"):
-        Rules(nothing, window=1000, assumed=True).but(window=900).room(log)
+        Rules(nothing, window=1000, assumed=True).but(window=900).context_budget(log)
 
 
 def test_a_policy_that_keeps_nothing_needs_no_trigger_above_the_default():

@@ -9,7 +9,7 @@ from histories import CHARS, ROOM, shown, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.engine import Run, advance, run_rules
+from ctxkit.engine import Run, advance_run, run_rules
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import Above, Fixed, MessageLog, Rules, Summary
 from ctxkit.session import Message, Text
@@ -180,8 +180,8 @@ def test_what_a_class_writes_is_billed_and_sent_for_a_summary_of_a_fixed_size():
     log, rules = MessageLog.of(turns(8), CHARS), Rules(policy, Above(900), counter=CHARS)
     done, live = run_rules(log, rules), Run(log, rules)
     for cut in done.compactions:
-        advance(live, rules, cut.call + 1)
-        plain = policy(cut.was, done.room)
+        advance_run(live, rules, cut.call + 1)
+        plain = policy(cut.was, done.budget)
         assert plain.messages == live.last_prompt().messages
         assert plain.tokens == live.last_prompt().tokens == done.prompts[cut.call]
         assert texts(plain)[0].startswith("7 tokens, and more")

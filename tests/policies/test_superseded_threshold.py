@@ -7,7 +7,7 @@ from histories import shown
 from talks_by_chance import Fours
 
 from ctxkit.policies import History, MessageLog, Schedule, Superseded
-from ctxkit.policies.superseded import WRITE_GONE, WRITE_NOTE
+from ctxkit.policies.superseded_tool_calls import WRITE_GONE, WRITE_NOTE
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(100_000, 0, Fours())

@@ -6,7 +6,7 @@ from histories import CHARS, shown
 from msgspec.structs import replace
 
 from ctxkit import presets
-from ctxkit.engine import Run, advance
+from ctxkit.engine import Run, advance_run
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Above, History, MessageLog, Rules, Summary, modifiers
 from ctxkit.tokens import ContextBudget
@@ -84,7 +84,7 @@ def test_one_prepares_and_another_commits():
 
 def test_a_summariser_that_could_not_be_lent_is_refused():
     own = Rules(policy=Summary(keep_messages=2, summariser=lambda p: "own"), trigger=Above(10))
-    for wrong in (own, presets.none(), Rules(policy=lambda h, room: h, trigger=Above(10))):
+    for wrong in (own, presets.none(), Rules(policy=lambda h, budget: h, trigger=Above(10))):
         with pytest.raises(BadArguments, match="do not use another summariser"):
             modifiers.prepared(wrong, lambda p: "a draft")
 
@@ -114,7 +114,7 @@ def test_a_task_ends_where_a_new_request_comes():
     log = MessageLog.of(rows, CHARS)
     early = modifiers.at_boundaries(plain, 0.4)
     cuts = [
-        [c.call for c in advance(Run(log, r), r, log.calls).compactions] for r in (plain, early)
+        [c.call for c in advance_run(Run(log, r), r, log.calls).compactions] for r in (plain, early)
     ]
     assert cuts[0][:1] != cuts[1][:1]
     opens = {log.first_calls[r] for r, m in enumerate(log.messages) if m.role == "user"}
@@ -122,7 +122,8 @@ def test_a_task_ends_where_a_new_request_comes():
 
 
 @pytest.mark.parametrize(
-    "switch", [modifiers.append_only, modifiers.stable_first, modifiers.at_boundaries]
+    "switch",
+    [modifiers.append_only, modifiers.stable_first, modifiers.at_boundaries],
 )
 def test_rules_that_write_no_summary_are_refused(switch):
     with pytest.raises(BadArguments):
@@ -132,8 +133,8 @@ def test_rules_that_write_no_summary_are_refused(switch):
 class Noted(Summary):
     """What a class adds to its summary, or does besides, below a call of its own."""
 
-    def __call__(self, history, room):
-        new = super().__call__(history, room)
+    def __call__(self, history, budget):
+        new = super().__call__(history, budget)
         return new if new is history else new.insert(len(new), user("go on", id="more"))
 
     def write_summary(self, history, first):

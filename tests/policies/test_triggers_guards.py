@@ -73,7 +73,7 @@ def test_triggers_join():
     log = [user("x" * 400)]
     yes, no = t.Above(9), t.Above(999)
     assert due(yes | no, *log) and not due(yes & no, *log) and due(yes & ~no, *log)
-    assert due(no | (lambda h, room: True), *log) and due((lambda h, room: True) & yes, *log)
+    assert due(no | (lambda h, budget: True), *log) and due((lambda h, budget: True) & yes, *log)
     assert not due(t.Never(), *log) and due(t.Always(), *log)
     assert due(t.AtCalls((0,)), *log) and not due(t.AtCalls((1,)), *log)
 
@@ -83,7 +83,7 @@ def test_a_trigger_must_answer_yes_or_no():
 
     h = shown(user())
     with pytest.raises(BadArguments, match="must return True or False"):
-        as_trigger(lambda h, room: "perhaps").first(UnprunedForecast(h, ROOM), 0, 1)
+        as_trigger(lambda h, budget: "perhaps").first(UnprunedForecast(h, ROOM), 0, 1)
 
 
 def cut(call, before=100, after=50, messages_before=10, messages_after=5):
@@ -146,14 +146,14 @@ def test_results_are_refused_with_a_reason():
     assert g.Smaller().refuses(None, h, less) is None
     assert (
         g.Smaller().refuses(None, less, h)
-        == "after it the prompt would have 400 tokens, before it 300"
+        == "after it the prompt would have 400 tokens, before it 300 (both as counted here)"
     )
     assert g.MinProgress(0.5).refuses(None, h, less) == "it saves 100 tokens, and 200 are asked for"
     assert g.MinProgress(tokens=100).refuses(None, h, less) is None
 
 
 def test_turns_since_the_last_compaction():
-    rules = Rules(lambda h, room: h.drop(h.safe(len(h) - 1)), t.Turns(2), counter=Fours())
+    rules = Rules(lambda h, budget: h.drop(h.safe(len(h) - 1)), t.Turns(2), counter=Fours())
     from ctxkit.engine import run_rules
 
     log = MessageLog.of([m for _ in range(7) for m in (user(), assistant())], Fours())

@@ -8,7 +8,7 @@ import pytest
 from conftest import sample, sessions_folder
 
 import ctxkit as ck
-from ctxkit.agent.work_records import build_evidence_graph
+from ctxkit.agent.change_intent_evidence_records import build_evidence_graph
 from ctxkit.formats import format_names, get_reader
 from ctxkit.policies.evidence_summaries import UNKNOWN_NOTE, write_evidence, write_intents
 from ctxkit.policies.offload import digest_line

@@ -15,7 +15,7 @@ MEANT = pytest.mark.filterwarnings("error")
 SESSION = ck.read(ck.samples.path())
 
 
-def mine(history, room):
+def mine(history, budget):
     return history
 
 

@@ -11,7 +11,7 @@ from ctxkit.policies import Rules, guards, triggers
 from ctxkit.presets.systems.fuseraft import GuardUnlessDue
 
 
-def summary(history, _room):
+def summary(history, _budget):
     return history.summarise(history.safe(history.back(300)), 60, "full")
 
 
@@ -30,7 +30,7 @@ def fired(trigger, **more):
         (triggers.TurnSpent(4000), "single_turn_limit"),
         (triggers.Never() | triggers.Turns(2), "turn_count"),
         (triggers.Above(500) & triggers.Turns(2), "window_size and turn_count"),
-        (lambda history, _room: history.tokens > 2000, "<lambda>"),
+        (lambda history, _budget: history.tokens > 2000, "<lambda>"),
     ],
 )
 def test_the_part_that_decided_is_named(trigger, word):

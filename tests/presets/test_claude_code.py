@@ -62,14 +62,14 @@ def test_it_is_due_33_000_below_the_window_and_an_override_can_only_lower_it(ove
     """anthropics/claude-code#31806: 167,000 of 200,000; 95 percent of 180,000 is capped"""
     rules = presets.claude_code(context_window=200_000, autocompact_pct_override=override)
     h = shown(user("abcd" * tokens))
-    assert rules.trigger(h, rules.room(h.log)) is due
+    assert rules.trigger(h, rules.context_budget(h.log)) is due
 
 
 def test_older_outputs_are_cleared_first_where_asked():
     rules = presets.claude_code(context_window=40_000, clear_tool_outputs=1)
     rows = [s for i in range(9) for s in step("bash", "y" * 4000, command=str(i))]
     h = shown(user("go"), *rows)
-    new = rules.policy(h, rules.room(h.log))
+    new = rules.policy(h, rules.context_budget(h.log))
     assert [m.role for m in new.messages] == [m.role for m in h.messages]
     assert new.tokens < 2000
     with pytest.raises(BadArguments, match="percentage"):

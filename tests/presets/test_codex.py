@@ -56,7 +56,7 @@ def test_it_is_due_at_nine_tenths_or_earlier(limit, tokens, due):
     """the configured limit counts up to 0.9 of the window, no further"""
     rules = presets.codex(context_window=100_000, model_auto_compact_token_limit=limit)
     h = shown(user("abcd" * tokens))
-    assert rules.trigger(h, rules.room(h.log)) is due
+    assert rules.trigger(h, rules.context_budget(h.log)) is due
 
 
 def test_tool_output_is_cut_where_a_limit_is_set():

@@ -188,7 +188,7 @@ def test_a_summariser_of_ones_own_is_named_and_not_written():
 def test_rules_of_no_system_say_that_they_have_no_file():
     for rules in (
         ck.presets.none(),
-        ck.policies.Rules(policy=lambda history, _room: history),
+        ck.policies.Rules(policy=lambda history, _budget: history),
     ):
         with pytest.raises(BadArguments, match="no system with a config file"):
             rules.to_config()

@@ -8,7 +8,7 @@ from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.policies import ARCHIVED_STUB, Digest, Excerpts
 from ctxkit.policies.offload import DIGEST_HEADING
-from ctxkit.policies.texts import content, summary_prompts
+from ctxkit.policies.texts import message_content, summary_prompts
 from ctxkit.presets.systems.ai import AiSummary, effective_limit, parse_strategy
 from ctxkit.session import Image, Message, Text, Thinking
 from ctxkit.tokens import AI
@@ -18,7 +18,7 @@ LIMITS = {"max_lines": 2000, "max_chars": 204_800, "max_bytes": 51_200, "mode": 
 
 def due(rules, *messages):
     h = shown(*messages, counter=AI)
-    return rules.trigger(h, rules.room(h.log))
+    return rules.trigger(h, rules.context_budget(h.log))
 
 
 @pytest.mark.parametrize(
@@ -131,19 +131,19 @@ def test_go7_results_are_cut_for_the_summariser():
 )
 def test_go8_go9_go10_go11_output_is_cut(number, text, limits, expected):
     """lines with both ends, bytes without splitting a character, and a notice of what is shown"""
-    assert content.truncate_output(text, **LIMITS | limits) == expected
+    assert message_content.truncate_output(text, **LIMITS | limits) == expected
 
 
 def test_go12_many_lines_with_the_defaults():
     """2501 lines: a mark for 501, and 2001/2501 lines, 8.7KB/11.1KB, 8922/11397 characters"""
-    out = content.truncate_output("\n".join(map(str, range(1, 2502))), **LIMITS)
+    out = message_content.truncate_output("\n".join(map(str, range(1, 2502))), **LIMITS)
     assert "... [truncated 501 lines] ..." in out
     assert out.endswith("showing 2001/2501 lines, 8.7KB/11.1KB bytes, 8922/11397 chars]")
 
 
 def test_go13_one_long_line_with_the_defaults():
     """60000 characters are cut to 50 KiB"""
-    assert content.truncate_output("x" * 60_000, **LIMITS).endswith(
+    assert message_content.truncate_output("x" * 60_000, **LIMITS).endswith(
         "showing 1/1 lines, 50.0KB/58.6KB bytes, 51200/60000 chars]"
     )
 

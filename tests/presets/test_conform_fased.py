@@ -7,7 +7,7 @@ from builders import assistant, call, result, step, user
 from histories import shown, texts
 
 from ctxkit import presets
-from ctxkit.agent import Root
+from ctxkit.agent import RootFolder
 from ctxkit.agent.memory.flush import MemoryFlusher
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import cache_ttl
@@ -46,7 +46,7 @@ def test_fa1_the_floor_lies_under_the_reserve():
 
     def due(tokens):
         h = shown(user("abcd" * tokens), counter=PI)
-        return rules.trigger(h, rules.room(h.log))
+        return rules.trigger(h, rules.context_budget(h.log))
 
     assert [due(180_000), due(180_001)] == [False, True]
 
@@ -192,7 +192,7 @@ def test_fa14_fa15_fa16_fa17_memory_is_flushed_once_a_cycle(
         soft_threshold_tokens=soft,
         keep_recent_tokens=1,
     )
-    memory = MemoryFlusher(rules.flush, Root(tmp_path), None, lambda: 0.0, lambda *_: None)
+    memory = MemoryFlusher(rules.flush, RootFolder(tmp_path), None, lambda: 0.0, lambda *_: None)
     compactions, flushed_at = state
     assert flushed_at is None or memory.is_due(window, window, flushed_at)
     assert memory.is_due(tokens, window, compactions) is due
@@ -300,13 +300,13 @@ def test_fa27_below_the_ratios_nothing_happens_and_between_them_only_trimming():
             *(assistant() for _ in range(3)),
         )
 
-    room = ContextBudget(20_000, 0, PI)  # 80,000 characters
+    budget = ContextBudget(20_000, 0, PI)  # 80,000 characters
     policy = cache_ttl.CacheTtl(ttl_seconds=0, min_prunable_tool_chars=0)
     few = said(2)
-    assert policy(few, room) is few
-    some = policy(said(3), room)
+    assert policy(few, budget) is few
+    some = policy(said(3), budget)
     assert ["trimmed" in m.text for m in some.messages if m.role == "tool"] == [True] * 3
-    many = policy(said(30), room)
+    many = policy(said(30), budget)
     cleared = [m.text == cache_ttl.CLEARED_PLACEHOLDER for m in many.messages if m.role == "tool"]
     assert cleared[0]
     assert not cleared[-1]

@@ -9,7 +9,7 @@ from histories import CHARS, ROOM, shown, texts
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.agent.live_context import ArtifactOffloader
-from ctxkit.engine import Run, advance
+from ctxkit.engine import Run, advance_run
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import (
     AdaptiveTrim,
@@ -177,7 +177,7 @@ def test_fu33_what_cannot_be_saved_stays():
 
     log = MessageLog.of([user(), *step("read_file", "x" * 500), assistant("so")], CHARS)
     live = Run(log, Rules(pruning=Offload(threshold=10)))
-    advance(live, live.rules, log.calls)
+    advance_run(live, live.rules, log.calls)
     assert artifact_in_stub(live.last_prompt().messages[-1])
     sent = ArtifactOffloader(full).store_artifacts(live, live.last_prompt())
     assert [m.parts for m in sent.messages] == [m.parts for m in live.history.at(1).messages]
@@ -315,7 +315,8 @@ def test_fu40_prefix_blocks_stand_before_the_summary_in_order():
     assert not any(word in plain for word in ("GRAPH", "EXCERPTS", "EXPLORATION"))
 
 
-def test_fu41_the_summariser_goes_by_the_change_log():
+@pytest.mark.parametrize("mode", ["llm", "hybrid"])
+def test_fu41_the_summariser_goes_by_the_change_log(mode):
     """the record of writes and commands is in what it is told, headed as authoritative"""
     told = []
     rows = [
@@ -324,9 +325,9 @@ def test_fu41_the_summariser_goes_by_the_change_log():
         *step("bash", "bad\nexit code: 1", command="make"),
         *talk(2),
     ]
-    Narrative(keep_replies=1, summariser=lambda p: told.append(p.instructions) or "S")(
-        shown(rows), ROOM
-    )
+    policy = Narrative(mode=mode, keep_replies=1,
+                       summariser=lambda p: told.append(p.instructions) or "S")  # fmt: skip
+    policy(shown(rows), ROOM)
     assert "AUTHORITATIVE CHANGE LOG" in told[0]
     assert "  a.py" in told[0]
     assert "make [FAILED]" in told[0]
@@ -347,7 +348,7 @@ def test_fu42_the_last_handoff_signal_is_said_again():
 def run(messages, **settings):
     rules = presets.fuseraft(adaptive_trim=False, offload_chars=0, summariser="fixed:5", **settings)
     log = MessageLog.of(messages, CHARS, estimator=rules.estimator)
-    return advance(Run(log, rules), rules, log.calls)
+    return advance_run(Run(log, rules), rules, log.calls)
 
 
 def test_fu43_replies_count_and_one_turn_is_let_pass():

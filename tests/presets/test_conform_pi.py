@@ -7,7 +7,7 @@ from builders import assistant, call, result, step, user
 from histories import shown
 
 from ctxkit import presets
-from ctxkit.engine import Run, advance
+from ctxkit.engine import Run, advance_run
 from ctxkit.errors import BadArguments
 from ctxkit.formats import read
 from ctxkit.policies import History, MessageLog, PiSummary
@@ -102,7 +102,7 @@ def test_pi11_due_above_the_window_less_the_reserve(tokens, due):
     """95000 of 100000 with a reserve of 10000 is due, 89000 and exactly 90000 are not; disabled never"""
     rules = presets.pi(context_window=100_000, reserve_tokens=10_000)
     h = shown(block(tokens), counter=PI)
-    assert rules.trigger(h, rules.room(h.log)) is due
+    assert rules.trigger(h, rules.context_budget(h.log)) is due
 
 
 def test_pi11_disabled_compacts_nothing():
@@ -111,7 +111,7 @@ def test_pi11_disabled_compacts_nothing():
         [block(50_000), block(10, assistant), block(50_000), block(1, assistant)], PI
     )
     rules = presets.pi(context_window=60_000, enabled=False)
-    assert advance(Run(log, rules), rules, log.calls).compactions == []
+    assert advance_run(Run(log, rules), rules, log.calls).compactions == []
 
 
 def test_pi12_tool_results_are_cut_for_the_summariser():
@@ -258,9 +258,9 @@ def test_pi_compacts_after_an_overflow():
     rules = presets.pi()
     refused = assistant(error="prompt is too long: 213462 tokens > 200000 maximum")
     h = shown(user("x"), refused, user("again"))
-    assert rules.trigger(h, rules.room(h.log))
+    assert rules.trigger(h, rules.context_budget(h.log))
     assert not rules.trigger(
-        shown(user("x"), assistant(error="500"), user("again")), rules.room(h.log)
+        shown(user("x"), assistant(error="500"), user("again")), rules.context_budget(h.log)
     )
 
 
@@ -271,6 +271,6 @@ def test_the_program_does_not_look_between_the_calls_of_a_run():
             context_window=20_000, reserve_tokens=19_900, keep_recent_tokens=10, quirks=quirks
         )
         h = shown(user("x" * 400), *step("bash", "y" * 400))
-        assert rules.trigger(h, rules.room(h.log)) is due
+        assert rules.trigger(h, rules.context_budget(h.log)) is due
         h = shown(user("x" * 400), *step("bash", "y" * 400), assistant(), user())
-        assert rules.trigger(h, rules.room(h.log))
+        assert rules.trigger(h, rules.context_budget(h.log))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pi_oracle import COSTED, Cut, pi
 
 from ctxkit.policies import History, MessageLog, PiSummary
-from ctxkit.policies.history.history import first_since_compaction
+from ctxkit.policies.history.history import find_first_since_compaction
 from ctxkit.tokens import PI
 
 A = (["user", "assistant"] * 3, [10] * 6)
@@ -192,6 +192,6 @@ def test_the_shipped_cut_after_a_compaction_is_the_oracles(before, after, at, ke
         start = 0
     made.add(["assistant"], [3]).add(*after)
     history = first.at(made.log.open())
-    assert bool(first_since_compaction(history)) == bool(start)
+    assert bool(find_first_since_compaction(history)) == bool(start)
     policy = PiSummary(keep_tokens=keep, quirks=True)
     same(policy, made, history, pi(made.kinds, made.sizes, keep, start), start)

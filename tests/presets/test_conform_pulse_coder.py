@@ -24,11 +24,11 @@ def compacted(messages, summariser=lambda p: "SUM", **settings):
     """The history, due or not (as if forced), and what the policy makes of it."""
     rules = presets.pulse_coder(summariser=summariser, **settings)
     h = shown(messages, counter=PULSE_CODER)
-    return rules, h, rules.policy(h, rules.room(h.log))
+    return rules, h, rules.policy(h, rules.context_budget(h.log))
 
 
 def due(rules, history):
-    return rules.trigger(history, rules.room(history.log))
+    return rules.trigger(history, rules.context_budget(history.log))
 
 
 def test_pc1_the_role_counts():

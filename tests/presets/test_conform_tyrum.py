@@ -133,7 +133,7 @@ def test_ty12_turns_are_counted_by_what_is_said():
 
     def due(*rows):
         h = shown(*rows, counter=TYRUM)
-        return rules.trigger(h, rules.room(h.log))
+        return rules.trigger(h, rules.context_budget(h.log))
 
     assert due(user(), assistant(), user(), assistant())
     assert not due(user(), assistant(), assistant(), result(), system())
@@ -182,6 +182,30 @@ def test_a_checkpoint_rolls_on():
     assert "src/p.py" in again.details["checkpoint"]["critical_identifiers"]
 
 
+def test_a_handoff_keeps_its_newest_lines_within_a_bound():
+    point = wild = None
+    for n in range(12):
+        rows = [user(f"ask {n}.{k} " + "x" * 300) for k in range(8)]
+        point = checkpoint_without_model(rows, point)
+        wild = checkpoint_without_model(rows, wild, quirks=True)
+    lines = point.handoff_md.splitlines()
+    assert len(point.handoff_md) <= 8_100 < len(wild.handoff_md)
+    assert lines[0] == "(earlier lines left out)"
+    assert lines[-1].startswith("- ask 11.7 ")
+    assert all(len(line) < 260 for line in lines)
+    assert point.pending_work == wild.pending_work
+
+
+def test_a_handoff_of_a_model_is_bounded_too():
+    answer = json.dumps({"goal": "fix", "handoff_md": "Go on.\n" * 9_000})
+    point = CheckpointMaker(model=lambda _: answer)(passage(user("fix it"), assistant("ok")))
+    assert len(point.details["checkpoint"]["handoff_md"]) <= 8_100
+    wild = CheckpointMaker(model=lambda _: answer, quirks=True)(
+        passage(user("fix it"), assistant("ok"))
+    )
+    assert len(wild.details["checkpoint"]["handoff_md"]) == 63_000
+
+
 def test_a_model_is_asked_twice_and_its_own_words_are_audited():
     asked = []
 
@@ -215,9 +239,9 @@ def test_a_reply_with_all_its_steps_counts_once():
     """one UI message of Tyrum's holds a reply and its tool calls"""
     rules = presets.tyrum(max_turns=2)
     h = shown(user(), *step(), *step(), assistant(), user(), counter=TYRUM)
-    assert not rules.trigger(h, rules.room(h.log))
+    assert not rules.trigger(h, rules.context_budget(h.log))
     more = shown(user(), *step(), assistant(), user(), *step(), assistant(), counter=TYRUM)
-    assert rules.trigger(more, rules.room(more.log))
+    assert rules.trigger(more, rules.context_budget(more.log))
 
 
 def test_the_program_looks_only_before_a_turn():
@@ -225,9 +249,9 @@ def test_the_program_looks_only_before_a_turn():
     for quirks, due in ((False, True), (True, False)):
         rules = presets.tyrum(limit_input=20_100, quirks=quirks)
         h = shown(full, counter=TYRUM)
-        assert rules.trigger(h, rules.room(h.log)) is due
+        assert rules.trigger(h, rules.context_budget(h.log)) is due
         asked = shown(full, assistant(), user(), counter=TYRUM)
-        assert rules.trigger(asked, rules.room(asked.log))
+        assert rules.trigger(asked, rules.context_budget(asked.log))
 
 
 def test_names_that_nobody_said_are_paths_files_numbers_and_tickets():

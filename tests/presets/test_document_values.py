@@ -98,7 +98,7 @@ def test_intents_say_what_not_to_do_again_and_what_to_retry():
     said = write_intents(
         session(user("Go"), *step("write_file", "ok", path="a.py")).messages, [0] * 3
     )
-    assert '  ✓ write_file → "a.py" (turn 1, ' in said
+    assert 'OPERATIONS (chronological):\n  ✓ write_file → "a.py" (turn 1, main)\n' in said
     note = said.partition("RESUMPTION NOTE")[2]
     assert "not run operations marked ✓ again" in note
     assert "marked ✗ failed: try them again where the task needs" in note
@@ -239,3 +239,85 @@ def test_window_mode_never_drops_an_earlier_summary():
     assert done.view()[0].parts == first.parts
     assert 1 < len(done.view()) < 20
     assert all(first.id not in edit.targets for edit in done.edits)
+
+
+def test_window_mode_pins_a_summary_behind_other_messages():
+    """F68: Wherever a summary stands it is pinned, and what it takes is missing for the newest."""
+    pairs = [
+        m for n in range(40) for m in (user(f"u{n} " + "x" * 400), assistant(f"a{n} " + "y" * 400))
+    ]
+    pinned = Message(id="s1", role="summary", parts=(Text("SUMMARY 1 " + "s" * 3_000),))
+    rules = preset("fuseraft", mode="window", token_budget=2_500)
+    done = ck.replay(session(*pairs[:4], pinned, *pairs[4:]), rules)
+    assert len(done.edits) > 1
+    assert all(pinned.id not in edit.targets for edit in done.edits)
+    assert [m.parts for m in done.view() if m.role == "summary"] == [pinned.parts]
+    assert not {m.id for m in pairs[:4]} & {m.id for m in done.view()}
+    assert done.edits[-1].tokens_after <= 2_500
+
+
+@pytest.mark.parametrize(
+    ("settings", "trigger"),
+    [
+        ({"trigger_turn_count": 8}, "message_count"),
+        ({"mode": "window", "token_budget": 5_000}, "window_size"),
+        ({"trigger_turn_count": 500, "cutover_at": 20_000}, "cumulative_budget"),
+    ],
+)
+def test_each_of_the_conditions_after_a_turn_compacts_by_itself(settings, trigger):
+    """F119: TriggerTurnCount, TokenBudget in mode window, CutoverAt; F58 is the fourth."""
+    pairs = [m for n in range(20) for m in (user("x" * 2_000), assistant("y" * 2_000))]
+    keep = {} if "mode" in settings else {"keep_recent_turns": 3}
+    edits = ck.replay(session(*pairs), preset("fuseraft", **settings, **keep)).edits
+    assert {edit.trigger for edit in edits} == {trigger}
+
+
+def sent_after_compaction(done):
+    """Return the prompt of the call that a first compaction stands before."""
+    call = ck.frame(done, per="compaction")["call"].iloc[0]
+    return [item.message for item in done.sent(int(call))]
+
+
+def test_ai_parts_by_tokens_and_else_by_messages():
+    """A35: KeepRecentTokens parts old from recent where it is above 0, else KeepRecent messages."""
+    messages = [m for n in range(20) for m in (user("x" * 4_000), assistant("y" * 4_000))]
+    by = {
+        tokens: ck.replay(
+            session(*messages),
+            ck.presets.ai(context_window=40_000, keep_recent_tokens=tokens, keep_recent=5,
+                          summariser="fixed:5"),
+        )
+        for tokens in (8_000, 0)
+    }  # fmt: skip
+    kept = {t: len(sent_after_compaction(done)) - 1 for t, done in by.items()}
+    assert kept[0] == 5
+    assert kept[8_000] == 8
+
+
+def test_pulse_coder_parts_at_the_users_words():
+    """P12: What is recent begins with a user's message, and stays as it was."""
+    log = session(*(m for i in range(20) for m in (user(f"ask {i} " + "x" * 4_000),
+                    *step("bash", "y" * 4_000), assistant(f"done {i}"))))  # fmt: skip
+    rules = ck.presets.pulse_coder(context_window_tokens=40_000, summariser="fixed:5")
+    done = ck.replay(log, rules)
+    sent = sent_after_compaction(done)
+    recent = sent[1:]
+    assert sum(m.role == "user" for m in recent) == 6
+    assert recent[0].role == "user"
+    whole = {m.id: m.parts for m in log.messages}
+    assert all(m.parts == whole[m.id] for m in recent)
+
+
+def test_tyrums_pruning_touches_no_words():
+    """T29, T30: Results go for a call; what the user and the assistant said stays, and the record."""
+    talk = [m for n in range(30) for m in (user(f"ask {n}"), *step("bash", "y" * 3_000),
+            assistant(f"said {n}"))]  # fmt: skip
+    log = session(*talk)
+    before = [m.parts for m in log.messages]
+    done = ck.replay(log, ck.presets.tyrum(context_window=1_000_000))
+    sent = [item.message for item in done.sent(-1)]
+    words = [m.text for m in talk if m.role in ("user", "assistant") and m.text]
+    assert [m.text for m in sent if m.role in ("user", "assistant") and m.text] == words[:-1]
+    results = [m for m in sent if m.role == "tool" and m.text == "y" * 3_000]
+    assert 0 < len(results) < 30
+    assert [m.parts for m in log.messages] == before

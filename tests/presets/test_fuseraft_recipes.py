@@ -8,7 +8,7 @@ from histories import CHARS, ROOM, shown, texts
 from running_turns import TURNS, lived
 
 import ctxkit as ck
-from ctxkit.engine import Run, advance
+from ctxkit.engine import Run, advance_run
 from ctxkit.errors import BadArguments
 from ctxkit.policies import MessageLog, Rules, apply_policy
 from ctxkit.presets import fuseraft
@@ -41,7 +41,7 @@ def loaded(tmp_path, name):
 
 def ran(rules, messages):
     log = MessageLog.of(messages, CHARS, estimator=rules.estimator)
-    return advance(Run(log, rules), rules, log.calls)
+    return advance_run(Run(log, rules), rules, log.calls)
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -61,7 +61,7 @@ def test_old_outputs_beyond_the_budget_are_cut():
 def test_it_is_due_at_half_the_window(tokens, due):
     rules = presets.gemini(context_window=100_000)
     h = shown(user("abcd" * tokens))
-    assert rules.trigger(h, rules.room(h.log)) is due
+    assert rules.trigger(h, rules.context_budget(h.log)) is due
 
 
 def test_the_pipeline_cuts_aged_messages_before_it_summarises():
@@ -71,7 +71,7 @@ def test_the_pipeline_cuts_aged_messages_before_it_summarises():
     )
     rows = [s for i in range(3) for s in step("bash", str(i) * 8000, command=str(i))]
     h = shown(user("go"), *rows)
-    new = rules.policy(h, rules.room(h.log))
+    new = rules.policy(h, rules.context_budget(h.log))
     assert [len(t) > 1000 for t in texts(new)[2::2]] == [False, False, True]
     assert "summary" not in [m.role for m in new.messages]
     with pytest.raises(BadArguments, match="retained_tokens"):
@@ -83,4 +83,4 @@ def test_the_pipeline_summarises_over_the_maximum():
         variant="pipeline", retained_tokens=1000, max_tokens=2000, summariser=lambda p: "SNAPSHOT"
     )
     h = shown([user("x" * 800), assistant("y" * 800)] * 9)
-    assert texts(rules.policy(h, rules.room(h.log)))[0] == "SNAPSHOT"
+    assert texts(rules.policy(h, rules.context_budget(h.log)))[0] == "SNAPSHOT"

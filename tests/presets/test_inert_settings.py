@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from ast import literal_eval
+from hashlib import sha256
 from inspect import signature
 
 import pytest
-from builders import assistant, session, user
+from builders import assistant, result, session, tool_call, user
 from presets.test_contract_presets import SMALL, WINDOWS
 
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import CtxkitError
-from ctxkit.experiments.session_runner import SessionRunner
+from ctxkit.experiments.rules_on_one_session import SessionRunner
 from ctxkit.presets import names, preset
 from ctxkit.presets.inert_settings import (
     INERT_SETTINGS,
@@ -21,24 +23,34 @@ from ctxkit.presets.inert_settings import (
     describe_inert_settings,
     find_inert_setting,
     has_effect,
-    make_equal_rules,
+    have_same_effect,
 )
+from ctxkit.presets.systems.tyrum import checkpoint_without_model, parse_checkpoint
+from ctxkit.session import Usage
 
 CLAUSES = [("messages", 6), ("tokens", 5_000), ("fraction", 0.2)]
-CHECKPOINT = '{"goal": "another goal"}'
 
 
 def write_all_it_was_told(passage) -> str:
-    """A model's summary that depends on all that a setting can change of its prompt."""
-    return f"{passage.instructions} {len(passage.positions)} {passage.limit} {passage.messages!r}"
+    """A short summary that depends on all that a setting can change of its prompt."""
+    told = f"{passage.instructions} {len(passage.positions)} {passage.limit} {passage.messages!r}"
+    return sha256(told.encode()).hexdigest()
 
 
 def write_more_than_there_was(passage) -> str:
     return "word " * (passage.tokens + 400)
 
 
+def write_checkpoint(passage) -> str:
+    """A checkpoint of Tyrum that its audit lets pass: the one without a model, with another goal."""
+    before = passage.previous.details.get("checkpoint") if passage.previous else None
+    previous = parse_checkpoint(before) if before else None
+    point = vars(checkpoint_without_model(passage.messages, previous))
+    return json.dumps({**{k: v for k, v in point.items() if v}, "goal": "Do what was asked."})
+
+
 VALUES = {
-    "summariser": [write_all_it_was_told, "fixed", lambda _passage: CHECKPOINT],
+    "summariser": [write_all_it_was_told, "fixed", write_checkpoint],
     "quirks": [True],
     "scorer": [lambda m: (len(m.id) % 2, 0.0)],
     "tool_calls": ["all", "none", "before-last-6-messages"],
@@ -145,10 +157,42 @@ def cut_short():
     return session(*(message for turn in turns for message in turn))
 
 
+def left_for_two_hours():
+    """A session whose cache lives an hour, and which goes on after two."""
+    log = []
+    for i in range(8):
+        prompt = 20_000 + 1_000 * i
+        used = Usage(input_tokens=prompt, cache_read_tokens=0, cache_write_1h_tokens=1_000)
+        reply = assistant("word " * 700, usage=used, model="claude-opus-5", time=7_200.0 * i)
+        log += [user(f"Request {i}.", time=7_200.0 * i - 1), reply]
+    return session(*log)
+
+
+def refused_once():
+    """A session with long results, of which one prompt was refused as too long."""
+    log = [user("Read them.")]
+    for i in range(4):
+        reply = assistant("", tool_call(path=f"f{i}"))
+        log += [reply, result("word " * 900, reply)]
+    error = "prompt is too long: 210000 tokens > 200000 maximum"
+    return session(*log, assistant("", error=error, is_error=True), assistant("Read."))
+
+
+def wrote_long_files():
+    """A session whose calls have long arguments."""
+    log = [user("Write them.")]
+    for i in range(8):
+        call = tool_call("write_file", path=f"f{i}", content="word " * 900)
+        reply = assistant("", call)
+        log += [reply, result("Written.", reply)]
+    return session(*log, user("Go on."), assistant("Done."))
+
+
 @pytest.fixture(scope="module")
 def runners():
     samples = [ck.read(ck.samples.path(name)) for name in SAMPLES]
-    return [SessionRunner(each) for each in (*samples, cut_short())]
+    made = (cut_short(), left_for_two_hours(), refused_once(), wrote_long_files())
+    return [SessionRunner(each) for each in (*samples, *made)]
 
 
 class Turns:
@@ -162,26 +206,28 @@ class Turns:
         if key not in self._seen:
             try:
                 run = runner.run(preset(self.name, **settings))
-            except CtxkitError as error:
-                self._seen[key] = str(error)
+            except CtxkitError:
+                self._seen[key] = None  # settings that are refused change nothing
             else:
                 cuts = [[m.text for m in cut.new.messages] for cut in run.compactions]
                 whys = [h.why for h in run.blocked]
-                self._seen[key] = (run.prompts.tolist(), cuts, whys, sorted(run.warned))
+                sent = [(i.message.role, i.message.text) for i in run.sent(len(run.prompts) - 1)]
+                self._seen[key] = (run.prompts.tolist(), cuts, whys, sorted(run.warned), sent)
         return self._seen[key]
 
     def changes_a_replay(self, base: dict, at: int, setting: str, value: object) -> bool:
         turned = {**base, setting: value}
         try:
-            if make_equal_rules(preset(self.name, **base), preset(self.name, **turned)):
+            if have_same_effect(preset(self.name, **base), preset(self.name, **turned)):
                 return False
         except CtxkitError:
             return False
-        return any(
-            self.outcome(base, (at, i), runner)
-            != self.outcome(turned, (at, i, setting, repr(value)), runner)
-            for i, runner in enumerate(self.runners)
-        )
+        for i, runner in enumerate(self.runners):
+            before = self.outcome(base, (at, i), runner)
+            after = self.outcome(turned, (at, i, setting, repr(value)), runner)
+            if None not in (before, after) and before != after:
+                return True
+        return False
 
 
 def declared(name: str, setting: str) -> list:

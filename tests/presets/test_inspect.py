@@ -110,10 +110,10 @@ def test_a_second_summary_starts_from_the_first():
 @pytest.mark.parametrize("name", ["inspect_edit", "inspect_trim", "inspect_summary"])
 def test_a_threshold_is_a_share_or_tokens(name):
     """0.9 of the window, or 5,000 tokens; strictly above"""
-    room = ContextBudget(10_000, 0, ROOM.counter)
+    budget = ContextBudget(10_000, 0, ROOM.counter)
     share, tokens = getattr(presets, name)(), getattr(presets, name)(threshold=5000)
     h = [shown(user("abcd" * n)) for n in (5000, 5001, 9000, 9001)]
-    assert [tokens.trigger(x, room) for x in h] == [False, True, True, True]
-    assert [share.trigger(x, room) for x in h] == [False, False, False, True]
+    assert [tokens.trigger(x, budget) for x in h] == [False, True, True, True]
+    assert [share.trigger(x, budget) for x in h] == [False, False, False, True]
     with pytest.raises(BadArguments):
         getattr(presets, name)(threshold=0)

@@ -59,10 +59,13 @@ def test_cline_is_due_at_nine_tenths_of_nine_tenths():
     """CONTEXT_WINDOW_INPUT_RATIO and COMPACTION_TRIGGER_RATIO"""
     rules = presets.cline(context_window=200_000)
     share, _ = rules.trigger.parts
-    assert share.tokens(rules.room(shown(user("x")).log)) == 162_000
+    assert share.tokens(rules.context_budget(shown(user("x")).log)) == 162_000
     h = shown(user("x" * 4 * 161_999), counter=CHARS)
     one_more = shown(h.messages[0], user("xxxx"))
-    assert [rules.trigger(at, rules.room(at.log)) for at in (h, one_more)] == [False, True]
+    assert [rules.trigger(at, rules.context_budget(at.log)) for at in (h, one_more)] == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +116,7 @@ def test_goose_at_nought_or_one_waits_for_an_overflow(threshold):
     """check_if_compaction_needed: disabled at <= 0 and >= 1"""
     rules = presets.goose(context_window=100, auto_compact_threshold=threshold)
     h = shown(user("x" * 4000), counter=CHARS)
-    assert not rules.trigger(h, rules.room(h.log))
+    assert not rules.trigger(h, rules.context_budget(h.log))
 
 
 def test_anthropic_takes_no_trigger_below_50_000():

@@ -32,7 +32,7 @@ def test_it_acts_when_the_rendered_tokens_cross_the_threshold(threshold, tokens,
     """none is the default: 0.7 of the window, as Fased sets it"""
     rules = presets.openai_server(context_window=200_000, compact_threshold=threshold)
     h = shown(user("abcd" * tokens))
-    assert rules.trigger(h, rules.room(h.log)) is due
+    assert rules.trigger(h, rules.context_budget(h.log)) is due
     with pytest.raises(BadArguments):
         presets.openai_server(compact_threshold=0)
 

@@ -192,9 +192,9 @@ def test_what_is_cleared_already_does_not_make_more_be_cleared():
     rows = [user("u"), *(m for _ in range(20) for m in step("exec", "y" * 3000))]
     settings = {**ZERO, "keep_last_assistants": 1, "hard_clear_ratio": 0.5}
     rules = presets.openclaw(**{**settings, "min_prunable_tool_chars": 19_000})
-    log, room = MessageLog.of(rows, PI), ContextBudget(10_000, 0, PI)
+    log, budget = MessageLog.of(rows, PI), ContextBudget(10_000, 0, PI)
     sent = [
-        texts(rules.pruning(History.start(log, c), room)).count("[cleared]")
+        texts(rules.pruning(History.start(log, c), budget)).count("[cleared]")
         for c in range(1, log.calls)
     ]
     cleared, wanted = 0, []

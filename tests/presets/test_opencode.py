@@ -25,10 +25,10 @@ def test_usable_is_the_window_less_the_reply(settings, usable):
     """overflow.ts: context less min(output, 32,000); with an input limit, that less 20,000 or `reserved`"""
     rules = presets.opencode(**settings)
     h = shown(user("abcd" * usable))
-    room = rules.room(h.log)
-    assert room.budget == usable
-    assert rules.trigger(h, room)
-    assert not rules.trigger(shown(user("abcd" * (usable - 1))), room)
+    budget = rules.context_budget(h.log)
+    assert budget.prompt_limit == usable
+    assert rules.trigger(h, budget)
+    assert not rules.trigger(shown(user("abcd" * (usable - 1))), budget)
 
 
 def tail(history, **settings):
@@ -74,8 +74,8 @@ def test_pruning_spares_two_turns_and_the_newest_40_000_tokens():
 
 def test_a_pruning_happens_at_the_start_of_a_turn():
     rules = presets.opencode(context_window=200_000, prune=True)
-    room = rules.room(shown(user("u")).log)
-    assert rules.trigger(shown(user("u")), room)
-    assert not rules.trigger(shown(user("u"), assistant("a")), room)
+    budget = rules.context_budget(shown(user("u")).log)
+    assert rules.trigger(shown(user("u")), budget)
+    assert not rules.trigger(shown(user("u"), assistant("a")), budget)
     with pytest.raises(BadArguments, match="no room"):
         presets.opencode(context_window=20_000)

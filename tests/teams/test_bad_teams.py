@@ -114,6 +114,38 @@ def test_a_contract_that_never_holds_comes_to_an_end_after_help(tmp_path):
         )
 
 
+UNREADABLE = {
+    "torn": b"{",
+    "a list": b"[1, 2]",
+    "no text": b"\xff\xfe\x00",
+    "nested without end": b"[" * 100_000,
+    "larger than what is read": b'{"goal": "' + b"x" * 1_000_001 + b'"}',
+    "of other types": b'{"goal": 1, "results": "x", "files_to_change": {}, "execution_checklist": 3}',
+    "a folder": None,
+}
+
+
+@pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_contract_whose_files_cannot_be_read_fails_and_loses_no_message(tmp_path, content):
+    kinds = ("FilesWritten", "ChecklistComplete", "TestReport")
+    contract = {"Name": "C", "Requires": [{"Type": k, "Path": "b.json"} for k in kinds]}
+    ways = to("End", "DONE", Contract="C")
+    plan = config(["A"], {"One": state("A", ways), "End": DONE}, Contracts=[contract])
+    root = tmp_path / "root"
+    root.mkdir()
+    if content is None:
+        (root / "b.json").mkdir()
+    else:
+        (root / "b.json").write_bytes(content)
+    with made(tmp_path / "team", {"A": [GO] * 9}, plan, root=root) as team:
+        assert team.run("Work.").ended == "stopped"
+        assert (
+            f"failed {MAX_CONTRACT_FAILURES} times in a row (C: b.json names no " in team.status.why
+        )
+        said = [text for kind, text in shown(team, "A") if "Go on.\nDONE" in text]
+    assert len(said) == team.status.turns - 1
+
+
 def test_an_agent_for_recovery_mends_what_is_missing(tmp_path):
     ways = to("End", "DONE", Contract="C", RecoveryAgent="B")
     plan = config(["A", "B"], {"One": state("A", ways), "End": DONE}, Contracts=[CONTRACT])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit.agent import Root
+from ctxkit.agent import RootFolder
 from ctxkit.teams.contract_checks import TurnChanges
 from ctxkit.teams.handoffs import SourceFiles, format_handoff
 from ctxkit.teams.plan import ContextSource
@@ -11,7 +11,7 @@ from ctxkit.teams.plan import ContextSource
 def block(folder, path, chars=20):
     source = ContextSource(kind="file", argument=path, max_chars=chars, label="")
     return format_handoff(
-        SourceFiles(root=Root(folder), brief="brief.json", changes=()), (source,), "Tester"
+        SourceFiles(root=RootFolder(folder), brief="brief.json", changes=()), (source,), "Tester"
     )
 
 
@@ -34,7 +34,7 @@ def test_without_a_number_a_source_has_all_recent_changes(tmp_path):
     changes = [
         TurnChanges(turn=n, agent="A", time=0.0, files=(f"{n}.txt",), commands=()) for n in range(5)
     ]
-    files = SourceFiles(root=Root(tmp_path), brief="brief.json", changes=changes)
+    files = SourceFiles(root=RootFolder(tmp_path), brief="brief.json", changes=changes)
     for argument, count in (("", 5), ("2", 2)):
         source = ContextSource(kind="changes_recent", argument=argument)
         told = format_handoff(files, (source,), "Tester")

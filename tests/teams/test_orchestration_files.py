@@ -97,7 +97,7 @@ def events(team):
 
 
 def test_a_window_that_fills_up_is_told(dev):
-    (told,) = [e for e in events(dev) if e["event_type"] == "context_window_warn"]
+    (told,) = [e for e in events(dev) if e["event_type"] == "context_cap_warning"]
     assert (told["agent"], told["payload"]["cap"], told["payload"]["threshold"]) == (
         "Reviewer",
         5,

@@ -15,7 +15,7 @@ from teams.makes import DONE, config, made, shown, state, to
 import ctxkit as ck
 from ctxkit.presets.config_syntax import load_config
 from ctxkit.teams import parse_plan
-from ctxkit.teams.plan import Condition, find_json_object
+from ctxkit.teams.plan import JsonCondition, find_json_object
 from ctxkit.teams.team_building import load_referenced_files
 
 CONFIGS = Path(__file__).parents[1] / "presets/configs"
@@ -105,7 +105,7 @@ def test_an_agent_that_never_says_json_comes_to_an_end(tmp_path):
 def test_any_reply_holds_an_object_or_none(text):
     found = find_json_object(text)
     assert found is None or isinstance(found, dict)
-    condition = Condition(field="a.b", operator="Contains", value="x")
+    condition = JsonCondition(field="a.b", operator="Contains", value="x")
     assert condition.matches({"a": {"b": "xyz"}})
     assert not condition.matches(found or {"a": "x"})
 

@@ -89,7 +89,9 @@ def test_a_file_that_is_none_of_the_configs_folder_is_a_sentence(
 
 
 def test_an_agent_remembers_what_its_own_folder_holds(tmp_path):
-    """F2, F13, F23: EnableMemory and Memory of one agent and of all; others' memory is not shown."""
+    """F2, F13, F14, F23: EnableMemory and Memory of one agent and of all; others' memory is not
+    shown.
+    """
     for name, words in (("Red Fox", "Use pytest -q."), ("Owl", "The owl knows.")):
         folder = default_memory_folders()[0].parent / "agents" / name.lower().replace(" ", "_")
         MemoryStore([folder], tmp_path).add(make_entry("tests", words, "feedback"))
@@ -98,8 +100,9 @@ def test_an_agent_remembers_what_its_own_folder_holds(tmp_path):
     parts = {"Red Fox": [["Hi."]], "Owl": [["Hi."]]}
     with made(tmp_path / "one", parts, plan, memory=("user",)) as team:
         team.run("Work.")
-        assert "## MEMORY" in shown(team, "Red Fox", 0)[0][1]
-        assert "pytest -q" in shown(team, "Red Fox", 0)[0][1]
+        system = shown(team, "Red Fox", 0)[0][1]
+        heading = "MEMORY — facts recalled from prior sessions:\n[feedback] tests: Use pytest -q."
+        assert f"\n{heading}\n" in f"\n{system}\n"
         assert not any("owl knows" in t or "pytest" in t for _, t in shown(team, "Owl", 0))
     plan = config(["Red Fox", {"Name": "Owl", "Context": [{"Source": "own_history"}]}],
                   Memory={"Provider": "local"}, Termination={"MaxIterations": 4})  # fmt: skip

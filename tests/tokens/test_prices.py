@@ -157,7 +157,7 @@ def test_own_prices_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("of", ["input", "output", "cache_read", "cache_write", "cache_write_1h"])
 def test_no_price_is_negative_or_no_number(of: str, wrong: float) -> None:
     own = prices.Price(**{"input": 0.0, "output": 0.0, of: wrong})
-    tier = prices.Price(input=0.0, output=0.0, tiers=(prices.Tier(1000, **{of: wrong}),))
+    tier = prices.Price(input=0.0, output=0.0, tiers=(prices.PriceTier(1000, **{of: wrong}),))
     for each in (own, tier):
         with pytest.raises(BadArguments, match="not negative"):
             prices.register("x", each)
@@ -295,5 +295,5 @@ def test_a_class_without_a_price_of_its_own_is_billed_as_the_next(own, read, sho
 
 
 def test_a_call_of_its_own_is_billed_by_the_length_of_its_prompt() -> None:
-    p = prices.Price(input=1.0, output=1.0, tiers=(prices.Tier(above=10, input=5.0),))
+    p = prices.Price(input=1.0, output=1.0, tiers=(prices.PriceTier(above=10, input=5.0),))
     assert (p.request_usd(10, 1), p.request_usd(11, 1)) == (11.0, 56.0)

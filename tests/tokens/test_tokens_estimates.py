@@ -150,14 +150,14 @@ def test_estimates_refuse_what_cannot_be() -> None:
 
 
 def test_room() -> None:
-    room = tokens.ContextBudget(limit=200_000, reserve=20_000, counter=tokens.PI)
-    assert room.budget == 180_000
-    assert tokens.ContextBudget(8_000, 16_384, tokens.PI).budget == 0
+    budget = tokens.ContextBudget(limit=200_000, reserve=20_000, counter=tokens.PI)
+    assert budget.prompt_limit == 180_000
+    assert tokens.ContextBudget(8_000, 16_384, tokens.PI).prompt_limit == 0
     for limit, reserve in ((0, 0), (-1, 0), (10, -1)):
         with pytest.raises(BadArguments):
             tokens.ContextBudget(limit, reserve, tokens.PI)
     with pytest.raises(AttributeError):
-        room.limit = 1
+        budget.limit = 1
 
 
 def test_a_tool_name_may_go_uncounted() -> None:

@@ -20,7 +20,7 @@ from ctxkit.engine.cache_model.call_features import find_miss_cause, has_reliabl
 from ctxkit.engine.cache_model.input_cost_prediction import predict_input_cost
 from ctxkit.engine.cache_model.interval_calibration import LONG_CALLS, MIN_DEVELOPERS
 from ctxkit.engine.cache_model.negative_controls import with_random_reads, with_shuffled_reads
-from ctxkit.engine.cache_model.session_counts import load_counts
+from ctxkit.engine.cache_model.training_counts import load_counts
 from ctxkit.metrics import find_cache_misses
 from ctxkit.metrics.cost.cache_fit import closure_error
 

@@ -18,7 +18,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     predict_reads_after_compactions,
 )
 from ctxkit.engine.cache_model.negative_controls import replace_reads, with_random_reads
-from ctxkit.engine.cache_model.session_counts import get_recorded_reads, load_counts
+from ctxkit.engine.cache_model.training_counts import get_recorded_reads, load_counts
 from ctxkit.experiments import studies
 from ctxkit.metrics import elongation
 

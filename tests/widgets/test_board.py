@@ -10,7 +10,7 @@ from widgets.reports.hostile import EVIL, intruders
 
 import ctxkit as ck
 from ctxkit._internal.file_cache import FileCache
-from ctxkit.widgets.folder_board import FileRows
+from ctxkit.widgets.folder_board import FileBoardRows
 from ctxkit.widgets.folder_board_rows import GROUPINGS, make_board_row
 
 SAMPLE = ck.samples.path("billing")
@@ -110,8 +110,8 @@ def test_what_is_kept_is_for_its_user_only(folder, cache):
 
 def test_a_cache_that_cannot_be_written_is_done_without(folder, tmp_path):
     (tmp_path / "file").write_text("")
-    kept = FileCache(tmp_path / "file" / "below" / "x", FileRows, 1, "0")
-    kept.put(FileRows(path="a", modified=0.0, size=0, rows=()))
+    kept = FileCache(tmp_path / "file" / "below" / "x", FileBoardRows, 1, "0")
+    kept.put(FileBoardRows(path="a", modified=0.0, size=0, rows=()))
     kept.write()
 
 
@@ -126,11 +126,11 @@ def test_a_name_that_is_no_text_is_no_hindrance(folder, cache):
 
 def test_what_was_read_last_is_kept_longest(tmp_path, monkeypatch):
     monkeypatch.setattr("ctxkit._internal.file_cache._MAX_ENTRIES", 2)
-    kept = FileCache(tmp_path / "x.jsonl", FileRows, 1, "0")
+    kept = FileCache(tmp_path / "x.jsonl", FileBoardRows, 1, "0")
     for name in ("a", "b", "c", "a"):
-        kept.put(FileRows(path=name, modified=0.0, size=0, rows=()))
+        kept.put(FileBoardRows(path=name, modified=0.0, size=0, rows=()))
     kept.write()
-    assert [e.path for e in FileCache(kept.path, FileRows, 1, "0").all()] == ["c", "a"]
+    assert [e.path for e in FileCache(kept.path, FileBoardRows, 1, "0").all()] == ["c", "a"]
 
 
 def test_hostile_sessions_are_only_text(tmp_path):

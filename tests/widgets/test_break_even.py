@@ -21,12 +21,12 @@ def widget():
 
 def test_the_formula_is_the_difference_of_the_bills(widget):
     """After N calls the dearer next call is paid back by the cheaper ones that follow it."""
-    cut = widget.cut
-    once = cut.dollars(cut.without()) - cut.dollars(cut.before())
-    later = cut.block.tokens * cut.price.cache_read
-    assert once / later + 1 == pytest.approx(cut.pays_after, abs=1)
-    assert cut.gain(int(cut.pays_after) - 1) < 0 < cut.gain(int(cut.pays_after) + 2)
-    assert cut.gain(1) == pytest.approx(-once, rel=0.01)
+    removal = widget.removal
+    once = removal.dollars(removal.without()) - removal.dollars(removal.before())
+    later = removal.block.tokens * removal.price.cache_read
+    assert once / later + 1 == pytest.approx(removal.pays_after, abs=1)
+    assert removal.gain(int(removal.pays_after) - 1) < 0 < removal.gain(int(removal.pays_after) + 2)
+    assert removal.gain(1) == pytest.approx(-once, rel=0.01)
 
 
 @pytest.mark.parametrize("tokens", [40_000, 240_000])
@@ -39,23 +39,23 @@ def test_the_next_call_costs_what_the_log_pays(tokens):
         asked = assistant("", tool_call(), usage=spent, model="claude-sonnet-4-5")
         log += [asked, result("word " * 700, asked)]
     recorded = session(*log)
-    cut, spent = ck.break_even(recorded, 3).cut, recorded.call(3).message.usage
-    assert spent.cache_write_1h_tokens == cut.before().written
-    assert cut.dollars(cut.before()) == pytest.approx(
+    removal, spent = ck.break_even(recorded, 3).removal, recorded.call(3).message.usage
+    assert spent.cache_write_1h_tokens == removal.before().written
+    assert removal.dollars(removal.before()) == pytest.approx(
         ck.prices.price("claude-sonnet-4-5").prompt_usd(spent)
     )
-    assert cut.write_price == 2 * cut.price.input
+    assert removal.write_price == 2 * removal.price.input
 
 
 def test_it_is_turned_by_hand(widget):
     begun = widget.to_text()
     widget.taken.value = len(widget.results) - 1
-    assert widget.cut.pays_after < 10
+    assert widget.removal.pays_after < 10
     assert widget.to_text() != begun
     widget.cold.value = True
-    assert widget.cut.pays_after == 0
+    assert widget.removal.pays_after == 0
     assert "Pays at once" in widget.answer
-    assert widget.cut.before().read == widget.cut.without().read == 0
+    assert widget.removal.before().read == widget.removal.without().read == 0
     widget.cold.value = False
     widget.calls.value = 300
     assert "After 300 calls" in widget.picture.value
@@ -63,13 +63,13 @@ def test_it_is_turned_by_hand(widget):
 
 def test_without_it_the_prompt_is_shorter_and_what_stands_behind_is_written(widget):
     widget.taken.value = 3
-    cut = widget.cut
-    shorter = cut.without()
-    assert shorter.tokens == cut.strip.tokens - cut.block.tokens
-    assert shorter.read == cut.block.start
+    removal = widget.removal
+    shorter = removal.without()
+    assert shorter.tokens == removal.strip.tokens - removal.block.tokens
+    assert shorter.read == removal.block.start
     assert (
         sum(b.tokens for b in shorter.blocks)
-        == sum(b.tokens for b in cut.strip.blocks) - cut.block.tokens
+        == sum(b.tokens for b in removal.strip.blocks) - removal.block.tokens
     )
 
 
@@ -81,7 +81,7 @@ def test_front_ends_without_widgets_get_text_and_html(widget):
 
 def test_the_answer_stands_in_front_and_the_formula_is_folded(widget):
     html = widget.to_html()
-    assert f"<strong>Pays after {widget.cut.pays_after:,.0f} calls.</strong>" in html
+    assert f"<strong>Pays after {widget.removal.pays_after:,.0f} calls.</strong>" in html
     assert html.index("Pays after") < html.index("<svg") < html.index("<details>")
     assert "N &gt; (w - r)" in html[html.index("<details>") :]
     for name in (

@@ -47,26 +47,28 @@ def test_a_budget_begins_with_the_thresholds_of_the_log_and_says_what_others_wou
     chart = ck.budget(log)
     assert (chart.warn, chart.cutover) == (2_000_000, 3_000_000)
     turns = log[log["agent"] == "agent-1"]["cumulative_input_tokens"].tolist()
-    assert chart.verdict["agent-1"].cuts == tuple(i for i, n in enumerate(turns) if n >= 3_000_000)
+    assert chart.verdict["agent-1"].cutovers == tuple(
+        i for i, n in enumerate(turns) if n >= 3_000_000
+    )
     chart.warn, chart.cutover = 0, 1_000_000
     assert chart.verdict["agent-1"] == ((), tuple(i for i, n in enumerate(turns) if n >= 1_000_000))
-    assert str(len(chart.verdict["agent-1"].cuts)) in chart.to_text().splitlines()[-1]
+    assert str(len(chart.verdict["agent-1"].cutovers)) in chart.to_text().splitlines()[-1]
 
 
 def test_sums_that_start_again_after_a_cut_cut_again(sample):
     chart = ck.budget(sample, cutover=700_000, again=True)
     recorded = ck.budget(sample, cutover=700_000)
     spent = ck.frame(sample, per="turn")["turn_input_tokens"].tolist()
-    total, cuts = 0, []
+    total, cutovers = 0, []
     sums = ck.frame(sample, per="turn")["cumulative_input_tokens"].tolist()
     fell = [i for i in range(1, len(sums)) if sums[i] < sums[i - 1]]
     for i, n in enumerate(spent):
         total = n + (0 if i in fell else total)
         if total >= 700_000:
-            cuts.append(i)
+            cutovers.append(i)
             total = 0
-    assert chart.verdict["main"].cuts == tuple(cuts)
-    assert len(cuts) < len(recorded.verdict["main"].cuts)
+    assert chart.verdict["main"].cutovers == tuple(cutovers)
+    assert len(cutovers) < len(recorded.verdict["main"].cutovers)
 
 
 def test_sessions_snapshots_folders_and_turn_frames_are_one_to_a_budget(tmp_path):
@@ -228,9 +230,9 @@ def test_a_live_session_grows_in_all_three(tmp_path):
         budget, savings, thrash = charts
         assert [a["name"] for a in budget.data["agents"]] == ["main"]
         assert len(budget.data["agents"][0]["inputs"]) == 3
-        cuts = len(live.session.edits)
-        assert cuts > 0
-        assert (len(savings.compactions), len(thrash.shares())) == (cuts, cuts)
+        cutovers = len(live.session.edits)
+        assert cutovers > 0
+        assert (len(savings.compactions), len(thrash.shares())) == (cutovers, cutovers)
         for chart in charts:
             chart.stop()
         asyncio.run(live.turn("go"))

@@ -14,7 +14,7 @@ from ctxkit import explore
 from ctxkit.errors import BadArguments
 from ctxkit.widgets import explorer_values as explorer_model
 from ctxkit.widgets.explorer import ROWS_PER_CHUNK, Explorer
-from ctxkit.widgets.explorer_values import MAX_TEXT_CHARS, SessionView, search_texts
+from ctxkit.widgets.explorer_values import MAX_TEXT_CHARS, ExplorerSession, search_texts
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_call_can_be_set_from_its_end_and_must_be_there(story):
 
 
 def test_the_groups_and_the_remainder_sum_up_to_the_recorded_prompt(story):
-    scene = SessionView(story).at(2)
+    scene = ExplorerSession(story).at(2)
     assert sum(n for _, n in scene.groups) == scene.tokens == 700
 
 

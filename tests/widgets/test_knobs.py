@@ -9,7 +9,7 @@ from builders import assistant, session, usage, user
 
 import ctxkit as ck
 from ctxkit.policies import guards
-from ctxkit.widgets.tuner_controls import find_knobs
+from ctxkit.widgets.tuner_controls import make_setting_controls
 
 
 @pytest.fixture
@@ -23,7 +23,9 @@ def test_a_loaded_files_agent_and_syntax_come_through_a_turned_knob(talk, tmp_pa
     file.write_text(
         json.dumps({"Orchestration": {"Compaction": {"TriggerTurnCount": 30}, "Agents": agents}})
     )
-    turned = find_knobs(ck.load_rules(file, agent="Coder"), talk, {}).make({"max_tail_messages": 7})
+    turned = make_setting_controls(ck.load_rules(file, agent="Coder"), talk, {}).make(
+        {"max_tail_messages": 7}
+    )
     (agent,) = json.loads(turned.to_config())["Orchestration"]["Agents"]
     assert (agent["Name"], agent["ContextWindow"]["MaxTailMessages"]) == ("Coder", 7)
 
@@ -38,19 +40,19 @@ def test_what_a_file_turns_off_stays_off(talk, tmp_path):
     with pytest.warns(UserWarning, match="Without a Compaction section"):
         rules = ck.load_rules(file)
     assert rules.auto is False
-    assert find_knobs(rules, talk, {}).make({"trigger_turn_count": 40}).auto is False
+    assert make_setting_controls(rules, talk, {}).make({"trigger_turn_count": 40}).auto is False
 
 
 def test_what_stands_beside_the_parameters_stays(talk):
     rules = ck.presets.pi().but(cache_life=3600.0, counter="chars/4")
-    turned = find_knobs(rules, talk, {}).make({"keep_recent_tokens": 5000})
+    turned = make_setting_controls(rules, talk, {}).make({"keep_recent_tokens": 5000})
     assert (turned.cache_life, turned.counter) == (3600.0, rules.counter)
     assert turned.parameters["keep_recent_tokens"] == 5000
 
 
 def test_a_changed_part_is_not_lost_to_the_preset(talk):
     rules = ck.presets.pi().but(guards=(guards.Attempts(2),))
-    found = find_knobs(rules, talk, {})
+    found = make_setting_controls(rules, talk, {})
     assert "n" in [
         k.name for k in found.every
     ]  # the guard's own setting; the preset would know nothing of it
@@ -61,7 +63,7 @@ def test_no_knob_turned_gives_the_same_rules(talk):
     for name in ck.presets.names():
         rules = ck.presets.preset(name)
         try:
-            made = find_knobs(rules, talk, {}).make({})
+            made = make_setting_controls(rules, talk, {}).make({})
         except ck.BadArguments:
             continue  # nothing numeric to turn
         assert made == rules, name

@@ -16,7 +16,7 @@ import pytest
 from conftest import SEED
 
 from ctxkit import widgets
-from ctxkit.plots.compaction_charts import find_guard_closing, is_fruitless, is_guard_off
+from ctxkit.plots.compaction_charts import find_guard_closing, is_guard_off, is_saving_too_small
 from ctxkit.widgets.base import ChartWidget
 from ctxkit.widgets.cumulative_input_widget import judge_turns
 from ctxkit.widgets.python_to_javascript import CONSTANTS, declare_constants, translate_rule
@@ -32,7 +32,7 @@ def subclasses(of):
 
 CHARTS = [c for c in subclasses(ChartWidget) if c.__module__.startswith("ctxkit.")]
 SCRIPTS = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.js")}
-RULES = (judge_turns, is_fruitless, is_guard_off, find_guard_closing)
+RULES = (judge_turns, is_saving_too_small, is_guard_off, find_guard_closing)
 SETTINGS = "warn|cut|cutover|least|window|min_savings"
 
 

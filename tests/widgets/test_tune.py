@@ -13,7 +13,7 @@ from ctxkit.errors import BadArguments, UnknownPreset
 from ctxkit.policies import Above, AntiThrash, Rules, Summary
 from ctxkit.presets import resolve_rules
 from ctxkit.widgets import setting_trials as trials
-from ctxkit.widgets.tuner_controls import find_knobs
+from ctxkit.widgets.tuner_controls import make_setting_controls
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_a_presets_setting_reaches_the_preset(sample):
 
 
 def test_rules_built_by_hand_have_the_sliders_of_their_parts(sample):
-    found = find_knobs(rules(), sample, {})
+    found = make_setting_controls(rules(), sample, {})
     assert {"keep_tokens", "limit", "min_savings", "window"} <= {k.name for k in found.every}
     made = found.make({"keep_tokens": 5_000, "window": 7})
     assert (made.policy.keep_tokens, made.trigger.limit, made.guards[0].window) == (
@@ -161,7 +161,7 @@ def test_sliders_of_rules_that_take_long_wait_for_rest(sample, monkeypatch):
 
 
 def test_spans_hold_the_value_and_step_in_round_numbers(sample):
-    by_name = {k.name: k for k in find_knobs("fuseraft", sample, {}).every}
+    by_name = {k.name: k for k in make_setting_controls("fuseraft", sample, {}).every}
     assert by_name["anti_thrash_min_savings_ratio"][1:5] == (0.1, 0.0, 1.0, 0.01)
     assert by_name["trigger_turn_count"][1:5] == (50, 0, 200, 1)
     assert by_name["token_budget"][1:5] == (80_000, 2_000, 320_000, 2_000)
@@ -175,7 +175,7 @@ def test_spans_hold_the_value_and_step_in_round_numbers(sample):
         ("fased", {"reserve": (0, 1)}, UnknownPreset, "Did you mean 'reserve_tokens_floor'"),
         (rules, {"keep": (5, 5)}, BadArguments, "nothing between"),
         (rules, {"keep": 5}, BadArguments, "two ends"),
-        (lambda history, room: history, {}, BadArguments, "no numeric setting"),
+        (lambda history, budget: history, {}, BadArguments, "no numeric setting"),
     ],
 )
 def test_a_mistake_is_named(sample, what, ranges, kind, said):
@@ -271,7 +271,7 @@ def test_what_is_none_can_be_turned_on_and_off_again(sample):
 
 
 def test_sizes_that_are_off_have_the_window_for_a_range(sample):
-    found = {k.name: k for k in find_knobs("fuseraft", sample, {}).every}
+    found = {k.name: k for k in make_setting_controls("fuseraft", sample, {}).every}
     assert (found["max_in_turn_context_tokens"].high, found["max_turn_age"].high) == (48_000, 20)
     assert found["warn_at"].high > 1_000_000
 
@@ -349,7 +349,7 @@ def test_a_live_session_is_tried_as_it_grows_and_led_from_here_on(tmp_path):
         assert calls == len(live.session.calls)
         shown.settings = {"keep_recent_tokens": 2000, "reserve_tokens": 26_000}
         shown.from_here.button.click()
-        assert "From call" in shown.from_here.told.value
+        assert "From call" in shown.from_here.message.value
         assert live.agent.rules.parameters["keep_recent_tokens"] == 2000
         assert resolve_rules(live.settings["rules"]).parameters["reserve_tokens"] == 26_000
         asyncio.run(live.turn("go on"))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ctxkit.agent.models.model import Model
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.policies.memory_policies import MemoryFlush
     from ctxkit.session.messages import ToolSchema
 
@@ -57,7 +57,7 @@ class MemoryFlusher:
     def __init__(
         self,
         flush: MemoryFlush,
-        root: Root,
+        root: RootFolder,
         writer: Model | None,
         clock: Callable[[], float],
         emit: Callable[[str, dict[str, Any]], None],

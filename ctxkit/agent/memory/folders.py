@@ -22,7 +22,7 @@ import msgspec
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import redact_json
 from ctxkit._internal.safe_fs import SafeFolder
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.policies.memory_entries import (
     MAX_ENTRY_BYTES,
@@ -505,7 +505,7 @@ class MemoryScope:
         if not self.base.is_dir():
             return None
         root, refs, has_scope = (
-            Root(self.base),
+            RootFolder(self.base),
             set[str](),
             self.base.joinpath(PROJECT_FOLDERS[1]).is_dir(),
         )
@@ -525,7 +525,7 @@ class MemoryScope:
         if not _SESSION_ID.fullmatch(session):
             raise BadArguments(f"{sanitize_line(session, 80)!r} is no id of a session.")
         root, parts = (
-            Root(self.base),
+            RootFolder(self.base),
             (PROJECT_FOLDERS[0], "memory", "sessions", session, REFS_FILE),
         )
         with root.open_parent(parts, make=0o700) as folder, folder.lock():
@@ -535,7 +535,7 @@ class MemoryScope:
                 folder.write(REFS_FILE, (text.encode(),))
 
 
-def _iter_ref_files(root: Root) -> Iterator[tuple[str, ...]]:
+def _iter_ref_files(root: RootFolder) -> Iterator[tuple[str, ...]]:
     """Yield the possible paths of lists: one per session, and fuseraft's older one for all."""
     yield PROJECT_FOLDERS[1], REFS_FILE
     for home in PROJECT_FOLDERS:
@@ -547,7 +547,7 @@ def _iter_ref_files(root: Root) -> Iterator[tuple[str, ...]]:
         yield from ((home, "memory", "sessions", n, REFS_FILE) for n in names[:MAX_LISTS])
 
 
-def _read_refs(root: Root, parts: tuple[str, ...]) -> list[str]:
+def _read_refs(root: RootFolder, parts: tuple[str, ...]) -> list[str]:
     try:
         with root.open_at(parts) as file:
             refs = json.loads(file.read(_MAX_REFS_BYTES))

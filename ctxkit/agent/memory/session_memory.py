@@ -18,7 +18,7 @@ from ctxkit._internal.redaction import redact
 from ctxkit.agent.event_loops import run_coroutine
 from ctxkit.agent.memory.webhook import Webhook
 from ctxkit.agent.models.model import Request, ignore_delta
-from ctxkit.agent.store.project_folder import user_state_folder
+from ctxkit.agent.store.project_folder import get_user_state_folder
 from ctxkit.errors import BadArguments, CtxkitError, ModelError, StoreError
 from ctxkit.policies.memory_entries import (
     MEMORY_TYPES,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.memory.folders import MemoryStore
     from ctxkit.agent.models.model import Model
-    from ctxkit.policies.memory_entries import MemoryEntry
+    from ctxkit.policies.memory_entries import MemoryEntry, RankingOrder
     from ctxkit.session.session import Session
 
 
@@ -91,6 +91,7 @@ class SessionMemory:
         providers: asked before each turn and given the conversation after it, in this order.
         whole: add the block of all entries, made once, now.
         by_model: at the end the session's model extracts what is worth remembering.
+        order: order and heading of that block, see `format_memory_block`.
     """
 
     def __init__(
@@ -100,9 +101,10 @@ class SessionMemory:
         *,
         whole: bool = True,
         by_model: bool = False,
+        order: RankingOrder = "newest",
     ) -> None:
         self.store, self.providers, self.by_model = memories, tuple(providers), by_model
-        self._opening_block = format_memory_block(memories.entries()) if whole else ""
+        self._opening_block = format_memory_block(memories.entries(), order=order) if whole else ""
         self._provider_blocks: list[str] = []
 
     def text(self) -> str:
@@ -168,7 +170,7 @@ class SessionMemory:
 
 def default_memory_folders() -> tuple[Path, Path]:
     """Return the user's memory folders: ctxkit's and fuseraft's."""
-    return user_state_folder() / "memory" / "repl", Path("~/.fuseraft/memory/repl").expanduser()
+    return get_user_state_folder() / "memory" / "repl", Path("~/.fuseraft/memory/repl").expanduser()
 
 
 def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> MemoryProvider:

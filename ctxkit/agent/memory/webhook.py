@@ -77,8 +77,8 @@ class Webhook:
             return ""
         if not isinstance(block, str):
             raise StoreError("The memory's webhook gave a block that is no text.")
-        cut = "" if len(block) <= MAX_BLOCK_CHARS else f"\n(cut to {MAX_BLOCK_CHARS:,} characters)"
-        return sanitize_text(block[:MAX_BLOCK_CHARS]).strip() + cut
+        note = "" if len(block) <= MAX_BLOCK_CHARS else f"\n(cut to {MAX_BLOCK_CHARS:,} characters)"
+        return sanitize_text(block[:MAX_BLOCK_CHARS]).strip() + note
 
     async def after(self, agent: str, history: Sequence[tuple[str, str]], turns: int) -> bool:
         """Save the conversation every `save_every` turns; return whether it was saved.

@@ -32,7 +32,7 @@ from ctxkit.agent.models.retries import (
 )
 from ctxkit.agent.models.streaming import (
     CONTEXT_FULL_REASONS,
-    StreamNotes,
+    StreamMetadata,
     assemble_tool_calls,
     check_complete,
     has_reported_usage,
@@ -367,7 +367,7 @@ class Provider:
         )
 
     def _parse_reply(
-        self, response: Any, stream: Any, chunks: list[Any], notes: StreamNotes
+        self, response: Any, stream: Any, chunks: list[Any], notes: StreamMetadata
     ) -> Message:
         if response is None or not response.choices:
             raise ModelError(f"{self.name} gave an empty reply.", again=True)
@@ -462,9 +462,9 @@ async def _separate_clients(litellm: ModuleType) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        made = take()
+        new_clients = take()
         cached.update(earlier)
-        for client in made.values():
+        for client in new_clients.values():
             with suppress(Exception):
                 await client.close()
 

@@ -123,7 +123,7 @@ def check_complete(
         stream: LiteLLM's stream.
         data: the assembled response.
         calls: the assembled tool calls.
-        finished: whether the server itself sent a finish reason; None: not known (`StreamNotes`).
+        finished: whether the server itself sent a finish reason; None: unknown (`StreamMetadata`).
         finish_word: the finish reason in the server's own words, if known.
 
     Raises:
@@ -183,7 +183,7 @@ def _safe_word(stop: object) -> str:
 
 
 @dataclass(slots=True)
-class StreamNotes:
+class StreamMetadata:
     """Facts about one stream as the server sent it; None where not known."""
 
     finish: bool | None = None
@@ -222,9 +222,9 @@ class StreamNotes:
 # interrupt take effect however fast a server sends.
 
 
-def watch_stream(stream: Any) -> StreamNotes:
+def watch_stream(stream: Any) -> StreamMetadata:
     """Hook into a stream of LiteLLM's; return notes that fill as it is read."""
-    notes = StreamNotes()
+    notes = StreamMetadata()
     if getattr(stream, "completion_stream", None) is not None:
         stream.completion_stream = _hook_stream(stream.completion_stream, notes)
     make = getattr(stream, "make_call", None)
@@ -260,7 +260,7 @@ class PacedStream:
         return getattr(self._inner, name)
 
 
-def _hook_stream(inner: Any, notes: StreamNotes) -> Any:
+def _hook_stream(inner: Any, notes: StreamMetadata) -> Any:
     """Return a stream that notes its events and yields to the event loop."""
     for owner, name in ((inner, "chunk_parser"), (_responses_reader(inner), "_process_chunk")):
         parse = getattr(owner, name, None)
@@ -274,7 +274,7 @@ def _responses_reader(inner: Any) -> Any:
     return getattr(inner, "streaming_response", None)
 
 
-def _wrap_parser(parse: Any, notes: StreamNotes) -> Any:
+def _wrap_parser(parse: Any, notes: StreamMetadata) -> Any:
     def parse_and_note(chunk: Any, *args: Any, **more: Any) -> Any:
         notes.note(_decode_event(chunk))
         return parse(chunk, *args, **more)

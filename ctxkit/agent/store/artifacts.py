@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from ctxkit._internal.formatting import failure_text, sanitize_line
 from ctxkit._internal.redaction import redact
-from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.search import search_files
 from ctxkit.errors import StoreError
 from ctxkit.policies.offload import ARTIFACT_FOLDER, DEFAULT_ADVICE, artifact_path
@@ -137,11 +137,11 @@ class ArtifactStore:
 
     def list_files(self, path: str) -> list[str]:
         """Return the paths of the artifacts, or of one."""
-        wanted, names = _split_artifact_path(path), list[str]()
+        artifact, names = _split_artifact_path(path), list[str]()
         for folder in self._folders():
             if folder.is_dir():
                 names += [p.name for p in sorted(folder.glob("*.txt")) if p.name not in names]
-        return [f"{ARTIFACT_FOLDER}/{n}" for n in names if wanted in ("", n)]
+        return [f"{ARTIFACT_FOLDER}/{n}" for n in names if artifact in ("", n)]
 
     def search(self, pattern: str, path: str, files: str) -> str:
         """Return the hits of a regular expression in one artifact, or in all.
@@ -154,7 +154,7 @@ class ArtifactStore:
         folder = self._find_folder(name) if name else self._folders()[0]
         if folder is None or not folder.is_dir():
             raise StoreError(f"There is no artifact {sanitize_line(path, 200)!r}.")
-        hits = search_files(Root(folder), pattern, name or ".", files if name else "*.txt")
+        hits = search_files(RootFolder(folder), pattern, name or ".", files if name else "*.txt")
         return "\n".join(
             f"{ARTIFACT_FOLDER}/{line}" if line.partition(":")[0].endswith(".txt") else line
             for line in hits.split("\n")
@@ -176,7 +176,7 @@ def _split_artifact_path(path: str) -> str | None:
     return name if folder == ARTIFACT_FOLDER and _ARTIFACT_FILE.fullmatch(name) else None
 
 
-def reading_advice(tools: Iterable[ToolSchema]) -> str:
+def describe_artifact_reading(tools: Iterable[ToolSchema]) -> str:
     """Return how parts of an artifact are read with the given tools, with `{path}` for its path."""
     names = {t.name: t.parameters.get("properties", {}) for t in tools}
     parameters = set(names.get("read_file", {}))

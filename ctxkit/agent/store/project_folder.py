@@ -298,14 +298,14 @@ def verify_seal(text: str, by: str) -> bool:
     return False
 
 
-def user_state_folder() -> Path:
+def get_user_state_folder() -> Path:
     """Return the folder for data of the user rather than of a project (XDG Base Directory)."""
     home = Path(os.path.expanduser("~"))  # noqa: PTH111  Path.home() raises where there is no home
     return Path(os.environ.get("XDG_STATE_HOME") or home / ".local" / "state") / "ctxkit"
 
 
 def _user_key() -> bytes:
-    folder = user_state_folder()
+    folder = get_user_state_folder()
     try:
         with SafeFolder.open_or_create(folder) as here:
             with suppress(FileExistsError):

@@ -17,13 +17,13 @@ import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import redact_json
-from ctxkit.agent.tools.tool_selection import make_work_tools
-from ctxkit.agent.work_records import (
+from ctxkit.agent.change_intent_evidence_records import (
     build_change_log,
     build_evidence_graph,
     build_intent_log,
     encode_record,
 )
+from ctxkit.agent.tools.tool_selection import make_work_tools
 from ctxkit.errors import BadArguments, CtxkitError, StoreError, did_you_mean
 from ctxkit.metrics.context_report import ContextReport, report
 from ctxkit.metrics.frames import frame

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from ctxkit._internal.redaction import REDACTION_MARK
-from ctxkit.agent.documents import read_document as read
+from ctxkit.agent.document_text import read_document as read
 from ctxkit.agent.tools import search as text_search
 from ctxkit.agent.tools.images import MAX_IMAGE_BYTES, detect_media_type, image_from_bytes
 from ctxkit.agent.tools.search import FolderWalk
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from ctxkit.agent.documents import Document
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.document_text import Document
+    from ctxkit.agent.tools.confined_root import RootFolder
 
 
 MAX_LISTED_FILES = 500
@@ -45,7 +45,7 @@ class ExtraFiles(Protocol):
 
 
 def open_file(
-    root: Root, extra_files: ExtraFiles | None, path: str
+    root: RootFolder, extra_files: ExtraFiles | None, path: str
 ) -> AbstractContextManager[BinaryIO]:
     """Return a context manager that opens a file of the extra files or of the root for reading.
 
@@ -57,7 +57,7 @@ def open_file(
     return root.open_file(path)
 
 
-def make_file_tools(root: Root, extra_files: ExtraFiles | None = None) -> tuple[Tool, ...]:
+def make_file_tools(root: RootFolder, extra_files: ExtraFiles | None = None) -> tuple[Tool, ...]:
     """Return the five file tools, confined to a root; extra files can be read and listed, too."""
 
     def read_file(path: str, start: int = 1, end: int | None = None) -> str | Image:
@@ -144,7 +144,7 @@ _PART_RANGE = re.compile(r"(?:(page|slide)s? )?(\d{1,6})(?: ?- ?(\d{1,6}))?", re
 _MAX_PIECES = 5_000
 
 
-def make_document_tool(root: Root, extra_files: ExtraFiles | None = None) -> Tool:
+def make_document_tool(root: RootFolder, extra_files: ExtraFiles | None = None) -> Tool:
     """Return the tool `document`, confined to a root and the extra files."""
 
     def document(path: str, part: str = "", start: int = 1, end: int | None = None) -> str:

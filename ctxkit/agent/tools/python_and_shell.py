@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.redaction import environment_without_secrets
+from ctxkit._internal.redaction import get_environment_without_secrets
 from ctxkit.agent.process_tree import END_SECONDS, ProcessTree
 from ctxkit.agent.tools.images import image_from_value
 from ctxkit.agent.tools.tool import Tool, kit_tool
@@ -21,7 +21,7 @@ from ctxkit.agent.tools.tool import Tool, kit_tool
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.session.messages import Image
 
 
@@ -69,7 +69,7 @@ def _execute_code(tree: ast.Module, namespace: dict[str, Any]) -> Image | None:
     return None
 
 
-def make_shell_tool(root: Root, seconds: float = 120.0) -> Tool:
+def make_shell_tool(root: RootFolder, seconds: float = 120.0) -> Tool:
     """Return a tool that runs a shell command in the root, with no secrets in its environment."""
 
     async def shell(command: str) -> str:
@@ -77,7 +77,7 @@ def make_shell_tool(root: Root, seconds: float = 120.0) -> Tool:
         exit status.
         """
         tree = ProcessTree(
-            ["/bin/sh", "-c", command], env=environment_without_secrets(), leaves=True
+            ["/bin/sh", "-c", command], env=get_environment_without_secrets(), leaves=True
         )
         with tree.starting():
             process = await asyncio.create_subprocess_exec(

@@ -20,7 +20,7 @@ from ctxkit.agent.tools.images import describe_omitted_image, image_from_value
 from ctxkit.agent.tools.tool import convert_arguments
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
 from ctxkit.policies.base import ValidatedSettings
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import APPROVAL_DECISIONS, APPROVAL_KEY, Image, Message, Text
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ class OutputLimits(ValidatedSettings):
 
     def shorten(self, text: str) -> str:
         """Return an output within the limits; its last line says how much was left out."""
-        return content.truncate_output(
+        return message_content.truncate_output(
             text, max_lines=self.lines, max_chars=self.chars, max_bytes=self.bytes, mode=self.mode
         )
 

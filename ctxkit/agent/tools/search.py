@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ctxkit._internal.safe_fs import SafeFolder
-    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.confined_root import RootFolder
 
 
 MAX_HITS = 200
@@ -50,7 +50,7 @@ class SearchResult(NamedTuple):
 # so it runs in a process that can be killed. Both stop after SEARCH_SECONDS and MAX_HITS.
 
 
-def search_files(root: Root, pattern: str, path: str, files: str) -> str:
+def search_files(root: RootFolder, pattern: str, path: str, files: str) -> str:
     """Return the hits as lines `file:line: text`, and notes on what was not searched.
 
     Args:
@@ -102,7 +102,7 @@ def kill_after(
         clock.cancel()
 
 
-def _search_python(root: Root, pattern: str, path: str, files: str) -> SearchResult:
+def _search_python(root: RootFolder, pattern: str, path: str, files: str) -> SearchResult:
     """Search with Python's regular expressions, in a worker process that can be killed."""
     walk = FolderWalk(root, path, files)
     scan = PythonSearch(walk, pattern, MAX_HITS + 1)
@@ -120,7 +120,9 @@ def _search_python(root: Root, pattern: str, path: str, files: str) -> SearchRes
     return SearchResult(hits, [n for n in notes if n])
 
 
-def _search_ripgrep(program: str, root: Root, pattern: str, path: str, files: str) -> SearchResult:
+def _search_ripgrep(
+    program: str, root: RootFolder, pattern: str, path: str, files: str
+) -> SearchResult:
     """Search with ripgrep, then read its hits again part by part below the root."""
     command = [program, "--no-config", "--no-heading", "--line-number", "--with-filename", "--null",
                "--color=never", "--sort=path", "--max-columns=400", "--max-columns-preview",
@@ -144,9 +146,8 @@ def _search_ripgrep(program: str, root: Root, pattern: str, path: str, files: st
         existing = [name for name in missed if root.exists(tuple(name.split("/")))]
         changed_count = len(missed) - len(existing)
         changed = [f"{changed_count:,} that changed or lie too deep"] if changed_count else []
-        notes.append(
-            f"[not looked at: {', '.join([*filter(None, [list_some(existing)]), *changed])}]"
-        )
+        named = filter(None, [format_first_names(existing)])
+        notes.append(f"[not looked at: {', '.join([*named, *changed])}]")
     if changed_hits:
         notes.append(f"[{changed_hits} hits are left out: their files changed during the search]")
     if late.is_set():
@@ -167,7 +168,7 @@ def _parse_hits(lines: IO[bytes] | None) -> list[tuple[str, int, bytes]]:
     return places
 
 
-def _confirm_hits(root: Root, places: list[tuple[str, int, bytes]]) -> tuple[list[str], int]:
+def _confirm_hits(root: RootFolder, places: list[tuple[str, int, bytes]]) -> tuple[list[str], int]:
     """Return the hits that are in the files below the root, and how many are not."""
     hits: list[str] = []
     for name, group in groupby(places, key=lambda place: place[0]):
@@ -261,7 +262,7 @@ class PythonSearch:
 
     def describe_unreadable(self) -> str:
         """Return a line on the files that could not be read; empty if all were."""
-        return f"[not read: {list_some(self._unread)}]" if self._unread else ""
+        return f"[not read: {format_first_names(self._unread)}]" if self._unread else ""
 
     def _iter_texts(self, walk: FolderWalk) -> Iterator[dict[str, Any]]:
         try:
@@ -322,7 +323,7 @@ class FolderWalk:
         StoreError: the path leads out of the root, or does not exist.
     """
 
-    def __init__(self, root: Root, path: str, pattern: str) -> None:
+    def __init__(self, root: RootFolder, path: str, pattern: str) -> None:
         self._root, self._start, self._pattern = root, root.parts(path, there=True), pattern
         self.missed: list[str] = []
         """Folders that could not be entered, relative to the root."""
@@ -368,10 +369,10 @@ class FolderWalk:
 
     def describe_unreadable(self) -> str:
         """Return a line on the folders that could not be entered; empty if all were."""
-        return f"[not looked into: {list_some(self.missed)}]" if self.missed else ""
+        return f"[not looked into: {format_first_names(self.missed)}]" if self.missed else ""
 
 
-def list_some(names: Sequence[str]) -> str:
+def format_first_names(names: Sequence[str]) -> str:
     """Return the first three names, and how many more there are."""
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
     return ", ".join(name[:200] for name in names[:3]) + more

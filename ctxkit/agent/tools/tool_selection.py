@@ -14,8 +14,8 @@ from ctxkit.errors import BadArguments, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.tools.file_tools import ExtraFiles
-    from ctxkit.agent.tools.root import Root
 
 
 FILE_TOOLS = "files"
@@ -25,7 +25,7 @@ TOOL_NAMES = (FILE_TOOLS, "document", "work", "shell", "python")
 
 def make_tools(
     names: Sequence[str | Tool],
-    root: Root,
+    root: RootFolder,
     namespace: dict[str, Any],
     store: ExtraFiles | None = None,
     work: Sequence[Tool] = (),

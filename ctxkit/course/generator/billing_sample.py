@@ -9,7 +9,7 @@ import random
 from typing import Any
 
 from ctxkit import tokens
-from ctxkit.course.generator.names import StoryNames
+from ctxkit.course.generator.names import NameReplacer
 from ctxkit.course.generator.recorder import SONNET, SessionRecorder
 from ctxkit.course.generator.repository import MODULES, RepositoryAgent, make_files
 from ctxkit.errors import BadArguments
@@ -80,15 +80,15 @@ def make_session(seed: int | str) -> Session:
         raise BadArguments("A seed is a whole number or a text: ck.course.make_session(7).")
     if not 0 < len(text := str(seed)) <= _MAX_SEED_CHARS:
         raise BadArguments(f"A seed has 1 to {_MAX_SEED_CHARS} characters.")
-    return _make_from_seed(f"session {text}", StoryNames.draw(text))
+    return _make_from_seed(f"session {text}", NameReplacer.draw(text))
 
 
 def make_billing() -> Session:
     """Return the sample `billing`, as it ships with the kit."""
-    return _make_from_seed(SEED, StoryNames())
+    return _make_from_seed(SEED, NameReplacer())
 
 
-def _make_from_seed(seed: int | str, names: StoryNames) -> Session:
+def _make_from_seed(seed: int | str, names: NameReplacer) -> Session:
     rng, count_tokens = random.Random(seed), tokens.exact_counter()  # noqa: S311  no secret
     schema_tokens = 1_240 + sum(
         count_tokens(f"{t.name}{t.description}{t.parameters}") for t in _TOOLS

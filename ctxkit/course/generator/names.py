@@ -34,7 +34,7 @@ _LONGEST_PAUSE = 5_000.0
 
 
 @dataclass(frozen=True)
-class StoryNames:
+class NameReplacer:
     """Replaces the names of the sample; without any it returns each text as it is."""
 
     new_names: dict[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class StoryNames:
     """Draws how much longer or shorter each pause is; None: as in the sample."""
 
     @classmethod
-    def draw(cls, seed: int | str) -> StoryNames:
+    def draw(cls, seed: int | str) -> NameReplacer:
         """Return names drawn from a seed; the same seed draws the same."""
         rng = Random(f"names {seed}")  # noqa: S311  no secret
         currency, market, country = rng.choice(_CURRENCIES)

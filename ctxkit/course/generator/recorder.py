@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.course.generator.names import StoryNames
+from ctxkit.course.generator.names import NameReplacer
 from ctxkit.session.messages import Edit, Message, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ToolRun = tuple[str, dict[str, Any], str, bool]
 """Tool, arguments, result, and whether the result is an error."""
 CACHE_SECONDS = 300.0
-"""How long the provider caches a prompt."""
+"""Seconds for which the provider caches a prompt."""
 TOKEN_SCALE = 1.17
 """Tokens that the provider counts for one of the public vocabulary, as in real logs."""
 
@@ -67,9 +67,9 @@ class SessionRecorder:
         schema_tokens: int,
         start: float,
         profile: ModelProfile = SONNET,
-        names: StoryNames | None = None,
+        names: NameReplacer | None = None,
     ) -> None:
-        self.profile, self.names, self.rng = profile, names or StoryNames(), rng
+        self.profile, self.names, self.rng = profile, names or NameReplacer(), rng
         self.count_tokens, self.write_summary = count_tokens, write_summary
         self.schema_tokens, self.now = schema_tokens, start
         self.log: list[Message | Edit] = []

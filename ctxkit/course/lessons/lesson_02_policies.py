@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.course.answer_marking import as_float, mark_number, score_guess
 from ctxkit.course.exercises import exercise, guess, numbers
-from ctxkit.course.marking import as_float, mark_number, score_guess
 from ctxkit.course.sample_data import load_sample, measure_loss_above, replay_sample
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Always
@@ -19,7 +19,7 @@ _PLACES = [
     for call in (150, 120, 90, 210, 240)
     for position in (102, 104, 106)
 ]
-_KEPT = [{"keep_tokens": n} for n in (20_000, 16_000, 18_000, 22_000, 24_000, 26_000)]
+_KEEP_TOKENS = [{"keep_tokens": n} for n in (20_000, 16_000, 18_000, 22_000, 24_000, 26_000)]
 
 
 @guess(
@@ -117,7 +117,7 @@ def _judge_safe_cut(answer: Any) -> str:
     "`window:keep_tokens={keep_tokens}` compact?",
     "Each of them changes the beginning of the prompt. What that costs is notebook 05.",
     hint="`ck.replay(session, rules).edits` has one entry a compaction.",
-    numbers=_KEPT,
+    numbers=_KEEP_TOKENS,
 )
 def _judge_untriggered_cuts(answer: Any) -> str:
     count = _count_untriggered(numbers("02-b")["keep_tokens"])

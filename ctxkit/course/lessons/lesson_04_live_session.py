@@ -6,8 +6,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.models.scripted import find_ports
+from ctxkit.course.answer_marking import mark_list, mark_number, score_guess
 from ctxkit.course.exercises import exercise, guess, numbers
-from ctxkit.course.marking import mark_list, mark_number, score_guess
 from ctxkit.errors import BadArguments
 from ctxkit.session.session import Session
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from ctxkit.course.answer_marking import mark_number, score_guess
 from ctxkit.course.exercises import exercise, guess, numbers
-from ctxkit.course.marking import mark_number, score_guess
 from ctxkit.course.sample_data import load_sample, measure_cost_above
 
 _READ, _INPUT, _WRITE, _OUTPUT = 0.30, 3.0, 3.75, 15.0

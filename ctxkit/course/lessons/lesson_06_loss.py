@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from ctxkit.course.answer_marking import mark_list, score_guess
 from ctxkit.course.exercises import exercise, guess, numbers
-from ctxkit.course.marking import mark_list, score_guess
 from ctxkit.course.sample_data import facts_kept, load_sample, replay_sample, score_replay
 
 _LIMITS = [{"dollars": dollars} for dollars in (3.00, 2.95, 2.90, 2.85)]

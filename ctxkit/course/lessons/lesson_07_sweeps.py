@@ -6,10 +6,10 @@ from functools import cache
 from statistics import pstdev, stdev
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.course.answer_marking import mark_choice, mark_number, score_guess
+from ctxkit.course.contest_judging import ContestEntry, judge_rules
 from ctxkit.course.exercises import exercise, guess, numbers
 from ctxkit.course.generator.billing_sample import make_session
-from ctxkit.course.judging import ContestEntry, judge_rules
-from ctxkit.course.marking import mark_choice, mark_number, score_guess
 from ctxkit.course.sample_data import measure_loss_above
 from ctxkit.course.students import current_student
 from ctxkit.policies import triggers
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 _TRIGGERS = range(28_000, 32_001, 500)
-_KEPT = [{"keep_tokens": n} for n in (8_000, 5_000, 6_000, 12_000)]
+_KEEP_TOKENS = [{"keep_tokens": n} for n in (8_000, 5_000, 6_000, 12_000)]
 _HIDDEN_N = 2
 _MARGIN = Rules(policy="clear:keep_last=5", trigger=triggers.Share(0.8), name="clear at 80%")
 """The rules that the notebook shows to hold on every session; an answer must cost less."""
@@ -52,7 +52,7 @@ def _guess_loss_range(answer: Any) -> str:
     "28,000 to 32,000 in steps of 500), in points? (With n or with n - 1.)",
     "Two settings that are nearer than twice this are not told apart by this session.",
     hint="The column `needed_later_loss` of `jitter`, its `.std()`, in points: times 100.",
-    numbers=_KEPT,
+    numbers=_KEEP_TOKENS,
 )
 def _judge_loss_deviation(answer: Any) -> str:
     measured = losses(f"summary:keep_tokens={numbers('07-a')['keep_tokens']}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.course.answer_marking import mark_choice, mark_number, score_guess
 from ctxkit.course.exercises import exercise, guess, numbers
-from ctxkit.course.marking import mark_choice, mark_number, score_guess
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from ctxkit.course.answer_marking import mark_choice, mark_number, score_guess
 from ctxkit.course.exercises import exercise, guess, numbers
-from ctxkit.course.marking import mark_choice, mark_number, score_guess
 from ctxkit.course.sample_data import load_sample
 
 _TASKS = [{"tasks": n} for n in (50, 10, 25, 100, 200)]

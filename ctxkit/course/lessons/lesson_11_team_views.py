@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ctxkit.course.answer_marking import score_guess
 from ctxkit.course.exercises import exercise, guess, numbers
-from ctxkit.course.marking import score_guess
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.comparison import compare
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.course.answer_marking import as_pair, mark_choice, mark_number, score_guess
 from ctxkit.course.exercises import exercise, guess, numbers
-from ctxkit.course.marking import as_pair, mark_choice, mark_number, score_guess
 from ctxkit.course.sample_data import facts_kept, load_sample, replay_sample
 from ctxkit.errors import BadArguments
 

@@ -69,7 +69,7 @@ def _measure(sessions: list[Session], rules: Any) -> tuple[float, float, bool]:
 
 
 def _is_near(value: Any, right: float) -> bool:
-    from ctxkit.course.marking import as_float
+    from ctxkit.course.answer_marking import as_float
 
     number = as_float(value)
     # two points of a hundred: enough for a figure that was read off a table

@@ -27,15 +27,15 @@ from ctxkit import tokens
 from ctxkit.agent import Agent
 from ctxkit.agent.models.model_factory import make_model
 from ctxkit.agent.tools.tool import tool
-from ctxkit.course.pair.reader import ReaderModel
 from ctxkit.course.pair.task import INSTRUCTIONS, make_world
+from ctxkit.course.pair.tiny_language_model import ReaderModel
 from ctxkit.experiments.studies.closed_loop import apply_prices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ctxkit.agent.models.model import Model
-    from ctxkit.course.pair.task import World
+    from ctxkit.course.pair.task import LookupTask
     from ctxkit.policies import Rules
 
 PAIR_FOLDER = Path(__file__).parent
@@ -56,7 +56,7 @@ def make_settings() -> dict[str, Rules]:
     return {"none": ck.presets.none(context_window=CONTEXT_WINDOW), "mask 3": mask}
 
 
-async def run_task(name: str, rules: Rules, world: World = WORLD) -> ck.Session:
+async def run_task(name: str, rules: Rules, world: LookupTask = WORLD) -> ck.Session:
     """Ask a model all questions of a world under rules.
 
     The reader's clock counts (a second for each look at it), so that its session is the same each
@@ -108,7 +108,7 @@ def collect_answers(session: ck.Session) -> dict[int, str]:
     return {call.turn: call.message.text for call in session.calls}
 
 
-def count_right_answers(session: ck.Session, world: World = WORLD) -> int:
+def count_right_answers(session: ck.Session, world: LookupTask = WORLD) -> int:
     """Return how many questions were answered with the right numbers."""
     answers = collect_answers(session)
     return sum(world.is_right(n, answers.get(n, "")) for n in range(len(world.questions)))
@@ -120,7 +120,7 @@ def count_repeated_reads(session: ck.Session) -> int:
     return len(paths) - len(set(paths))
 
 
-def compare_with_replay(runs: dict[str, ck.Session], world: World = WORLD) -> pd.DataFrame:
+def compare_with_replay(runs: dict[str, ck.Session], world: LookupTask = WORLD) -> pd.DataFrame:
     """Compare what the replay of the first run predicts of each setting with the real run.
 
     Args:
@@ -150,7 +150,7 @@ def compare_with_replay(runs: dict[str, ck.Session], world: World = WORLD) -> pd
 
 
 def record_pair(
-    name: str = READER, folder: Path = PAIR_FOLDER, world: World = WORLD
+    name: str = READER, folder: Path = PAIR_FOLDER, world: LookupTask = WORLD
 ) -> pd.DataFrame:
     """Run the task under both settings, write sessions and table, and return the table."""
     runs = _run_settings(name, world)
@@ -180,7 +180,7 @@ def _make_task_model(name: str, clock: Callable[[], float]) -> Model:
     return make_model(name, counter=COUNTER, clock=clock)
 
 
-def _run_settings(name: str, world: World) -> dict[str, ck.Session]:
+def _run_settings(name: str, world: LookupTask) -> dict[str, ck.Session]:
     settings = make_settings().items()
     return {label: asyncio.run(run_task(name, rules, world)) for label, rules in settings}
 

@@ -94,6 +94,6 @@ def get_class_base(name: str) -> str:
     return name.partition("/")[0]
 
 
-def has_cause(name: str) -> bool:
+def has_miss_cause(name: str) -> bool:
     """Return whether the calls of a class have a possible cause of a miss."""
     return get_class_base(name) not in UNEXPLAINED_CLASSES

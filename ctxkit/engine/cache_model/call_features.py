@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from ctxkit.engine import call_start_time
+from ctxkit.engine import estimate_call_start
 from ctxkit.session.messages import MISSING_START_KIND, Edit, Message
 from ctxkit.tokens.prices import price
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE, get_provider, get_value
@@ -225,7 +225,7 @@ def measure_start(session: Session, call: ModelCall, first: int = 0) -> float | 
     input_time = next(
         (e.time for e in since if isinstance(e, Message) and e.time is not None), None
     )
-    return call_start_time(call.message, input_time)
+    return estimate_call_start(call.message, input_time)
 
 
 def select_billed_calls(session: Session) -> list[ModelCall]:

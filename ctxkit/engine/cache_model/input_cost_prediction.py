@@ -2,8 +2,8 @@
 
 A prediction uses sizes, times, models, events, and whether writes are billed and live five minutes
 or an hour. It never uses a recorded read of the session (or of the half) that is judged. So the
-prediction can be wrong, unlike `metrics.cost.cache_fit.closure_error`, which only checks that sums
-agree.
+prediction can be wrong, unlike `metrics.cost.cache_fit.closure_error`, which only checks
+that sums agree.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ctxkit.engine.cache_model.interval_calibration import (
     compute_interval_stretch,
 )
 from ctxkit.engine.cache_model.miss_rates import MissRates, SimulatedReads, simulate_reads
-from ctxkit.engine.cache_model.session_counts import (
+from ctxkit.engine.cache_model.training_counts import (
     MIN_CALLS,
     PastPredictionError,
     count_session,
     exclude_copies,
     get_recorded_reads,
     load_counts,
-    with_idle,
+    with_initial_idle,
 )
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.tokens.prices import price
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
     from ctxkit.engine.cache_model.own_developer_logs import DeveloperLogs
-    from ctxkit.engine.cache_model.session_counts import Evidence, SessionCounts
+    from ctxkit.engine.cache_model.training_counts import Evidence, SessionCounts
     from ctxkit.session.session import Session
 
 
@@ -179,7 +179,7 @@ def prepare_prediction(
         own=exclude_copies(logs.counts, session.id, target.head) if logs and teaches_itself else (),
     )
     idle = logs.measure_idle(session) if logs else None
-    calls = with_idle(get_call_features(session), idle)
+    calls = with_initial_idle(get_call_features(session), idle)
     costs = compute_input_costs(session, calls)
     priced = None if costs is None else _without_headless(costs, calls)
     return PredictedSession(calls, rates, get_recorded_reads(session), priced)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.miss_rates import MissRates
-    from ctxkit.engine.cache_model.session_counts import Evidence, SessionCounts
+    from ctxkit.engine.cache_model.training_counts import Evidence, SessionCounts
 
 # How an interval is calibrated (`compute_interval_stretch`).
 #

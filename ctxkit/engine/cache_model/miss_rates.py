@@ -16,7 +16,7 @@ from ctxkit.engine.cache_model.call_classes import (
     classify_call,
     get_class_base,
     get_model_family,
-    has_cause,
+    has_miss_cause,
 )
 from ctxkit.engine.cache_model.call_features import (
     compute_read_before_reasoning,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
-    from ctxkit.engine.cache_model.session_counts import ClassCount, SessionCounts
+    from ctxkit.engine.cache_model.training_counts import ClassCount, SessionCounts
 
 # How cache misses are estimated.
 #
@@ -143,7 +143,7 @@ class MissRates:
             names: classes, as `classify_call` returns them.
             weights: weight of each developer, by draw.
         """
-        caused = np.array([has_cause(name) for name in names], bool)
+        caused = np.array([has_miss_cause(name) for name in names], bool)
         shape = (N_DRAWS, len(names))
         default = np.where(caused, _DEFAULT_RATE_WITH_CAUSE, _DEFAULT_RATE)
         rates = _Rates(np.broadcast_to(default, shape), np.full(shape, _DEFAULT_READ_SHARE))
@@ -368,11 +368,11 @@ def simulate_reads(calls: Sequence[CallFeatures], rates: MissRates) -> Simulated
     # a first call reads nothing or a prefix; any other either all that is cached or less
     is_first = np.array([call.before is None for call in calls], bool)
     found = np.zeros_like(at_miss)
-    for name in filter(has_cause, names):
+    for name in filter(has_miss_cause, names):
         donors = rates.draw_miss_reads(name, weights, rng)
         for i in np.flatnonzero(class_index == names.index(name)).tolist():
             found[:, i] = _read_with_cause(calls[i], name, donors)
-    caused = np.array([has_cause(name) for name in classes], bool)
+    caused = np.array([has_miss_cause(name) for name in classes], bool)
     at_miss = np.where(caused, found, at_miss)
     is_missed = rng.random(at_miss.shape) < probability
     draws = np.where(is_missed, at_miss, at_hit[None, :])

@@ -13,7 +13,7 @@ from ctxkit.engine.cache_model.call_features import (
     get_written_cache_lifetime,
     select_billed_calls,
 )
-from ctxkit.engine.cache_model.session_counts import get_recorded_reads
+from ctxkit.engine.cache_model.training_counts import get_recorded_reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,8 +58,8 @@ def with_random_reads(session: Session, seed: int = 0) -> Session:
 
 def with_shuffled_reads(session: Session, seed: int = 0) -> Session:
     """Return a session in which calls have the read shares of other calls, shuffled."""
-    known = get_call_features(session)
-    shares = [r / a.prompt for a, r in zip(known, get_recorded_reads(session), strict=True)]
-    order = np.random.default_rng(seed).permutation(len(known))
-    reads = [int(shares[i] * a.prompt) for i, a in zip(order, known, strict=True)]
+    features = get_call_features(session)
+    shares = [r / a.prompt for a, r in zip(features, get_recorded_reads(session), strict=True)]
+    order = np.random.default_rng(seed).permutation(len(features))
+    reads = [int(shares[i] * a.prompt) for i, a in zip(order, features, strict=True)]
     return replace_reads(session, reads)

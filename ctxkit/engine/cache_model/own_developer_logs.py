@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ctxkit.engine.cache_model.call_features import measure_start, select_billed_calls
-from ctxkit.engine.cache_model.session_counts import count_session, is_informative
+from ctxkit.engine.cache_model.training_counts import count_session, is_informative
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ctxkit.engine.cache_model.session_counts import SessionCounts
+    from ctxkit.engine.cache_model.training_counts import SessionCounts
     from ctxkit.session.session import Session
 
 OWN_DEVELOPER = "own"

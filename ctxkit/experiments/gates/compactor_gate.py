@@ -20,8 +20,8 @@ from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.gates.compactor_command import command, validate_messages
 from ctxkit.experiments.gates.regression_gate import (
+    FigureWithNoise,
     GateReport,
-    Measurement,
     SessionFigures,
     load_baseline_or_fail,
     measure_first_with_noise,
@@ -160,15 +160,15 @@ def _sessions_or_sample(sessions: SessionsLike | None) -> list[Session]:
 def _add_exam(measured: SessionFigures, session: Session, compactor: Compactor) -> SessionFigures:
     """Return the figures with the share of exam questions that a compactor leaves answerable."""
     from ctxkit.experiments.exams import CompactorCandidate
-    from ctxkit.experiments.gates.regression_gate import add_exam
+    from ctxkit.experiments.gates.regression_gate import add_exam_share
 
-    return add_exam(measured, session, CompactorCandidate(compactor))
+    return add_exam_share(measured, session, CompactorCandidate(compactor))
 
 
 def _measure_survival(session: Session, survivals: list[Survival], rounds: int) -> SessionFigures:
-    from ctxkit.experiments.session_runner import make_session_key
+    from ctxkit.experiments.rules_on_one_session import make_session_key
 
-    figures: dict[str, Measurement] = {
+    figures: dict[str, FigureWithNoise] = {
         "read_faults_n": measure_first_with_noise([float(len(s.faults)) for s in survivals]),
         "survived": measure_first_with_noise([s.survived for s in survivals]),
         "cliff_round": measure_first_with_noise([float(s.cliff) for s in survivals]),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from ctxkit._internal.distribution import get_version
 from ctxkit._internal.formatting import escape_html, sanitize_line
+from ctxkit._internal.installed_distribution import get_version
 from ctxkit._internal.redaction import redact
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments, CtxkitError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.experiments.grids import RulesArgument
-    from ctxkit.experiments.session_runner import SessionRunner
+    from ctxkit.experiments.rules_on_one_session import SessionRunner
     from ctxkit.formats.session_conversion import SessionsLike
     from ctxkit.session.session import Session
 
@@ -377,7 +377,7 @@ FIGURES = (
 _SCORE_FIGURES = FIGURES[:7]
 
 
-class Measurement(msgspec.Struct, frozen=True, array_like=True):
+class FigureWithNoise(msgspec.Struct, frozen=True, array_like=True):
     """A figure and its noise: its spread under changes that do not matter."""
 
     value: float
@@ -389,7 +389,7 @@ class SessionFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     key: str
     """Hash of the session's content."""
-    figures: dict[str, Measurement] = {}
+    figures: dict[str, FigureWithNoise] = {}
     error: str | None = None
     compacts: bool = False
     """True where something was compacted."""
@@ -408,7 +408,7 @@ def measure_rules(
     so that compactions fall elsewhere. The noise of planted facts is their spread over `SEEDS`.
     """
     from ctxkit.experiments.grids import label_rules, resolve_rules
-    from ctxkit.experiments.session_runner import NamedRules, SessionRunner
+    from ctxkit.experiments.rules_on_one_session import NamedRules, SessionRunner
 
     rules_list = resolve_rules(rules)
     settings = [
@@ -422,12 +422,12 @@ def measure_rules(
         for setting in settings:
             measured = _measure_session(runner, setting, planted)
             if exam and not measured.error:
-                measured = add_exam(measured, session, setting.rules)
+                measured = add_exam_share(measured, session, setting.rules)
             figures[setting.label][session.id] = measured
     return figures
 
 
-def add_exam(measured: SessionFigures, session: Session, way: Any) -> SessionFigures:
+def add_exam_share(measured: SessionFigures, session: Session, way: Any) -> SessionFigures:
     """Return the figures with the share of exam questions that a way leaves answerable."""
     from ctxkit.experiments.exams import measure_answerable
 
@@ -435,14 +435,14 @@ def add_exam(measured: SessionFigures, session: Session, way: Any) -> SessionFig
     if share is None:
         return measured
     return msgspec.structs.replace(
-        measured, figures={**measured.figures, "exam_answerable": Measurement(share)}
+        measured, figures={**measured.figures, "exam_answerable": FigureWithNoise(share)}
     )
 
 
 def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) -> SessionFigures:
-    from ctxkit.experiments.session_runner import RunOptions
+    from ctxkit.experiments.rules_on_one_session import SweepOptions
 
-    options = RunOptions(loss=True)
+    options = SweepOptions(loss=True)
     row = runner.row(setting, options)
     if row.get("error"):
         return SessionFigures(key=runner.name, error=str(row["error"]))
@@ -462,15 +462,15 @@ def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) ->
     ]
     if shares:
         mean = sum(shares) / len(shares)
-        figures["facts_kept"] = Measurement(mean, max(abs(k - mean) for k in shares))
+        figures["facts_kept"] = FigureWithNoise(mean, max(abs(k - mean) for k in shares))
     prunes = setting.rules.pruning is not None and row.get("hidden_messages_n")
     compacts = bool(row.get("compactions_n") or prunes)
     return SessionFigures(key=runner.name, figures=figures, compacts=compacts)
 
 
-def measure_first_with_noise(values: Sequence[float]) -> Measurement:
+def measure_first_with_noise(values: Sequence[float]) -> FigureWithNoise:
     """Return the first value, with the largest distance of the others as its noise."""
-    return Measurement(values[0], max(abs(v - values[0]) for v in values))
+    return FigureWithNoise(values[0], max(abs(v - values[0]) for v in values))
 
 
 def _shifted_windows(setting: Any, limit: int | None) -> Iterable[Any]:
@@ -526,7 +526,7 @@ def load_baseline(path: str | os.PathLike[str]) -> FiguresByRules | None:
     Raises:
         BadArguments: the file is unreadable, damaged or of another version.
     """
-    from ctxkit.experiments.session_runner import ROW_VERSION as SCORES
+    from ctxkit.experiments.rules_on_one_session import ROW_VERSION as SCORES
 
     file = Path(path).expanduser()
     try:
@@ -562,7 +562,7 @@ def save_baseline(path: str | os.PathLike[str], entries: FiguresByRules) -> None
         StoreError: the file cannot be written.
     """
     from ctxkit._internal.safe_fs import write_file as written
-    from ctxkit.experiments.session_runner import ROW_VERSION as SCORES
+    from ctxkit.experiments.rules_on_one_session import ROW_VERSION as SCORES
 
     try:
         old = load_baseline(path) or {}

@@ -9,7 +9,7 @@ from . import masks as masks
 from . import published_constraints as published_constraints
 from . import published_runs as published_runs
 from . import rule_survival as rule_survival
-from . import threshold_habits as threshold_habits
+from . import threshold_holdout as threshold_holdout
 from .closed_loop import loop as loop
 from .closed_loop import run_scripted_agent as run_scripted_agent
 from .published_runs import table as table

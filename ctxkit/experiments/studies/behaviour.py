@@ -40,7 +40,7 @@ __all__ = [
     "RATIO_COLUMNS",
     "SUMMARY_TOKENS",
     "TASKS",
-    "Ratio",
+    "RatioWithInterval",
     "bootstrap_ratio",
     "compare_policies",
     "estimate_noise_floors",
@@ -330,7 +330,7 @@ DRAWS = 2_000
 _RATIO_SEED = 1729
 
 
-class Ratio(NamedTuple):
+class RatioWithInterval(NamedTuple):
     """Ratio of two totals, its 80 % interval, and the standard error of its logarithm."""
 
     ratio: float
@@ -342,7 +342,9 @@ class Ratio(NamedTuple):
 # Ratio estimator over paired tasks with a percentile bootstrap: tasks are resampled with
 # replacement, both runs of a task together, and the 80 % interval is taken from the quantiles of
 # the log ratio. The seed is fixed, so that tables are reproducible. Cost: draws times tasks.
-def bootstrap_ratio(now: NDArray[Any], before: NDArray[Any], draws: int = DRAWS) -> Ratio:
+def bootstrap_ratio(
+    now: NDArray[Any], before: NDArray[Any], draws: int = DRAWS
+) -> RatioWithInterval:
     """Return sum(now) / sum(before) with a percentile bootstrap interval over tasks.
 
     Args:
@@ -355,7 +357,9 @@ def bootstrap_ratio(now: NDArray[Any], before: NDArray[Any], draws: int = DRAWS)
     # the ratio of sums is skewed, its logarithm nearly normal
     logs = np.log(now[drawn].sum(axis=1) / before[drawn].sum(axis=1))
     low, high = np.exp(np.quantile(logs, [(1 - INTERVAL_LEVEL) / 2, (1 + INTERVAL_LEVEL) / 2]))
-    return Ratio(float(now.sum() / before.sum()), float(low), float(high), float(logs.std()))
+    return RatioWithInterval(
+        float(now.sum() / before.sum()), float(low), float(high), float(logs.std())
+    )
 
 
 def pair_tasks(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:

@@ -44,7 +44,7 @@ def chart_mask_errors(runs: pd.DataFrame) -> Chart:
     Args:
         runs: the table `masks`.
     """
-    found = {unit: masks.by_window(runs, unit).dropna() for unit in _UNITS}
+    errors_by_unit = {unit: masks.by_window(runs, unit).dropna() for unit in _UNITS}
     traces = [
         _line(f"{what}, {unit_name}", rows, column, look)
         for look, (unit, unit_name, column, what) in enumerate(
@@ -52,7 +52,7 @@ def chart_mask_errors(runs: pd.DataFrame) -> Chart:
             for u, t in _UNITS.items()
             for c, w in (("median", "median"), ("nine_tenths", "nine of ten"))
         )
-        for rows in [found[unit]]
+        for rows in [errors_by_unit[unit]]
     ]
     return Chart(
         title="The bill of a mask, by the window that is replayed",
@@ -65,7 +65,7 @@ def chart_mask_errors(runs: pd.DataFrame) -> Chart:
         head=("window", *(f"{t}: median" for t in _UNITS.values()), "80 %", "nine of ten"),
         rows=tuple(
             _row(*each)
-            for each in zip(*(f.to_dict("records") for f in found.values()), strict=True)
+            for each in zip(*(f.to_dict("records") for f in errors_by_unit.values()), strict=True)
         ),
     )
 

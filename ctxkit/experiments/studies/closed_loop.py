@@ -20,6 +20,7 @@ import msgspec
 
 from ctxkit import tokens
 from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit.agent.models.scripted import (
     GIVE_UP_TEXT,
     MAX_LOOKUPS,
@@ -48,7 +49,7 @@ __all__ = [
     "MAX_LOOKUPS",
     "PRICED",
     "RECENT_PORTS",
-    "World",
+    "LookupTask",
     "find_visible_services",
     "loop",
     "make_seeker",
@@ -78,7 +79,7 @@ _READ_TOOL = "read_config"
 
 
 def run_scripted_agent(
-    rules: RulesLike = "none", at: World | None = None, *, blind: bool = False
+    rules: RulesLike = "none", at: LookupTask | None = None, *, blind: bool = False
 ) -> Session:
     """Run an agent through all questions of a world under rules and return its session.
 
@@ -129,7 +130,7 @@ def _price_entry(entry: Message | Edit) -> Message | Edit:
 
 def loop(
     rules: Sequence[RulesLike],
-    at: World | None = None,
+    at: LookupTask | None = None,
     *,
     blind: bool = False,
     progress: bool = True,
@@ -152,16 +153,15 @@ def loop(
         0.0
     """
     import pandas as pd
-    from tqdm.auto import tqdm
 
     at = at or make_world()
     record = run_scripted_agent("none", at, blind=blind)
-    bar = tqdm(rules, desc="closed loop", unit="rules", delay=1, disable=not progress)
+    bar = make_progress_bar(rules, desc="closed loop", unit="rules", disable=not progress)
     rows = [_compare_rules(record, resolve_rules(each), at, blind=blind) for each in bar]
     return pd.DataFrame(rows, columns=list(COLUMNS)).set_index("rules")
 
 
-def _compare_rules(record: Session, rules: Rules, at: World, *, blind: bool) -> dict[str, Any]:
+def _compare_rules(record: Session, rules: Rules, at: LookupTask, *, blind: bool) -> dict[str, Any]:
     from ctxkit.engine.replay import replay
     from ctxkit.experiments.cost_and_loss_scores import score
 
@@ -186,7 +186,7 @@ def count_reads(session: Session) -> int:
     return sum(c.name == _READ_TOOL for m in session.messages for c in m.tool_calls)
 
 
-def count_out_of_sight(replayed: Session, at: World) -> int:
+def count_out_of_sight(replayed: Session, at: LookupTask) -> int:
     """Count the numbers that the agent had read but that a replay did not show when needed.
 
     Each costs a live run at least one more step, so the count is the replay's own estimate of its
@@ -220,7 +220,7 @@ _SETTING_NAMES = ("retries", "timeout", "batch", "level", "region", "owner", "wi
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class LookupTask:
     """Generated files, and questions about them."""
 
     files: dict[str, str]
@@ -247,7 +247,7 @@ def make_world(
     lines: int = 120,
     near: float = 0.5,
     seed: int = 7,
-) -> World:
+) -> LookupTask:
     """Generate a world from a seed.
 
     Args:
@@ -262,7 +262,7 @@ def make_world(
     names = _SERVICE_NAMES[:services]
     ports = {name: random.randrange(2_000, 60_000) for name in names}
     files = {service_path(name): _make_file(name, ports[name], lines, random) for name in names}
-    return World(files, _draw_questions(names, questions, each, near, random), ports)
+    return LookupTask(files, _draw_questions(names, questions, each, near, random), ports)
 
 
 def _draw_questions(

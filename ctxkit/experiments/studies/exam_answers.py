@@ -87,7 +87,7 @@ class AccuracyByVisibility(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """How many times as often shown answers are right; infinite where no other is."""
+        """Share of right answers if shown / if gone; infinite if none of the others is right."""
         gone = self.right_gone / self.gone
         return self.right_shown / self.shown / gone if gone else float("inf")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.engine.cache_model.session_counts import load_counts
+from ctxkit.engine.cache_model.training_counts import load_counts
 from ctxkit.experiments.forecast_records import FIGURES, forecasts, get_start, write_forecast
 from ctxkit.formats.writing import write
 from ctxkit.metrics.prediction_intervals import predict_interval
@@ -21,7 +21,7 @@ from ctxkit.tokens.prices import price
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ctxkit.engine.cache_model.session_counts import SessionCounts
+    from ctxkit.engine.cache_model.training_counts import SessionCounts
     from ctxkit.session.session import Session
 
 

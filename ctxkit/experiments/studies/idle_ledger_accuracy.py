@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "IdleMeasure",
+    "ChoiceOrderAccuracy",
     "check_choice_rankings",
     "list_habits",
     "make_developers",
@@ -50,8 +50,8 @@ _PAUSES_PER_SESSION = (_TURNS[0] + _TURNS[1] - 1) / 2 - 1
 _QUANTILES = 400
 
 
-class IdleMeasure(NamedTuple):
-    """How often the order of the choices was predicted, over the pauses held back."""
+class ChoiceOrderAccuracy(NamedTuple):
+    """Accuracy of the predicted order of the choices, over held-out pauses."""
 
     developers_n: int
     pauses_n: int
@@ -104,7 +104,7 @@ def check_choice_rankings(sessions: Iterable[Session]) -> list[bool]:
 def measure_idle(
     pauses_by_developer: Mapping[str, Sequence[Pause]],
     habits: Mapping[str, Sequence[float]] | None = None,
-) -> IdleMeasure | None:
+) -> ChoiceOrderAccuracy | None:
     """Measure the predicted order on the second half of each developer's pauses.
 
     Args:
@@ -131,7 +131,7 @@ def measure_idle(
     chosen = sum(t.costs[t.predicted[0]] or 0.0 for t in trials)
     best = sum(t.costs[t.by_later[0]] or 0.0 for t in trials)
     is_known = habits is not None
-    return IdleMeasure(
+    return ChoiceOrderAccuracy(
         developers_n=developers_n,
         pauses_n=len(trials),
         habit_share=fmean(t.predicted == t.by_habit for t in trials) if is_known else None,

@@ -16,8 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.studies.published_runs import find_source
-from ctxkit.experiments.studies.rule_survival import RULES_PER_TALK, RuleConversation, make_talks
-from ctxkit.metrics.rule_fates import trace_user_rules
+from ctxkit.experiments.studies.rule_survival import (
+    RULES_PER_TALK,
+    RuleConversation,
+    make_rule_conversations,
+)
+from ctxkit.metrics.user_rule_fates import trace_user_rules
 from ctxkit.session.messages import Edit, Message, Text
 from ctxkit.session.session import Session
 
@@ -52,7 +56,7 @@ PUBLISHED_RETENTION = {
 }
 """Per cent of constraints that the paper found kept, in its three kinds of talks."""
 FRAMING = "For the rest of this session. "
-"""What the paper puts before a constraint in its main runs."""
+"""The words before a constraint in the main runs of the paper."""
 
 
 class JudgedSummary(NamedTuple):
@@ -63,7 +67,7 @@ class JudgedSummary(NamedTuple):
     constraint: str
     summary: str
     is_kept: bool
-    """What the person said who read it."""
+    """The judgement of the person who read the summary."""
 
 
 class MarkAgreement(NamedTuple):
@@ -133,7 +137,9 @@ def make_constraint_talks(
     wordings = tuple(read_constraints(root))
     if len(wordings) != RULES_PER_TALK:
         raise BadArguments(f"{COMPINT} has {len(wordings)} constraints, not {RULES_PER_TALK}.")
-    talks = make_talks(n, seed, tuple(FRAMING + w for w in wordings), stated_within=RULES_PER_TALK)
+    talks = make_rule_conversations(
+        n, seed, tuple(FRAMING + w for w in wordings), stated_within=RULES_PER_TALK
+    )
     # the framing is a sentence of its own, which nothing needs to keep
     keys = [tuple(k.removeprefix(FRAMING) for k in talk.keys) for talk in talks]
     return [talk._replace(keys=key) for talk, key in zip(talks, keys, strict=True)]
@@ -141,7 +147,7 @@ def make_constraint_talks(
 
 def compare_marks(summaries: Sequence[JudgedSummary]) -> MarkAgreement:
     """Hold the marks of `user_rules` against what people said of the same summaries."""
-    pairs = [(s.compactor, s.is_kept, _is_marked_kept(s)) for s in summaries]
+    pairs = [(s.compactor, s.is_kept, _states_constraint(s)) for s in summaries]
     kept = [mark for _, is_kept, mark in pairs if is_kept]
     lost = [not mark for _, is_kept, mark in pairs if not is_kept]
     groups = {c: list(g) for c, g in groupby(sorted(pairs), key=lambda pair: pair[0])}
@@ -152,7 +158,7 @@ def compare_marks(summaries: Sequence[JudgedSummary]) -> MarkAgreement:
     )
 
 
-def _is_marked_kept(judged: JudgedSummary) -> bool:
+def _states_constraint(judged: JudgedSummary) -> bool:
     """Return whether the rule is in sight of a prompt that holds the summary alone."""
     stated = Message(role="user", id="u0", parts=(Text(FRAMING + judged.constraint),))
     reply = Message(role="assistant", id="a0", parts=(Text("Yes."),))

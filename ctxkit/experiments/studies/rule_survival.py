@@ -27,7 +27,7 @@ __all__ = [
     "HELD_OUT_WORDINGS",
     "TUNED_WORDINGS",
     "RuleConversation",
-    "make_talks",
+    "make_rule_conversations",
     "measure_rule_survival",
 ]
 __dir__ = public_dir(__all__)
@@ -122,7 +122,7 @@ _REMARKS = (
     "My colleague wrote that {noun} code years ago.",
     "Last time it took two hours.",
 )
-"""What users say that is no rule and no request."""
+"""User sentences that are neither rules nor requests."""
 _NOUNS = ("invoice", "customer", "search", "report", "mail", "stock", "payment", "import", "audit")
 _WORDS = (
     *("handler", "returns", "value", "of", "cache", "entry", "row", "index", "parse", "item"),
@@ -151,7 +151,7 @@ class RuleConversation(NamedTuple):
     keys: tuple[str, ...]
 
 
-def make_talks(
+def make_rule_conversations(
     n: int = 10,
     seed: int = 0,
     wordings: tuple[str, ...] = HELD_OUT_WORDINGS,
@@ -167,7 +167,7 @@ def make_talks(
         stated_within: turns among which the rules are stated, 15 or more.
 
     Example:
-        >>> talk, = make_talks(1)
+        >>> talk, = make_rule_conversations(1)
         >>> len(talk.keys), len(talk.session.calls)
         (15, 120)
     """
@@ -233,7 +233,7 @@ def measure_rule_survival(
     summary that repeats nothing of the user, the least that a model's summary can keep.
 
     Args:
-        talks: made by `make_talks`.
+        talks: made by `make_rule_conversations`.
         names: presets; None: all that take the size of the window.
         window: tokens of the context window.
         tokens: most tokens of the rules that are carried on.

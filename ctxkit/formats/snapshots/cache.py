@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _MAX_TRIES = 3
 
 
-def load_up_to_date(
+def update_and_load_cache(
     folder: Path, logs: list[str]
 ) -> tuple[ColumnBlock, Mapping[str, Any], SnapshotFaults] | None:
     """Return the rows, texts and faults of a cache after an update; None if it is not usable."""

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ctxkit.errors import BadArguments, ReadError, did_you_mean
-from ctxkit.formats.snapshots.cache import get_cache_folder, load_up_to_date, sort_faults
+from ctxkit.formats.snapshots.cache import get_cache_folder, sort_faults, update_and_load_cache
 from ctxkit.formats.snapshots.incremental_reader import (
     LogReadPosition,
     find_snapshot_logs,
@@ -94,7 +94,7 @@ def read_snapshots(
     logs = find_snapshot_logs(absolute_paths)
     cached = None
     if cache is not False:
-        cached = load_up_to_date(
+        cached = update_and_load_cache(
             get_cache_folder("\0".join(absolute_paths), None if cache is True else cache), logs
         )
     if cached is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ctxkit.metrics.cost.call_prices import pick_weakest_source
-from ctxkit.metrics.optional_numbers import sum_if_complete
+from ctxkit.metrics.means_with_unknowns import sum_if_complete
 from ctxkit.tokens.provider_rules import get_value
 
 if TYPE_CHECKING:

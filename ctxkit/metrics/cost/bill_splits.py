@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit._internal.formatting import format_duration, sanitize_line
 from ctxkit.engine.cache_model.call_features import PAUSE_CAUSES
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.prompt_composition import share_message_tokens
+from ctxkit.metrics.prompt_composition import split_message_tokens
 from ctxkit.session.messages import Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_call, get_call_path
@@ -135,7 +135,7 @@ def split_by_section(bill: SessionBill, prompt_costs: PromptCosts) -> list[BillP
     rows, rest = _PartSums(), (bill.priced_usd or 0.0) - prompt_costs.fixed_usd
     for cost in prompt_costs.held:
         if cost.message.role == "system":
-            pieces = share_message_tokens(cost.message, max(cost.tokens, 1))
+            pieces = split_message_tokens(cost.message, max(cost.tokens, 1))
             section_tokens = sum(n for _, n in pieces) or 1
             for piece, n in pieces:
                 rows.add(

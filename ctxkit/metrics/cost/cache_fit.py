@@ -18,7 +18,7 @@ from ctxkit.engine.cache_model.call_features import HOUR, MIN_CACHEABLE_TOKENS, 
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses
 from ctxkit.metrics.cost.bill import CallCharge, SessionBill, make_charge
-from ctxkit.metrics.optional_numbers import sum_if_complete
+from ctxkit.metrics.means_with_unknowns import sum_if_complete
 from ctxkit.session.messages import Usage
 from ctxkit.tokens.prices import price
 

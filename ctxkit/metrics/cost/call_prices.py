@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 def price_call(message: Message, model: str | None) -> tuple[float | None, str | None]:
     """Return one call's dollars and their source; None where neither log nor table has a price."""
     table = price(model)
-    return price_call_at(message, None if table is None else table.on(message.time))
+    return price_call_with(message, None if table is None else table.on(message.time))
 
 
-def price_call_at(message: Message, prices: Price | None) -> tuple[float | None, str | None]:
+def price_call_with(message: Message, prices: Price | None) -> tuple[float | None, str | None]:
     """Return the same as `price_call`, by given prices."""
     usage = message.usage
     if usage is None:

@@ -91,7 +91,7 @@ class Pause(NamedTuple):
     """Tokens that are in the cache."""
     still_cached: int
     """Estimated tokens that stay cached after it expires, because other sessions use them."""
-    left: int
+    compacted_tokens: int
     """Tokens that a compaction would leave."""
     summary: int
     """Tokens of its summary."""
@@ -145,7 +145,7 @@ def _compact_cost(pause: Pause, gap: float) -> float:
     if gap < READY_SHARE * p.life:
         return _return_cost(pause, gap)
     summary = p.read * pause.prefix + p.output * pause.summary
-    return summary + (0.0 if gap == inf else p.write * min(pause.left, pause.prefix))
+    return summary + (0.0 if gap == inf else p.write * min(pause.compacted_tokens, pause.prefix))
 
 
 def _hour_cost(pause: Pause, gap: float) -> float | None:
@@ -226,7 +226,7 @@ def _make_pause(
         gap=inf,
         prefix=before.prompt,
         still_cached=0,
-        left=floor + SUMMARY_TOKENS,
+        compacted_tokens=floor + SUMMARY_TOKENS,
         summary=SUMMARY_TOKENS,
         written=written,
         prices=prices,

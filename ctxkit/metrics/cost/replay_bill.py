@@ -34,7 +34,7 @@ import msgspec
 from ctxkit.engine.cache_model.call_features import get_cache_lifetime
 from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses, measure_explained_share
 from ctxkit.metrics.cost.cache_fit import MIN_CACHEABLE, CacheFit
-from ctxkit.metrics.optional_numbers import mean_or_none, sum_if_complete
+from ctxkit.metrics.means_with_unknowns import mean_or_none, sum_if_complete
 from ctxkit.metrics.prompt_sizes import RunPrompts
 from ctxkit.tokens.prices import Price, price
 

@@ -1,4 +1,4 @@
-"""The bill of a session, call by call."""
+"""The bill of a session: its calls, and the model calls that wrote its summaries."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.session_conversion import accepts_session
-from ctxkit.metrics.cost.bill import SessionBill, make_charge
-from ctxkit.metrics.cost.call_prices import price_call_at
-from ctxkit.metrics.cost.summary_bills import bill_summaries
+from ctxkit.metrics.compaction_sizes import measure_compactions
+from ctxkit.metrics.cost.bill import SessionBill, SummaryBill, make_charge
+from ctxkit.metrics.cost.call_prices import has_summary_calls, price_call_with, price_summary
 from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.session.messages import Usage
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from ctxkit.metrics.compaction_sizes import MeasuredCompaction
     from ctxkit.metrics.cost.bill import CallCharge
     from ctxkit.session.session import Session
     from ctxkit.tokens.prices import Price
@@ -73,7 +74,7 @@ def _charge_recorded_calls(session: Session) -> list[CallCharge]:
         message, model = call.message, call.message.model or session.model
         if message.usage is not None:
             at_call = price(model, at=message.time)
-            usd, source = price_call_at(message, at_call)
+            usd, source = price_call_with(message, at_call)
             charges.append(make_charge(call.index, message.usage, at_call, usd, source))
     return charges
 
@@ -110,3 +111,49 @@ def _iter_replayed_usages(session: Session) -> Iterator[tuple[int, Usage, Price 
             output_tokens=cost_model.output[call] if cost_model.has_output else None,
         )
         yield call, usage, cost_model.prices[cost_model.model[call]]
+
+
+def bill_summaries(
+    session: Session,
+    measured: Sequence[MeasuredCompaction] | None = None,
+    *,
+    reuse: bool = False,
+) -> tuple[SummaryBill, ...]:
+    """Return the bills of a session's summaries, one for each compaction with model calls.
+
+    For a record the dollars come from the log, else they are estimated. For a replay they follow
+    from the size of the summary and the price of the call after the compaction.
+
+    Args:
+        session: any session.
+        measured: its compactions; None: measured here.
+        reuse: bill summaries that the log does not price as if their calls had read the cached
+            prompt.
+    """
+    if not session.edits:
+        return ()
+    if session.origin is not None:
+        return _bill_replay_summaries(session, reuse=reuse)
+    out = []
+    for one in measure_compactions(session) if measured is None else measured:
+        if has_summary_calls(one.group):
+            usd, source = price_summary(session, one, reuse=reuse)
+            out.append(SummaryBill(one.group.number, one.call, usd, source))
+    return tuple(out)
+
+
+def _bill_replay_summaries(session: Session, *, reuse: bool) -> tuple[SummaryBill, ...]:
+    from ctxkit.metrics.compactions import get_replay_compactions
+    from ctxkit.metrics.cost.replay_bill import ReplayCostModel
+
+    assert session.origin is not None  # noqa: S101  for the type checker: asked before
+    cost_model, calls_n, out = ReplayCostModel.of(session.origin), len(session.calls), []
+    for one in get_replay_compactions(session):
+        if one.summaries:
+            usd = cost_model.summaries_usd(one.summaries, reuse=reuse)
+            call, source = (
+                one.call if one.call < calls_n else None,
+                None if usd is None else "derived",
+            )
+            out.append(SummaryBill(one.number, call, usd, source))
+    return tuple(out)

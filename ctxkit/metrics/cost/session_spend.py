@@ -34,7 +34,7 @@ from ctxkit.metrics.cost.what_ifs import (
     estimate_what_ifs,
     what_if_smaller_window,
 )
-from ctxkit.metrics.figure_sources import shows_figures
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.session.titles import get_first_prompts_by_turn, get_title
 
 if TYPE_CHECKING:
@@ -476,7 +476,7 @@ def _tile_rectangles(
     ]
 
 
-@shows_figures("spend")
+@register_view_figures("spend")
 def _read_figures(session: Session) -> dict[str, Any]:
     spent = Spend(session)
     bill = spent.accounts

@@ -54,8 +54,8 @@ class SessionsSpend(BillSplits):
     @cached_property
     def total_usd(self) -> float | None:
         """All dollars that have a price, subagents and summaries included; None without any."""
-        known = [usd for s in self.spends if (usd := s.total_usd) is not None]
-        return sum(known) if known else None
+        costs = [usd for s in self.spends if (usd := s.total_usd) is not None]
+        return sum(costs) if costs else None
 
     @cached_property
     def cost_usd(self) -> float | None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ctxkit.formats.session_conversion import SessionsLike
     from ctxkit.metrics.frames.columns import FrameColumn
-    from ctxkit.metrics.message_counts import Count
+    from ctxkit.metrics.message_token_counts import Count
     from ctxkit.session.session import Session
 
 

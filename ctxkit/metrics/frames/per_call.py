@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.metrics.cost.call_prices import get_output_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.per_turn import sum_or_none
-from ctxkit.metrics.optional_numbers import sum_if_complete
+from ctxkit.metrics.means_with_unknowns import sum_if_complete
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.session.messages import ToolCall, Usage
 from ctxkit.tokens.context_windows import get_context_window
 
@@ -182,7 +182,7 @@ def count_cache_writes(usage: Usage) -> int | None:
     return short if long is None else long + (short or 0)
 
 
-@shows_figures('frame(per="call")')
+@register_view_figures('frame(per="call")')
 def _read_figures(session: Session) -> dict[str, Any]:
     data = rows([session])
     failed = {"failed_calls_n": sum(map(bool, data["is_error"]))}

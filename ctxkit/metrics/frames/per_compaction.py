@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.metrics.compaction_sizes import measure_compactions
 from ctxkit.metrics.cost.call_prices import price_call
-from ctxkit.metrics.cost.summary_bills import bill_summaries
-from ctxkit.metrics.figure_sources import shows_figures
+from ctxkit.metrics.cost.session_bill import bill_summaries
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.session.compaction_groups import count_affected_messages
 from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, Message, join_summary_errors
 from ctxkit.tokens.message_sizes import find_prompt_drops
@@ -17,7 +17,7 @@ from ctxkit.tokens.message_sizes import find_prompt_drops
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.message_counts import Count
+    from ctxkit.metrics.message_token_counts import Count
     from ctxkit.session.compaction_groups import EditGroup
     from ctxkit.session.session import Session
 
@@ -236,7 +236,7 @@ def _append_descriptions(session: Session, group: EditGroup, data: dict[str, lis
     data["error"].append(join_summary_errors(group.edits) or None)
 
 
-@shows_figures('frame(per="compaction")')
+@register_view_figures('frame(per="compaction")')
 def _read_figures(session: Session) -> dict[str, Any]:
     data = rows([session])
     if not data["compaction"]:

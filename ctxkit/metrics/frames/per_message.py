@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.frames.columns import BOOL, INT, TEXT, TIME, FrameColumn
-from ctxkit.metrics.message_counts import count_messages
+from ctxkit.metrics.message_token_counts import count_messages
 from ctxkit.metrics.recorded_compactions import MessageFate, get_message_fates
 from ctxkit.session.messages import EVENT_KINDS, USER_VISIBLE_KEY, Edit, Message, ToolCall
 from ctxkit.session.tool_calls import get_path_and_command, pair_with_calls
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.metrics.message_counts import Count
+    from ctxkit.metrics.message_token_counts import Count
     from ctxkit.session.session import Session
 
 

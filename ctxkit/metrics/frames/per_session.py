@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.metrics.cost.call_prices import get_output_source, pick_weakest_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.per_call import count_tool_calls
 from ctxkit.metrics.frames.per_turn import sum_or_none
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.session.compaction_groups import count_compactions
 from ctxkit.session.messages import EVENT_KINDS, MISSING_START_KIND, Image
 from ctxkit.session.titles import get_project_name
@@ -301,7 +301,7 @@ _FIGURES = (
 )
 
 
-@shows_figures('frame(per="session")')
+@register_view_figures('frame(per="session")')
 def _read_figures(session: Session) -> dict[str, Any]:
     row = {name: values[0] for name, values in rows([session]).items()}
     return {name: row[name] for name in _FIGURES}

@@ -31,7 +31,7 @@ class History(HistoryView, frozen=True):
 
     A policy in five lines::
 
-        def summarise_old(history, room):
+        def summarise_old(history, budget):
             if history.tokens < 80_000:
                 return history
             start = history.safe(history.back(20_000))
@@ -271,7 +271,7 @@ def find_turn_start(history: History, position: int) -> int:
     )
 
 
-def first_since_compaction(history: History, *, waiting: bool = False) -> int:
+def find_first_since_compaction(history: History, *, waiting: bool = False) -> int:
     """Return the position of the first message after the last compaction; 0: there was none.
 
     Args:
@@ -305,7 +305,7 @@ def end_of_leading_summaries(history: History, first: int = 0) -> int:
     return first
 
 
-def behind_summaries(history: History) -> int:
+def find_end_of_summaries(history: History) -> int:
     """Return the position after the last summary, or after the leading system messages."""
     roles = [history[p].role for p in range(history.head.size)]
     last = max((p for p, role in enumerate(roles) if role == "summary"), default=-1)

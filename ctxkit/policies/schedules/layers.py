@@ -12,7 +12,7 @@ from ctxkit.policies.history.columns import TOOL
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ctxkit.policies.schedules.rows import HistoryRows, MessageState
+    from ctxkit.policies.schedules.unpruned_messages import HistoryRows, MessageState
     from ctxkit.session.messages import Message
 
 

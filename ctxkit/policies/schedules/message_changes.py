@@ -17,7 +17,7 @@ from ctxkit.policies.schedules.layers import (
     StateChange,
     changes_between,
 )
-from ctxkit.policies.schedules.rows import NEVER, MessageState
+from ctxkit.policies.schedules.unpruned_messages import NEVER, MessageState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,19 +7,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.schedules.earlier_turns_input import EarlierTurnsView
 from ctxkit.policies.schedules.layers import SUM_TOKENS, StateChange, UnprunedLayer, changes_between
 from ctxkit.policies.schedules.message_changes import PartChanges
-from ctxkit.policies.schedules.rows import HistoryRows
-from ctxkit.policies.schedules.schedule_method_input import HasSchedule, ScheduleView
+from ctxkit.policies.schedules.schedule_method_input import (
+    EarlierTurnsView,
+    HasSchedule,
+    ScheduleView,
+)
+from ctxkit.policies.schedules.unpruned_messages import HistoryRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ctxkit.policies.history.history import History
     from ctxkit.policies.schedules.layers import AppendedMessage, Layer
-    from ctxkit.policies.schedules.rows import MessageState
     from ctxkit.policies.schedules.schedule_method_input import StageChooser
+    from ctxkit.policies.schedules.unpruned_messages import MessageState
     from ctxkit.tokens.counter_protocol import ContextBudget
 
 
@@ -55,19 +58,21 @@ class Schedule:
 
     Args:
         history: the messages before any pruning.
-        parts: each has a ``schedule(view, room)``, and works on the result of the part before.
-        room: the context budget: limit, reserve (tokens) and counter.
+        parts: each has a ``schedule(view, budget)``, and works on the result of the part before.
+        budget: the context budget: limit, reserve (tokens) and counter.
     """
 
-    def __init__(self, history: History, parts: Sequence[PruningPart], room: ContextBudget) -> None:
+    def __init__(
+        self, history: History, parts: Sequence[PruningPart], budget: ContextBudget
+    ) -> None:
         self.history, self.rows = history, HistoryRows(history)
-        self._parts, self._room = parts, room
+        self._parts, self._budget = parts, budget
         self.sound = True
         """False after an error or an interrupt within `extend`: build a new schedule then."""
         self.top: Layer = UnprunedLayer(self.rows)
         self._counting: list[PartLayer] = []
         for part in parts:
-            self.top = layer = PartLayer(part, self.top, room)
+            self.top = layer = PartLayer(part, self.top, budget)
             if part.counts:
                 self._counting.append(layer)
 
@@ -83,7 +88,7 @@ class Schedule:
         self.top.extend(stop)
         if is_stepwise and stop - self.rows.begin in _RECHECK_AT:
             # A live session extends call by call. One batch refuses what a replay would refuse.
-            Schedule(self.history, self._parts, self._room).extend(stop)
+            Schedule(self.history, self._parts, self._budget).extend(stop)
         for layer in self._counting:
             if layer.before.adds:
                 raise BadArguments(
@@ -129,8 +134,8 @@ class Schedule:
 class PartLayer:
     """The layer of one part: its changes, or its stages."""
 
-    def __init__(self, part: HasSchedule, before: Layer, room: ContextBudget) -> None:
-        self.part, self.before, self.room, self.rows = part, before, room, before.rows
+    def __init__(self, part: HasSchedule, before: Layer, budget: ContextBudget) -> None:
+        self.part, self.before, self.budget, self.rows = part, before, budget, before.rows
         self._changes = PartChanges(part, before)
         self._stages: StagedLayers | None = None
         self._result: PartChanges | StagedLayers = self._changes
@@ -155,7 +160,7 @@ class PartLayer:
         self._changes.open_batch(stop)
         is_filter = getattr(self.part, "filters_history", False)
         view = (EarlierTurnsView if is_filter else ScheduleView)(self._changes, self._memory)
-        self.part.schedule(view, self.room)
+        self.part.schedule(view, self.budget)
         if self._has_been_asked and (view.staged is None) != (self._stages is None):
             raise BadArguments(
                 f"The schedule of {type(self.part).__name__} names stages for some calls only: "
@@ -188,7 +193,7 @@ class PartLayer:
                 f"{type(self.part).__name__} uses {type(part).__name__} as a stage, which defines"
                 " its own `__call__`: list it in `steps`, and define `stepped`."
             )
-        return PartLayer(part, self.before, self.room)
+        return PartLayer(part, self.before, self.budget)
 
     def state(self, p: int, call: int) -> MessageState:
         """Return the state of a position at a call."""

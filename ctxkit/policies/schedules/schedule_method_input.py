@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ctxkit.policies.history.columns import USER
@@ -14,7 +15,7 @@ from ctxkit.policies.schedules.layers import (
     changes_between,
 )
 from ctxkit.policies.schedules.message_changes import ChangeRule
-from ctxkit.policies.schedules.rows import NEVER
+from ctxkit.policies.schedules.unpruned_messages import NEVER
 from ctxkit.session.tool_calls import matches_tool
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.schedules.layers import Layer
     from ctxkit.policies.schedules.message_changes import NewContent, PartChanges, UndoChange
-    from ctxkit.policies.schedules.rows import HistoryRows, MessageState
+    from ctxkit.policies.schedules.unpruned_messages import HistoryRows, MessageState
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.tokens.counter_protocol import ContextBudget
 
@@ -51,7 +52,7 @@ class _NewsByCall(dict[int, MessageNews]):
 class HasSchedule(Protocol):
     """A part of a pruning that says which messages it changes, and from which call on."""
 
-    def schedule(self, view: ScheduleView, room: ContextBudget, /) -> None:
+    def schedule(self, view: ScheduleView, budget: ContextBudget, /) -> None:
         """Say what changes at the new calls of the view."""
 
 
@@ -422,3 +423,40 @@ class VisibleWindow(SlidingWindow):
         while 0 < i < len(self.positions) and not view.is_safe(self.positions[i], call):
             i -= 1
         return i
+
+
+class EarlierTurnsView(ScheduleView):
+    """The new calls, where a message arrives when its turn is over, not when it was written.
+
+    That is the first call of the next turn; messages of other agents arrive at once. So a filter
+    never changes calls and results of the current turn, and the prompt changes once per turn: at
+    its first call, where the messages of the turn before are filtered.
+    """
+
+    @cached_property
+    def _ended_turns(self) -> list[tuple[int, int]]:
+        return self.rows.became_past(self.start, self.stop)
+
+    def arrival(self, p: int) -> int:
+        """Return the first call at which the turn of a position is over; `NEVER` so far."""
+        return self.rows.past_from(p)
+
+    def new(self, *roles: str, tools: tuple[str, ...] = ("*",)) -> Iterator[int]:
+        """Yield the positions whose turn ends, of these roles (none: all) and tools."""
+        # A message is new when its turn is over, not when it is written.
+        codes = {role_code(r) for r in roles}
+        for _, p in self._ended_turns:
+            if (not codes or self.role(p) in codes) and self.is_tool(p, tools):
+                yield p
+
+    def _arrivals(self, codes: frozenset[int] | None) -> Iterator[tuple[int, int]]:
+        for call, p in self._ended_turns:
+            if (codes is None or self.role(p) in codes) and self.message(p, call) is not None:
+                yield call, p
+
+    def _turn_calls(self) -> set[int]:
+        """Return the calls that begin a turn, and those at which its first message arrives."""
+        begins = self.rows.turn_changes(self.start, self.stop)
+        edges = {self.turn_edge(call) for call in (max(self.start - 1, self.rows.begin), *begins)}
+        arrivals = (self.rows.arrival(p) for p in edges if p < self.count_arrived(self.stop - 1))
+        return {*begins, *(call for call in arrivals if call >= self.start)}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.policies.texts.content import one_line
+from ctxkit.policies.texts.message_content import one_line
 from ctxkit.policies.texts.message_line_index import (
     FOCUS_MARK,
     MAX_LINE_CHARS,
@@ -52,11 +52,11 @@ _LENGTH_DIVISORS: NDArray[Any] = np.array([(8 + n) ** 0.9 for n in range(MAX_LIN
 class ExtractOptions(NamedTuple):
     """Options of an extract."""
 
-    room: float
+    budget: float
     """Budget in characters."""
     user: float
     """Share of the budget for user messages."""
-    focus: Focus | None = None
+    focus: SummaryFocus | None = None
 
 
 def write_extract(
@@ -82,18 +82,18 @@ def write_extract(
 def _compose_extract(
     lines: LineIndex, parts: NDArray[Any], options: ExtractOptions, all_parts: NDArray[Any]
 ) -> str:
-    weighed, room, audit = weigh_lines(lines, parts), options.room, ""
+    weighed, budget, audit = weigh_lines(lines, parts), options.budget, ""
     matcher, near_lines = None, np.zeros(0, np.int64)
     if options.focus is not None:
         matcher = FocusMatcher(lines, options.focus, all_parts)
         nearness = matcher.lines(weighed)
         weighed = weighed._replace(weights=weighed.weights * (1 + FOCUS_BOOST * nearness))
         near_lines = np.flatnonzero(nearness)
-        room -= matcher.longest if 2 * matcher.longest <= room else 0
-    chosen = sorted(_choose_places(lines, weighed, room, options.user, near_lines))
+        budget -= matcher.longest if 2 * matcher.longest <= budget else 0
+    chosen = sorted(_choose_places(lines, weighed, budget, options.user, near_lines))
     if not chosen:
-        return _first_words(lines, parts, max(int(options.room), 1))
-    if matcher is not None and room < options.room:
+        return _first_words(lines, parts, max(int(options.budget), 1))
+    if matcher is not None and budget < options.budget:
         audit = "\n" + matcher.audit(weighed, chosen)
     line_numbers = weighed.at[chosen].tolist()
     return "\n".join(f"{lines.tags[k]}: {lines.texts[k]}" for k in line_numbers) + audit
@@ -139,7 +139,7 @@ def _information(ids: NDArray[Any], n: int) -> NDArray[Any]:
 
 
 def _choose_places(
-    lines: LineIndex, weighed: WeighedLines, room: float, user: float, near_lines: NDArray[Any]
+    lines: LineIndex, weighed: WeighedLines, budget: float, user: float, near_lines: NDArray[Any]
 ) -> list[int]:
     """Return the places of the chosen lines.
 
@@ -147,18 +147,18 @@ def _choose_places(
     of the user, then come lines of others, then the user's again.
     """
     is_user = lines.kinds.all[weighed.at] == USER_LINE
-    chosen = choose_lines(weighed, near_lines, room * FOCUS_SHARE, [])
-    remaining = room - weighed.costs[chosen].sum()
+    chosen = choose_lines(weighed, near_lines, budget * FOCUS_SHARE, [])
+    remaining = budget - weighed.costs[chosen].sum()
     for for_user, share in ((True, user), (False, 1.0), (True, 1.0)):
         places = is_user == for_user
         places[chosen] = False
         chosen += choose_lines(weighed, np.flatnonzero(places), remaining * share, chosen)
-        remaining = room - weighed.costs[chosen].sum()
+        remaining = budget - weighed.costs[chosen].sum()
     return chosen
 
 
 def choose_lines(
-    weighed: WeighedLines, places: NDArray[Any], room: float, already_chosen: list[int]
+    weighed: WeighedLines, places: NDArray[Any], budget: float, already_chosen: list[int]
 ) -> list[int]:
     """Return the places of lines that fit the budget, by maximal marginal relevance.
 
@@ -167,7 +167,7 @@ def choose_lines(
     """
     weights = weighed.weights
     places = np.sort(places[np.argsort(-weights[places], kind="stable")[:MAX_CANDIDATES]])
-    candidates = places[weighed.costs[places] <= room]
+    candidates = places[weighed.costs[places] <= budget]
     chosen: list[int] = []
     if not len(candidates):
         return chosen
@@ -183,10 +183,10 @@ def choose_lines(
             return chosen
         place = int(candidates[best])
         chosen.append(place)
-        room -= int(costs[best])
+        budget -= int(costs[best])
         # A chosen line, and lines that no longer fit, are out.
         weights[best] = 0.0
-        weights[costs > room] = 0.0
+        weights[costs > budget] = 0.0
         repeats.add(weighed.words(place))
 
 
@@ -258,7 +258,7 @@ _KIND_PATTERNS = {
 """Terms that name a kind of word (such as ids), with the pattern of that kind."""
 
 
-class Focus(NamedTuple):
+class SummaryFocus(NamedTuple):
     """A topic of a summary as terms: stems of words, and pairs of CJK signs."""
 
     text: str
@@ -266,13 +266,13 @@ class Focus(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def parse_focus(text: str) -> Focus | None:
+def parse_focus(text: str) -> SummaryFocus | None:
     """Parse the focus of a text; None where it has no terms."""
     text = one_line(text, 2000)
     words = _WORD.findall(text.lower())[: 4 * MAX_TERMS]
     topic_words = [w for w in words if w not in _REQUEST_WORDS] or words
     terms = dict.fromkeys(t for w in topic_words for t in _terms(w))
-    return Focus(text, tuple(terms)[:MAX_TERMS]) if terms else None
+    return SummaryFocus(text, tuple(terms)[:MAX_TERMS]) if terms else None
 
 
 def _terms(word: str) -> list[str]:
@@ -308,7 +308,7 @@ class FocusMatcher:
         all_parts: the parts of the session so far.
     """
 
-    def __init__(self, lines: LineIndex, focus: Focus, all_parts: NDArray[Any]) -> None:
+    def __init__(self, lines: LineIndex, focus: SummaryFocus, all_parts: NDArray[Any]) -> None:
         self._focus = focus
         all_parts = np.unique(all_parts)
         firsts, starts, ids = lines.firsts.all, lines.starts.all, lines.ids.all

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ctxkit.policies.history.columns import GrowingColumn
-from ctxkit.policies.texts.content import one_line
+from ctxkit.policies.texts.message_content import one_line
 from ctxkit.session.messages import RECALLED_KIND
 
 if TYPE_CHECKING:

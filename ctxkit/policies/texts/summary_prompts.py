@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
@@ -73,7 +73,10 @@ def _call_text(call: ToolCall) -> str:
 
 def ai_tool_result(text: str, head: int = 1200, tail: int = 600) -> str:
     """Return a tool result as in the summary prompt of `ai`; empty: `(empty output)`."""
-    return content.truncate_middle(text, head, tail, "\n... (truncated) ...\n") or "(empty output)"
+    return (
+        message_content.truncate_middle(text, head, tail, "\n... (truncated) ...\n")
+        or "(empty output)"
+    )
 
 
 def tyrum_transcript(messages: Iterable[Message]) -> str:
@@ -92,7 +95,7 @@ def _json(value: Any) -> str:
 
 def plain_text(message: Message) -> str:
     """Return the text of a message without reasoning; an image is `[image]`."""
-    return content.text_with_image_marker(message, "[image]")
+    return message_content.text_with_image_marker(message, "[image]")
 
 
 def with_focus(instructions: str, focus: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ctxkit.policies.history.columns import ASSISTANT
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import Thinking, get_plain_text
 from ctxkit.session.tool_calls import is_read_tool, is_write_tool, map_results_by_call
 
@@ -67,8 +68,8 @@ def collect_actions(
             actions.append(
                 ToolAction(
                     call.name,
-                    content.call_target(call),
-                    content.call_path(call),
+                    message_content.call_target(call),
+                    message_content.call_path(call),
                     get_outcome(result),
                     output,
                     turn,
@@ -137,10 +138,10 @@ def intent_line(action: ToolAction, *, quirks: bool = False) -> str:
     program (`quirks`) puts the error last, and writes paths only.
     """
     name = action.path if quirks else action.target
-    what = f' → "{content.one_line(name, 120)}"' if name else ""
+    what = f' → "{message_content.one_line(name, 120)}"' if name else ""
     where = f"(turn {action.turn + 1}, {action.agent})"
     error = (
-        f" — {content.one_line(action.output, 120)}"
+        f" — {message_content.one_line(action.output, 120)}"
         if action.outcome == "failed" and action.output
         else ""
     )
@@ -179,7 +180,9 @@ def reasoning_block(
     for m, turn in zip(messages, turns, strict=True):
         text = "\n".join(p.text for p in m.parts if isinstance(p, Thinking) and p.text)
         if text:
-            cut = content.truncate_end(text, limit, f" [TRUNCATED — {len(text):,} chars total]")
+            cut = message_content.truncate_end(
+                text, limit, f" [TRUNCATED — {len(text):,} chars total]"
+            )
             rows.append(f"Turn {turn + 1} ({m.agent or agent}): {cut}")
     return (
         "\n".join(["[REASONING EXCERPTS — model thinking for compacted turns]", *rows])
@@ -202,7 +205,7 @@ def exploration_block(acts: Sequence[ToolAction]) -> str:
     rows = ["[EXPLORATION HISTORY — investigation performed before compaction]"]
     if read:
         rows.append(f"Files read: {len(set(read))} ({len(read)} reads)")
-    rows += [f"  {a.tool}: {content.one_line(a.target, 120)}" for a in searches if a.target]
+    rows += [f"  {a.tool}: {message_content.one_line(a.target, 120)}" for a in searches if a.target]
     frequent = [p for p in dict.fromkeys(read) if read.count(p) >= 3]
     return "\n".join([*rows, *(f"  read {read.count(p)} times: {p}" for p in frequent)])
 
@@ -224,8 +227,8 @@ def symbols_block(acts: Sequence[ToolAction], texts: Iterable[tuple[str, str]]) 
     references = [
         (name, names[name][1])
         for path, text in written_texts
-        for name in dict.fromkeys(_WORD.findall(text))
-        if path and name in names and names[name][1] not in ("", path)
+        for name in find_references(text)
+        if path and name in names and names[name][1]
     ]
     rows = [f"  SymbolDefinition ({kind}): {name}" for name, (kind, _) in names.items()]
     rows += [f"  SymbolReference: {name} → {target}" for name, target in dict.fromkeys(references)]
@@ -240,6 +243,13 @@ def find_definitions(text: str) -> list[tuple[str, str]]:
     return _SYMBOL.findall(text)
 
 
+def find_references(text: str) -> list[str]:
+    """Return the words of a text that occur more often than it defines them, in order."""
+    words = Counter(_WORD.findall(text))
+    words.subtract(name for _, name in find_definitions(text))
+    return [word for word, n in words.items() if n > 0]
+
+
 _WORD = re.compile(r"[A-Za-z_]\w{0,80}")
 
 
@@ -251,14 +261,14 @@ _SYMBOL = re.compile(
 )
 
 
-class FilePaths(NamedTuple):
+class ToolCallPaths(NamedTuple):
     """Paths in the tool calls of a message."""
 
     read: frozenset[str]
     changed: frozenset[str]
 
 
-def format_file_lists(file_paths: Iterable[FilePaths]) -> str:
+def format_file_lists(file_paths: Iterable[ToolCallPaths]) -> str:
     """Return Pi's sorted lists of read and changed files; a changed file is only in the second."""
     file_paths = list(file_paths)
     changed = frozenset[str]().union(*[f.changed for f in file_paths])
@@ -270,12 +280,12 @@ def format_file_lists(file_paths: Iterable[FilePaths]) -> str:
     return out
 
 
-def files_in_message(message: Message) -> FilePaths | None:
+def files_in_message(message: Message) -> ToolCallPaths | None:
     """Return the files that a message reads and changes; None: it has none."""
     named = [(c.name, path) for c in message.tool_calls if (path := _argument_path(c.arguments))]
     read = frozenset([path for name, path in named if is_read_tool(name)])
     changed = frozenset([path for name, path in named if is_write_tool(name)])
-    return FilePaths(read, changed) if read or changed else None
+    return ToolCallPaths(read, changed) if read or changed else None
 
 
 def map_messages(

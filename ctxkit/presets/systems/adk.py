@@ -12,7 +12,7 @@ import numpy as np
 from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Above, Both, Turns
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import AnchoredSummary, opens_turn
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class AdkSummary(AnchoredSummary):
             self.interval is None or history.tokens >= self.threshold
         )
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first position that is kept."""
         n = len(history)
         if self.by_tokens(history):
@@ -96,7 +96,7 @@ class AdkSummary(AnchoredSummary):
         return super().front(history, first)
 
 
-@typed
+@check_setting_types
 def adk(
     *,
     context_window: int | None = None,

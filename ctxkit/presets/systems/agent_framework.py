@@ -11,10 +11,10 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import DataclassPolicy
-from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Share
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:
@@ -68,14 +68,14 @@ class TwoPhases(DataclassPolicy):
     first_user: bool = False
     """Whether the first user message always stays."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history after one phase or both."""
         new = history
-        if new.tokens > self.eviction * room.budget:
+        if new.tokens > self.eviction * budget.prompt_limit:
             new = self.collapse_tool_uses(new)
         # the second phase weighs what the first one left, and frees down to the lower share
-        if new.tokens > self.truncation * room.budget:
-            new = self.drop_oldest(new, int(self.eviction * room.budget))
+        if new.tokens > self.truncation * budget.prompt_limit:
+            new = self.drop_oldest(new, int(self.eviction * budget.prompt_limit))
         return new
 
     def collapse_tool_uses(self, history: History) -> History:
@@ -113,7 +113,7 @@ class TwoPhases(DataclassPolicy):
         new = history.replace(
             changes, reason=f"tool uses before the last {self.keep_groups} are collapsed"
         )
-        return take_if_smaller(history, new)
+        return keep_if_smaller(history, new)
 
     def drop_oldest(self, history: History, budget: int) -> History:
         """Return the history without its oldest groups, until the budget holds."""
@@ -140,7 +140,7 @@ def tool_results_line(results: list[str]) -> str:
     )
 
 
-@typed
+@check_setting_types
 def agent_framework(
     *,
     context_window: int | None = None,

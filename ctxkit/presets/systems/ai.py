@@ -7,18 +7,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.setting_types import FLAG, WHOLE, choice
+from ctxkit._internal.setting_types import FLAG, WHOLE, choice_kind
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import Chain
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.history.history import find_turn_start, first_since_compaction
+from ctxkit.policies.history.history import find_first_since_compaction, find_turn_start
 from ctxkit.policies.message_shortening import Outputs
 from ctxkit.policies.offload import Digest, Excerpts
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts import PI_SECTIONS
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
 from ctxkit.presets.config_schema import ConfigKey, ConfigWriter, KeyTable, SystemConfigFile
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,17 +95,17 @@ class AiSummary(Summary):
     quirks: bool = False
     """Keep from the user message before the budget on; lose what the compaction before had kept."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history, its old part summarised, old results of the rest behind a digest."""
-        new = super().__call__(history, room)
-        return new if new is history or self.digest is None else self.digest(new, room)
+        new = super().__call__(history, budget)
+        return new if new is history or self.digest is None else self.digest(new, budget)
 
-    def find_cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, budget: ContextBudget) -> int:
         """Return the first position that is kept."""
         if not self.keep_tokens:
-            return super().find_cut(history, room)
+            return super().find_cut(history, budget)
         # at most half of the trigger, so that the next compaction is not due at once
-        target_tokens = min(self.keep_tokens, max(room.budget // 2, 1))
+        target_tokens = min(self.keep_tokens, max(budget.prompt_limit // 2, 1))
         if self.quirks:
             return self._find_turn_cut(history, target_tokens)
         if history.estimated <= target_tokens:
@@ -127,7 +127,7 @@ class AiSummary(Summary):
 
     def find_read_start(self, history: History) -> int:
         """Return the first position that is looked at: with quirks behind the last compaction."""
-        return first_since_compaction(history) if self.quirks else 0
+        return find_first_since_compaction(history) if self.quirks else 0
 
 
 def effective_limit(
@@ -146,7 +146,7 @@ def parse_strategy(word: str) -> Literal["llm", "heuristic", "off"]:
     return low if low in ("heuristic", "off") else "llm"  # type: ignore[return-value]
 
 
-@typed
+@check_setting_types
 def ai(
     *,
     context_window: int | None = None,
@@ -255,7 +255,7 @@ CONFIG_TABLE = KeyTable(
         ConfigKey(
             "compactor.toolSummaryStrategy",
             "tool_summary_strategy",
-            choice("llm", "heuristic", "off"),
+            choice_kind("llm", "heuristic", "off"),
         ),
         ConfigKey("compactor.autoCompact", "auto_compact", FLAG),
         ConfigKey("toolOutput.maxLines", "max_lines", WHOLE),
@@ -263,7 +263,7 @@ CONFIG_TABLE = KeyTable(
         ConfigKey("toolOutput.maxChars", "max_chars", WHOLE),
         ConfigKey("toolOutput.largeOutputThreshold", "large_output_threshold", WHOLE),
         ConfigKey(
-            "toolOutput.truncateMode", "truncate_mode", choice("head", "head_tail", "middle")
+            "toolOutput.truncateMode", "truncate_mode", choice_kind("head", "head_tail", "middle")
         ),
     ),
     elsewhere=frozenset({"compactor.toolSummaryAutomation"}),

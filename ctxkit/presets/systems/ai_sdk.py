@@ -6,7 +6,7 @@ from typing import Literal
 
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.message_filters import Prune
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 
 DIFFERENCES = (
     PresetDifference(
@@ -31,7 +31,7 @@ DIFFERENCES = (
 )
 
 
-@typed
+@check_setting_types
 def ai_sdk(
     *,
     context_window: int | None = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Both
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import CustomCutSummary, opens_turn
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class AiderSummary(CustomCutSummary):
     # Aider splits its history at half of the limit, counted from the end, and moves the split back
     # until the head ends with a reply. The pending request is not part of the history. Where the
     # head would have no more than `MIN_SPLIT` messages, everything but that request is summarised.
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first position that is kept: behind a reply."""
         n = len(history) - 1  # the pending request
         if n <= MIN_SPLIT:
@@ -77,7 +77,7 @@ class AiderSummary(CustomCutSummary):
         return history.safe_before(n if p <= MIN_SPLIT else p)
 
 
-@typed
+@check_setting_types
 def aider(
     *,
     context_window: int | None = None,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.context_rules import Rules
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import ClearUses
 
 DIFFERENCES = (
@@ -31,7 +31,7 @@ DIFFERENCES = (
 )
 
 
-@typed
+@check_setting_types
 def anthropic_clear_tools(
     *,
     context_window: int | None = None,

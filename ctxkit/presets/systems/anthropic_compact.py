@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Above
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import SummariseAll
 from ctxkit.tokens.provider_rules import get_value
 
@@ -66,16 +66,16 @@ class OnDemandSummary(SummariseAll):
         """True: thinking in the turns that stay is still valid (`engine.provider_guard`)."""
         return True
 
-    def find_cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, budget: ContextBudget) -> int:
         """Return the first message of the turns that stay."""
-        end = super().find_cut(history, room)
+        end = super().find_cut(history, budget)
         if not self.keep_turns:
             return end
         first = history.nth_last("user", self.keep_turns)
         return min(end, history.safe_before(max(first, 0)))
 
 
-@typed
+@check_setting_types
 def anthropic_compact(
     *,
     context_window: int | None = None,

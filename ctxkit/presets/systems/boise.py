@@ -13,7 +13,7 @@ from ctxkit.policies.guards import BaseGuard, UntilCold
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Overflow
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import PositiveShare
@@ -55,7 +55,7 @@ class FloorSummary(Summary):
     protected_turns: int = 3
     """Turns at the end that always stay."""
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the oldest user message from which all fits, at latest the last turns' first."""
         users = np.flatnonzero(history.role("user")).tolist()
         if len(users) <= self.protected_turns:
@@ -94,7 +94,7 @@ class Armed(BaseGuard):
         return forecast.above(self.hard - 1, start, stop)
 
 
-@typed
+@check_setting_types
 def boise(
     *,
     context_window: int | None = None,

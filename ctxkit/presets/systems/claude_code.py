@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.clearing import Clear
-from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, BaseTrigger, Idle, Overflow, Share
-from ctxkit.presets.registry import PresetDifference, check_window, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types, check_window
 from ctxkit.presets.shared_policies import (
     AnchoredSummary,
     as_summary_message,
@@ -80,14 +80,14 @@ class ClaudeSummary(AnchoredSummary):
     is_due: Any = None
     """Says whether a summary is due even then."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return a summary and the files."""
         if self.clear is not None:
             # clearing comes first; where it frees enough, no summary is made
-            history = self.clear(history, room)
-            if not self.is_due(history, room):
+            history = self.clear(history, budget)
+            if not self.is_due(history, budget):
                 return history
-        start, n = self.front(history), self.find_cut(history, room)
+        start, n = self.front(history), self.find_cut(history, budget)
         if not removable_mask(history, start, n).any():
             return history
         summary = as_summary_message(self.write_summary(history, n), self.prefix)
@@ -95,9 +95,9 @@ class ClaudeSummary(AnchoredSummary):
         inserted = [summary, files_message] if files_message else summary
         method = self.name_method("claude_code")
         new = history.summarise(n, inserted, "everything is summarised", start=start, method=method)
-        return take_if_smaller(history, new) if self.must_shrink else new
+        return keep_if_smaller(history, new) if self.must_shrink else new
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the end: nothing is kept as it is."""
         return end_of_removable(history)
 
@@ -120,7 +120,7 @@ def last_files(history: History, n: int) -> dict[str, str]:
     # Insertion order is the order of last use: a path is moved to the end whenever it is touched.
     for message in history.messages:
         for call in message.tool_calls:
-            path, name = content.call_path(call), call.name
+            path, name = message_content.call_path(call), call.name
             if path and (is_read_tool(name) or is_write_tool(name)):
                 text_by_path[path] = text_by_path.pop(path, "")
                 if is_read_tool(name):
@@ -154,7 +154,7 @@ IDLE_SECONDS = 54 * 60.0
 """Pause after the last reply at which an idle session is compacted: 0.9 of the hour."""
 
 
-@typed
+@check_setting_types
 def claude_code(
     *,
     context_window: int | None = None,

@@ -11,7 +11,7 @@ from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import DropHalf
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def reserve_for_window(window: int) -> int:
     return reserves.get(window, min(40_000, window // 5))
 
 
-@typed
+@check_setting_types
 def cline(
     *,
     version: Literal["sdk", "3"] = "sdk",

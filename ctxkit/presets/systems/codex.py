@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit._internal.setting_types import POSITIVE, PROMPT
-from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.columns import SUMMARY
 from ctxkit.policies.message_shortening import Outputs
 from ctxkit.policies.offline_summarisers import Passage
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.config_schema import (
@@ -35,7 +35,7 @@ from ctxkit.presets.registry import (
     LARGER_SUMMARY_DIFFERENCE,
     LAST_CALL_DIFFERENCE,
     PresetDifference,
-    typed,
+    check_setting_types,
 )
 from ctxkit.presets.shared_policies import as_summary_message, end_of_removable, removable_mask
 from ctxkit.session.messages import get_plain_text
@@ -89,7 +89,7 @@ class CodexSummary(Summary):
     # summary is made of all messages, also of the requests that are kept. Where nothing but
     # requests would go, nothing is done. A result that is not smaller is refused, unless
     # `must_shrink` is off.
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the user's messages with a summary behind them."""
         start, n, at = self.front(history), end_of_removable(history), np.arange(len(history))
         requests = history.role("user") & ~history.stays & (at >= start)
@@ -106,7 +106,7 @@ class CodexSummary(Summary):
             "only the user's messages are kept",
             method="codex",
         )
-        return take_if_smaller(history, new) if self.must_shrink else new
+        return keep_if_smaller(history, new) if self.must_shrink else new
 
     def front(self, history: History, first: int = 0) -> int:
         """Return the first position that may go: requests that were kept come before summaries."""
@@ -132,7 +132,7 @@ class CodexSummary(Summary):
             size, message = int(history.estimates[p]), history[p]
             mask[p] = True
             if size > tokens_left:
-                shortened[message.id] = content.replace_text(
+                shortened[message.id] = message_content.replace_text(
                     message, truncate_to_tokens(get_plain_text(message), tokens_left)
                 )
             tokens_left -= size
@@ -150,7 +150,7 @@ def truncate_to_tokens(text: str, tokens: int) -> str:
     )
 
 
-@typed
+@check_setting_types
 def codex(
     *,
     context_window: int | None = None,

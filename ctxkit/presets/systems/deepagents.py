@@ -11,9 +11,9 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
@@ -59,25 +59,25 @@ class DeepSummary(common.ClauseSummary):
     tools: tuple[str, ...] = ("write_file", "edit_file", "execute")
     """Names of the tools whose arguments are cut."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with short arguments, summarised where that is still due."""
         # shorter arguments alone may suffice: the trigger is asked again before a summary
-        new = self.shorten_arguments(history, room)
-        if self.trigger is not None and not self.trigger(new, room):
+        new = self.shorten_arguments(history, budget)
+        if self.trigger is not None and not self.trigger(new, budget):
             return new
-        return super().__call__(new, room)
+        return super().__call__(new, budget)
 
-    def shorten_arguments(self, history: History, room: ContextBudget) -> History:
+    def shorten_arguments(self, history: History, budget: ContextBudget) -> History:
         """Return the history with long arguments of old calls cut."""
         if self.args_keep is None:
             return history
         # positions in front of the cut are old; the mask is in order, so the loop may stop there
-        old = common.find_langchain_cut(history, room, self.args_keep)
+        old = common.find_langchain_cut(history, budget, self.args_keep)
         changes: dict[int, Message | str] = {}
         for p in np.flatnonzero(history.role("assistant") & ~history.stays).tolist():
             if p >= old:
                 break
-            changed = content.replace_arguments(history[p], self._shorten_call)
+            changed = message_content.replace_arguments(history[p], self._shorten_call)
             if changed != history[p]:
                 changes[p] = changed
         return history.shorten(changes, reason="long arguments of old calls are cut")
@@ -90,7 +90,7 @@ class DeepSummary(common.ClauseSummary):
         return {**call.arguments, **short} if short else None
 
 
-@typed
+@check_setting_types
 def deepagents(
     *,
     context_window: int | None = None,

@@ -8,7 +8,7 @@ from functools import partial
 from math import isnan
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.setting_types import FLAG, WHOLE, choice
+from ctxkit._internal.setting_types import FLAG, WHOLE, choice_kind
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.memory_policies import MemoryFlush
@@ -27,7 +27,12 @@ from ctxkit.presets.config_schema import (
     keys_from_words,
 )
 from ctxkit.presets.openclaw_shared import RESERVE_FLOOR
-from ctxkit.presets.registry import PresetDifference, check_between, check_window, typed
+from ctxkit.presets.registry import (
+    PresetDifference,
+    check_between,
+    check_setting_types,
+    check_window,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,7 +118,7 @@ def memory_flush_threshold(
     return window - floor - (SOFT_THRESHOLD_TOKENS if isnan(soft) or soft < 0 else soft)
 
 
-@typed
+@check_setting_types
 def fased(
     *,
     context_window: int | None = None,
@@ -246,7 +251,9 @@ CONFIG_TABLE = KeyTable(
             WHOLE,
         ),
         ConfigKey(
-            f"{openclaw_shared.PRUNING_SECTION}.mode", "context_pruning", choice("off", "cache-ttl")
+            f"{openclaw_shared.PRUNING_SECTION}.mode",
+            "context_pruning",
+            choice_kind("off", "cache-ttl"),
         ),
         *openclaw_shared.PRUNING_KEYS,
     ),

@@ -17,10 +17,16 @@ from ctxkit.policies.base import Chain
 from ctxkit.policies.clearing import Budget, Tombstones, ToolPairs
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.evidence_summaries import Narrative
-from ctxkit.policies.guards import AntiThrash, BaseGuard, Grace, blocking_reason, guard_label
+from ctxkit.policies.guards import (
+    AntiThrash,
+    BaseGuard,
+    Grace,
+    get_blocking_reason,
+    get_guard_label,
+)
 from ctxkit.policies.message_shortening import Intermediate
 from ctxkit.policies.offload import Offload
-from ctxkit.policies.superseded import RepeatedCommands, Superseded
+from ctxkit.policies.superseded_tool_calls import RepeatedCommands, Superseded
 from ctxkit.policies.triggers import Above, Count, NearCap, Overflow, Spent, TurnSpent
 from ctxkit.policies.window_compaction import AdaptiveTrim, Window
 from ctxkit.presets.config_schema import ConfigWriter, SystemConfigFile
@@ -32,7 +38,7 @@ from ctxkit.presets.fuseraft_config import (
     to_config_tree,
     weigh_config,
 )
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive, Proportion
@@ -135,11 +141,11 @@ class GuardUnlessDue(BaseGuard):
     @property
     def word(self) -> str:  # type: ignore[override]
         """Name of the guard."""
-        return guard_label(self.guard)
+        return get_guard_label(self.guard)
 
     def why(self, past: RunHistory) -> str:
         """Return why the guard holds it back."""
-        return blocking_reason(self.guard, past)
+        return get_blocking_reason(self.guard, past)
 
     def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call that the guard lets pass, or at which the trigger is due."""
@@ -152,7 +158,7 @@ class GuardUnlessDue(BaseGuard):
         )
 
 
-@typed
+@check_setting_types
 def fuseraft(
     *,
     context_window: int | None = None,

@@ -17,7 +17,7 @@ from ctxkit.policies.base import Chain
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.message_shortening import Replies, Results
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.config_schema import (
@@ -30,7 +30,7 @@ from ctxkit.presets.config_schema import (
     keys_from_words,
     weigh_matching_keys,
 )
-from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import CustomCutSummary
 from ctxkit.session.messages import get_plain_text
 
@@ -99,9 +99,9 @@ class GeminiSummary(Summary):
     result_chars: int = 40_000
     """Characters that an output beyond that keeps."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with its old part in a snapshot."""
-        return super().__call__(self.truncate_outputs(history), room)
+        return super().__call__(self.truncate_outputs(history), budget)
 
     def truncate_outputs(self, history: History) -> History:
         """Return the history with outputs beyond the budget cut to head and tail."""
@@ -117,16 +117,16 @@ class GeminiSummary(Summary):
         for p in np.flatnonzero(tools)[::-1].tolist():
             size = int(sizes[p])
             if total + size > self.result_tokens and long[p]:
-                text = content.truncate_middle(
+                text = message_content.truncate_middle(
                     get_plain_text(history[p]), head, tail, TRUNCATED_MARK
                 )
-                changes[p] = content.replace_text(history[p], text)
+                changes[p] = message_content.replace_text(history[p], text)
                 # four characters a token, as the estimator of this preset counts
                 size = len(text) // 4
             total += size
         return history.shorten(changes, reason="outputs beyond the budget are cut")
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first request behind what goes; else the last, or the end after a reply."""
         return split_point(history, 1 - self.preserve)
 
@@ -161,26 +161,26 @@ class Pipeline(CustomCutSummary):
     node_tokens: int = 4000
     """Tokens that a message beyond the retained ones keeps."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history within its budgets."""
-        old = self.find_cut(history, room)
+        old = self.find_cut(history, budget)
         mask = (np.arange(len(history)) < old) & (history.estimates > self.node_tokens)
         # characters of half a node: four a token, one half for the head and one for the tail
         half = 2 * self.node_tokens
         changes: dict[int, Message | str] = {}
         for p in np.flatnonzero(mask & history.role("tool", "assistant")).tolist():
             text = get_plain_text(history[p])
-            if len(text) > 2 * half and not content.has_images(history[p]):
-                short = content.truncate_middle(
+            if len(text) > 2 * half and not message_content.has_images(history[p]):
+                short = message_content.truncate_middle(
                     text, half - len(TRUNCATED_MARK), half, TRUNCATED_MARK
                 )
-                changes[p] = content.replace_text(history[p], short)
+                changes[p] = message_content.replace_text(history[p], short)
         new = history.shorten(changes, reason="aged messages are cut")
         # a summary is made only where the shortened prompt is still too large
-        return super().__call__(new, room) if new.tokens > self.max_tokens else new
+        return super().__call__(new, budget) if new.tokens > self.max_tokens else new
 
 
-@typed
+@check_setting_types
 def gemini(
     *,
     variant: Literal["classic", "pipeline"] = "classic",

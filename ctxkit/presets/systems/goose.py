@@ -10,7 +10,7 @@ from msgspec import structs
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import CustomCutSummary, as_summary_message, end_of_removable
 from ctxkit.session.messages import Message, Text, get_plain_text
 
@@ -55,7 +55,7 @@ DIFFERENCES = (
 class WithRequest(CustomCutSummary):
     """Summarise everything, and repeat the last request after the summary."""
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the end of the messages; a pending request is kept instead of repeated."""
         last = len(history) - 1
         if last >= 0 and history[last].role == "user":
@@ -74,7 +74,7 @@ class WithRequest(CustomCutSummary):
         return structs.replace(summary, parts=parts)
 
 
-@typed
+@check_setting_types
 def goose(
     *,
     context_window: int | None = None,

@@ -10,9 +10,9 @@ import numpy as np
 
 from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, check_setting_types
 from ctxkit.session.messages import Text
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Edited(DataclassPolicy):
     keep_inputs: bool = True
     """Whether the calls stay where their results are cleared."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the history without old thinking and old tool results."""
         new = self.clear_thinking(history)
         if self.keep_inputs:
@@ -74,7 +74,7 @@ class Edited(DataclassPolicy):
         replies = np.flatnonzero(history.role("assistant"))
         old = replies[: max(len(replies) - self.thinking_turns, 0)]
         old = old[history.column("thinks")[old] & ~history.stays[old]]
-        shortened = {p: content.without_reasoning(history[p]) for p in old.tolist()}
+        shortened = {p: message_content.without_reasoning(history[p]) for p in old.tolist()}
         # a reply that holds nothing but thinking would be left empty: it stays whole
         changes = {p: new for p, new in shortened.items() if new.parts}
         return history.shorten(changes, reason="old thinking is cleared")
@@ -96,7 +96,7 @@ class Edited(DataclassPolicy):
         for p in np.flatnonzero(history.role("assistant") & ~history.stays).tolist():
             calls = [c for c in history[p].tool_calls if (rows[p], c.id) in gone]
             if calls:
-                left = content.without_calls(history[p], {c.id for c in calls})
+                left = message_content.without_calls(history[p], {c.id for c in calls})
                 notes = tuple(Text(_describe_call(c.name)) for c in calls)
                 changes[p] = msgspec.structs.replace(left, parts=(*left.parts, *notes))
         return changes
@@ -106,7 +106,7 @@ def _describe_call(tool: str) -> str:
     return f"[Tool call: {tool} (parameters and results removed from history)]"
 
 
-@typed
+@check_setting_types
 def inspect_edit(
     *,
     context_window: int | None = None,

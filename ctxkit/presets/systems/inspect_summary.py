@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.policies.context_rules import Rules
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import AnchoredSummary, end_of_removable
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ class TaskAndSummary(AnchoredSummary):
             first = max(first, task + 1)
         return super().front(history, first)
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the end: nothing after the task is kept as it is."""
         return end_of_removable(history)
 
 
-@typed
+@check_setting_types
 def inspect_summary(
     *,
     context_window: int | None = None,

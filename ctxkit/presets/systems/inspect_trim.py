@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.context_rules import Rules
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Proportion
@@ -43,9 +43,9 @@ class Trim(DataclassPolicy):
     preserve: float = 0.8
     """Share of the messages that one pass leaves."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with the task and its end."""
-        limit = common.make_inspect_trigger(self.threshold).tokens(room)
+        limit = common.make_inspect_trigger(self.threshold).tokens(budget)
         # one pass drops a share of the conversation; repeat until the prompt fits
         while history.tokens > limit:
             new = self.trim_once(history)
@@ -67,7 +67,7 @@ class Trim(DataclassPolicy):
         return history.drop(cut, f"the oldest of all but {self.preserve:.0%}", start=start)
 
 
-@typed
+@check_setting_types
 def inspect_trim(
     *, context_window: int | None = None, threshold: float = 0.9, preserve: Proportion = 0.8
 ) -> Rules:

@@ -14,9 +14,9 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.columns import TOOL
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import api_message_starts
 from ctxkit.session.messages import (
     Message,
@@ -66,7 +66,7 @@ class ScoredResultTrim(DataclassPolicy):
     scorer: Callable[[Message], tuple[float, float]] | None = None
     """``(result) -> (keep its call, keep it)``, each from 0 to 1; None: ``(1, 0)``."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the history with less of its old results."""
         starts = api_message_starts(history)
         if self.preserve_recent >= len(starts):
@@ -93,7 +93,7 @@ class ScoredResultTrim(DataclassPolicy):
     def short(self, message: Message) -> Message:
         """Return a result as head and note; itself with images, or where that is not shorter."""
         text = get_plain_text(message)
-        if len(text) <= self.head_chars + SLACK_CHARS or content.has_images(message):
+        if len(text) <= self.head_chars + SLACK_CHARS or message_content.has_images(message):
             return message
         head = f"{text[: self.head_chars]}\n" if self.head_chars else ""
         failed = " (error)" if message.is_error else ""
@@ -101,7 +101,7 @@ class ScoredResultTrim(DataclassPolicy):
             f"[cut {len(text) - self.head_chars} characters of this result{failed}; run the tool"
             " again if needed]"
         )
-        return content.replace_text(message, head + note)
+        return message_content.replace_text(message, head + note)
 
 
 def drop_results(history: History, dropped: list[int]) -> History:
@@ -117,14 +117,14 @@ def drop_results(history: History, dropped: list[int]) -> History:
     for p, message in enumerate(history.messages):
         if p in places:
             continue
-        new = content.without_calls(message, dropped_calls.get(rows[p], ()))
+        new = message_content.without_calls(message, dropped_calls.get(rows[p], ()))
         # a reply that held nothing but the dropped calls goes, too
         if new is message or new.parts:
             remaining.append(new)
     return history.become(remaining, "calls and results that are no longer needed", method="jev")
 
 
-@typed
+@check_setting_types
 def jev(
     *,
     context_window: int | None = None,

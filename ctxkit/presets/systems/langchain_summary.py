@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.offline_summarisers import Passage
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
@@ -69,7 +69,7 @@ class LangChainSummary(common.ClauseSummary):
         return super().write_summary(history, first)
 
 
-@typed
+@check_setting_types
 def langchain_summary(
     *,
     context_window: int | None = None,

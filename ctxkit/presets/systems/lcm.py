@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import at_least
-from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.columns import SUMMARY
 from ctxkit.policies.offline_summarisers import Passage
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import CustomCutSummary, removable_mask
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ class Leaves(CustomCutSummary):
         super().__post_init__()
         at_least(self, 2, "fanout")
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with leaves in place of its oldest chunks."""
         new = history
         # oldest chunks become summaries until the prompt fits, then summaries are condensed
-        while new.tokens > self.share * room.limit:
+        while new.tokens > self.share * budget.limit:
             shorter = self.summarise_oldest_chunk(new)
-            taken = take_if_smaller(new, shorter) if self.must_shrink else shorter
+            taken = keep_if_smaller(new, shorter) if self.must_shrink else shorter
             if taken is new:
                 break
             new = taken
@@ -121,7 +121,7 @@ class Leaves(CustomCutSummary):
         return history.summarise(stop, summary, why, start=start, method=self.name_method())
 
 
-@typed
+@check_setting_types
 def lcm(
     *,
     context_window: int | None = None,

@@ -11,7 +11,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import AnchoredSummary, end_of_removable
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class LettaSummary(AnchoredSummary):
     goal: float = 0.9
     """Share of the window that what stays must fit, to the tokens of the summary."""
 
-    def find_cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, budget: ContextBudget) -> int:
         """Return the first position that is kept."""
         n = len(history)
         if self.share is None:
@@ -65,7 +65,7 @@ class LettaSummary(AnchoredSummary):
         if history.steps:
             return 0
         # the tokens that may stay are those beside the first share; they do not shrink with it
-        share, most = self.share, self.goal * room.limit * (1 - self.share)
+        share, most = self.share, self.goal * budget.limit * (1 - self.share)
         # widen the summarised share by tenths until the rest fits
         while share < 1:
             first = history.safe(int(n * share))
@@ -75,7 +75,7 @@ class LettaSummary(AnchoredSummary):
         return history.safe_before(n - 1) if n > 1 else 0
 
 
-@typed
+@check_setting_types
 def letta(
     *,
     context_window: int | None = None,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ctxkit.policies.context_rules import Rules
-from ctxkit.presets.registry import typed
+from ctxkit.presets.registry import check_setting_types
 
 
-@typed
+@check_setting_types
 def none(*, context_window: int | None = None) -> Rules:
     """Return rules that never change anything.
 

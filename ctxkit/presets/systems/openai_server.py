@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.policies.base import DataclassPolicy
-from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.provider_native import make_opaque_item, replace_with_opaque_item
 from ctxkit.policies.triggers import Above, Share
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import end_of_removable, removable_mask
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ServerCompaction(DataclassPolicy):
     item_tokens: Positive = 1500
     """Size of the item, in tokens."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the item, with what must stay."""
         n = end_of_removable(history)
         if not removable_mask(history, 0, n).any():
@@ -67,7 +67,7 @@ class ServerCompaction(DataclassPolicy):
 class StandaloneCompaction(ServerCompaction):
     """Keep what the user said; one opaque item comes after it for all the rest."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the user's messages and the item, with what must stay."""
         n = end_of_removable(history)
         requests = history.role("user")
@@ -81,10 +81,10 @@ class StandaloneCompaction(ServerCompaction):
             "the provider compacts all but the user's messages",
             method="native",
         )
-        return take_if_smaller(history, new)
+        return keep_if_smaller(history, new)
 
 
-@typed
+@check_setting_types
 def openai_server(
     *,
     context_window: int | None = None,

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.setting_types import FLAG, PROMPT, WHOLE, choice
+from ctxkit._internal.setting_types import FLAG, PROMPT, WHOLE, choice_kind
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.history import has_content
 from ctxkit.policies.openclaw_safeguard import Safeguard
 from ctxkit.policies.summary_compaction import PiSummary
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import OPENCLAW_SECTIONS, PI_SECTIONS
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets import openclaw_shared
@@ -30,7 +30,12 @@ from ctxkit.presets.config_schema import (
     keys_from_words,
 )
 from ctxkit.presets.openclaw_shared import RESERVE_FLOOR
-from ctxkit.presets.registry import PresetDifference, check_between, check_window, typed
+from ctxkit.presets.registry import (
+    PresetDifference,
+    check_between,
+    check_setting_types,
+    check_window,
+)
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
@@ -163,13 +168,13 @@ def recent_turns_section(messages: list[Message], turns: int) -> str:
     if not starts:
         return ""
     lines = [
-        f"- {m.role}: {content.one_line(get_plain_text(m), RECENT_TURN_CHARS)}"
+        f"- {m.role}: {message_content.one_line(get_plain_text(m), RECENT_TURN_CHARS)}"
         for m in spoken[starts[-turns:][0] :]
     ]
     return "\n\n## Recent turns preserved verbatim\n" + "\n".join(lines)
 
 
-@typed
+@check_setting_types
 def openclaw(
     *,
     version: Literal["2026.9.6", "2026.3"] = "2026.9.6",
@@ -315,7 +320,9 @@ CONFIG_TABLE = KeyTable(
             "quality_guard_max_retries",
             WHOLE,
         ),
-        ConfigKey(f"{openclaw_shared.PRUNING_SECTION}.mode", "pruning", choice("off", "cache-ttl")),
+        ConfigKey(
+            f"{openclaw_shared.PRUNING_SECTION}.mode", "pruning", choice_kind("off", "cache-ttl")
+        ),
         *openclaw_shared.PRUNING_KEYS,
     ),
     elsewhere=keys_from_words("enabled softThresholdTokens", openclaw_shared.MEMORY_FLUSH_SECTION)

@@ -17,7 +17,7 @@ from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.message_shortening import Outputs
 from ctxkit.policies.summary_compaction import LOCAL_SUMMARISERS, Summary
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.config_schema import (
@@ -29,7 +29,12 @@ from ctxkit.presets.config_schema import (
     get_section,
     weigh_matching_keys,
 )
-from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, check_window, typed
+from ctxkit.presets.registry import (
+    LAST_CALL_DIFFERENCE,
+    PresetDifference,
+    check_setting_types,
+    check_window,
+)
 from ctxkit.presets.shared_policies import opens_turn
 from ctxkit.session.messages import get_plain_text
 
@@ -109,11 +114,11 @@ class OpenCodeSummary(Summary):
     prune_minimum: int = 20_000
     """Tokens that a pruning must free."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, context_budget: ContextBudget) -> History:
         """Return the history summarised where it is full, else pruned."""
-        if self.prune and history.tokens < room.budget:
+        if self.prune and history.tokens < context_budget.prompt_limit:
             return self.prune_outputs(history)
-        return super().__call__(history, room)
+        return super().__call__(history, context_budget)
 
     def prune_outputs(self, history: History) -> History:
         """Return the history without the output of old tools, up to the last summary."""
@@ -137,11 +142,11 @@ class OpenCodeSummary(Summary):
     # it is the newest turn, the part of it that still fits is kept, from the next safe cut on.
     # Sizes are differences of prefix sums, so each turn is weighed once. Invariant: the result
     # parts no call from its result; without any request nothing is kept.
-    def find_cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, context_budget: ContextBudget) -> int:
         """Return where the kept turns begin: the last that fit, or what fits of a long one."""
         budget = self.tail_tokens
         if budget is None:
-            budget = min(15_000, max(2000, room.budget // 4))
+            budget = min(15_000, max(2000, context_budget.prompt_limit // 4))
         n = len(history)
         if self.whole_turns:
             return self.from_request(history, budget)
@@ -169,7 +174,7 @@ class OpenCodeSummary(Summary):
         changes: dict[int, Message | str] = {}
         for p in passage.positions:
             if history[p].role == "tool" and len(text := get_plain_text(history[p])) > most:
-                changes[p] = content.replace_text(
+                changes[p] = message_content.replace_text(
                     history[p], text[:OUTPUT_CHARS] + TRUNCATED_SUFFIX
                 )
         short = history.shorten(changes, reason="for the summariser")
@@ -190,7 +195,7 @@ class OpenCodeSummary(Summary):
         return history.safe_before(start or (last if last > 0 else n))
 
 
-@typed
+@check_setting_types
 def opencode(
     *,
     version: Literal["1.18", "1.0", "2"] = "1.18",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Above, Count, Overflow
-from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import AnchoredSummary
 
 if TYPE_CHECKING:
@@ -53,19 +53,19 @@ class OpenHandsSummary(AnchoredSummary):
     # A condensation is soft where there are too many events and the tokens still fit: it may fail
     # without harm. Otherwise (too many tokens, an overflow, by hand) it is hard: if the middle
     # cannot be forgotten, everything is, once for each call.
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with its middle summarised; if that fails and must be, all of it."""
-        new = super().__call__(history, room)
-        soft = len(history) > self.max_size and history.tokens <= self.get_max_tokens(room)
+        new = super().__call__(history, budget)
+        soft = len(history) > self.max_size and history.tokens <= self.get_max_tokens(budget)
         if new is not history or self.whole or soft or history.steps:
             return new
-        return replace(self, whole=True, keep_first=0)(history, room)
+        return replace(self, whole=True, keep_first=0)(history, budget)
 
-    def get_max_tokens(self, room: ContextBudget) -> int:
+    def get_max_tokens(self, budget: ContextBudget) -> int:
         """Return the tokens above which it is due."""
-        return min(self.max_tokens or room.limit, room.limit)
+        return min(self.max_tokens or budget.limit, budget.limit)
 
-    def find_cut(self, history: History, room: ContextBudget) -> int:
+    def find_cut(self, history: History, budget: ContextBudget) -> int:
         """Return the first of the last messages that are kept."""
         n = len(history)
         if self.whole:
@@ -75,7 +75,7 @@ class OpenHandsSummary(AnchoredSummary):
         # half of the events stay, of which the summary is one: hence `- keep_first - 1`
         if n > self.max_size:
             tails.append(self.max_size // 2 - self.keep_first - 1)
-        most = self.get_max_tokens(room)
+        most = self.get_max_tokens(budget)
         if history.tokens > most:  # what is left is below the half, not at it
             tails.append(n - history.fitting(most // 2 - 1, start=min(self.keep_first, n)))
         if not tails:  # asked for: by hand, or after an overflow; once is enough
@@ -85,7 +85,7 @@ class OpenHandsSummary(AnchoredSummary):
         return cut if cut - self.front(history) >= self.minimum_progress * n else 0
 
 
-@typed
+@check_setting_types
 def openhands(
     *,
     context_window: int | None = None,

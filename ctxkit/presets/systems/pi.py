@@ -16,7 +16,7 @@ from ctxkit.presets.config_schema import (
     SystemConfigFile,
     keys_from_words,
 )
-from ctxkit.presets.registry import PresetDifference, check_window, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types, check_window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,7 +126,7 @@ DIFFERENCES = (
 )
 
 
-@typed
+@check_setting_types
 def pi(
     *,
     version: Literal["1.5.2", "0.73.1", "0.58.3"] = "1.5.2",

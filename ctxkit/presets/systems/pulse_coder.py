@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ctxkit._internal.setting_types import POSITIVE
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies.compaction_refusals import take_if_smaller
+from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.guards import Attempts
 from ctxkit.policies.history.history import has_content
@@ -25,7 +25,7 @@ from ctxkit.presets.config_schema import (
     SystemConfigFile,
     weigh_matching_keys,
 )
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.session.messages import SENT_ROLE_KEY, Message, Text
 
 if TYPE_CHECKING:
@@ -91,9 +91,9 @@ class PulseSummary(Summary):
     # pruned and the last turns alone are kept. (3) Where the result of (1) is above the target, its
     # summary is discarded and the last turns alone are kept, unpruned. The model was paid for in
     # that case, too. No result is checked against the target a second time.
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return summary and last turns, or the last turns alone."""
-        start, first = self.front(history), self.find_cut(history, room)
+        start, first = self.front(history), self.find_cut(history, budget)
         if first <= start or not has_content(history, first, start):
             return history
         try:
@@ -104,14 +104,14 @@ class PulseSummary(Summary):
             method = self.name_method()
             new = history.summarise(first, summary, "summary", start=start, method=method)
         except ModelError as error:
-            return self.keep_last_turns_only(FALLBACK_PRUNE(history, room), "fallback").instead_of(
-                str(error)
-            )
+            return self.keep_last_turns_only(
+                FALLBACK_PRUNE(history, budget), "fallback"
+            ).instead_of(str(error))
         if is_above_target(new, self.target):
             return self.keep_last_turns_only(history, "summary-too-large")
-        return take_if_smaller(history, new) if self.must_shrink else new
+        return keep_if_smaller(history, new) if self.must_shrink else new
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the `keep_turns`-th user message from the end; 0 where there are not more."""
         return (
             self.find_last_turns(history)
@@ -143,7 +143,7 @@ def estimate_tokens(history: History) -> int:
     return counter.total(history.messages) if hasattr(counter, "total") else history.estimated
 
 
-@typed
+@check_setting_types
 def pulse_coder(
     *,
     context_window_tokens: int = DEFAULT_WINDOW,

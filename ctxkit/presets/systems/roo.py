@@ -13,8 +13,8 @@ from ctxkit.presets.registry import (
     LAST_CALL_DIFFERENCE,
     PresetDifference,
     check_between,
+    check_setting_types,
     check_window,
-    typed,
 )
 from ctxkit.presets.shared_policies import DropHalf, SummariseAll
 
@@ -54,7 +54,7 @@ DIFFERENCES = (
 )
 
 
-@typed
+@check_setting_types
 def roo(
     *,
     context_window: int | None = None,

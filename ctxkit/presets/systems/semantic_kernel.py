@@ -12,7 +12,7 @@ from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Count
-from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, typed
+from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive
@@ -52,7 +52,7 @@ class Reduced(Summary):
     threshold: int = 0
     """Messages beyond the target that are put up with."""
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first position that is kept."""
         return find_reduction_cut(history, self.target, self.threshold)
 
@@ -66,7 +66,7 @@ class Truncated(DataclassPolicy):
     threshold: int = 0
     """Messages beyond the target that are put up with."""
 
-    def __call__(self, history: History, _room: ContextBudget) -> History:
+    def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the last messages."""
         first = find_reduction_cut(history, self.target, self.threshold)
         return history.drop(first, f"more than {self.target} messages")
@@ -128,7 +128,7 @@ def _uses_tools(message: Message) -> bool:
     return message.role == "tool" or bool(message.tool_calls)
 
 
-@typed
+@check_setting_types
 def semantic_kernel(
     *,
     method: Literal["summary", "truncation"] = "summary",

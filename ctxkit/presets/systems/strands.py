@@ -11,10 +11,10 @@ import numpy as np
 
 from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.texts import content
+from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
-from ctxkit.presets.registry import PresetDifference, typed
+from ctxkit.presets.registry import PresetDifference, check_setting_types
 from ctxkit.presets.shared_policies import AnchoredSummary, opens_turn
 from ctxkit.session.messages import get_plain_text
 
@@ -73,9 +73,9 @@ class Sliding(DataclassPolicy):
     truncate: bool = True
     """Whether long results are cut after an overflow."""
 
-    def __call__(self, history: History, room: ContextBudget) -> History:
+    def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the window."""
-        if self.truncate and Overflow(recorded=True)(history, room):
+        if self.truncate and Overflow(recorded=True)(history, budget):
             # after an overflow the window moves only where no result can be cut any more
             new = self.truncate_results(history)
             if new is not history:
@@ -101,9 +101,9 @@ class Sliding(DataclassPolicy):
             text = get_plain_text(history[p])
             # a result that was cut before is not cut again
             if TRUNCATED_MARK not in text:
-                changes[p] = content.replace_text(
+                changes[p] = message_content.replace_text(
                     history[p],
-                    content.truncate_middle(text, EDGE_CHARS, EDGE_CHARS, TRUNCATED_MARK),
+                    message_content.truncate_middle(text, EDGE_CHARS, EDGE_CHARS, TRUNCATED_MARK),
                 )
         return history.shorten(changes, reason="long results are cut to both ends")
 
@@ -117,7 +117,7 @@ class OldestShare(AnchoredSummary):
     preserve: int = 10
     """Messages at the end that are never summarised."""
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first position that is kept."""
         n = len(history)
         count = min(max(1, int(n * self.ratio)), n - self.preserve)
@@ -125,7 +125,7 @@ class OldestShare(AnchoredSummary):
         return 0 if count <= 0 or history.steps else history.safe(count)
 
 
-@typed
+@check_setting_types
 def strands(
     *,
     method: Literal["window", "summary"] = "window",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ctxkit.policies.clearing import Clear
 from ctxkit.policies.context_rules import Rules
-from ctxkit.presets.registry import typed
+from ctxkit.presets.registry import check_setting_types
 
 MASKED_PLACEHOLDER = "Old environment output: ({lines} lines omitted)"
 
 
-@typed
+@check_setting_types
 def swe_agent_mask(*, n: int = 10, polling: int = 1, context_window: int | None = None) -> Rules:
     """Return rules that show the last observations whole and mask the older ones, at every call.
 

@@ -19,10 +19,10 @@ from ctxkit.policies.memory_policies import MemoryFlush
 from ctxkit.policies.message_filters import Cap, Prune
 from ctxkit.policies.offline_summarisers import with_summary_error
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import content, summary_prompts
 from ctxkit.policies.texts import lost_and_invented_statements as checkpoint_audit
+from ctxkit.policies.texts import message_content, summary_prompts
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
-from ctxkit.presets.registry import PresetDifference, check_between, typed
+from ctxkit.presets.registry import PresetDifference, check_between, check_setting_types
 from ctxkit.presets.shared_policies import opens_turn
 from ctxkit.session.messages import (
     APPROVAL_DECISIONS,
@@ -187,6 +187,8 @@ class CheckpointMaker:
                 lack, why = (f"valid JSON ({error})",), str(error)
                 continue
             lack = ("anything at all",) if point.is_empty else ()
+            if not self.quirks:
+                point = replace(point, handoff_md=bound_handoff(point.handoff_md))
             if not lack and not self.quirks:
                 lack = summary_prompts.lost_identifiers(names, _checkpoint_words(point))
                 invented = summary_prompts.invented_identifiers(
@@ -281,7 +283,7 @@ class TyrumSummary(Summary):
     on_failure: ClassVar[str] = "a checkpoint made without a model, after two attempts"
     apart: bool = False
 
-    def find_cut(self, history: History, _room: ContextBudget) -> int:
+    def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first position that is kept."""
         first = last_units_start(history, self.keep_messages or 0)
         # Pending messages are protected, so only protected positions are looked at. The first one
@@ -314,7 +316,7 @@ class Spoken:
 
     n: int
 
-    def __call__(self, history: History, _room: ContextBudget) -> bool:
+    def __call__(self, history: History, _budget: ContextBudget) -> bool:
         """Return True from that many on."""
         replies = _unit_starts(history) & history.role("assistant")
         return history.count("user") + int(replies.sum()) >= self.n
@@ -332,7 +334,7 @@ def make_pruning(max_messages: int = 0, last_messages: int = 4) -> Any:
     return Chain.of(prune, Cap(max_messages=cap))
 
 
-@typed
+@check_setting_types
 def tyrum(
     *,
     context_window: int | None = None,
@@ -410,6 +412,9 @@ MAX_LIST_LINES = 40
 """Lines of a list that grows from one checkpoint to the next."""
 MAX_LINE_CHARS = 240
 """Characters of one line of a deterministic checkpoint."""
+MAX_HANDOFF_CHARS = 8_000
+"""Characters of a handoff that go on to the next checkpoint, the newest ones."""
+HANDOFF_CUT_NOTE = "(earlier lines left out)\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -480,8 +485,8 @@ def unique_lines(rows: Iterable[str], limit: int) -> tuple[str, ...]:
 # The deterministic checkpoint extends the lists of the checkpoint before it: the first three
 # requests and the system's words are constraints, the first six replies discoveries, the last two
 # of each side pending work. Lines are cut to 240 characters and compared in lower case; a full list
-# takes no more, so that older lines win. All lists are bounded; `handoff_md` grows by at most 14
-# lines with each compaction.
+# takes no more, so that older lines win. All lists are bounded. `handoff_md` grows by at most 14
+# lines with each compaction, and its newest end is kept; the program's is not bounded.
 def checkpoint_without_model(
     messages: Sequence[Message], previous: Checkpoint | None = None, *, quirks: bool = False
 ) -> Checkpoint:
@@ -491,7 +496,8 @@ def checkpoint_without_model(
     Args:
         messages: what is about to leave the view.
         previous: the checkpoint that came before.
-        quirks: find only the inner part of a path, as Tyrum's program does.
+        quirks: find only the inner part of a path, and keep all of the handoff, as Tyrum's program
+            does.
     """
     old = previous or Checkpoint()
     lines = [(m.role, short_line(_message_words(m))) for m in messages]
@@ -506,6 +512,7 @@ def checkpoint_without_model(
     parts = [old.handoff_md] if old.handoff_md else []
     parts += ["Compacted history:", *(f"- {h}" for h in history)] if history else []
     parts += ["Continue with:", *(f"- {p}" for p in recent)] if recent else []
+    handoff = "\n".join(parts)
     return replace(
         with_approvals(old, messages, old),
         preferences=unique_lines(
@@ -522,8 +529,16 @@ def checkpoint_without_model(
         relevant_files=tuple(
             dict.fromkeys([*old.relevant_files, *summary_prompts.file_identifiers(names)])
         )[:20],
-        handoff_md="\n".join(parts),
+        handoff_md=handoff if quirks else bound_handoff(handoff),
     )
+
+
+def bound_handoff(text: str) -> str:
+    """Return the newest whole lines of a handoff, at most 8,000 characters."""
+    if len(text) <= MAX_HANDOFF_CHARS:
+        return text
+    newest = text[-MAX_HANDOFF_CHARS:]
+    return HANDOFF_CUT_NOTE + newest[newest.find("\n") + 1 :]
 
 
 _BLOCKS_OF_THE_KIT = frozenset({"memory", "runtime", "time", "gitignore", "store"})
@@ -556,7 +571,7 @@ def _iter_approvals(messages: Sequence[Message]) -> Iterable[str]:
         answer = m.details.get(APPROVAL_KEY)
         if m.role == "tool" and answer in APPROVAL_DECISIONS:
             call = calls.get(m.call_id or "")
-            what = " ".join(filter(None, [m.tool, content.call_hint(call)]))
+            what = " ".join(filter(None, [m.tool, message_content.call_hint(call)]))
             yield f"{what}: {answer} by the user"
 
 

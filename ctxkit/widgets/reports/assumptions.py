@@ -37,7 +37,7 @@ _ERRORS = (
 
 
 class ReportAssumptions(NamedTuple):
-    """What one recorded session allows; None: it cannot say."""
+    """The accuracy that one recorded session allows; None: unknown."""
 
     session: str
     error: float | None

@@ -54,7 +54,7 @@ HIDDEN = "(redacted)"
 _HOME = re.compile(r"(?i)(?:/home|/users|[a-z]:[\\/]users)[\\/][^\\/\s]+")
 _ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+")
 _LONG_ID = re.compile(r"[A-Za-z0-9+/_=-]{24,}")
-"""Ids that nothing can be told of: each may be a key."""
+"""Pattern of ids that may be keys, so that cards omit them."""
 _LINE, _WIDTH = 22, 640
 
 
@@ -72,7 +72,7 @@ class NeededItem(NamedTuple):
 
 
 class CompactionCard(NamedTuple):
-    """What a compaction took, what was needed later, how soon, and its price."""
+    """The figures of one compaction: removed values, those needed later, and its price."""
 
     number: int
     """Of the compaction in its session, from 1."""
@@ -94,7 +94,7 @@ class CompactionCard(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What was needed of what went."""
+        """The number of removed values that were needed later, as a title."""
         if not self.removed_n:
             return "No exact value is known to have gone with this compaction"
         return f"A compaction took {self.removed_n:,} values, {self.needed_n:,} were needed later"
@@ -114,7 +114,7 @@ class CompactionCard(NamedTuple):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the figures mean, as sentences."""
+        """The meaning of the figures, as sentences."""
         return (
             "Counted are paths, ids, numbers and the like that the prompt no longer showed.",
             "The summary may still say them in other words.",
@@ -187,6 +187,8 @@ def make_card(session: Session, *, compaction: int = -1) -> CompactionCard:
     """
     compactions = frame(session, per="compaction")
     count = len(compactions)
+    if not count:
+        raise BadArguments("The session has no compaction, and a card is about one.")
     if not -count <= compaction < count:
         n = pluralize(count, "compaction")
         raise BadArguments(f"The session has {n}, so there is no card of number {compaction}.")

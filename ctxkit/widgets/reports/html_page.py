@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit._internal.formatting import escape_html
 from ctxkit._internal.palette import PLOTLY_TEXT_CSS
-from ctxkit._internal.plotly_library import read_plotly_library
+from ctxkit._internal.plotly_javascript import read_plotly_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -261,8 +261,10 @@ def _mime_bundle(value: Any) -> dict[str, Any]:
     """Return what a front end would be given, with texts that no terminal and no page takes for
     more than text.
     """
-    made = value._repr_mimebundle_() if hasattr(value, "_repr_mimebundle_") else None
-    bundle: dict[str, Any] = dict(made[0] if isinstance(made, tuple) else made or {})
+    display_data = value._repr_mimebundle_() if hasattr(value, "_repr_mimebundle_") else None
+    bundle: dict[str, Any] = dict(
+        display_data[0] if isinstance(display_data, tuple) else display_data or {}
+    )
     if not bundle:
         bundle = {"text/plain": repr(value)}
         html = value._repr_html_() if hasattr(value, "_repr_html_") else None

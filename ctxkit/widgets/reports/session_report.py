@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.distribution import get_version
 from ctxkit._internal.formatting import escape_html, has_value, sanitize_line
+from ctxkit._internal.installed_distribution import get_version
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.frames import frame
 from ctxkit.metrics.prompt_contents import get_prompt_contents
@@ -56,7 +56,7 @@ _ABILITIES = (
         "The log has no text: what filled the context cannot be read.",
     ),
 )
-"""What can be said with usage, cache, times and text, and what cannot be said without."""
+"""Sentences on what a log with usage, cache, times and text allows, and one without them."""
 _ROWS = 200
 _SUMMARY_CHARS = 20_000
 
@@ -90,7 +90,7 @@ def _report_head(session: Session, row: Any) -> str:
 
 
 def get_generator_name() -> str:
-    """Return who made a report."""
+    """Return the name and version of the program that made a report."""
     return f"ctxkit {get_version()}"
 
 
@@ -191,5 +191,7 @@ def _message_text(message: Message) -> str:
 
 
 def _prompt_sentence(context: ContextReport) -> str:
-    window = f"{context.full:.0%} of a window of {context.limit:,} ({context.limit_source})"
+    window = "of an unknown window"
+    if context.full is not None:
+        window = f"{context.full:.0%} of a window of {context.limit:,} ({context.limit_source})"
     return f"The prompt had {context.prompt_tokens:,} tokens ({context.prompt_source}), {window}."

@@ -33,8 +33,8 @@ from ctxkit._internal.tables import (
     Table,
     pad_to_width,
 )
-from ctxkit.metrics.figure_sources import shows_figures
 from ctxkit.metrics.frames import frame
+from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.session.messages import ATTEMPT_OUTCOMES, Edit
 from ctxkit.session.titles import (
     get_first_prompts_by_turn,
@@ -87,7 +87,7 @@ _SESSION_HEADS = (
 
 
 class SessionSpend(NamedTuple):
-    """What a session cost: one total, and what of it went to compactions."""
+    """The cost of a session: its total, and the part of compactions."""
 
     total: float | None
     summaries: float | None
@@ -184,9 +184,9 @@ def tabulate_turns(session: Session, rows: int | None = None) -> Table:
         table = table.loc[table[by].fillna(0).nlargest(rows).sort_index().index]
         what = "dearest" if by == "cost_usd" else "largest"
         caption = f"The {rows} {what} of {whole:,} turns."
-    get_first_prompts, cuts = get_first_prompts_by_turn(session), _count_compactions(session)
+    get_first_prompts, compactions = get_first_prompts_by_turn(session), _count_compactions(session)
     row_cells = tuple(
-        _turn_cells(r, get_first_prompts, cuts[r.turn, r.agent]) for r in table.itertuples()
+        _turn_cells(r, get_first_prompts, compactions[r.turn, r.agent]) for r in table.itertuples()
     )
     return Table(_TURN_HEADS, row_cells, caption)
 
@@ -200,7 +200,7 @@ def _count_compactions(session: Session) -> Counter[tuple[Any, Any]]:
     return Counter((call.turn, call.agent) for call in before)
 
 
-def _turn_cells(r: Any, first_prompts: dict[int, str], cuts: int) -> tuple[Cell, ...]:
+def _turn_cells(r: Any, first_prompts: dict[int, str], compactions: int) -> tuple[Cell, ...]:
     return (
         Cell(format_count(r.turn), float(r.turn)),
         Cell(
@@ -213,7 +213,7 @@ def _turn_cells(r: Any, first_prompts: dict[int, str], cuts: int) -> tuple[Cell,
             for v in (r.calls_n, r.context_tokens, r.turn_input_tokens, r.turn_output_tokens)
         ),
         Cell(format_usd(r.cost_usd), _float_or_none(r.cost_usd), text_or_empty(r.cost_source)),
-        Cell(format_count(cuts) if cuts else "", float(cuts)),
+        Cell(format_count(compactions) if compactions else "", float(compactions)),
     )
 
 
@@ -230,11 +230,11 @@ def tabulate_compactions(session: Session, rows: int | None = None) -> Table:
     if falls:
         sentence += f", {pluralize(falls, 'fall')} of the prompt without a mark"
     errors = table["error"].dropna()
-    cut = rows is not None and len(table) > rows
-    caption = f"The first {rows} of {sentence}." if cut else f"{sentence}."
+    is_shortened = rows is not None and len(table) > rows
+    caption = f"The first {rows} of {sentence}." if is_shortened else f"{sentence}."
     if errors.size:
         caption += f" {_describe_last_error(table.loc[errors.index[-1]])}"
-    elif not (cut or falls or attempts):
+    elif not (is_shortened or falls or attempts):
         caption = ""
     first_rows = table if rows is None else table.head(rows)
     return Table(
@@ -368,8 +368,8 @@ def _session_text(session: Session, facts: list[tuple[str, str]]) -> str:
     out += [
         row for note in session.notes for row in _wrap_html(f"Note: {sanitize_line(note, 400)}")
     ]
-    cuts, turns = tabulate_compactions(session, _FEW), tabulate_turns(session, _FEW)
-    for table in (turns, cuts):
+    compactions, turns = tabulate_compactions(session, _FEW), tabulate_turns(session, _FEW)
+    for table in (turns, compactions):
         if table.rows:
             out += ["", *([table.caption] if table.caption else []), table.to_text()]
     return "\n".join(out)
@@ -386,8 +386,8 @@ def _session_html(session: Session, facts: list[tuple[str, str]]) -> str:
         f'<div style="font-size:115%">{escape_html(value, 60)}</div></div>'
         for name, value in facts
     )
-    turns, cuts = tabulate_turns(session, _MANY), tabulate_compactions(session, _MANY)
-    folded = cuts.to_html(high=_HIGH, sorts=False)
+    turns, compactions = tabulate_turns(session, _MANY), tabulate_compactions(session, _MANY)
+    folded = compactions.to_html(high=_HIGH, sorts=False)
     folded = folded and f"<details><summary>compactions</summary>{folded}</details>"
     hover = f"id {sanitize_line(session.id, 120)}" + (
         f" · {sanitize_line(session.path_, 200)}" if session.path_ else ""
@@ -402,7 +402,7 @@ def _session_html(session: Session, facts: list[tuple[str, str]]) -> str:
     )
 
 
-@shows_figures("export and the display of a session")
+@register_view_figures("export and the display of a session")
 def _read_figures(session: Session) -> dict[str, Any]:
     row = frame(session, per="session").iloc[0]
     spent = get_session_spend(row)

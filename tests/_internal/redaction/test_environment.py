@@ -12,8 +12,8 @@ from _internal.redaction.corpus import ALNUM, HEX, block, drawn
 
 from ctxkit._internal.redaction import (
     REDACTION_MARK,
-    environment_secrets,
-    environment_without_secrets,
+    get_environment_secrets,
+    get_environment_without_secrets,
     redact,
 )
 
@@ -58,14 +58,14 @@ def test_a_secret_goes_wherever_it_stands(monkeypatch, name, value):
 def test_no_program_that_is_started_gets_it(monkeypatch, name, value):
     monkeypatch.setenv("PATH", "/usr/bin")
     monkeypatch.setenv(name, value)
-    assert "PATH" in environment_without_secrets()
-    assert name not in environment_without_secrets()
+    assert "PATH" in get_environment_without_secrets()
+    assert name not in get_environment_without_secrets()
 
 
 @pytest.mark.parametrize(("name", "value"), ORDINARY)
 def test_an_ordinary_value_stays(monkeypatch, name, value):
     monkeypatch.setenv(name, value)
-    assert environment_secrets() == []
+    assert get_environment_secrets() == []
 
 
 def test_the_password_of_a_url_goes_by_itself(monkeypatch):

@@ -11,7 +11,7 @@ from ctxkit import tokens
 from ctxkit.agent import (
     SCRIPT_OVER,
     Request,
-    Root,
+    RootFolder,
     ScriptedModel,
     get_script,
     ignore_delta,
@@ -94,7 +94,7 @@ def test_a_session_becomes_a_script():
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_tools_of_a_script_really_work(name, tmp_path):
     made = get_script(name)
-    tools = {t.name: t.run for t in make_file_tools(Root(tmp_path))}
+    tools = {t.name: t.run for t in make_file_tools(RootFolder(tmp_path))}
     for turn in made.turns:
         for reply in turn:
             for c in reply.tool_calls:
@@ -104,7 +104,7 @@ def test_the_tools_of_a_script_really_work(name, tmp_path):
 
 
 def test_the_audit_finds_what_it_mends(tmp_path):
-    tools = {t.name: t.run for t in make_file_tools(Root(tmp_path))}
+    tools = {t.name: t.run for t in make_file_tools(RootFolder(tmp_path))}
     last = [
         tools[c.name](**c.arguments)
         for t in get_script("audit").turns

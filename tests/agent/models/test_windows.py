@@ -58,7 +58,7 @@ def test_it_is_learnt_from_an_overflow_and_the_next_prompt_fits(kind):
             < 4 * 5_000
         )
         again = agent(at=a.session, model=asked)  # another kernel
-        assert again.compactor.context.run.room.limit == 5_000
+        assert again.compactor.context.run.budget.limit == 5_000
 
 
 @contextmanager

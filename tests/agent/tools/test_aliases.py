@@ -8,7 +8,7 @@ import inspect
 import pytest
 from builders import tool_call
 
-from ctxkit.agent import Root, run_tool, tool
+from ctxkit.agent import RootFolder, run_tool, tool
 from ctxkit.agent.tools.aliases import TOOL_ALIASES, resolve_alias
 from ctxkit.agent.tools.tool_selection import TOOL_NAMES, make_inert_work_tools, make_tools
 from ctxkit.policies.offload import format_stub
@@ -21,7 +21,7 @@ LINES = "\n".join(f"line {n}" for n in range(1, 101))
 @pytest.fixture
 def tools(tmp_path):
     (tmp_path / "a.txt").write_text(LINES)
-    made = make_tools(TOOL_NAMES, Root(tmp_path), {}, work=make_inert_work_tools())
+    made = make_tools(TOOL_NAMES, RootFolder(tmp_path), {}, work=make_inert_work_tools())
     return {t.name: t for t in (*made, *ASKING)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from agent import made_documents as made
 
-from ctxkit.agent import ContextStore, Root, make_file_tools
+from ctxkit.agent import ContextStore, RootFolder, make_file_tools
 from ctxkit.agent.tools.file_tools import make_document_tool
 from ctxkit.errors import BadArguments, StoreError
 
@@ -15,7 +15,7 @@ for _each in ("openpyxl", "pypdf", "docx", "pptx"):
 
 @pytest.fixture
 def root(tmp_path):
-    return Root(tmp_path / "root")
+    return RootFolder(tmp_path / "root")
 
 
 def test_a_single_sheet_a_page_and_a_range(root):

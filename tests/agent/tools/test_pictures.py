@@ -10,7 +10,14 @@ import zlib
 import pytest
 from builders import tool_call
 
-from ctxkit.agent import Root, image_from_bytes, make_file_tools, make_python_tool, run_tool, tool
+from ctxkit.agent import (
+    RootFolder,
+    image_from_bytes,
+    make_file_tools,
+    make_python_tool,
+    run_tool,
+    tool,
+)
 from ctxkit.agent.tools.images import MAX_IMAGE_BYTES, image_from_value
 from ctxkit.errors import BadArguments
 from ctxkit.session import Image, Text
@@ -93,7 +100,7 @@ def test_a_picture_too_large_is_a_failure_in_words():
 def test_read_file_shows_a_picture_and_text_as_before(tmp_path):
     (tmp_path / "plot.png").write_bytes(PNG)
     (tmp_path / "a.txt").write_text("one\ntwo\n")
-    read = make_file_tools(Root(tmp_path))[0]
+    read = make_file_tools(RootFolder(tmp_path))[0]
     assert ran(read, given={"path": "plot.png"}).parts[1] == image_from_bytes(PNG)
     assert ran(read, given={"path": "a.txt", "start": 2}).text == "two\n"
 

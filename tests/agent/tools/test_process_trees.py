@@ -18,7 +18,7 @@ import pytest
 
 import ctxkit
 from ctxkit import gates
-from ctxkit.agent import McpServer, Root, make_shell_tool, process_supervisor, run_tool
+from ctxkit.agent import McpServer, RootFolder, make_shell_tool, process_supervisor, run_tool
 from ctxkit.agent.acp_client import MAX_RUNNING_AGENTS, AcpClient
 from ctxkit.agent.process_tree import ProcessTree
 from ctxkit.errors import BadArguments, ModelError
@@ -163,7 +163,7 @@ def test_what_cannot_be_started_is_a_sentence(tmp_path, mode, text, said):
 @pytest.mark.parametrize("ends", ["late", "stopped"])
 def test_what_a_shell_command_starts_ends_with_it(tmp_path, hidden, way, ends):
     words = hidden.words(way) + ("" if way == "holds the output" else " sleep 60")
-    shell = make_shell_tool(Root(tmp_path), seconds=1.0 if ends == "late" else 60)
+    shell = make_shell_tool(RootFolder(tmp_path), seconds=1.0 if ends == "late" else 60)
 
     async def stopped():
         running = asyncio.ensure_future(shell.run(words))
@@ -185,7 +185,7 @@ def test_what_a_shell_command_starts_ends_with_it(tmp_path, hidden, way, ends):
 def test_what_a_shell_command_leaves_running_goes_on(tmp_path, hidden):
     words = hidden.words("orphan")
     call = ToolCall("c", "shell", {"command": f"{words} echo begun; exit 4"})
-    result = asyncio.run(run_tool(call, {"shell": make_shell_tool(Root(tmp_path))}))
+    result = asyncio.run(run_tool(call, {"shell": make_shell_tool(RootFolder(tmp_path))}))
     assert result.text == "begun\n\n[exit status 4]"
     hidden.wait()
     time.sleep(0.2)
@@ -317,7 +317,7 @@ def test_an_agent_that_died_takes_no_place():
 
 # -- one mechanism -----------------------------------------------------------------------------------
 
-ALONE = {"documents.py": "our own script", "search.py": "ripgrep, and our own script",
+ALONE = {"document_text.py": "our own script", "search.py": "ripgrep, and our own script",
          "doctor.py": "our own Python, which imports packages",
          "process_supervisor.py": "ps"}  # fmt: skip
 """Files that start programs which start none themselves."""

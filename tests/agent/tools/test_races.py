@@ -11,7 +11,7 @@ import time
 import pytest
 from conftest import ALL
 
-from ctxkit.agent import Root, make_file_tools
+from ctxkit.agent import RootFolder, make_file_tools
 from ctxkit.agent.tools.search import SEARCH_SECONDS
 from ctxkit.errors import CtxkitError
 
@@ -32,7 +32,7 @@ def place(tmp_path):
 
 
 def tools(place):
-    return {t.name: t.run for t in make_file_tools(Root(place / "root"))}
+    return {t.name: t.run for t in make_file_tools(RootFolder(place / "root"))}
 
 
 def outside(place):

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from ctxkit.agent import Root, make_file_tools, make_python_tool, make_shell_tool, tool
+from ctxkit.agent import RootFolder, make_file_tools, make_python_tool, make_shell_tool, tool
 from ctxkit.agent.tools import search
 from ctxkit.agent.tools.tool import convert_arguments
 from ctxkit.agent.tools.tool_selection import TOOL_NAMES, make_inert_work_tools, make_tools
@@ -19,7 +19,7 @@ from ctxkit.errors import BadArguments, StoreError
 
 @pytest.fixture
 def kit(tmp_path):
-    root = Root(tmp_path)
+    root = RootFolder(tmp_path)
     root.write("src/one.py", b"import os\nvalue = 1\nlast\n")
     root.write("src/two.txt", b"value = 2\n")
     return {t.name: t.run for t in make_file_tools(root)}
@@ -46,7 +46,7 @@ def test_a_plain_function_is_a_tool():
 @pytest.mark.parametrize("name", TOOL_NAMES)
 def test_the_kits_own_tools_have_the_schema_of_their_function(name, tmp_path):
     made = [
-        make_tools([name], Root(folder), {}, work=make_inert_work_tools())
+        make_tools([name], RootFolder(folder), {}, work=make_inert_work_tools())
         for folder in (tmp_path, tmp_path)
     ]
     for each, again in zip(*made, strict=True):
@@ -146,20 +146,20 @@ def test_python_runs_in_the_users_namespace():
 
 def test_the_shell_stays_in_the_root_and_sees_no_keys(tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "sk-planted")
-    shell = make_shell_tool(Root(tmp_path)).run
+    shell = make_shell_tool(RootFolder(tmp_path)).run
     run = lambda command: asyncio.run(shell(command))
     assert run("pwd").strip() == str(tmp_path.resolve())
     assert "planted" not in run("env")
     assert "[exit status 3]" in run("exit 3")
     assert "stopped after" in asyncio.run(
-        make_shell_tool(Root(tmp_path), seconds=0.2).run("sleep 5")
+        make_shell_tool(RootFolder(tmp_path), seconds=0.2).run("sleep 5")
     )
 
 
 def test_an_interrupted_command_is_ended_with_what_it_started(tmp_path):
     async def go():
         task = asyncio.ensure_future(
-            make_shell_tool(Root(tmp_path)).run("(sleep 1; touch late) & sleep 60")
+            make_shell_tool(RootFolder(tmp_path)).run("(sleep 1; touch late) & sleep 60")
         )
         await asyncio.sleep(0.2)
         task.cancel()
@@ -207,7 +207,7 @@ def test_a_flood_keeps_its_head_and_its_tail():
 
 def test_the_shell_keeps_a_bounded_part_of_a_flood(tmp_path):
     said = asyncio.run(
-        make_shell_tool(Root(tmp_path)).run(
+        make_shell_tool(RootFolder(tmp_path)).run(
             "echo first; head -c 9000000 /dev/zero | tr '\\0' y; echo; echo last"
         )
     )
@@ -218,7 +218,7 @@ def test_the_shell_keeps_a_bounded_part_of_a_flood(tmp_path):
 
 def test_a_file_too_large_to_hold_is_not_patched_in_part(tmp_path):
     (tmp_path / "big").write_bytes(b"needle" + b"x" * 10_000_001)
-    patch = {t.name: t.run for t in make_file_tools(Root(tmp_path))}["patch_file"]
+    patch = {t.name: t.run for t in make_file_tools(RootFolder(tmp_path))}["patch_file"]
     with pytest.raises(StoreError, match="larger"):
         patch("big", "needle", "pin")
     assert (tmp_path / "big").stat().st_size == 10_000_007

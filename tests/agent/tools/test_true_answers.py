@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import ALL
 
-from ctxkit.agent import Root, make_file_tools
+from ctxkit.agent import RootFolder, make_file_tools
 from ctxkit.agent.tools import file_tools, search
 from ctxkit.errors import BadArguments, StoreError
 
@@ -30,7 +30,7 @@ def kit(root, request, monkeypatch):
         monkeypatch.setattr(search.shutil, "which", lambda _: None)
     elif not shutil.which("rg"):
         pytest.skip("ripgrep is not installed")
-    return {t.name: t.run for t in make_file_tools(Root(root))}
+    return {t.name: t.run for t in make_file_tools(RootFolder(root))}
 
 
 # -- read_file -------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_a_deep_folder_is_searched_or_named(abyss, monkeypatch, ripgrep):
         monkeypatch.setattr(search.shutil, "which", lambda _: None)
     elif not shutil.which("rg"):
         pytest.skip("ripgrep is not installed")
-    kit = {t.name: t.run for t in make_file_tools(Root(abyss))}
+    kit = {t.name: t.run for t in make_file_tools(RootFolder(abyss))}
     (abyss / "a.txt").write_text("needle\n")
     deep(abyss, 1500)
     hits = kit["search"]("needle")
@@ -184,7 +184,7 @@ def test_a_folder_that_fails_is_named(root, monkeypatch):
         (root / name / "f.txt").write_text("needle")
     monkeypatch.setattr(SafeFolder, "entries", failing)
     monkeypatch.setattr(search.shutil, "which", lambda _: None)
-    kit = {t.name: t.run for t in make_file_tools(Root(root))}
+    kit = {t.name: t.run for t in make_file_tools(RootFolder(root))}
     assert kit["search"]("needle") == "open/f.txt:1: needle\n[not looked into: shut]"
     assert kit["search"]("none") == "(no hits in what was looked at)\n[not looked into: shut]"
     assert kit["list_files"]() == "open/f.txt\n[not looked into: shut]"
@@ -198,7 +198,7 @@ def test_a_walk_that_breaks_is_not_no_hits(root, monkeypatch):
         search.FolderWalk, "__iter__", lambda _: (_ for _ in ()).throw(RecursionError("deep"))
     )
     monkeypatch.setattr(search.shutil, "which", lambda _: None)
-    said = {t.name: t.run for t in make_file_tools(Root(root))}["search"]("needle")
+    said = {t.name: t.run for t in make_file_tools(RootFolder(root))}["search"]("needle")
     assert (
         said == "(no hits in what was looked at)\n"
         "[the search broke off at the first file (RecursionError)]"
@@ -226,7 +226,7 @@ def test_hits_found_before_the_time_was_up_are_given(root, monkeypatch):
     monkeypatch.setattr(search, "SEARCH_SECONDS", 1.5)
     (root / "a.txt").write_text("aaa\n")
     (root / "b.txt").write_text("a" * 60 + "!\n")
-    kit = {t.name: t.run for t in make_file_tools(Root(root))}
+    kit = {t.name: t.run for t in make_file_tools(RootFolder(root))}
     hit, note = kit["search"](r"^(a+)+$").splitlines()
     assert hit == "a.txt:1: aaa"
     assert "it was at b.txt, and did not look at what comes after" in note
@@ -272,14 +272,14 @@ def test_a_hit_of_ripgrep_that_is_not_there_is_left_out(root):
         ("b.txt", 1, b"x"),
         ("../x", 1, b"x"),
     ]
-    assert search._confirm_hits(Root(root), places) == (["a.txt:1: one"], 3)
+    assert search._confirm_hits(RootFolder(root), places) == (["a.txt:1: one"], 3)
 
 
 def test_a_cut_is_said_also_where_the_text_is_kept_apart(root):
     from ctxkit.agent import ArtifactStore, Workspace
 
     (root / "big.txt").write_bytes(b"0123456789abcdef\n" * 700_000)
-    tools = Root(root)
+    tools = RootFolder(root)
     text = {t.name: t.run for t in make_file_tools(tools)}["read_file"]("big.txt")
     stub = ArtifactStore(Workspace(root), lambda: ["s"]).store_result("read_file", text)
     said = "[cut after 10,000,000 bytes, in line 588,236; read on with start=588236]"

@@ -18,7 +18,7 @@ from conftest import ALL, SEED
 from ctxkit._internal import safe_fs
 from ctxkit._internal.redaction import REDACTION_MARK
 from ctxkit._internal.safe_fs import SafeFolder
-from ctxkit.agent import Root, make_file_tools
+from ctxkit.agent import RootFolder, make_file_tools
 from ctxkit.errors import BadArguments, StoreError
 
 
@@ -29,7 +29,7 @@ def kit(tmp_path, request, monkeypatch):
         monkeypatch.delattr(os, "O_TMPFILE", raising=False)
     if request.param == "without openat":
         monkeypatch.setattr(safe_fs, "SUPPORTS_DIR_FD", False)
-    return {t.name: t.run for t in make_file_tools(Root(tmp_path / "root"))}
+    return {t.name: t.run for t in make_file_tools(RootFolder(tmp_path / "root"))}
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_hard_link_keeps_the_old_content(kit, root, tmp_path):
 
 
 def test_nothing_is_added_through_a_hard_link(tmp_path):
-    root = Root(tmp_path / "root")
+    root = RootFolder(tmp_path / "root")
     (tmp_path / "outside").write_text("precious")
     os.link(tmp_path / "outside", root.folder / "notes.md")
     with pytest.raises(StoreError, match="hard links"):
@@ -101,10 +101,10 @@ def test_a_full_disk_leaves_a_file_as_it_was(tmp_path):
         import os, resource, signal, sys
         from ctxkit.errors import StoreError
         from ctxkit.agent.tools.file_tools import make_file_tools as file_tools
-        from ctxkit.agent.tools.root import Root
+        from ctxkit.agent.tools.confined_root import RootFolder
         if sys.argv[2] == "named":
             del os.O_TMPFILE
-        kit = {t.name: t.run for t in file_tools(Root(sys.argv[1]))}
+        kit = {t.name: t.run for t in file_tools(RootFolder(sys.argv[1]))}
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
         calls = (("patch_file", "p.txt", "end", "END"), ("write_file", "p.txt", "x" * 20_000),
@@ -143,7 +143,7 @@ def test_what_a_killed_write_left_is_taken_away(tmp_path, monkeypatch):
 def test_a_killed_write_leaves_nothing(tmp_path):
     code = """
         import sys
-        from ctxkit.agent.tools.root import Root
+        from ctxkit.agent.tools.confined_root import RootFolder
         root = Root(sys.argv[1])
         print("begun", flush=True)
         while True:
@@ -163,7 +163,7 @@ def test_a_killed_write_leaves_nothing(tmp_path):
         assert (len(data), len(set(data))) == (3_000_000, 1)
         assert set(names(tmp_path)) <= {"a.txt", ".a.txt.ctxkit-new"}  # in the moment of naming
     began = time.monotonic()
-    Root(tmp_path).write("a.txt", b"end")
+    RootFolder(tmp_path).write("a.txt", b"end")
     assert names(tmp_path) == ["a.txt"]
     assert time.monotonic() - began < 10
 
@@ -178,7 +178,7 @@ def test_what_was_left_in_the_moment_of_naming_is_taken_away(tmp_path, there, ag
     (tmp_path / ".a.txt.ctxkit-new").write_text("left")
     time.sleep(age)
     began = time.monotonic()
-    Root(tmp_path).write("a.txt", b"new")
+    RootFolder(tmp_path).write("a.txt", b"new")
     took = time.monotonic() - began
     assert (tmp_path / "a.txt").read_text() == "new"
     if age or there:

@@ -14,7 +14,7 @@ from ctxkit.engine.cache_model.interval_calibration import (
     compute_interval_stretch,
 )
 from ctxkit.engine.cache_model.miss_rates import MissRates
-from ctxkit.engine.cache_model.session_counts import load_counts
+from ctxkit.engine.cache_model.training_counts import load_counts
 
 
 def draw_developers(seed, n=24, sessions=8):

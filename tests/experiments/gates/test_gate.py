@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.experiments.gates.regression_gate import (
     FIGURES,
-    Measurement,
+    FigureWithNoise,
     SessionFigures,
     compare_with_baseline,
     format_figure,
@@ -123,7 +123,7 @@ def test_the_noise_is_what_a_window_1_percent_other_moves(session):
 
 
 def test_a_run_that_fails_now_is_a_fault(session, kept):
-    def broken(history, room):
+    def broken(history, budget):
         raise ValueError("no")
 
     from ctxkit.policies import Rules
@@ -203,14 +203,14 @@ def test_a_change_below_the_noise_is_never_worse_and_one_above_always(values, fi
     sign = 1 if figure.worse == "up" else -1
     before = {
         "r": {
-            str(i): SessionFigures(key="k", figures={figure.name: Measurement(v, n)})
+            str(i): SessionFigures(key="k", figures={figure.name: FigureWithNoise(v, n)})
             for i, (v, n, _) in enumerate(values)
         }
     }
 
     def now(share):
         moved = {
-            str(i): Measurement(v + sign * (n + m + 1) * share, n)
+            str(i): FigureWithNoise(v + sign * (n + m + 1) * share, n)
             for i, (v, n, m) in enumerate(values)
         }
         return {
@@ -221,7 +221,7 @@ def test_a_change_below_the_noise_is_never_worse_and_one_above_always(values, fi
     assert [c.state for c in compare_with_baseline(before, now(-1)).changes] == ["better"]
     still = {
         "r": {
-            str(i): SessionFigures(key="k", figures={figure.name: Measurement(v + n / 2, n)})
+            str(i): SessionFigures(key="k", figures={figure.name: FigureWithNoise(v + n / 2, n)})
             for i, (v, n, _) in enumerate(values)
         }
     }
@@ -232,7 +232,8 @@ def test_a_figure_that_is_gone_is_worse_but_what_was_retained_where_nothing_was_
     before = {
         "r": {
             "s": SessionFigures(
-                key="k", figures={"cost_usd": Measurement(1.0), "retained": Measurement(0.5)}
+                key="k",
+                figures={"cost_usd": FigureWithNoise(1.0), "retained": FigureWithNoise(0.5)},
             )
         }
     }

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from ctxkit.engine.cache_model.session_counts import load_counts
+from ctxkit.engine.cache_model.training_counts import load_counts
 from ctxkit.experiments.studies.forecast_coverage import (
     count_prompt_tokens,
     measure_archives,
     measure_coverage,
     price_carried_tokens,
 )
-from ctxkit.experiments.studies.threshold_habits import make_developers
+from ctxkit.experiments.studies.threshold_holdout import make_developers
 from ctxkit.session import Usage
 
 PAGE = Path(__file__).parents[3] / "docs" / "forecasts.md"

@@ -84,7 +84,7 @@ def test_several_sessions_are_spent_together():
 def test_a_folder_has_one_total_in_spend_and_in_the_command_line(real, tmp_path, monkeypatch):
     from click.testing import CliRunner
 
-    from ctxkit.cli.sessions import spend_
+    from ctxkit.cli.list_report_spend_watch_commands import spend_
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folder = real / "claude-code"

@@ -28,11 +28,11 @@ def list_requests(passage) -> str:
     return " / ".join(m.text[:60] for m in passage.messages if m.role == "user")
 
 
-def keep_the_last(history, room):
+def keep_the_last(history, budget):
     return history.summarise(len(history) - 20, "So far: little", "old")
 
 
-def as_list(history, room):
+def as_list(history, budget):
     first, *rest = history.messages
     text = ck.Message(role="summary", parts=(Text("So far: little"),))
     cut = history.safe(len(history) - 20)
@@ -68,7 +68,7 @@ def test_what_stands_for_a_text_of_a_model_is_billed_everywhere(rules):
 
 
 def test_a_function_that_says_what_it_cost_is_billed_by_that():
-    def paid(history, room):
+    def paid(history, budget):
         usage = Usage(cost_usd=0.5)
         return history.summarise(len(history) - 20, "So far: little", "old", usage=usage)
 

@@ -15,7 +15,7 @@ class Listing:
 
     counts = False
 
-    def schedule(self, view, _room):
+    def schedule(self, view, _budget):
         for call in view.calls():
             text = TEXTS[call % len(TEXTS)]
             view.append(Message(role="user", parts=(Text(text),)), call)

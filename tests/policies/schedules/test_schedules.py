@@ -32,21 +32,21 @@ def said(messages):
     return [(m.role, m.parts, m.call_id) for m in messages]
 
 
-def called(parts, history, room):
+def called(parts, history, budget):
     for part in parts:
-        history = apply_policy(part, history, room)
+        history = apply_policy(part, history, budget)
     return history
 
 
 def holds(parts, messages, limit):
     """At once = call by call = the call on the log as of then."""
-    whole, room = MessageLog.of(messages, Fours()), ContextBudget(limit, 0, Fours())
-    once = Schedule(History.start(whole), parts, room).extend(whole.calls)
+    whole, budget = MessageLog.of(messages, Fours()), ContextBudget(limit, 0, Fours())
+    once = Schedule(History.start(whole), parts, budget).extend(whole.calls)
     steps = None
     for call, live in grown(whole, whole.calls):
         if steps is None:
-            steps = Schedule(History.start(live), parts, room)
-        own = called(parts, History.start(live, call), room)
+            steps = Schedule(History.start(live), parts, budget)
+        own = called(parts, History.start(live, call), budget)
         for schedule in (once, steps.extend(call + 1)):
             sent = schedule.prompt_at(call)
             assert said(sent.messages) == said(own.messages), call
@@ -136,11 +136,11 @@ def test_lines_of_results_that_come_back():
 
 def test_a_late_result_that_is_hidden_parts_what_it_parts():
     """nothing comes for the second part at that call, and yet a cut is safe no more"""
-    log, room = MessageLog.of(late_talk(441313, 24), Fours()), ContextBudget(6_000, 0, Fours())
+    log, budget = MessageLog.of(late_talk(441313, 24), Fours()), ContextBudget(6_000, 0, Fours())
     head = History.start(log, 5).summarise(5, "so far: little")
-    schedule = Schedule(head, PARTS["text and turn age"], room).extend(log.calls)
+    schedule = Schedule(head, PARTS["text and turn age"], budget).extend(log.calls)
     for call in range(5, log.calls):
-        own = called(PARTS["text and turn age"], head.at(call), room)
+        own = called(PARTS["text and turn age"], head.at(call), budget)
         assert said(schedule.prompt_at(call).messages) == said(own.messages), call
 
 
@@ -152,13 +152,13 @@ def test_behind_a_head(name):
     @settings(max_examples=4)
     @given(SEEDS, st.integers(3, 15))
     def check(seed, first):
-        log, room = MessageLog.of(late_talk(seed, 24), Fours()), ContextBudget(6_000, 0, Fours())
+        log, budget = MessageLog.of(late_talk(seed, 24), Fours()), ContextBudget(6_000, 0, Fours())
         head = History.start(log, first)
         head = head.summarise(len(head) // 2, "so far: little", "by chance")
         head = head.shorten({len(head) - 1: "!"}, None, "by chance")
-        schedule = Schedule(head, parts, room)
+        schedule = Schedule(head, parts, budget)
         for call in range(first, log.calls):
-            sent, own = schedule.prompt_at(call), called(parts, head.at(call), room)
+            sent, own = schedule.prompt_at(call), called(parts, head.at(call), budget)
             assert said(sent.messages) == said(own.messages), call
             assert sent.tokens == own.tokens
 

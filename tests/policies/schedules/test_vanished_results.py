@@ -12,7 +12,7 @@ from ctxkit.policies import CacheTtl, ScheduledPruning
 class HideOldResult(ScheduledPruning):
     """Hide the second result, once four results are there, for good."""
 
-    def schedule(self, view, _room):
+    def schedule(self, view, _budget):
         results = view.memory.setdefault("results", [])
         for new in view.news("tool"):
             results += new.arrived

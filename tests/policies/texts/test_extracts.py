@@ -86,8 +86,8 @@ def test_a_passage_with_an_earlier_summary_has_the_definition_s_extract():
     history = shown(*talk).summarise(9, "User: Rule 3 stands.\nAll else was said.")
     for first, last in ((0, 20), (0, 1), (3, 30)):
         p = Passage(history, last, first)
-        room = min(1500, max(int(0.3 * p.tokens), 40))
-        assert Extractive()(p) == by_definition(list(p.messages), room)
+        budget = min(1500, max(int(0.3 * p.tokens), 40))
+        assert Extractive()(p) == by_definition(list(p.messages), budget)
         assert p.messages == tuple(history[k] for k in range(first, last))
 
 

@@ -165,9 +165,9 @@ def test_any_focus_keeps_the_room(text, tokens):
 
 def test_a_policy_with_a_focus_writes_another_summary():
     history = shown(*TALK, user("Go on."), assistant("Yes."))
-    room = ContextBudget(10_000, 0, history.log.counter)
+    budget = ContextBudget(10_000, 0, history.log.counter)
     plain, kept = (
-        Summary(keep_messages=1, focus=f)(history, room)[0].text for f in ("", "keep the ids")
+        Summary(keep_messages=1, focus=f)(history, budget)[0].text for f in ("", "keep the ids")
     )
     assert held(kept) > held(plain)
     assert FOCUS_MARK in kept

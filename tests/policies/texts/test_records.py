@@ -98,6 +98,16 @@ def test_exploration_and_symbols_are_read_off_the_calls():
     )
 
 
+def test_references_within_a_file_and_from_another_one_are_listed():
+    """F73: Each symbol that a written file uses, also one that the file itself defines."""
+    own = ("a.py", "def run(x):\n  return x\n\ndef idle():\n  run(1)\n")
+    for texts in ([own], [("a.py", "def run():\n"), ("b.py", "run(2)\n")]):
+        block = tool_actions.symbols_block([], texts)
+        assert [row for row in block.splitlines() if "SymbolReference" in row] == [
+            "  SymbolReference: run → a.py"
+        ]
+
+
 def test_a_marker_of_failure_says_why():
     assert re_.failure_marker([0, 3], "model\ntimed out").splitlines()[:2] == [
         "[COMPACTION FAILED — covers turns 1–4]",

@@ -129,7 +129,7 @@ def test_files(tmp_path):
 
 
 def test_a_session_without_such_a_compaction_has_no_card():
-    with pytest.raises(BadArguments, match="has 0 compactions"):
+    with pytest.raises(BadArguments, match="has no compaction"):
         make_card(session(user("x"), assistant("y")))
     with pytest.raises(BadArguments, match="no card of number 99"):
         make_card(ck.samples.path("billing"), compaction=99)

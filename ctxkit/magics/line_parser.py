@@ -1,0 +1,259 @@
+"""The parser of magics' lines: a line becomes a value of a dataclass of words and options.
+
+A field is a `word` (taken in order), an `option` (`--name VALUE`, wherever it stands) or the
+`rest`: plain text as it is written. That text is not split into words and joined again, as its
+quotes and blanks are the user's: options are cut out of it by their positions.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ctxkit.errors import BadArguments, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+# Quoted parts and plain characters side by side; a quote without its partner is a character.
+_TOKEN = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']|["'])+""")
+_WORD = re.compile(r"""(?:--[\w-]+=)?(?:"[^"]*"|'(?:(?!\s--).)*?')(?=\s|$)|\S+""", re.DOTALL)
+"""A word of plain text. Quotes are around it, never within (don't), and single ones, which may be
+apostrophes (the others' ids), hide no option behind a blank."""
+_HELP = ("-h", "--help")
+
+
+def word(help: str, *, default: Any = MISSING, completes: str = "") -> Any:  # noqa: A002  the word that argparse uses
+    """A word of the line, in the order of the fields; optional where it has a default."""
+    return field(default=default, metadata={"help": help, "completes": completes, "place": "word"})
+
+
+def option(
+    help: str,  # noqa: A002
+    *,
+    default: Any = None,
+    completes: str = "",
+    setting: str | None = None,
+    task: str = "",
+) -> Any:
+    """An option `--name VALUE`; a flag where the field is a `bool`.
+
+    Args:
+        help: what it is, for people.
+        default: its value where the line does not name it.
+        completes: what its value may be, for the Tab key.
+        setting: the value of the setting of that name, which holds where no line names the option;
+            None: there is no such setting.
+        task: the heading of the help under which it stands; empty: none.
+    """
+    metadata = {
+        "help": help, "completes": completes, "place": "option", "setting": setting, "task": task,
+    }  # fmt: skip
+    return field(default=default, metadata=metadata, kw_only=True)
+
+
+def rest(help: str) -> Any:  # noqa: A002
+    """Plain text, taken as it stands but for options: those count wherever they are in it."""
+    return field(default="", metadata={"help": help, "completes": "", "place": "rest"})
+
+
+@dataclass(frozen=True)
+class LineToken:
+    """One word of a line with its quotes taken off, and where it began."""
+
+    text: str
+    start: int
+
+
+def split_tokens(line: str) -> Iterator[LineToken]:
+    """Yield the words of a line; quotes keep spaces, backslashes are nothing special (paths of
+    Windows).
+    """
+    for match in _TOKEN.finditer(line):
+        yield LineToken(
+            re.sub(r"\"([^\"]*)\"|'([^']*)'", lambda m: m[1] or m[2] or "", match[0]), match.start()
+        )
+
+
+def has_help_flag(line: str) -> bool:
+    """True where one of the words is `-h` or `--help`."""
+    return any(t.text in _HELP for t in split_tokens(line))
+
+
+def strip_semicolon(line: str) -> str:
+    """Return the line without the `;` at its end that silences a display."""
+    return line.rstrip().removesuffix(";").rstrip()
+
+
+def strip_comment(line: str) -> str:
+    """Return the line without a comment (`# ...`) at its end; a `#` in quotes or within a word is
+    none.
+    """
+    at = next((t.start for t in split_tokens(line) if line[t.start] == "#"), None)
+    return line if at is None else line[:at].rstrip()
+
+
+# One pass over the tokens. Options may be anywhere before the rest. The first other word begins
+# the rest, where the shape has one: it is cut out of the line by position, so its quotes and blanks
+# remain. Without a rest, words fill the fields in order.
+def parse_line(kind: type[T], line: str, magic: str) -> T:
+    """Return a line as a value of a dataclass made of `word`, `option` and `rest`.
+
+    Args:
+        kind: the dataclass.
+        line: the line without the magic's name.
+        magic: the magic as sentences name it.
+
+    Raises:
+        BadArguments: an option that does not exist, lacks its value or is no number; a word too
+            many or too few.
+    """
+    options, words = get_options(kind), get_words(kind)
+    rest_field = next((f for f in fields(kind) if f.metadata["place"] == "rest"), None)  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    tokens = list(split_tokens(line))
+    while tokens:
+        token = tokens.pop(0)
+        if line.startswith("--", token.start) and len(token.text) > 2:
+            name, value = _parse_option(token, tokens, options, magic)
+            values[name] = value
+        elif rest_field is not None:
+            values[rest_field.name] = _extract_options(line[token.start :], options, magic, values)
+            break
+        elif words:
+            field_of_word = words.pop(0)
+            values[field_of_word.name] = _convert_value(field_of_word, token.text, magic)
+        else:
+            raise BadArguments(
+                f"`{magic}` takes no further word; {token.text!r} is one too many. See `{magic}"
+                " -h`."
+            )
+    missing = [f for f in words if f.default is MISSING]
+    if missing:
+        raise BadArguments(
+            f"`{magic}` needs {missing[0].name.upper()}: {missing[0].metadata['help']}."
+        )
+    return kind(**values)
+
+
+def _parse_option(
+    token: LineToken, stream: list[LineToken], options: dict[str, Field[Any]], magic: str
+) -> tuple[str, Any]:
+    """Return the field and the value of an option; its value may be the next word, which is then
+    taken.
+    """
+    name, equals, value = token.text.partition("=")
+    if name not in options:
+        hint = did_you_mean(name, options)
+        raise BadArguments(f"`{magic}` has no option {name}.{hint} See `{magic} -h`.")
+    field_of_option = options[name]
+    if field_of_option.type == "bool":
+        if equals:
+            raise BadArguments(f"`{magic} {name}` takes no value: write it alone, or leave it out.")
+        return field_of_option.name, True
+    if not equals and not stream:
+        raise BadArguments(f"`{magic} {name}` needs a value: {field_of_option.metadata['help']}.")
+    return field_of_option.name, _convert_value(
+        field_of_option, value if equals else stream.pop(0).text, magic
+    )
+
+
+# Text between options is copied by position: `at` is where the last option ended, and `pieces`
+# holds the texts before each option. `_parse_option` takes a value out of `value`, a list of at
+# most one token, whose length afterwards tells whether it was used.
+def _extract_options(
+    text: str, options: dict[str, Field[Any]], magic: str, values: dict[str, Any]
+) -> str:
+    """Return a text without the options in it, which go to `values`.
+
+    An option after the first word must count: `%compact keep the ids --dry-run` once compacted for
+    good. In quotes, and behind a `--` that is alone, nothing is an option.
+    """
+    pieces, at = [], 0
+    words = [LineToken(m[0], m.start()) for m in _WORD.finditer(text)]
+    while words:
+        word = words.pop(0)
+        if word.text == "--":
+            pieces.append(text[at : word.start].strip())
+            at = word.start + 2
+            break
+        if not word.text.startswith("--"):
+            continue
+        pieces.append(text[at : word.start].strip())
+        value = [LineToken(_strip_quotes(w.text), w.start) for w in words[:1]]
+        taken_count = len(value)
+        name, option_value = _parse_option(
+            LineToken(_strip_quotes(word.text), word.start), value, options, magic
+        )
+        values[name] = option_value
+        del words[: taken_count - len(value)]
+        at = words[0].start if words else len(text)
+    return " ".join(t for t in (*pieces, text[at:].strip()) if t) if pieces else text
+
+
+def _strip_quotes(word: str) -> str:
+    """Return a word of a text without the quotes around it, or around the value after `=`."""
+    name, equals, value = word.partition("=")
+    if equals and name.startswith("--"):
+        return f"{name}={_strip_quotes(value)}"
+    quoted = len(word) > 1 and word[0] == word[-1] and word[0] in "\"'"
+    return word[1:-1] if quoted else word
+
+
+def get_options(kind: type) -> dict[str, Field[Any]]:
+    """The options of a dataclass as they are typed: `--name` to its field."""
+    return {
+        "--" + f.name.rstrip("_").replace("_", "-"): f
+        for f in fields(kind)
+        if f.metadata["place"] == "option"
+    }
+
+
+def get_settings(kind: type) -> dict[str, tuple[str, str]]:
+    """Return the options of a line that have a setting: its default, and what it is."""
+    return {
+        f.name: (f.metadata["setting"], f.metadata["help"])
+        for f in get_options(kind).values()
+        if f.metadata["setting"] is not None
+    }
+
+
+def get_words(kind: type) -> list[Field[Any]]:
+    """The words of a dataclass, in order."""
+    return [f for f in fields(kind) if f.metadata["place"] == "word"]
+
+
+def format_usage(kind: type, magic: str) -> str:
+    """Return how a line is written, with a line for each word and option, by task where they have
+    one.
+    """
+    rows: dict[str, list[tuple[str, str]]] = {}
+    parts = []
+    for name, f in get_options(kind).items():
+        written = name if f.type == "bool" else f"{name} {f.name.rstrip('_').upper()}"
+        parts.append(f"[{written}]")
+        rows.setdefault(f.metadata["task"], []).append((written, f.metadata["help"]))
+    has_tasks = any(rows)
+    parts = [magic, *(["[OPTIONS]"] if has_tasks else parts)]
+    for f in (f for f in fields(kind) if f.metadata["place"] != "option"):
+        written = f.name.upper()
+        parts.append(written if f.default is MISSING else f"[{written}]")
+        rows.setdefault("", []).append((written, f.metadata["help"]))
+    width = max((len(written) for group in rows.values() for written, _ in group), default=0)
+    lines = [" ".join(parts)]
+    for task in sorted(rows, key=bool):
+        lines += ["", f"{task}:"] if task else []
+        lines += [f"  {written:<{width}}  {text}" for written, text in rows[task]]
+    return "\n".join(lines)
+
+
+def _convert_value(field_of_value: Field[Any], value: str, magic: str) -> Any:
+    # Annotations are strings here; `int | None` is parsed as `int`.
+    parse = {"int": int, "float": float}.get(str(field_of_value.type).removesuffix(" | None"), str)
+    try:
+        return parse(value)
+    except ValueError:
+        label = field_of_value.name.rstrip("_").replace("_", "-")
+        raise BadArguments(f"`{magic}`: {label} must be a number, not {value!r}.") from None
