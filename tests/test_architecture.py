@@ -159,9 +159,14 @@ VAGUE = frozenset(
         "brought",
         "felt",
         "led",
+        "room",
+        "rooms",
+        "cuts",
     ]
 )
-"""Words that say that there is a value but not which: no part of a public name or a parameter."""
+"""Words that say that there is a value but not which, and words that the field has others for (a
+token budget, compactions): no part of a public name or a parameter.
+"""
 VAGUE_LEFT = {
     "facts_kept",  # `ck.course.facts_kept`, which notebooks call
     "_judge_lost_values.told",  # what the notebook of the exercise calls it

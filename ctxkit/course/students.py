@@ -109,7 +109,7 @@ def begin(name: str) -> str:
         name: any name, at most 60 characters; the lecturer sees it if you hand in a report.
 
     Returns:
-        A sentence that says where tries are kept.
+        A sentence that says where tries are kept, or why they cannot be.
 
     Raises:
         BadArguments: it is no name.
@@ -125,11 +125,15 @@ def begin(name: str) -> str:
         raise BadArguments('Give a name: ck.course.begin("Ada").')
     folder = get_working_folder() / _FOLDER
     path = folder / f"{sha256(line.casefold().encode()).hexdigest()[:12]}.jsonl"
-    student = Student(line, path)
-    if not path.exists():
-        with suppress(OSError), SafeFolder.open_or_create(folder) as place:
-            place.append(path.name, msgspec.json.encode(_Head(line)) + b"\n")
-    _current[str(get_working_folder())] = student
+    student = _current[str(get_working_folder())] = Student(line, path)
+    try:
+        if not path.exists():
+            with SafeFolder.open_or_create(folder) as place:
+                place.append(path.name, msgspec.json.encode(_Head(line)) + b"\n")
+    except OSError as error:
+        student.warned = True
+        why = f"{str(path.parent)!r} cannot be written ({error.strerror})"
+        return f"{line}: tries are counted in this kernel alone, as {why}."
     return f"{line}: tries are kept in {path.relative_to(get_working_folder())}."
 
 

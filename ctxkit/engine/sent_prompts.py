@@ -15,7 +15,7 @@ from ctxkit.session.messages import Message, SizeOnly
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.engine.run_segments import RunLike
+    from ctxkit.engine.run_segments import PrunedHistory, RunLike
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.history.history import History
     from ctxkit.policies.schedules.pruning_schedule import Schedule
@@ -69,6 +69,17 @@ def build_sent_items(run: RunLike, call: int | None) -> tuple[SentItem, ...]:
     return tuple(items)
 
 
+def build_uncompacted_prompt(run: RunLike, call: int) -> tuple[list[SentItem], dict[int, str]]:
+    """Return the messages that a call would have been sent without the compaction before it, and
+    the rows that a pruning would have left out.
+
+    Args:
+        run: the run.
+        call: number of the call; at least one call of the run came before it.
+    """
+    return _items_and_left_out(run, call, run.pruned(call - 1))
+
+
 def find_left_out_rows(run: RunLike, call: int | None) -> dict[int, str]:
     """Return the rows that prunings left out of a call's prompt, each with the name of the part."""
     return _items_and_left_out(run, call)[1]
@@ -111,10 +122,18 @@ def build_full_prompt_change(call: int, items: Sequence[SentItem]) -> PromptChan
     return PromptChange(call, anew=True, added=added, removed=[], fixed=fixed)
 
 
-def _items_and_left_out(run: RunLike, call: int | None) -> tuple[list[SentItem], dict[int, str]]:
-    """Return the messages of a prompt, and the rows that were left out of it."""
+def _items_and_left_out(
+    run: RunLike, call: int | None, pruned: PrunedHistory | None = None
+) -> tuple[list[SentItem], dict[int, str]]:
+    """Return the messages of a prompt, and the rows that were left out of it.
+
+    Args:
+        run: the run.
+        call: number of the call; None: the next one.
+        pruned: the pruned history in force; None: that of the call.
+    """
     call = run.call if call is None else call
-    pruned = run.pruned(call)
+    pruned = run.pruned(call) if pruned is None else pruned
     schedule = pruned.schedule.extend(call + 1)
     left_out: dict[int, str] = {}
     names = (c.by for c in reversed(run.compactions) if c.call <= call)

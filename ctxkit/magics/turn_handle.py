@@ -183,7 +183,7 @@ class TurnHandle:
 
     @property
     def _end_note(self) -> str:
-        return f"The turn of session {self.name!r} is over: `.result()` has its answer."
+        return f"The turn of session {self.name!r} is over; result() returns its answer."
 
     def _leave_result(self, box: _HandleView) -> None:
         """Put the words of a turn that is over in the place of its widget."""

@@ -242,8 +242,8 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
         if loss is not None and max_loss is not None:
             sentence += (
                 f". In dollars alone {self.cheapest:,}, but there {format_percent(loss)} of what is"
-                f" used again would be taken before its use (at most {format_percent(max_loss)}"
-                " may be)"
+                f" used again would be taken before its use (the bound is"
+                f" {format_percent(max_loss)})"
             )
         return sentence + "."
 

@@ -6,6 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import format_message_number, sanitize_line
+from ctxkit.engine import Run
+from ctxkit.engine.sent_prompts import build_uncompacted_prompt
 from ctxkit.errors import BadArguments
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.context_report import preview_message
@@ -164,10 +166,17 @@ def _sizes_around(
     # The number of calls before the compaction is the index of the call after it.
     call = sum(c.position < position for c in session.calls)
     following = call if call < len(session.calls) else None
-    ids = (m.id for m in session.messages if m.visible)
-    rows = dict(zip(ids, session.prompt_source.row_sizes, strict=False))
+    ids = [m.id for m in session.messages if m.visible]
+    before = dict(zip(ids, session.prompt_source.row_sizes, strict=False))
     after = _sent_tokens(session, following)
-    before = {**rows, **_sent_tokens(session, call - 1)} if call else rows
+    if call:
+        before |= _sent_tokens(session, call - 1)
+    run = session.prompt_source
+    if call and isinstance(run, Run) and run.prunes and following is not None:
+        # the pruning acts on what came since the last call, too
+        items, left_out = build_uncompacted_prompt(run, following)
+        before |= {ids[row]: 0 for row in left_out if 0 <= row < len(ids)}
+        before |= {_original_id(i.message): i.tokens for i in items}
     return (lambda m: before.get(_original_id(m), counter_protocol.estimate_message_tokens(m))), (
         lambda m: after.get(_original_id(m), 0)
     )

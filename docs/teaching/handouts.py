@@ -43,6 +43,7 @@ STYLE = """<style>
   overflow-wrap: anywhere; }
 .reveal table { font-size: 15px; }
 .reveal figure table:has(tbody tr:nth-child(13)) { display: none; } /* on paper it stands */
+.reveal img { margin: 0 !important; }
 .reveal svg { max-width: 1000px !important; max-height: 400px; }
 .reveal .jp-InputPrompt, .reveal .jp-OutputPrompt { display: none; }
 </style>"""
@@ -92,14 +93,15 @@ def executed(path: Path) -> nbformat.NotebookNode:
         notebook, timeout=300, kernel_name="python3", store_widget_state=False, resources=where
     ).execute()
     for cell in notebook.cells:
-        for out in cell.get("outputs", []):
+        # before the widgets, as a bar is one of them
+        cell["outputs"] = [o for o in cell.get("outputs", []) if not _bar(o)]
+        for out in cell["outputs"]:
             if "text/html" in out.get("data", {}):
                 for mime in LIVE:
                     out["data"].pop(mime, None)
                 out["data"]["text/html"] = narrow(out["data"]["text/html"])
             elif LIVE[1] in out.get("data", {}):
                 out["data"] = {"text/plain": "(To be turned by hand: in the notebook.)"}
-        cell["outputs"] = [o for o in cell.get("outputs", []) if not _bar(o)]
         if cell.cell_type != "code":
             del cell["outputs"]
     return notebook
@@ -170,13 +172,17 @@ def deck(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def _shortened(text: str, place: dict[str, str]) -> nbformat.NotebookNode:
-    """Return headings and the first sentence of each section; all of it is in the notes."""
+    """Return headings with the first sentence of each section, or with what is asked there; all of
+    it is in the notes.
+    """
     sections = re.split(r"^(?=#)", text, flags=re.MULTILINE)
     parts = []
     for section in filter(str.strip, sections):
         head, _, rest = section.partition("\n") if section.startswith("#") else ("", "", section)
         first = rest.strip().split("\n\n")[0]
         sentence = re.split(r"(?<=[.?!:])\s+(?=[A-Z*`])", first)[0]
+        if re.match(r"#+ (Guess|Predict)", head):
+            sentence = first  # with the question, which stands at its end
         exercise = re.search(r"\*\*Exercise.*", section, re.DOTALL)
         parts += [head, sentence if not exercise else exercise[0]]
     notes = f'<aside class="notes">{escape(text)}</aside>'

@@ -57,6 +57,8 @@ def count(path: Path) -> dict[str, float]:
 
 def read_runs() -> dict[str, tuple[float, float]]:
     """Return seconds of each notebook and of its slowest cell, by the notebook's number."""
+    if not RUNS.exists():
+        sys.exit(f"{RUNS.name} is missing: make it with `python docs/teaching/minutes.py --run`.")
     with RUNS.open(encoding="utf-8", newline="") as file:
         return {
             r["notebook"]: (float(r["seconds"]), float(r["slowest"])) for r in csv.DictReader(file)
@@ -96,11 +98,21 @@ def run(path: Path) -> tuple[float, float]:
     return sum(spent), max(spent)
 
 
+def _check_writable() -> None:
+    """End with a sentence where what is measured could not be kept: a run takes minutes."""
+    try:
+        with RUNS.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        sys.exit(f"{RUNS.name} cannot be written ({error.strerror}): run it in a copy of your own.")
+
+
 def main(numbers: list[str], *, again: bool) -> None:
     """Print a table; run the notebooks first where that is asked."""
     paths = [p for p in sorted(NOTEBOOKS.glob("*.ipynb")) if not numbers or p.stem[:2] in numbers]
     if again:
-        known = read_runs() if RUNS.exists() else {}
+        _check_writable()
+        known = read_runs() if RUNS.stat().st_size else {}
         for path in paths:
             known[path.stem[:2]] = run(path)
             print(path.stem[:2], known[path.stem[:2]], flush=True)  # noqa: T201

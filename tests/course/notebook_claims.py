@@ -103,6 +103,14 @@ NOTEBOOK_CLAIMS = {
         "`artifacts` sends the fewest tokens, and is not the cheapest": (
             'views["token_share"].idxmin() == "artifacts" != views["cost_usd"].idxmin()'
         ),
+        "Here a fresh context costs half as much, and three sevenths of what was needed": (
+            'whole.loc["fresh", "cost_usd"] / shared["cost_usd"] < 0.52 and '
+            'round(7 * whole.loc["fresh", "needed_later_loss"], 6) == 3'
+        ),
+        "`TextOnly` costs a cent more than fresh and loses one seventh": (
+            'round(whole.loc["text only", "cost_usd"] - whole.loc["fresh", "cost_usd"], 2) == 0.01 '
+            'and round(7 * whole.loc["text only", "needed_later_loss"], 6) == 1'
+        ),
         "`TextOnly` keeps the words, and so it keeps the rule": '"heard" in where["text only"]',
         "Who hears nobody has its own earlier words for it, and what it reads in the files": (
             'where["fresh"] == {"assistant", "tool"}'
@@ -113,7 +121,7 @@ NOTEBOOK_CLAIMS = {
         "it does for any reads at all, made-up ones too": (
             'checked["closure_error"].abs().max() < 0.001'
         ),
-        "the others see at once that something is wrong, the split call by call most clearly": (
+        "The others see at once that something is wrong. The split call by call sees it most clearly": (
             'checked["read_split_error"].iloc[1:].min() > 10 * checked["read_split_error"].iloc[0]'
         ),
         "dollars hardly change where the same reads are given to other calls": (

@@ -6,10 +6,12 @@ The right answers are in `docs/teaching/solutions.md`, whose blocks `test_docs_r
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
+from statistics import pstdev, stdev
 
 import numpy as np
 import pandas as pd
@@ -18,6 +20,8 @@ import pytest
 import ctxkit as ck
 from ctxkit.course import answer_marking as marks
 from ctxkit.course import load_exercises
+from ctxkit.course.contest_judging import judge_rules
+from ctxkit.course.lessons import lesson_07_sweeps
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, triggers
 
@@ -86,6 +90,7 @@ def test_a_guess_is_told_what_is_so():
     assert "well guessed" in marks.score_guess(74, 75, "%")
     assert "guess first" in marks.score_guess("many", 75, "%")
     assert "You said 0.75%" in marks.score_guess(0.75, 75, "%")
+    assert "You said 1 cent, it is 15 cents: off by 14 cents" in marks.score_guess(1, 15, "cents")
 
 
 def test_a_figure_may_be_rounded_as_a_notebook_prints_it():
@@ -158,6 +163,30 @@ def test_rules_that_take_more_than_results_are_told_so():
 
     rules = Rules(policy=dropped, trigger=triggers.Above(0), name="dropped")
     assert "more is gone than results" in ck.check("02-c", rules).said
+
+
+def test_rules_that_shorten_words_are_told_so():
+    def shortened(history, room):
+        start = max(history.nth_last("user", 5), 0)
+        return history.shorten(list(range(start)), "[cleared]", "all of it") if start else history
+
+    rules = Rules(policy=shortened, trigger=triggers.Above(0), name="shortened")
+    assert "words of the user or the assistant are changed" in ck.check("02-c", rules).said
+
+
+def test_both_standard_deviations_are_right():
+    losses = [100 * each for each in lesson_07_sweeps.losses()]
+    assert pstdev(losses) < 0.95 * stdev(losses)
+    for right in (stdev(losses), pstdev(losses)):
+        assert ck.check("07-a", right).right
+    for wrong in (1.06 * stdev(losses), 0.94 * pstdev(losses)):
+        assert ck.check("07-a", wrong).right is False
+
+
+def test_a_share_beyond_the_bound_is_not_rounded_to_the_bound():
+    rules = Rules(policy="clear:keep_last=5", trigger=triggers.Above(25_000), name="clear")
+    entry = replace(judge_rules("mine", rules), needed_later_loss=0.052)
+    assert entry.why == "loses 5.2%"
 
 
 def test_own_frames_and_sessions_are_asked_for():

@@ -65,11 +65,14 @@ def test_a_notebook_is_run_without_what_was_done_before(handouts, tmp_path, monk
     books = tmp_path / "books"
     (books / ".ctxkit").mkdir(parents=True)
     cell = "from pathlib import Path\nprint('there is', Path('.ctxkit').exists())"
-    write(v4.new_notebook(cells=[v4.new_code_cell(cell)]), books / "01-one.ipynb")
+    bar = "from tqdm.notebook import tqdm\nfor _ in tqdm(range(2), desc='sweep'): pass"
+    cells = [v4.new_code_cell(each) for each in (cell, bar)]
+    write(v4.new_notebook(cells=cells), books / "01-one.ipynb")
     monkeypatch.setattr(handouts, "NOTEBOOKS", books)
     monkeypatch.setattr(handouts, "printed", lambda html: None)
     handouts.main(tmp_path / "out", None, [])
     assert "there is False" in (tmp_path / "out" / "01.html").read_text(encoding="utf-8")
+    assert "by hand" not in (tmp_path / "out" / "01.html").read_text(encoding="utf-8"), "a bar"
     assert "slide.dataset.fit" in (tmp_path / "out" / "01.slides.html").read_text(encoding="utf-8")
 
 
@@ -94,6 +97,16 @@ def test_a_slide_is_a_sentence_and_a_picture_with_the_code_folded(handouts):
     assert "A second one" not in body[0]
     assert "A second one" in body[1]
     assert "How many? Say it." in html
+
+
+def test_the_slide_of_a_guess_asks_its_question(handouts):
+    import nbformat
+
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        made = handouts.deck(nbformat.read(path, as_version=4))
+        said = [c.source.split("<aside")[0] for c in made.cells if c.cell_type == "markdown"]
+        (guess,) = [s for s in said if "## Guess" in s or "## Predict\n" in s]
+        assert "?" in guess, path.stem
 
 
 def test_each_lesson_has_slides_with_few_words(handouts):

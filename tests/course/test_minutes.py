@@ -68,6 +68,18 @@ def test_words_lines_and_exercises_are_counted(script, tmp_path):
     assert counted == {"words": 3, "lines": 3, "outputs": 1, "exercises": 4.0}
 
 
+def test_waits_that_cannot_be_kept_or_are_missing_are_a_sentence(script, tmp_path, monkeypatch):
+    monkeypatch.setattr(script, "RUNS", tmp_path / "nowhere" / "runs.csv")
+    monkeypatch.setattr(
+        script, "run", lambda path: pytest.fail("it ran, and nothing could be kept")
+    )
+    with pytest.raises(SystemExit, match="cannot be written"):
+        script.main(["01"], again=True)
+    with pytest.raises(SystemExit, match="is missing: make it"):
+        script.main(["01"], again=False)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_takes_long_shows_progress():
     """A cell that compares, sweeps or advises shows its bar."""
     for path in LESSONS:

@@ -11,6 +11,7 @@ import nbformat
 import pytest
 
 import ctxkit as ck
+from ctxkit.course import students
 from ctxkit.course.contest_judging import judge_rules
 from ctxkit.policies import Rules
 
@@ -105,9 +106,17 @@ def test_no_rules_of_the_notebook_are_the_answer(key):
     assert [each.label for each in found if ck.check(key, each).right] == []
 
 
-def test_no_rules_of_the_last_lesson_are_the_answer():
-    named = [r for r in rules_in("07") if r.name in ("mine", "cheapest on billing")]
-    assert len(named) == 2
+@pytest.mark.parametrize("student", ["", "Ada", "Dee"])
+def test_no_rules_of_the_last_lesson_are_the_answer(student, tmp_path, monkeypatch):
+    """Those beside the exercise are meant, and not the grid of settings that is swept above."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: None)
+    monkeypatch.setattr(students, "_current", {})
+    if student:
+        ck.course.begin(student)
+    beside = ("mine", "cheapest on billing", "clear at 80%")
+    named = [r for r in rules_in("07") if r.name in beside]
+    assert len(named) == len(beside)
     assert [r.name for r in named if ck.check("07-b", r).right] == []
 
 
@@ -124,6 +133,16 @@ def test_no_notebook_enters_the_winner():
         '"no management"',
         '"the newest sixty"',
     }
+
+
+def test_no_text_between_two_dollars_is_drawn_as_a_formula():
+    """JupyterLab takes what stands between two dollar signs of a cell for one."""
+    drawn = []
+    for path in NOTEBOOKS.glob("*.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        texts = [re.sub(r"`[^`]*`", "", c.source) for c in cells if c.cell_type == "markdown"]
+        drawn += [(path.name, t) for t in texts if len(re.findall(r"(?<!\\)\$", t)) > 1]
+    assert drawn == []
 
 
 def test_no_notebook_checks_an_answer_that_stands_there():

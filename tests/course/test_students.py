@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
+import os
 import re
+import tempfile
 import threading
 import warnings
 from pathlib import Path
@@ -169,13 +172,68 @@ def test_a_folder_that_cannot_be_written_is_one_warning(monkeypatch):
     def refused(*args, **more):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(students.SafeFolder, "open_or_create", refused)
     ck.course.begin("Ada")
+    monkeypatch.setattr(students.SafeFolder, "open_or_create", refused)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         ck.check("09-a", 1)
         assert ck.check("09-a", 2).tries == 2
     assert ["in this kernel alone" in str(w.message) for w in seen] == [True]
+
+
+def in_a_folder_that_cannot_be_written(act):
+    """Return what a function returns in an empty folder where nobody may write, and what it left."""
+    students.current_student()  # what is imported later is out of another user's reach
+    act(warm=True)
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o555)
+        ours, theirs = os.pipe()
+        if (child := os.fork()) == 0:
+            try:
+                if os.geteuid() == 0:
+                    os.setuid(20_001)
+                os.chdir(name)
+                os.write(theirs, json.dumps(act()).encode())
+            finally:
+                os._exit(0)
+        os.close(theirs)
+        with os.fdopen(ours, "rb") as pipe:
+            said = json.loads(pipe.read())
+        os.waitpid(child, 0)
+        left = list(Path(name).iterdir())
+        Path(name).chmod(0o755)
+    return said, left
+
+
+def use_the_course(*, warm=False):
+    """Begin, answer, report and enter; return each sentence that is said."""
+    said = [ck.course.begin("Ada")]
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        said += [str(ck.check("09-a", wrong)) for wrong in (1, 2)]
+    said += [str(each.message) for each in seen]
+    for write in (
+        lambda: ck.course.report(to="mine.csv"),
+        lambda: ck.contest().enter("mine", "pi"),
+    ):
+        try:
+            write()
+        except BadArguments as error:
+            said.append(str(error))
+    return said
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a process of another user")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_in_a_folder_that_cannot_be_written_all_is_said_once_and_nothing_is_left():
+    said, left = in_a_folder_that_cannot_be_written(use_the_course)
+    assert left == []
+    began, first, second, reported, entered = said
+    assert "in this kernel alone" in began
+    assert "09-a: not yet." in first
+    assert "(Try 2.)" in second, "tries are counted all the same"
+    assert "cannot be written" in reported
+    assert "cannot be kept" in entered
 
 
 # -- a report ----------------------------------------------------------------------------------------------------------

@@ -108,4 +108,4 @@ def test_javascript_judges_as_python_does():
     assert judged == [judge_turns(*case, again=again) for *case, again in turns]
     assert closed == [find_guard_closing(*case) for case in guards]
     assert len({*closed}) > 3
-    assert sum(len(hits["cuts"]) for hits in judged) > 100
+    assert sum(len(hits["cutovers"]) for hits in judged) > 100

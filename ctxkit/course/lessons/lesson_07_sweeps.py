@@ -7,11 +7,13 @@ from statistics import pstdev, stdev
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.course.answer_marking import mark_choice, mark_number, score_guess
-from ctxkit.course.contest_judging import judge_rules
+from ctxkit.course.contest_judging import ContestEntry, judge_rules
 from ctxkit.course.exercises import exercise, guess, numbers
 from ctxkit.course.generator.billing_sample import make_session
 from ctxkit.course.sample_data import measure_loss_above
 from ctxkit.course.students import current_student
+from ctxkit.policies import triggers
+from ctxkit.policies.context_rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
 
 _TRIGGERS = range(28_000, 32_001, 500)
 _KEEP_TOKENS = [{"keep_tokens": n} for n in (8_000, 5_000, 6_000, 12_000)]
-_MOST, _HIDDEN_N = 3.20, 2
+_HIDDEN_N = 2
+_MARGIN = Rules(policy="clear:keep_last=5", trigger=triggers.Share(0.8), name="clear at 80%")
+"""The rules that the notebook shows to hold on every session; an answer must cost less."""
+_LESS_USD = 0.15
 
 
 # The loss is worked out under triggers that nobody would call different. Its spread is the noise of
@@ -65,25 +70,40 @@ def _judge_loss_deviation(answer: Any) -> str:
 @exercise(
     "07-b",
     "Rules that keep every fact, lose at most 5 % and fit the window on `billing` and on two "
-    f"sessions that you have not seen, for at most ${_MOST:.2f} on the mean of the three.",
+    f"sessions that you have not seen, and cost at least {100 * _LESS_USD:.0f} cents less than "
+    f"`{_MARGIN.name}` on the mean of the three.",
     "They were not chosen on those two: that is what a choice has to survive. Now enter them.",
-    hint="Leave a margin: rules that only just hold on one session do not hold on the next.",
+    hint="Leave a margin, and not too wide a one: a lower trigger is cheaper until it loses facts, "
+    "and rules that only just hold on one session do not hold on the next.",
 )
 def _judge_contest_rules(answer: Any) -> str:
     entries = [judge_rules("yours", answer)]
     if entries[0].why:
         return f"On `billing` it does not count: {entries[0].why}."
-    entries += [judge_rules("yours", answer, session) for session in _make_hidden()]
+    seed = current_student()[0].seed
+    entries += [judge_rules("yours", answer, session) for session in _make_hidden(seed)]
     if why := next((each.why for each in entries[1:] if each.why), ""):
         return f"On `billing` it counts; on a session that you have not seen it {why}."
-    mean = sum(each.cost_usd for each in entries) / len(entries)
-    return f"It counts on all three, at ${mean:.2f}." if mean > _MOST else ""
+    # a bound in dollars would be easy on one student's sessions and hard on another's
+    mean, margin = _mean_usd(entries), _mean_usd(_judge_margin(seed))
+    if mean <= margin - _LESS_USD:
+        return ""
+    return f"It counts on all three, at ${mean:.2f}; `{_MARGIN.name}` costs ${margin:.2f}."
 
 
-def _make_hidden() -> list[Session]:
+def _make_hidden(seed: str) -> list[Session]:
     """Return the sessions that a student has not seen; each student has others."""
-    seed = current_student()[0].seed
     return [make_session(f"exercise {seed}/{n}") for n in range(_HIDDEN_N)]
+
+
+@cache
+def _judge_margin(seed: str) -> Sequence[ContestEntry]:
+    """Return the figures of the notebook's rules on `billing` and on a student's sessions."""
+    return [judge_rules(_MARGIN.name, _MARGIN, each) for each in (None, *_make_hidden(seed))]
+
+
+def _mean_usd(entries: Sequence[ContestEntry]) -> float:
+    return sum(each.cost_usd for each in entries) / len(entries)
 
 
 @exercise(

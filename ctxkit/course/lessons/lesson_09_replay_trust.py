@@ -25,8 +25,8 @@ def _measure_masked_costs() -> tuple[float, float]:
 
 @guess(
     "09",
-    "An agent looks up numbers. Without management it pays $0.42. A mask that shows the last five "
-    "results is predicted to cost $0.45. What does it cost when the agent really runs?",
+    "An agent looks up numbers. Without management it pays 42 cents. A mask that shows the last "
+    "five results is predicted to cost 45 cents. What does it cost when the agent really runs?",
     "It reads again what it can no longer see, and every look is a call.",
 )
 def _guess_real_cost(answer: Any) -> str:

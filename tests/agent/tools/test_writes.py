@@ -144,7 +144,7 @@ def test_a_killed_write_leaves_nothing(tmp_path):
     code = """
         import sys
         from ctxkit.agent.tools.confined_root import RootFolder
-        root = Root(sys.argv[1])
+        root = RootFolder(sys.argv[1])
         print("begun", flush=True)
         while True:
             for c in b"ab":

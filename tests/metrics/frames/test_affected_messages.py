@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
+from ctxkit.plots.compaction_diff_chart import diff_data
 
 
 def user_messages(messages):
@@ -29,3 +30,13 @@ def test_the_diff_changes_as_many_messages(name):
         assert sum("inserted" not in row for row in table) == affected
         if number == 2:  # three are enough
             break
+
+
+@pytest.mark.parametrize("name", ["ai", "tyrum"])
+def test_the_diff_removes_as_many_tokens_where_a_pruning_acts_on_what_is_new(name):
+    replay = ck.replay(ck.samples.path("billing"), name)
+    frame = ck.frame(replay, per="compaction")
+    removed = (frame["tokens_before"] - frame["tokens_after"])[frame["call"].notna()]
+    assert len(removed) > 0
+    for number, tokens in removed.items():
+        assert sum(one.before - one.after for one in diff_data(replay, number)) == tokens
