@@ -181,8 +181,10 @@ class ScheduleView:
 
     def has_prompt(self, call: int) -> bool:
         """Return True where the turn of a call begins with a user message."""
-        edge = self.turn_edge(call)
-        return edge < self.count_arrived(call) and self.role(edge) == USER
+        edge, rows = self.turn_edge(call), self.rows
+        # a part before may have left out the reply that the turn began with
+        is_first = rows.row(edge) == rows.log.turn_first(call)
+        return is_first and edge < self.count_arrived(call) and self.role(edge) == USER
 
     def stays(self, p: int, call: int) -> bool:
         """Return True where a message is protected from pruning at a call."""

@@ -83,6 +83,11 @@ def test_among_others_in_turns_of_many_kinds(name):
     check()
 
 
+def test_a_turn_whose_first_reply_is_left_out_has_no_input():
+    talk = among_others(late_talk(2552, 24, late=0.3), 2552)
+    holds(PARTS["tail behind what comes back"], talk, 6_000)
+
+
 @pytest.mark.parametrize("name", BY_ID)
 def test_ids_that_are_used_again(name):
     parts = PARTS[name]
