@@ -9,7 +9,7 @@ import pytest
 from builders import assistant, session, tool_call, user
 
 import ctxkit as ck
-from ctxkit import tokens
+from ctxkit import presets, tokens
 from ctxkit.agent import (
     SCRIPT_OVER,
     Agent,
@@ -187,9 +187,9 @@ class Failing:
 TOO_LONG = ModelError("prompt is too long", overflow=True)
 
 
-def long_session():
+def long_session(prefix=""):
     log = []
-    for i in range(6):
+    for i in (f"{prefix}{n}" for n in range(6)):
         asked = assistant("", tool_call("read_file", f"c{i}", path=f"f{i}"))
         log += [
             user(f"ask {i}"),
@@ -216,6 +216,28 @@ def test_an_overflow_is_answered_by_one_compaction_and_a_retry():
     assert len(model.asked[1].messages) < len(model.asked[0].messages)
     assert a.session.calls[-2].message.is_error
     assert not any(m.is_error for m in a.session.view(-1))
+
+
+@pytest.mark.parametrize(
+    ("window", "errors", "trigger"),
+    [(100_000, [TOO_LONG], "overflow"), (50_000, [], "window_size")],
+)
+def test_fased_unasked_compacts_a_full_session_and_sends_a_refused_request_again(
+    window, errors, trigger
+):
+    """D16: With the settings that hold where a file says none, a session that is near its window is
+    compacted, and a refused request is sent again: the same question, behind a summary.
+    """
+    log = [m for n in range(4) for m in long_session(f"{n}-").messages]
+    model, rules = Failing(*errors), presets.fased(context_window=window)
+    a = agent(model, rules, at=session(*log), summary_model=Failing())
+    assert run(a.turn("go on")).ended == "answered"
+    (edit,) = a.session.edits
+    assert edit.trigger == trigger
+    asked = [[m.text for m in request.messages] for request in model.asked]
+    assert [texts[-1] for texts in asked] == ["go on"] * (len(errors) + 1)
+    assert [edit.inserted[0].text in texts for texts in asked] == [False] * len(errors) + [True]
+    assert len(asked[-1]) < len(log)
 
 
 def test_an_overflow_that_stays_is_trimmed_in_three_stages_and_given_up():

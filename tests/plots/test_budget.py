@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import colorsys
+
 import pandas as pd
 import pytest
 from builders import assistant, session, summarised, usage
@@ -129,3 +131,24 @@ def snapshots_of(lines):
         path = Path(folder) / "ctx_snapshots_s.jsonl"
         path.write_text("\n".join(lines) + "\n")
         return ck.read(path)
+
+
+def test_thresholds_are_level_dashed_lines_in_yellow_and_red():
+    """F115: Warn_at is a dashed yellow line across the chart, cutover_at a dashed red one; where
+    neither is set there is none.
+    """
+
+    def lines(chart):
+        figure = chart.to_plotly()
+        return {t["name"]: t for t in figure["data"] if t["name"].startswith(("warn", "cutover"))}
+
+    drawn = lines(ck.plots.budget(team()))
+    hues = {}
+    for name, line in drawn.items():
+        assert "dash" in line["line"]["dash"]
+        assert line["y"][0] == line["y"][-1]
+        red, green, blue = (int(line["line"]["color"][i : i + 2], 16) / 255 for i in (1, 3, 5))
+        hues[name] = 360 * colorsys.rgb_to_hsv(red, green, blue)[0]
+    assert list(hues) == ["warn at 50", "cutover at 90"]
+    assert 40 < hues["warn at 50"] < 65
+    assert hues["cutover at 90"] < 30
