@@ -150,6 +150,24 @@ def test_pulse_coder_is_due_at_its_trigger_and_when_forced_below_it():
         )  # whoever forces it asks no trigger
 
 
+def test_pulse_coders_trigger_is_early_by_less_than_a_token_a_message_and_says_so():
+    """P10: Messages are rounded one by one, so that the trigger goes by more than all characters
+    divided by four; the preset names it.
+    """
+    rows = [m for _ in range(10) for m in (user("x" * 401), assistant("y" * 401))]
+    size, due = PULSE_CODER.total(rows), []
+    for early in range(len(rows) + 1):
+        rules = presets.pulse_coder(compact_trigger=size + early, compact_target=size // 2)
+        history = shown(rows, counter=PULSE_CODER)
+        due.append(rules.trigger(history, rules.context_budget(history.log)))
+    assert due[0]
+    assert not due[-1]
+    assert any(due[1:])
+    assert "rounding of the size that triggers" in {
+        d.topic for d in presets.preset_differences("pulse_coder")
+    }
+
+
 def test_where_pulse_coders_summary_fails_thinking_and_calls_go_with_all_but_the_last_turns():
     """P16: Of the last turns what was thought and called goes, and what is empty without it; words
     stay.
