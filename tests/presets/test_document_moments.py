@@ -73,5 +73,5 @@ def test_pulse_coder_looks_before_each_call_and_within_a_turn():
 def test_pulse_coder_compacts_nothing_where_no_turn_is_old(turns):
     """P11: With no more turns than are kept there is no compaction, though the size is over it."""
     rules = preset("pulse_coder", context_window_tokens=5_000, keep_last_turns=2,
-                   summariser="fixed:5")  # fmt: skip
-    assert bool(ck.replay(session(*talk(turns)), rules).edits) is (turns > 2)
+                   compact_target=3_700, summariser="fixed:5")  # fmt: skip
+    assert bool(ck.replay(session(*talk(turns, 6_000)), rules).edits) is (turns > 2)
