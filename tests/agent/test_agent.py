@@ -24,6 +24,7 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.session import Message, Text, Usage
 from ctxkit.tokens import estimate_schema_tokens
+from ctxkit.tokens.prices import cost_usd
 
 COUNT = tokens.get_counter("chars/4")
 
@@ -184,6 +185,18 @@ class Failing:
         return self.answer
 
 
+def make_priced(name, input_tokens):
+    """Return a model with a price whose calls report so many input tokens."""
+    usage = Usage(input_tokens=input_tokens, output_tokens=50)
+    model = Failing(
+        reply=Message(
+            role="assistant", parts=(Text("notes"),), stop="stop", usage=usage, model=name
+        )
+    )
+    model.name, model.notice = name, ""
+    return model
+
+
 TOO_LONG = ModelError("prompt is too long", overflow=True)
 
 
@@ -315,6 +328,23 @@ def test_a_summary_models_cost_is_carried_by_the_summary():
     assert edit.inserted[0].text.startswith("notes")
     assert edit.usage.input_tokens == 4_000 * len(writer.asked)
     assert edit.model == "test/failing"
+
+
+def test_a_budget_is_exact_across_a_compaction():
+    """F83: The turns that went stay in the sum, and the call that wrote the summary comes to it."""
+    writer = make_priced("claude-haiku-4-5", 4_000)
+    rules = Rules(policy=Summary(keep_turns=1), trigger=Above(10**6), counter=COUNT)
+    a = agent(make_priced("claude-opus-4-5", 1_000), rules, summary_model=writer)
+    spent = [run(a.turn(f"ask {n} " + "x" * 4_000)).spent.cost_usd for n in range(3)]
+    before = ck.frame(a.session, per="session").iloc[0]
+    assert before["cost_usd"] == pytest.approx(sum(spent))
+    (edit,) = run(a.compact())
+    after = ck.frame(a.session, per="session").iloc[0]
+    assert len(a.session.view()) < len(a.session.messages)
+    assert after["calls_usd"] == before["calls_usd"]
+    assert after["cost_usd"] == pytest.approx(
+        before["cost_usd"] + cost_usd(edit.usage, writer.name)
+    )
 
 
 # -- limits, by hand, interrupts -----------------------------------------------------------------------------------------

@@ -432,6 +432,18 @@ def test_checkpoints_are_listed_with_branch_and_restore(long):
     assert repr(run(long, table["branch"].iloc[0])).split()[1] == "main-branch-0"
 
 
+def test_checkpoints_show_no_path_of_the_disk(long):
+    """D29: Checkpoints go by their numbers; no page of theirs has the folder or the log's file."""
+    run(long, "%compact --keep 1")
+    table = run(long, "%context checkpoints")
+    pages = [repr(table), table.to_csv(), repr(run(long, "%context restore 0")),
+             repr(run(long, "%context branch 0 other"))]  # fmt: skip
+    for page in (*pages, table._repr_html_()):
+        assert str(Path.cwd()) not in page
+        assert ".jsonl" not in page
+        assert ".ctxkit/" not in page
+
+
 def test_the_user_sees_what_kind_a_result_is(long):
     """A17: A result is a `tool_result`, and `tool_result_archived` once the agent no longer has it."""
     before = run(long, "%context list --user")
@@ -484,8 +496,10 @@ def test_use_says_which_session_is_meant(long):
 
 
 def test_reset_begins_anew_and_keeps_the_old_one(long):
+    """D35: A fresh session has an id of its own."""
     old = kit(long).session()
     page = repr(run(long, "%context reset"))
+    assert kit(long).session().id not in {"", old.id}
     assert page == f"Session main is fresh. The old one is kept as main-{old.id}."
     assert kit(long).session().messages == ()
     assert f"main-{old.id}" in list(run(long, "%context sessions").index)

@@ -39,6 +39,10 @@ def plain(data):
 
 
 def test_the_data_are_running_sums_an_agent():
+    """F113: A line for each agent: its input tokens added up, over the numbers of the turns."""
+    lines = ck.plots.budget(session(turn("Dev", 0, 10), turn("Rev", 1, 20), turn("Dev", 2, 30)))
+    drawn = {t["name"]: (list(t["x"]), list(t["y"])) for t in lines.to_plotly()["data"][:2]}
+    assert drawn == {"Dev": ([0, 2], [10, 40]), "Rev": ([1], [20])}
     agents = {"Dev": ([0, 2], [10, 30], [10, 30], [10, 10]), "Rev": ([1], [20], [20], [10])}
     assert plain(budget_data(team())) == (agents, (1.5,), 50, 90)
 
@@ -76,8 +80,10 @@ def test_the_figure_has_agents_and_thresholds():
 
 
 def test_hover_tells_the_turns_input_and_output():
-    text = ck.plots.budget(team()).to_plotly()["data"][0]["hovertext"][1]
+    twice = session(turn("Dev", 0, 10), turn("Dev", 1, 30))
+    text = ck.plots.budget(twice).to_plotly()["data"][0]["hovertext"][1]
     assert "in 30, out 10" in text
+    assert "40 cumulative" in text
 
 
 def test_agents_of_several_sessions_are_told_apart():
