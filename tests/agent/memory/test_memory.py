@@ -181,6 +181,16 @@ def test_the_block_is_capped_and_what_does_not_fit_keeps_its_first_line():
     )
 
 
+@pytest.mark.parametrize("order", ["oldest", "newest"])
+def test_the_heading_counts_among_the_characters_of_the_block(order):
+    """F21: The longest body that is shown whole makes a block of 8,000 characters."""
+    sizes = [
+        len(format_memory_block([made("a", body="x" * n)], order=order))
+        for n in range(7_850, 8_001)
+    ]
+    assert max(sizes) == 8_000
+
+
 def test_a_digest_keeps_its_budgets_and_leaves_out_what_does_not_match():
     """T24, T26: A digest within budgets of items and characters for each kind."""
     some = [made(f"f{n}", "fact", description="alpha") for n in range(9)] + [
