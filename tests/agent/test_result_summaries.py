@@ -52,6 +52,9 @@ def test_a_model_is_asked_for_each_result_that_grows_old():
     assert kinds.count(("tool", "tool_result_archived")) == 2
     told = [m for m in view if m.kind == "tool_summary"]
     assert [m.role for m in told] == ["user", "user"]
+    sent = [request.messages for request in made.model.asked[2:]]  # from the first summary on
+    assert [m[-1].kind for m in sent] == ["tool_summary"] * 2  # one at a time, behind all others
+    assert [sum(m.kind == "tool_summary" for m in messages) for messages in sent] == [1, 2]
     assert told[0].text.endswith(f"Status: ok\n{WORDS}")
     assert len(told[1].text.split("\n", 4)[-1]) == 1200
     assert [m.text for m in view if m.kind == "tool_result_archived"] == [ARCHIVED_STUB] * 2
