@@ -333,8 +333,9 @@ def _billing_rows(data: PromptStrip, session: Session) -> tuple[tuple[str, ...],
 _STILL_ROW = 62
 _BAR_SHARE = 0.5
 """Height of a bar, as a share of its row; the rest is for its totals."""
-_TOTAL_WIDTH = 0.18
-"""Maximum width of a total below the bar, as a share of the chart's width."""
+_TOTAL_WIDTH, _CHARACTER_WIDTH = 0.18, 0.012
+"""Maximum width of a total below the bar and width of one of its characters, as shares of the
+chart's width."""
 
 
 class BlockSpan(NamedTuple):
@@ -406,25 +407,26 @@ class BlockRowsDrawing(Drawing):
     def _last_token(self) -> int:
         return max((s.start + s.tokens for row in self.rows for s in row.spans), default=1) or 1
 
-    # Totals must not overlap. Each takes `_TOTAL_WIDTH`; `free` is the end of the previous total,
-    # and `last` leaves enough width for the kinds that follow.
+    # Totals must not overlap, and each stands where its kind begins or before. So they are placed
+    # in the order of the first blocks: `free` is the end of the previous total, and `last` leaves
+    # enough width for the kinds that follow.
     def _make_totals(self, i: int, row: BlockRow) -> list[dict[str, Any]]:
         """Return the tokens of each kind in a row as texts below the kind's first block."""
+        starts = {s.kind: s.start for s in reversed(row.spans)}
+        sums = {k: sum(s.tokens for s in row.spans if s.kind == k) for k in sorted(starts)}
+        kinds = sorted((k for k in sums if sums[k]), key=starts.__getitem__)
+        texts = [f"{escape_label(self.kinds[k][0])} {sums[k]:,}" for k in kinds]
+        widths = [min(_CHARACTER_WIDTH * (len(text) + 1), _TOTAL_WIDTH) for text in texts]
         notes, free = [], 0.0
-        for kind, (name, _) in enumerate(self.kinds):
-            spans = [s for s in row.spans if s.kind == kind]
-            total = sum(s.tokens for s in spans)
-            if not total:
-                continue
-            left = len({s.kind for s in row.spans if s.kind > kind})
-            last = 1 - _TOTAL_WIDTH * (1 + left)
-            place = max(min(spans[0].start / self._last_token(), last), free)
-            free = place + _TOTAL_WIDTH
+        for n, (kind, text) in enumerate(zip(kinds, texts, strict=True)):
+            last = 1 - sum(widths[n:])
+            place = max(min(starts[kind] / self._last_token(), last), free)
+            free = place + widths[n]
             notes.append(
                 {
                     "x": place * self._last_token(),
                     "y": i + _BAR_SHARE / 2,
-                    "text": f"{escape_label(name)} {total:,}",
+                    "text": text,
                     "xanchor": "left",
                     "yanchor": "top",
                     "showarrow": False,

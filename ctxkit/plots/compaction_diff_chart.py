@@ -87,11 +87,9 @@ def diff_data(
     try:
         group = compactions[compaction]
     except IndexError:
-        range_text = (
-            f"it has compactions 0 to {len(compactions) - 1}" if compactions else "it has none"
-        )
+        range_text = f" {compaction}: it has compactions 0 to {len(compactions) - 1}"
         raise BadArguments(
-            f"Session {session.id!r} has no compaction {compaction}: {range_text}."
+            f"Session {session.id!r} has no compaction{range_text if compactions else ''}."
         ) from None
     before_of, after_of = _sizes_around(session, group.position, counter)
     window = _window_at(session, group.position)

@@ -13,6 +13,7 @@ from ctxkit._internal.palette import (
     GRID_COLOUR,
     SVG_DASHES,
     TEXT_COLOUR,
+    choose_ink,
 )
 from ctxkit.plots.decimation import decimate
 from ctxkit.plots.figure_geometry import (
@@ -322,10 +323,7 @@ class _Picture:
         """Return the text of a cell, in an ink that can be read on it, or of a bar at its end."""
         x, y, wide, high = box
         if one.trace.get("type") == "heatmap":
-            red, green, blue = (int(fill[i : i + 2], 16) for i in (1, 3, 5))
-            # The luma of the fill (weights of ITU-R BT.601) decides between white and dark text.
-            ink = "#ffffff" if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else "#1a1a1a"
-            return _svg_text(x + wide / 2, y + high / 2 + 4, text, "middle", ink=ink)
+            return _svg_text(x + wide / 2, y + high / 2 + 4, text, "middle", ink=choose_ink(fill))
         if one.trace.get("orientation") == "h":
             return _svg_text(x + wide + 6, y + high / 2 + 4, text)
         return _svg_text(x + wide / 2, y - 3, text, "middle")

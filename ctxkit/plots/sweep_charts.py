@@ -21,7 +21,7 @@ from ctxkit.plots.chart import (
     with_notes,
 )
 from ctxkit.plots.figure_geometry import SEQUENTIAL_COLOURS
-from ctxkit.plots.xy_figure import Axes, Trace
+from ctxkit.plots.xy_figure import AXIS_STYLE, Axes, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -472,10 +472,17 @@ class HeatmapDrawing(Drawing):
             **PLOTLY_LAYOUT,
             "height": 112 + max(34 * max(len(self.upward), 3), _LETTER * len(self.y)),
             "margin": {"l": 90, "r": 16, "t": 44, "b": 60},
-            "xaxis": {"title": {"text": escape_label(self.x), "standoff": 8}, "type": "category"},
+            "xaxis": {
+                **AXIS_STYLE,
+                "title": {"text": escape_label(self.x), "standoff": 8},
+                "type": "category",
+                "showgrid": False,
+            },
             "yaxis": {
+                **AXIS_STYLE,
                 "title": {"text": escape_label(self.y), "standoff": 12},
                 "type": "category",
+                "showgrid": False,
                 "automargin": True,
             },
         }

@@ -16,7 +16,7 @@ from ctxkit.presets.config_schema import preset_defaults
 from ctxkit.presets.registry import names, resolve_rules
 from ctxkit.widgets import setting_trials as dials
 from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
-from ctxkit.widgets.base import StaticOutputs
+from ctxkit.widgets.base import TEXT_COLOUR, StaticOutputs
 from ctxkit.widgets.budget_thresholds_widget import BudgetWidget
 from ctxkit.widgets.data_source import DataSource
 from ctxkit.widgets.setting_trials import TrialRunner, compute_mean_summary_tokens
@@ -280,15 +280,10 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
 
     def to_text(self) -> str:
         """Return what is shown as text: the settings, the figures, the compactions."""
-        settings = ", ".join(f"{n}={_setting_text(v)}" for n, v in self.settings.items())
-        head = [f"{self.knobs.label}: {settings}"]
-        head += [f"These cannot work: {self._error}"] if self._error else []
-        idle = self.inert_notes.list_names()
-        head += [f"No effect, as the others stand: {', '.join(idle)}."] if idle else []
         notes = [f"Note: {sanitize_line(n, 400)}" for n in self.trials.session.notes]
         return "\n".join(
             [
-                *head,
+                *self._describe_settings(),
                 *dials.format_figures(self._figure_rows()),
                 dials.describe_compactions(self._trial),
                 *notes,
@@ -297,7 +292,20 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
 
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
-        return f"{self.growth.value}{self.figures.value}{self.steps.value}{self.when.value}"
+        settings = "".join(
+            f'<div style="color:{TEXT_COLOUR}">{escape_html(line, 1_000)}</div>'
+            for line in self._describe_settings()
+        )
+        views = (self.growth, self.figures, self.steps, self.when)
+        return settings + "".join(view.value for view in views)
+
+    def _describe_settings(self) -> list[str]:
+        """Return the settings that are shown, and what is wrong or without effect in them."""
+        settings = ", ".join(f"{n}={_setting_text(v)}" for n, v in self.settings.items())
+        lines = [f"{self.knobs.label}: {settings}"]
+        lines += [f"These cannot work: {self._error}"] if self._error else []
+        idle = self.inert_notes.list_names()
+        return lines + ([f"No effect, as the others stand: {', '.join(idle)}."] if idle else [])
 
 
 def _setting_text(value: Any) -> str:

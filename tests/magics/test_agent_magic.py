@@ -530,7 +530,7 @@ def test_a_live_budget_is_drawn_with_its_warning_and_its_cut_over(shell):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("diff", "no compaction"),
+        ("diff", r"has no compaction\."),
         ("restore 0", "no checkpoint"),
         ("branch 3", "no checkpoint"),
         ("restore", "needs"),

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import ctxkit as ck
-from ctxkit._internal.palette import COLOURS, DASHES, GROUP_COLOURS, SYMBOLS, TEXT_COLOUR
+from browser.views import list_views
+from ctxkit._internal.palette import (
+    COLOURS,
+    DASHES,
+    GRID_COLOUR,
+    GROUP_COLOURS,
+    SYMBOLS,
+    TEXT_COLOUR,
+)
 from ctxkit.plots.chart import PAGE_TEXT_COLOUR, PLOTLY_MIME_TYPE, Chart, escape_label
 from ctxkit.plots.decimation import decimate
 from ctxkit.plots.figure_geometry import choose_ticks, format_tick
@@ -233,6 +241,21 @@ def contrast(a, b):
 def test_every_colour_reads_on_both_themes(page):
     assert min(contrast(c, page) for c in (*COLOURS, *GROUP_COLOURS)) >= 3
     assert contrast(TEXT_COLOUR, page) >= 4.2
+
+
+def test_no_axis_has_the_white_lines_of_plotly():
+    """They are stark on a dark page."""
+    log, seen = ck.read(ck.samples.path("billing")), 0
+    for name, draw in list_views().items():
+        if not name.startswith("plots."):
+            continue
+        layout = draw(log).to_plotly()["layout"]
+        for axis in (layout[key] for key in layout if re.match("[xy]axis", key)):
+            drawn = axis.get("showgrid") is not False
+            assert axis.get("zeroline") is False, name
+            assert not drawn or axis.get("gridcolor") == GRID_COLOUR, name
+            seen += 1
+    assert seen >= 2 * 14
 
 
 def test_traces_differ_by_more_than_colour():

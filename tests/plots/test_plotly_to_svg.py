@@ -10,10 +10,11 @@ import plotly.express as px
 import plotly.graph_objects as go
 import pytest
 from builders import assistant, session, usage, user
-from plots.test_chart import EVIL, SAFE_TAGS, Tags
+from plots.test_chart import EVIL, SAFE_TAGS, Tags, contrast
 from plots.test_plots_of_long_sessions import GIVEN, SETTINGS, long_record
 
 import ctxkit as ck
+from ctxkit.plots.cache_charts import BlockRow, BlockRowsDrawing, BlockSpan
 from ctxkit.plots.chart import Chart, escape_label
 from ctxkit.plots.cumulative_input_charts import (
     CumulativeAgentTokens,
@@ -21,6 +22,7 @@ from ctxkit.plots.cumulative_input_charts import (
     HandOff,
     budget_chart,
 )
+from ctxkit.plots.figure_geometry import SEQUENTIAL_COLOURS
 from ctxkit.plots.plotly_to_svg import render_svg
 
 TABLE = pd.DataFrame({"x": [1, 2, 3, 4], "y": [4.0, 1.0, 3.0, 2.0], "name": [EVIL, "b", "b", "c"]})
@@ -138,6 +140,30 @@ def test_the_totals_of_a_strip_stand_under_its_bar():
     assert [n["text"] for n in strip.to_plotly()["layout"]["annotations"]] == [
         f"{name} {tokens}" for name, tokens, *_ in strip.rows
     ]
+
+
+def test_totals_stand_in_the_order_of_their_blocks_and_below_the_first_of_them():
+    spans = ((0, 1_661, 0), (1_661, 539, 3), (2_200, 781, 0), (2_981, 70, 1), (3_051, 3, 2))
+    row = BlockRow("", tuple(BlockSpan(*span, "a block") for span in spans))
+    kinds = tuple((name, "#000000") for name in ("read", "written", "fresh", "taken out"))
+    notes = BlockRowsDrawing(kinds=kinds, rows=(row,)).plotly()["layout"]["annotations"]
+    assert [n["text"] for n in notes] == ["read 2,442", "taken out 539", "written 70", "fresh 3"]
+    places = [n["x"] for n in notes]
+    assert places == sorted(places)
+    assert 1_661 <= places[1] < 2_200
+
+
+def test_the_figure_of_a_cell_can_be_read_on_its_colour():
+    steps = len(SEQUENTIAL_COLOURS) - 1
+    colours = [[i / steps, c] for i, c in enumerate(SEQUENTIAL_COLOURS)]
+    cells = {"type": "heatmap", "y": ["d"], "colorscale": colours, "texttemplate": "%{text}"}
+    n = 41
+    values = {"x": [f"x{i}" for i in range(n)], "z": [list(range(n))], "text": [["one"] * n]}
+    picture = render_svg({"data": [cells | values]})
+    fills = re.findall(r'<rect[^>]* fill="(#[0-9a-f]{6})"', picture)
+    inks = re.findall(r'style="fill:(#[0-9a-f]{6});[^>]*>one<', picture)
+    assert len(fills) == len(inks) == n
+    assert min(map(contrast, fills, inks)) >= 4.5
 
 
 def test_named_points_hide_nothing_of_the_lines_beside_them():

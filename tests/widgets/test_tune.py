@@ -185,7 +185,7 @@ def test_a_mistake_is_named(sample, what, ranges, kind, said):
 
 def test_it_has_a_text_twin_and_an_html_twin(sample):
     bundle = ck.tune(sample, rules)._repr_mimebundle_()
-    assert "trigger=20,000" in bundle["text/plain"]
+    assert all("trigger=20,000" in bundle[kind] for kind in ("text/plain", "text/html"))
     assert "as begun" in bundle["text/plain"]
     assert "<svg" in bundle["text/html"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pandas as pd
 import pytest
@@ -97,6 +98,32 @@ def test_a_folder_has_one_total_in_spend_and_in_the_command_line(real, tmp_path,
     # a subagent that is given beside its parent is counted once
     nested = [child for s in whole.sessions for child in s.children]
     assert ck.spend([*whole.sessions, *nested]).total_usd == pytest.approx(whole.total_usd)
+
+
+def test_a_folder_has_one_total_on_the_board_in_the_list_and_in_the_frames(
+    real, tmp_path, monkeypatch
+):
+    from click.testing import CliRunner
+
+    from ctxkit.cli.list_report_spend_watch_commands import list_
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path / "cache"))
+    folder = shutil.copytree(real / "claude-code", tmp_path / "logs")
+    (folder / "damaged.jsonl").write_text("{")
+    whole, board = ck.read_all(folder, progress=False), ck.board(folder, seconds=None)
+    rows = json.loads(CliRunner().invoke(list_, [str(folder), "--all", "--json"]).stdout)
+    own, each = (ck.frame(whole, per="session", children=c) for c in (False, True))
+    total = pytest.approx(ck.spend(whole).total_usd)
+    assert each["cost_usd"].sum() == sum(r.usd for r in board.rows) == total
+    assert sum(r["with_subagents_usd"] for r in rows) == total
+    assert sum(r["cost_usd"] for r in rows) == pytest.approx(own["cost_usd"].sum())
+    assert (len(rows), len(board)) == (len(own), len(each))
+    assert len(own) < len(each)
+    parts = [ck.frame(whole, per=per)["cost_usd"].sum() for per in ("call", "compaction")]
+    assert parts == pytest.approx([own["calls_usd"].sum(), own["summaries_usd"].sum()])
+    assert sum(parts) == pytest.approx(own["cost_usd"].sum())
+    assert board.failed_n == len(whole.failed) == 1
 
 
 def test_errors_of_a_common_sign_do_not_cancel_out():
