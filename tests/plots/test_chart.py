@@ -8,13 +8,13 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from browser.views import list_views
 from builders import assistant, result, session, summarised, system, tool_call, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import ctxkit as ck
-from browser.views import list_views
 from ctxkit._internal.palette import (
     COLOURS,
     DASHES,
