@@ -16,7 +16,7 @@ import pandas as pd
 
 import ctxkit as ck
 from ctxkit.experiments import mark_pareto_front
-from ctxkit.metrics.run_statistics import estimate_cost_uncertainty
+from ctxkit.metrics.run_statistics import average_cost_model_uncertainty
 from ctxkit.plots import frontier
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -65,7 +65,7 @@ def main(kept: str | None) -> int:
 def _front(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the front, and within how many dollars the cache model knows each mean cost."""
     rows = mark_pareto_front(runs)
-    return rows.assign(cost_uncertainty_usd=rows["rules"].map(estimate_cost_uncertainty(runs)))
+    return rows.assign(cost_uncertainty_usd=rows["rules"].map(average_cost_model_uncertainty(runs)))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from IPython.core.interactiveshell import InteractiveShell
 # read and write logs
 from .formats.reading import read as read, read_all as read_all
 from .formats.writing import write as write
-from .formats.snapshots.frame_reader import read_snapshots as read_snapshots
+from .formats.snapshots.log_reader import read_snapshots as read_snapshots
 from .formats.discovery import discover as discover
 from .formats.session_archive import find as find, keep as keep
 

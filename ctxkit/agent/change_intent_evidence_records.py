@@ -291,7 +291,7 @@ def find_symbols(
                     EvidenceEdge(from_=defined[name].id, to=file.id, relation="produced_by")
                 )
     for file, text in written:
-        for name in tool_actions.find_references(text):
+        for name in tool_actions.find_used_names(text):
             home = defined.get(name)
             if home is not None:
                 node = add_node(

@@ -29,10 +29,10 @@ from ctxkit.agent.span_export import SpanExporter
 from ctxkit.agent.store.artifacts import ArtifactStore, ToolFileSources, describe_artifact_reading
 from ctxkit.agent.store.project_folder import Workspace, check_session_name
 from ctxkit.agent.store.session_files import (
+    ChangeIntentEvidenceWriter,
     ContextReportStore,
     EventLog,
     TurnLog,
-    WorkRecordWriter,
 )
 from ctxkit.agent.store.session_log import SessionLog, get_checkpoint
 from ctxkit.agent.system_prompt import PromptSections, PromptSources, parse_section_names
@@ -149,7 +149,7 @@ class LiveSession:
         self._agent_name = self.name if agent == "main" else agent
         self._has_own_root = root is not None
         self.store = ContextStore(self.workspace.folder.parent)
-        work_files = WorkRecordWriter(self.workspace, clock)
+        work_files = ChangeIntentEvidenceWriter(self.workspace, clock)
         work_tools = work_files.tools(lambda: self.id)
         namespace = {} if namespace is None else namespace
         self._artifacts = ArtifactStore(

@@ -24,8 +24,8 @@ from ctxkit.policies.base import apply_policy
 from ctxkit.policies.history.history import History
 from ctxkit.policies.history.message_log import MessageLog
 from ctxkit.policies.offline_summarisers import may_call_model
-from ctxkit.policies.prompt_size_forecast import UnprunedForecast
 from ctxkit.policies.summary_compaction import iter_summary_writers
+from ctxkit.policies.unpruned_prompt_sizes import UnprunedForecast
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.session.messages import Edit, Usage
 from ctxkit.session.pruning_records import PrunedPrompt

@@ -17,8 +17,8 @@ from ctxkit.engine.shared_prefixes import (
 from ctxkit.policies.base import flatten_chain
 from ctxkit.policies.context_rules import unwrap_function
 from ctxkit.policies.history.history import History
-from ctxkit.policies.prompt_size_forecast import UnprunedForecast
 from ctxkit.policies.schedules.layers import SUM_TOKENS
+from ctxkit.policies.unpruned_prompt_sizes import UnprunedForecast
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.history.message_log import CacheClock, MessageLog
-    from ctxkit.policies.prompt_size_forecast import BilledSizes
     from ctxkit.policies.schedules.layers import Layer
     from ctxkit.policies.schedules.unpruned_messages import HistoryRows
+    from ctxkit.policies.unpruned_prompt_sizes import BilledSizes
     from ctxkit.tokens.counter_protocol import ContextBudget
 
 

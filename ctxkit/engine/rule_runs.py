@@ -32,9 +32,9 @@ from ctxkit.policies.compaction_refusals import collect_refusals
 from ctxkit.policies.guards import Smaller, get_blocking_reason, get_guard_label
 from ctxkit.policies.history.history import History
 from ctxkit.policies.history.message_log import CacheClock, MessageLog
-from ctxkit.policies.prompt_size_forecast import UnprunedForecast
 from ctxkit.policies.protocols import is_call_overridden, name_of
 from ctxkit.policies.triggers import Never
+from ctxkit.policies.unpruned_prompt_sizes import UnprunedForecast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

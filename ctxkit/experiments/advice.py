@@ -13,7 +13,11 @@ from ctxkit.experiments.rules_on_one_session import SessionRunner, SweepOptions
 from ctxkit.experiments.sweep_runs import get_recorded_sessions, mark_pareto_front, run_sweep
 from ctxkit.metrics.growth_profile import DEFAULT_WINDOW, LossBySize, estimate_floor
 from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
-from ctxkit.metrics.run_statistics import FEW_SESSIONS, compare_settings, estimate_cost_uncertainty
+from ctxkit.metrics.run_statistics import (
+    FEW_SESSIONS,
+    average_cost_model_uncertainty,
+    compare_settings,
+)
 from ctxkit.tokens.context_windows import get_context_window
 
 if TYPE_CHECKING:
@@ -112,7 +116,7 @@ def advise(
         for s in usable
     ]
     bounds_list = [bound for bound in session_bounds if bound is not None]
-    best["cost_uncertainty_usd"] = best["rules"].map(estimate_cost_uncertainty(runs))
+    best["cost_uncertainty_usd"] = best["rules"].map(average_cost_model_uncertainty(runs))
     best["indistinguishable_from"] = [
         _indistinguishable_from(row, best) for row in best.to_dict("records")
     ]

@@ -27,7 +27,7 @@ from ctxkit.magics.mcp_and_acp_programs import (
     parse_servers,
     parse_via,
 )
-from ctxkit.magics.memory_selection import make_session_memory, parse_memory_option
+from ctxkit.magics.memory_option import make_session_memory, parse_memory_option
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import Share

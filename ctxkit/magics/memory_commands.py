@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.magics.line_parser import option, rest, word
-from ctxkit.magics.memory_selection import open_memory
+from ctxkit.magics.memory_option import open_memory
 from ctxkit.magics.session_report_commands import EmptyArguments, LiveSessionArguments, clean_texts
 from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 from ctxkit.policies.memory_entries import make_entry

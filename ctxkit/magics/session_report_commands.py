@@ -263,7 +263,7 @@ def _make_status(kit: KitState, options: CallViewArguments) -> ContextStatus:
 def list_window(kit: KitState, options: WindowListArguments) -> pd.DataFrame:
     """Return one row per section of the window."""
     if options.user:
-        return list_audience(kit, options)
+        return list_user_visible_messages(kit, options)
     from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
 
     report = make_report(kit, options)
@@ -278,7 +278,7 @@ def list_window(kit: KitState, options: WindowListArguments) -> pd.DataFrame:
     return with_display(clean_texts(report.frame()[columns]), ColumnDisplay(text, sentence))
 
 
-def list_audience(kit: KitState, options: SessionArguments) -> pd.DataFrame:
+def list_user_visible_messages(kit: KitState, options: SessionArguments) -> pd.DataFrame:
     """Return one row per message that the user sees, and whether the agent sees it."""
     from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
     from ctxkit.metrics.frames.per_message import audience as of
@@ -380,7 +380,7 @@ VIEW_SUBCOMMANDS = (
         "user",
         "What the user sees: `%context list --user`.",
         SessionArguments,
-        list_audience,
+        list_user_visible_messages,
         FILL_TASK,
         hidden=True,
     ),

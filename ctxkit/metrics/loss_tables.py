@@ -146,7 +146,7 @@ class FamilyLossCounts(NamedTuple):
     """One count per kind of `LossAnalysis.count_by_family`."""
 
 
-def list_family_counts(analysis: LossAnalysis) -> list[FamilyLossCounts]:
+def list_counts_by_compaction_and_family(analysis: LossAnalysis) -> list[FamilyLossCounts]:
     """Return the counts of each compaction and family, by compaction, then by family."""
     counts, visibility = analysis.count_by_family(), analysis.visibility
     changes = zip(visibility.compaction_numbers, visibility.moments.tolist(), strict=True)
@@ -196,7 +196,7 @@ def loss_by_family(session: Session) -> pd.DataFrame:
     import pandas as pd
 
     analysis, rows = analyse_loss(session), []
-    for row in list_family_counts(analysis) if analysis is not None else ():
+    for row in list_counts_by_compaction_and_family(analysis) if analysis is not None else ():
         items_n = sum(row.counts[: len(ITEM_FATES)])
         shares = [n / items_n if items_n else None for n in row.counts[: len(ITEM_FATES)]]
         rows.append((*row[:3], items_n, *shares, *row.counts[len(ITEM_FATES) :]))

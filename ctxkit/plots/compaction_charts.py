@@ -10,7 +10,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.losable_items import ITEM_FAMILIES
-from ctxkit.metrics.loss_tables import analyse_loss, list_family_counts
+from ctxkit.metrics.loss_tables import analyse_loss, list_counts_by_compaction_and_family
 from ctxkit.plots.chart import Chart, format_tokens, name_sessions, with_notes
 from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.session.compaction_groups import hides_compactions
@@ -455,7 +455,7 @@ def loss_data(session: Session) -> tuple[FamilyLoss, ...]:
 
 
 def _family_rows(analysis: LossAnalysis | None) -> tuple[FamilyLoss, ...]:
-    rows = list_family_counts(analysis) if analysis is not None else []
+    rows = list_counts_by_compaction_and_family(analysis) if analysis is not None else []
     # The first three counts are disjoint and add up to the items: shown, recoverable, lost.
     return tuple(
         FamilyLoss._make((number, call, family, sum(counts[:3]), *counts[:5], counts[6]))

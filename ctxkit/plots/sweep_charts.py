@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit._internal.palette import PLOTLY_LAYOUT, TEXT_COLOUR
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.run_statistics import (
-    estimate_cost_uncertainty,
+    average_cost_model_uncertainty,
     find_pareto_front,
     summarise_runs,
 )
@@ -94,7 +94,7 @@ def frontier_data(
     )
     # NaN masks a setting that exceeds the window: it is on no front and beats no other.
     best = find_pareto_front(*(rows[c].where(~over).tolist() for c in (x, y)))
-    uncertainty = estimate_cost_uncertainty(runs, by) if x == "cost_usd" else {}
+    uncertainty = average_cost_model_uncertainty(runs, by) if x == "cost_usd" else {}
     points: dict[Any, FrontierPoint] = {}
     for r, out, is_best in zip(rows.to_dict("records"), over.tolist(), best.tolist(), strict=True):
         point = FrontierPoint(

@@ -46,7 +46,6 @@ from .offload import ARCHIVED_STUB as ARCHIVED_STUB
 from .offload import Digest as Digest
 from .offload import Excerpts as Excerpts
 from .offload import Offload as Offload
-from .prompt_size_forecast import UnprunedForecast as UnprunedForecast
 from .protocols import Forecast as Forecast
 from .protocols import Guard as Guard
 from .protocols import Policy as Policy
@@ -69,6 +68,7 @@ from .triggers import Count as Count
 from .triggers import LastUsageOverBudget as LastUsageOverBudget
 from .triggers import Share as Share
 from .triggers import Spent as Spent
+from .unpruned_prompt_sizes import UnprunedForecast as UnprunedForecast
 from .user_rules_digest import KeepRules as KeepRules
 from .window_compaction import AdaptiveTrim as AdaptiveTrim
 from .window_compaction import TrimStage as TrimStage

@@ -252,9 +252,13 @@ class Narrative(Summary):
         acts = tool_actions.collect_actions(passage.messages, turns, agent)
         out = []
         if self.include_symbols:
-            calls = (c for m in passage.messages for c in m.tool_calls)
+            written = set(tool_actions.written_files(acts))
             texts = (
-                (message_content.call_path(c), str(v)) for c in calls for v in c.arguments.values()
+                (path, str(value))
+                for message in passage.messages
+                for call in message.tool_calls
+                if (path := message_content.call_path(call)) in written
+                for value in call.arguments.values()
             )
             out.append(tool_actions.symbols_block(acts, texts))
         if self.include_reasoning:

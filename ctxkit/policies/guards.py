@@ -10,9 +10,9 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.base import ValidatedSettings
 from ctxkit.policies.compaction_refusals import not_smaller_message
 from ctxkit.policies.history.message_log import CacheClock
-from ctxkit.policies.prompt_size_forecast import turn_of_call
 from ctxkit.policies.protocols import HasName, name_of
 from ctxkit.policies.triggers import first_call_in
+from ctxkit.policies.unpruned_prompt_sizes import turn_of_call
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:

@@ -156,7 +156,7 @@ BLOCK_HEADINGS: dict[RankingOrder, str] = {
     "oldest": "MEMORY — facts recalled from prior sessions:",
 }
 MAX_BLOCK_CHARS = 8_000
-"""Maximum characters of the entries of a block, without heading and line breaks."""
+"""Maximum characters of a block, with its heading and line breaks."""
 _MISSING_CHARS = 80
 """Characters kept free for the line that says how many entries are missing."""
 _TYPE_BONUS = {"feedback": 4, "preference": 4, "project": 3, "fact": 3, "user": 2, "procedure": 2,
@@ -275,21 +275,23 @@ def format_memory_block(
     last line says how many entries are missing.
     """
     ranked = sort_by_type(entries) if order == "oldest" else rank_by_score(entries, query)
-    heads = sum(len(entry.head) for entry in ranked)
-    is_over = heads > MAX_BLOCK_CHARS
-    left, lines = MAX_BLOCK_CHARS - (_MISSING_CHARS if is_over else 0), list[str]()
+    heading, lines = BLOCK_HEADINGS[order], list[str]()
+    heads = sum(len(entry.head) + 1 for entry in ranked)  # each line has its line break
+    left = MAX_BLOCK_CHARS - len(heading)
+    if heads > left:
+        left -= _MISSING_CHARS
     for entry in ranked:
-        heads -= len(entry.head)
+        heads -= len(entry.head) + 1
         body = [f"  {row}" for row in entry.body.split("\n")] if entry.body else []
         whole = "\n".join([entry.head, *body])
-        text = whole if len(whole) + heads <= left else entry.head
-        if len(text) > left:
+        text = whole if len(whole) + 1 + heads <= left else entry.head
+        if len(text) + 1 > left:
             missing = len(ranked) - len(lines)
             lines.append(f"({missing:,} more not shown: over {MAX_BLOCK_CHARS:,} characters)")
             break
         lines.append(text)
-        left -= len(text)
-    return "\n".join([BLOCK_HEADINGS[order], *lines]) if lines else ""
+        left -= len(text) + 1
+    return "\n".join([heading, *lines]) if lines else ""
 
 
 NO_MATCH = "No matching durable memory found."

@@ -41,9 +41,9 @@ from ctxkit.teams.plan import (
     FAILURE_KINDS,
     ContractRequirement,
     HandoffContract,
+    PlanState,
     StopCondition,
     TeamPlan,
-    TeamState,
     Transition,
     check_pattern,
     parse_condition,
@@ -194,7 +194,7 @@ def _with_state_machine(
             for f in fields.rows("Transitions")
         )
         check_unique(f"signals out of state {name}", [w.signal for w in ways])
-        states[name] = TeamState(name=name, agent=agent, terminal=terminal, transitions=ways)
+        states[name] = PlanState(name=name, agent=agent, terminal=terminal, transitions=ways)
     initial = machine.text("Initial")
     if not initial:
         raise BadArguments(
@@ -328,7 +328,7 @@ def _max_turns(f: ConfigSection) -> int:
     return min(limits, default=TeamPlan.max_turns)
 
 
-def _check_can_end(states: Mapping[str, TeamState], initial: str) -> None:
+def _check_can_end(states: Mapping[str, PlanState], initial: str) -> None:
     """Refuse a machine that can never end, as no state without transitions can be reached."""
     reached, todo = {initial}, [initial]
     while todo:

@@ -29,7 +29,7 @@ from ctxkit.teams.plan import (
     JsonCondition,
     ManagerLimits,
     Member,
-    TeamState,
+    PlanState,
     Transition,
     parse_condition,
 )
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 END_STATE = "the end"
 """Terminal state of a selection that has none of its own."""
-_StateMap = dict[str, TeamState]
+_StateMap = dict[str, PlanState]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +110,9 @@ def route_by_keyword(parts: SelectionConfigInputs) -> Routing:
         check_unique(f"keywords that {name} may give", [w.signal for w in ways])
         # the last transition has no signal: it is taken if no keyword was given
         rest = Transition(to=first)
-        states[name] = TeamState(name=name, agent=name, transitions=(*ways, rest))
+        states[name] = PlanState(name=name, agent=name, transitions=(*ways, rest))
     return Routing(
-        states={**states, END_STATE: TeamState(name=END_STATE, terminal=True)}, initial=first
+        states={**states, END_STATE: PlanState(name=END_STATE, terminal=True)}, initial=first
     )
 
 
@@ -147,9 +147,9 @@ def route_by_json(parts: SelectionConfigInputs) -> Routing:
     for name in parts.names:
         ways = [way for sources, way in routed if not sources or name in sources]
         out = tuple(ways) or (Transition(to=END_STATE),)
-        states[name] = TeamState(name=name, agent=name, transitions=out)
+        states[name] = PlanState(name=name, agent=name, transitions=out)
     return Routing(
-        states={**states, END_STATE: TeamState(name=END_STATE, terminal=True)}, initial=first
+        states={**states, END_STATE: PlanState(name=END_STATE, terminal=True)}, initial=first
     )
 
 
@@ -175,7 +175,7 @@ def route_by_graph(parts: SelectionConfigInputs) -> Routing:
     out_of: dict[str, list[ConfigSection]] = {}
     for edge in edges:
         out_of.setdefault(edge.text("From").casefold(), []).append(edge)
-    states: _StateMap = {END_STATE: TeamState(name=END_STATE, terminal=True)}
+    states: _StateMap = {END_STATE: PlanState(name=END_STATE, terminal=True)}
     for f, name in zip(nodes, ids, strict=True):
         if f.text("SubGraphId") or f.flag("Parallel"):
             raise BadArguments(
@@ -188,7 +188,7 @@ def route_by_graph(parts: SelectionConfigInputs) -> Routing:
         ways = [_edge_transition(parts, e, ids) for e in mine] if not f.flag("Terminal") else []
         check_unique(f"keywords out of node {name}", [w.signal for w in ways])
         out = tuple(ways) or (Transition(to=END_STATE),)
-        states[name] = TeamState(name=name, agent=agent, transitions=out)
+        states[name] = PlanState(name=name, agent=agent, transitions=out)
     initial = match_name(graph.text("EntryNode") or ids[0], ids, "EntryNode")
     retries = graph.number("MaxRetries") or None
     return Routing(states=states, initial=initial, retries=retries)
@@ -218,7 +218,7 @@ def route_by_manager(parts: SelectionConfigInputs) -> Routing:
         )
     manager = make_manager(f, parts.agents, parts.config)
     states = make_manager_states(manager.name, parts.names, END_STATE) | {
-        END_STATE: TeamState(name=END_STATE, terminal=True)
+        END_STATE: PlanState(name=END_STATE, terminal=True)
     }
     return Routing(
         states=states,
@@ -355,7 +355,7 @@ def count_manager_turns(f: ConfigSection) -> int:
     return 2 * (f.number("MaxRoundCount") or 20) + 1
 
 
-def make_manager_states(manager: str, names: Sequence[str], end: str) -> dict[str, TeamState]:
+def make_manager_states(manager: str, names: Sequence[str], end: str) -> dict[str, PlanState]:
     """Return the states of a team led by a manager, which has every second turn."""
     done = Transition(
         to=end, when=JsonCondition(field=TASK_COMPLETE_FIELD, operator="Is", value="true")
@@ -364,9 +364,9 @@ def make_manager_states(manager: str, names: Sequence[str], end: str) -> dict[st
         Transition(to=n, when=JsonCondition(field=NEXT_AGENT_FIELD, operator="Is", value=n))
         for n in names
     ]
-    states = {manager: TeamState(name=manager, agent=manager, transitions=(done, *ways))}
+    states = {manager: PlanState(name=manager, agent=manager, transitions=(done, *ways))}
     back = (Transition(to=manager),)
-    states |= {n: TeamState(name=n, agent=n, transitions=back) for n in names}
+    states |= {n: PlanState(name=n, agent=n, transitions=back) for n in names}
     return states
 
 
@@ -387,9 +387,9 @@ def route_by_model(parts: SelectionConfigInputs) -> Routing:
         "Selector", instructions, parts.selection, parts.agents, parts.config
     )
     ways = tuple(Transition(to=n, signal=n) for n in parts.names)
-    states = {selector.name: TeamState(name=selector.name, agent=selector.name, transitions=ways)}
+    states = {selector.name: PlanState(name=selector.name, agent=selector.name, transitions=ways)}
     back = (Transition(to=selector.name),)
-    states |= {n: TeamState(name=n, agent=n, transitions=back) for n in parts.names}
+    states |= {n: PlanState(name=n, agent=n, transitions=back) for n in parts.names}
     return Routing(states=states, initial=selector.name, extra=(selector,), turns_a_round=2)
 
 
@@ -431,7 +431,7 @@ def route_adversarial(parts: SelectionConfigInputs) -> Routing:
             " elsewhere cannot judge by itself. Give the stages agents of their own."
         )
     word, firsts = f.text("PassKeyword").strip() or PASS_KEYWORD, [f"{s.label} 1" for s in stages]
-    states = {END_STATE: TeamState(name=END_STATE, terminal=True)}
+    states = {END_STATE: PlanState(name=END_STATE, terminal=True)}
     for stage, after in zip(stages, [*firsts[1:], END_STATE], strict=True):
         states |= {s.name: s for s in _stage_states(stage, rounds, word, after)}
     makers, critics = {s.maker for s in stages}, {s.critic for s in stages}
@@ -460,16 +460,16 @@ def _parse_stage(parts: SelectionConfigInputs, f: ConfigSection, n: int) -> _Adv
 # stage; any other reply leads to the next round, and in the last round to the next stage, too.
 def _stage_states(
     stage: _AdversarialStage, rounds: int, word: str, after: str
-) -> Iterator[TeamState]:
+) -> Iterator[PlanState]:
     """Yield two states per round: the maker's and the critic's."""
     for n in range(1, rounds + 1):
         maker_state, critic_state = f"{stage.label} {n}", f"{stage.label} {n}, judged"
         reads = "" if stage.hears or n == 1 else stage.critic
-        yield TeamState(name=maker_state, agent=stage.maker, reads=reads,
+        yield PlanState(name=maker_state, agent=stage.maker, reads=reads,
                         transitions=(Transition(to=critic_state),))  # fmt: skip
         again = f"{stage.label} {n + 1}" if n < rounds else after
         ways = (Transition(to=after, signal=word), Transition(to=again))
-        yield TeamState(name=critic_state, agent=stage.critic, reads=stage.maker, transitions=ways)
+        yield PlanState(name=critic_state, agent=stage.critic, reads=stage.maker, transitions=ways)
 
 
 SPLIT_STATE, MAP_STATE, REDUCE_STATE, GATHER_STATE = "Split", "Map", "Reduce", "Gather"
@@ -487,7 +487,7 @@ def route_scatter_gather(parts: SelectionConfigInputs) -> Routing:
     last = parts.agent(f.text("Synthesizer"), "ScatterGather.Synthesizer")
     # the number gives an agent that takes part several times a state for each time
     branches = {f"{n}. {name}": name for n, name in enumerate(names, 1)}
-    states = {s: TeamState(name=s, agent=name) for s, name in branches.items()}
+    states = {s: PlanState(name=s, agent=name) for s, name in branches.items()}
     twice = {n for n in names if names.count(n) > 1}
     members = tuple(with_fresh_turns(m) if m.name in twice else m for m in parts.members)
     return Routing(
@@ -512,8 +512,8 @@ def route_map_reduce(parts: SelectionConfigInputs) -> Routing:
     # one state for all items: the splitter's turn repeats it once for each of them
     way = Transition(to=REDUCE_STATE, targets=(MAP_STATE,))
     states = {
-        SPLIT_STATE: TeamState(name=SPLIT_STATE, agent=splits, splits=path, transitions=(way,)),
-        MAP_STATE: TeamState(name=MAP_STATE, agent=maps, reads=splits, item=path),
+        SPLIT_STATE: PlanState(name=SPLIT_STATE, agent=splits, splits=path, transitions=(way,)),
+        MAP_STATE: PlanState(name=MAP_STATE, agent=maps, reads=splits, item=path),
     }
     hearing = {maps, reduces}
     members = [replace(m, isolation="shared") if m.name in hearing else m for m in parts.members]
@@ -524,10 +524,10 @@ def route_map_reduce(parts: SelectionConfigInputs) -> Routing:
     )  # fmt: skip
 
 
-def _final_states(name: str, agent: str) -> dict[str, TeamState]:
+def _final_states(name: str, agent: str) -> dict[str, PlanState]:
     """Return the state in which the answer is made, and the terminal state after it."""
-    last = TeamState(name=name, agent=agent, transitions=(Transition(to=END_STATE),))
-    return {name: last, END_STATE: TeamState(name=END_STATE, terminal=True)}
+    last = PlanState(name=name, agent=agent, transitions=(Transition(to=END_STATE),))
+    return {name: last, END_STATE: PlanState(name=END_STATE, terminal=True)}
 
 
 VALIDATORS = {

@@ -246,7 +246,7 @@ class Transition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TeamState:
+class PlanState:
     """A state of the work and its agent."""
 
     name: str
@@ -297,7 +297,7 @@ class TeamPlan:
     initial: str = ""
     branches: tuple[str, ...] = ()
     """States whose agents each have a turn before the first state."""
-    states: dict[str, TeamState] = field(default_factory=dict)
+    states: dict[str, PlanState] = field(default_factory=dict)
     stops: tuple[StopCondition, ...] = ()
     manager: ManagerLimits | None = None
     failing: FailurePolicy = field(default_factory=FailurePolicy)

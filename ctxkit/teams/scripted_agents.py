@@ -36,8 +36,8 @@ if TYPE_CHECKING:
         ContractRequirement,
         JsonCondition,
         Member,
+        PlanState,
         TeamPlan,
-        TeamState,
         Transition,
     )
     from ctxkit.teams.turn_prompts import TeamStatus
@@ -151,7 +151,7 @@ class ScriptWork:
 
     # -- where it goes ---------------------------------------------------------------------------
 
-    def _way(self, state: TeamState, status: TeamStatus) -> Transition | None:
+    def _way(self, state: PlanState, status: TeamStatus) -> Transition | None:
         """Return the way that a turn takes: to what is new, else towards the end."""
         new = [way for way in state.transitions if self._leads_to_new(way, status)]
         if not new and self._stop_words(state.agent):

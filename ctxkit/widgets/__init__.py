@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
     from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
     from ctxkit.widgets.break_even_widget import BreakEven
-    from ctxkit.widgets.cumulative_input_widget import BudgetWidget
+    from ctxkit.widgets.budget_thresholds_widget import BudgetWidget
+    from ctxkit.widgets.compaction_savings_widget import SavingsWidget
     from ctxkit.widgets.explorer import Explorer
-    from ctxkit.widgets.savings_widget import SavingsWidget
     from ctxkit.widgets.session_diff import SessionDiffWidget
     from ctxkit.widgets.tuner import Tuner
     from ctxkit.widgets.watcher import Watcher
@@ -191,7 +191,7 @@ def budget(
         >>> type(chart).__name__
         'BudgetWidget'
     """
-    from ctxkit.widgets.cumulative_input_widget import BudgetWidget
+    from ctxkit.widgets.budget_thresholds_widget import BudgetWidget
     from ctxkit.widgets.data_source import resolve_source
 
     return BudgetWidget(resolve_source(of), warn=warn, cutover=cutover, again=again)
@@ -216,8 +216,8 @@ def savings(of: Any = None) -> SavingsWidget:
         >>> type(chart).__name__
         'SavingsWidget'
     """
+    from ctxkit.widgets.compaction_savings_widget import SavingsWidget
     from ctxkit.widgets.data_source import resolve_source
-    from ctxkit.widgets.savings_widget import SavingsWidget
 
     return SavingsWidget(resolve_source(of))
 

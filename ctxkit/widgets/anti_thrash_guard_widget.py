@@ -22,7 +22,7 @@ from ctxkit.plots.compaction_charts import (
 from ctxkit.policies.guards import AntiThrash, BaseGuard
 from ctxkit.session.compaction_groups import hides_compactions
 from ctxkit.widgets.base import ChartWidget, build_esm
-from ctxkit.widgets.savings_widget import (
+from ctxkit.widgets.compaction_savings_widget import (
     CompactionRow,
     list_frame_compactions,
 )

@@ -88,8 +88,8 @@ def _snapshots_of_path(source: Any) -> pd.DataFrame | None:
         return None
     from pathlib import Path
 
-    from ctxkit.formats.snapshots.frame_reader import read_snapshots
     from ctxkit.formats.snapshots.incremental_reader import find_snapshot_logs, to_absolute_paths
+    from ctxkit.formats.snapshots.log_reader import read_snapshots
 
     try:
         files = find_snapshot_logs(to_absolute_paths(Path(source)))

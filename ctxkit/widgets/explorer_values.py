@@ -374,7 +374,7 @@ def filter_messages(
     return FilterResult(lines, note)
 
 
-def _search_note(result: SearchResult, lines: Sequence[MessageLine]) -> str:
+def _search_note(result: SearchHits, lines: Sequence[MessageLine]) -> str:
     if result.until is None:
         return ""
     return (
@@ -425,7 +425,7 @@ _EACH, _BATCH = 256, 64_000
 _HITS = 10_000_000
 
 
-class SearchResult(NamedTuple):
+class SearchHits(NamedTuple):
     """The result of a search: numbers of the texts with hits, in order."""
 
     rows: list[int]
@@ -440,7 +440,7 @@ class SearchResult(NamedTuple):
 # of a hit by bisection. What was found before the end is returned, with the text where it stopped.
 def search_texts(
     texts: Iterable[str], words: str, *, regex: bool, seconds: float = SEARCH_SECONDS
-) -> SearchResult:
+) -> SearchHits:
     """Return which texts hold words in whatever case, or match a regular expression line by line.
 
     An expression runs in a process of its own, for it may never end, and sees the first 4,000
@@ -452,17 +452,17 @@ def search_texts(
     return _search_pattern(texts, words, seconds) if regex else _search_words(texts, words, seconds)
 
 
-def _search_words(texts: Iterable[str], words: str, seconds: float) -> SearchResult:
+def _search_words(texts: Iterable[str], words: str, seconds: float) -> SearchHits:
     low, end, rows = words.casefold(), time.monotonic() + seconds, list[int]()
     for i, text in enumerate(texts):
         if not i % _EACH and time.monotonic() > end:
-            return SearchResult(rows, i)
+            return SearchHits(rows, i)
         if low in text.casefold():
             rows.append(i)
-    return SearchResult(rows, None)
+    return SearchHits(rows, None)
 
 
-def _search_pattern(texts: Iterable[str], pattern: str, seconds: float) -> SearchResult:
+def _search_pattern(texts: Iterable[str], pattern: str, seconds: float) -> SearchHits:
     batches = _Batches()
     numbered = enumerate(batches.of(texts))
     process = start_search(
@@ -485,7 +485,7 @@ def _search_pattern(texts: Iterable[str], pattern: str, seconds: float) -> Searc
     if process.returncode == search_worker.BAD_PATTERN_STATUS:
         raise BadArguments(f"That is no regular expression: {wrong[:200].strip().rstrip('.')}.")
     rows = dict.fromkeys(batches.row(*hit) for hit in hits)
-    return SearchResult(list(rows), batches.row(batch, 1) if late.is_set() else None)
+    return SearchHits(list(rows), batches.row(batch, 1) if late.is_set() else None)
 
 
 class _Batches:

@@ -17,7 +17,7 @@ from ctxkit.presets.registry import names, resolve_rules
 from ctxkit.widgets import setting_trials as dials
 from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
 from ctxkit.widgets.base import TEXT_COLOUR, StaticOutputs
-from ctxkit.widgets.cumulative_input_widget import BudgetWidget
+from ctxkit.widgets.budget_thresholds_widget import BudgetWidget
 from ctxkit.widgets.data_source import DataSource
 from ctxkit.widgets.setting_trials import TrialRunner, compute_mean_summary_tokens
 from ctxkit.widgets.tuner_controls import (

@@ -310,7 +310,7 @@ _FEW = 6
 
 
 def arrange_controls(
-    controls: Sequence[w.Widget], effects: Sequence[SettingEffect]
+    controls: Sequence[w.Widget], effects: Sequence[SettingPromptEffect]
 ) -> list[w.Widget]:
     """Return controls in a grid, those folded away that change least, with the reason."""
     grid = w.Layout(grid_template_columns="repeat(auto-fill, minmax(380px, 1fr))", flex="0 0 auto")
@@ -411,7 +411,7 @@ EFFECT_SECONDS = 1.2
 """Time limit of all trials in CPU seconds; the effect of settings beyond it is unknown."""
 
 
-class SettingEffect(NamedTuple):
+class SettingPromptEffect(NamedTuple):
     """The largest effect of one setting."""
 
     name: str
@@ -428,7 +428,7 @@ class SettingEffect(NamedTuple):
 # without effect and with tries left is unknown (None), not 0. Interactions are not seen.
 def measure_prompt_changes(
     trials: TrialRunner, knobs: SettingControls, summary: int
-) -> list[SettingEffect]:
+) -> list[SettingPromptEffect]:
     """Return the effect of each setting, the largest first, then unknown ones, then none."""
     was = _prompt_array(trials.at(knobs.make({}), summary))
     end = time.process_time() + EFFECT_SECONDS
@@ -448,7 +448,7 @@ def measure_prompt_changes(
             continue
         effects[name] = max(effects[name], float(np.abs(now - was).mean()) if len(was) else 0.0)
     every = [
-        SettingEffect(name, tokens or (None if left[name] else 0.0))
+        SettingPromptEffect(name, tokens or (None if left[name] else 0.0))
         for name, tokens in effects.items()
     ]
     return sorted(every, key=lambda e: (e.tokens == 0, e.tokens is None, -(e.tokens or 0)))

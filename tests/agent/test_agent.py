@@ -9,7 +9,7 @@ import pytest
 from builders import assistant, session, tool_call, user
 
 import ctxkit as ck
-from ctxkit import tokens
+from ctxkit import presets, tokens
 from ctxkit.agent import (
     SCRIPT_OVER,
     Agent,
@@ -24,6 +24,7 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.session import Message, Text, Usage
 from ctxkit.tokens import estimate_schema_tokens
+from ctxkit.tokens.prices import cost_usd
 
 COUNT = tokens.get_counter("chars/4")
 
@@ -184,12 +185,24 @@ class Failing:
         return self.answer
 
 
+def make_priced(name, input_tokens):
+    """Return a model with a price whose calls report so many input tokens."""
+    usage = Usage(input_tokens=input_tokens, output_tokens=50)
+    model = Failing(
+        reply=Message(
+            role="assistant", parts=(Text("notes"),), stop="stop", usage=usage, model=name
+        )
+    )
+    model.name, model.notice = name, ""
+    return model
+
+
 TOO_LONG = ModelError("prompt is too long", overflow=True)
 
 
-def long_session():
+def long_session(prefix=""):
     log = []
-    for i in range(6):
+    for i in (f"{prefix}{n}" for n in range(6)):
         asked = assistant("", tool_call("read_file", f"c{i}", path=f"f{i}"))
         log += [
             user(f"ask {i}"),
@@ -216,6 +229,28 @@ def test_an_overflow_is_answered_by_one_compaction_and_a_retry():
     assert len(model.asked[1].messages) < len(model.asked[0].messages)
     assert a.session.calls[-2].message.is_error
     assert not any(m.is_error for m in a.session.view(-1))
+
+
+@pytest.mark.parametrize(
+    ("window", "errors", "trigger"),
+    [(100_000, [TOO_LONG], "overflow"), (50_000, [], "window_size")],
+)
+def test_fased_unasked_compacts_a_full_session_and_sends_a_refused_request_again(
+    window, errors, trigger
+):
+    """D16: With the settings that hold where a file says none, a session that is near its window is
+    compacted, and a refused request is sent again: the same question, behind a summary.
+    """
+    log = [m for n in range(4) for m in long_session(f"{n}-").messages]
+    model, rules = Failing(*errors), presets.fased(context_window=window)
+    a = agent(model, rules, at=session(*log), summary_model=Failing())
+    assert run(a.turn("go on")).ended == "answered"
+    (edit,) = a.session.edits
+    assert edit.trigger == trigger
+    asked = [[m.text for m in request.messages] for request in model.asked]
+    assert [texts[-1] for texts in asked] == ["go on"] * (len(errors) + 1)
+    assert [edit.inserted[0].text in texts for texts in asked] == [False] * len(errors) + [True]
+    assert len(asked[-1]) < len(log)
 
 
 def test_an_overflow_that_stays_is_trimmed_in_three_stages_and_given_up():
@@ -293,6 +328,23 @@ def test_a_summary_models_cost_is_carried_by_the_summary():
     assert edit.inserted[0].text.startswith("notes")
     assert edit.usage.input_tokens == 4_000 * len(writer.asked)
     assert edit.model == "test/failing"
+
+
+def test_a_budget_is_exact_across_a_compaction():
+    """F83: The turns that went stay in the sum, and the call that wrote the summary comes to it."""
+    writer = make_priced("claude-haiku-4-5", 4_000)
+    rules = Rules(policy=Summary(keep_turns=1), trigger=Above(10**6), counter=COUNT)
+    a = agent(make_priced("claude-opus-4-5", 1_000), rules, summary_model=writer)
+    spent = [run(a.turn(f"ask {n} " + "x" * 4_000)).spent.cost_usd for n in range(3)]
+    before = ck.frame(a.session, per="session").iloc[0]
+    assert before["cost_usd"] == pytest.approx(sum(spent))
+    (edit,) = run(a.compact())
+    after = ck.frame(a.session, per="session").iloc[0]
+    assert len(a.session.view()) < len(a.session.messages)
+    assert after["calls_usd"] == before["calls_usd"]
+    assert after["cost_usd"] == pytest.approx(
+        before["cost_usd"] + cost_usd(edit.usage, writer.name)
+    )
 
 
 # -- limits, by hand, interrupts -----------------------------------------------------------------------------------------

@@ -144,3 +144,23 @@ def test_a_reply_cut_by_length_is_compacted_once_and_keeps_its_question(keep):
     assert "half of th" in sent
     assert ("second" in sent) == (keep == 2)
     assert sent.index("third") < sent.index("half of th") < len(sent) - 1
+
+
+def test_each_stage_is_measured_before_it_is_sent():
+    """F105: A stage that is over the limit of bytes is passed over, the next one is sent."""
+    one = agent(said("It is so."), at=read_much(), limits=Limits(payload_bytes=4_000))
+    assert run(one.turn("on")).ended == "answered"
+    [request] = one.model.asked
+    assert [len(m.text) for m in request.messages if m.role == "tool"] == [565, 565, 9]
+
+
+def test_a_larger_model_goes_on_where_a_smaller_one_overflowed():
+    """D36: The window that the smaller model named holds the larger one in nothing."""
+    full = ModelError("prompt is too long: 9000 tokens > 400 maximum", overflow=True, window=400)
+    small = agent(at=read_much(), model=Says(*[full] * 9))
+    assert run(small.turn("on")).ended == "error"
+    larger = Says(said("It is so."))
+    larger.name, larger.context_window = "test/larger", 100_000
+    goes_on = agent(at=small.session, model=larger)
+    assert run(goes_on.turn("again")).text == "It is so."
+    assert goes_on.gauge()[1] == 100_000

@@ -245,8 +245,10 @@ def test_live_log_and_replay_agree_with_memory_on(tmp_path, held):
     ({"Provider": "webhook", "Webhook": {"LoadUrl": "http://127.0.0.1:1/x", "SaveEveryNTurns": 3, "TimeoutSeconds": 2,
                                          "Headers": {"A": "${B}"}}}, Webhook)])  # fmt: skip
 def test_fuserafts_configuration_names_a_provider(held, config, kind):
-    """F23, F24: `Memory:` of fuseraft's configuration."""
+    """F23, F24: `Memory:` of fuseraft's configuration; `local` reads the store that EnableMemory has."""
     made = make_memory_provider(config, held)
+    held.add(make_entry("later", "Came later."))
+    assert kind is Webhook or "later: Came later." in run(made.before("main", "Go"))
     assert isinstance(made, kind)
     assert getattr(made, "save_every", 3) == 3
     with pytest.raises(ck.BadArguments, match="no memory provider"):

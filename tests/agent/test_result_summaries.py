@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from builders import tool_call
+from builders import assistant, result, session, tool_call, user
+from msgspec import structs
 from talkers import Says, agent, run, said
 
 import ctxkit as ck
@@ -11,6 +12,7 @@ from ctxkit import presets
 from ctxkit.agent import tool
 from ctxkit.policies import ARCHIVED_STUB, RecordedCompactions, Rules
 from ctxkit.session import Usage
+from ctxkit.session.messages import USER_VISIBLE_KEY
 
 WORDS = "the table has 40 rows; row 7 is wrong: see /srv/a.csv"
 
@@ -50,6 +52,9 @@ def test_a_model_is_asked_for_each_result_that_grows_old():
     assert kinds.count(("tool", "tool_result_archived")) == 2
     told = [m for m in view if m.kind == "tool_summary"]
     assert [m.role for m in told] == ["user", "user"]
+    sent = [request.messages for request in made.model.asked[2:]]  # from the first summary on
+    assert [m[-1].kind for m in sent] == ["tool_summary"] * 2  # one at a time, behind all others
+    assert [sum(m.kind == "tool_summary" for m in messages) for messages in sent] == [1, 2]
     assert told[0].text.endswith(f"Status: ok\n{WORDS}")
     assert len(told[1].text.split("\n", 4)[-1]) == 1200
     assert [m.text for m in view if m.kind == "tool_result_archived"] == [ARCHIVED_STUB] * 2
@@ -62,10 +67,25 @@ def test_the_user_still_sees_what_was_archived_and_not_the_summary():
     results = table[table["role"] == "tool"]
     assert results["user_sees"].all()
     assert results["agent_sees"].tolist() == [False, False, True]
+    assert results["kind"].tolist() == ["tool_result_archived"] * 2 + ["tool_result"]
     assert (results["chars"] > 20_000).all()
     summaries = table[table["kind"] == "tool_summary"]
     assert not summaries["user_sees"].any()
     assert summaries["agent_sees"].all()
+
+
+def test_a_result_that_the_user_did_not_see_stays_hidden_when_it_is_archived():
+    """A29: An archived result is as visible to the user as it was before."""
+    first, second = (tool_call("bash", f"c{n}", command=f"ls {n}") for n in range(2))
+    hidden = structs.replace(result("row " * 3_000, first), details={USER_VISIBLE_KEY: False})
+    at = session(user("Go"), assistant("", first), hidden, assistant("", second),
+                 result("row " * 3_000, second), assistant("ok"))  # fmt: skip
+    rules = presets.ai(context_window=200_000, tool_call_cutoff=0)
+    made = agent(said("done"), at=at, rules=rules, summary_model=Says(said(WORDS), said(WORDS)))
+    run(made.turn("Go on"))
+    table = ck.metrics.audience(made.session)
+    results = table[table["kind"] == "tool_result_archived"]
+    assert results["user_sees"].tolist() == [False, True]
 
 
 def test_it_is_billed_and_a_replay_of_the_record_sends_the_same():

@@ -13,6 +13,7 @@ from ctxkit import presets
 from ctxkit.agent import make_python_tool, run_tool, tool
 from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.errors import BadArguments
+from ctxkit.session import Text
 
 
 def ran(function, **more):
@@ -47,6 +48,22 @@ def test_whatever_is_raised_is_the_result(error):
     result = ran(broken)
     assert result.is_error
     assert type(error).__name__ in result.text
+
+
+@pytest.mark.parametrize("limits", [None, OutputLimits(lines=3, mode="head")])
+def test_an_error_has_the_form_and_the_limits_of_an_output(limits):
+    """A19: What a tool raises becomes text and is cut before it is stored, just as what it returns."""
+    words = "row\n" * 10**5
+
+    def broken():
+        raise ValueError(words)
+
+    failed, fine = ran(broken, output_limits=limits), ran(lambda: words, output_limits=limits)
+    assert (failed.is_error, fine.is_error) == (True, False)
+    for message in (failed, fine):
+        assert [type(p) for p in message.parts] == [Text]
+        assert len(message.text) < 60_000
+        assert "[tool output truncated: showing" in message.text
 
 
 def test_an_approval_that_fails_allows_nothing():

@@ -15,7 +15,7 @@ from browser.lab import Seen, browser_page
 from ctxkit.plots.compaction_charts import find_guard_closing, is_guard_off, is_saving_too_small
 from ctxkit.plots.cumulative_input_charts import CumulativeAgentTokens
 from ctxkit.widgets.base import read_asset
-from ctxkit.widgets.cumulative_input_widget import judge_turns, pack_agent
+from ctxkit.widgets.budget_thresholds_widget import judge_turns, pack_agent
 from ctxkit.widgets.python_to_javascript import translate_rule
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import pytest
 from agent.test_span_exports import collector
 from magics.shells import completions, new_shell
 
+import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import BadArguments, ModelError, StoreError, UnknownPreset
 from ctxkit.policies import Above, Rules, Summary
@@ -431,6 +432,18 @@ def test_checkpoints_are_listed_with_branch_and_restore(long):
     assert repr(run(long, table["branch"].iloc[0])).split()[1] == "main-branch-0"
 
 
+def test_checkpoints_show_no_path_of_the_disk(long):
+    """D29: Checkpoints go by their numbers; no page of theirs has the folder or the log's file."""
+    run(long, "%compact --keep 1")
+    table = run(long, "%context checkpoints")
+    pages = [repr(table), table.to_csv(), repr(run(long, "%context restore 0")),
+             repr(run(long, "%context branch 0 other"))]  # fmt: skip
+    for page in (*pages, table._repr_html_()):
+        assert str(Path.cwd()) not in page
+        assert ".jsonl" not in page
+        assert ".ctxkit/" not in page
+
+
 def test_the_user_sees_what_kind_a_result_is(long):
     """A17: A result is a `tool_result`, and `tool_result_archived` once the agent no longer has it."""
     before = run(long, "%context list --user")
@@ -443,11 +456,24 @@ def test_the_user_sees_what_kind_a_result_is(long):
     assert "tool_result_archived" in after._repr_html_()
 
 
+def test_list_and_detail_show_the_report_of_a_call(long):
+    """T13: `%context list` has the parts of the report, `%context detail` all of it; both add up to
+    the prompt that the report has.
+    """
+    report = ck.report(kit(long).session(), -1)
+    listed = run(long, "%context list --call -1")
+    assert listed["tokens"].sum() == report.prompt_tokens
+    assert {"tool schemas", "tool results"} <= set(listed["part"])
+    page = repr(run(long, "%context detail --call -1"))
+    assert f"{report.prompt_tokens:,} tokens" in page
+
+
 def test_the_status_says_how_many_compactions_there_were(long):
-    """D22: `%context` counts the compactions of the session."""
-    assert "Compactions: 0" in repr(run(long, "%context"))
-    run(long, "%compact --keep 1")
-    assert "Compactions: 1" in repr(run(long, "%context"))
+    """D22: `%context status` counts the compactions of the session, and `%context` alone does."""
+    for n in (0, 1):
+        for line in ("%context status", "%context"):
+            assert f"Compactions: {n}" in repr(run(long, line))
+        run(long, "%compact --keep 1")
 
 
 def test_a_branch_goes_on_by_itself_with_the_same_model_and_files(long):
@@ -470,8 +496,10 @@ def test_use_says_which_session_is_meant(long):
 
 
 def test_reset_begins_anew_and_keeps_the_old_one(long):
+    """D35: A fresh session has an id of its own."""
     old = kit(long).session()
     page = repr(run(long, "%context reset"))
+    assert kit(long).session().id not in {"", old.id}
     assert page == f"Session main is fresh. The old one is kept as main-{old.id}."
     assert kit(long).session().messages == ()
     assert f"main-{old.id}" in list(run(long, "%context sessions").index)

@@ -99,7 +99,9 @@ def test_live_log_and_replay_agree_to_the_token(begin):
 
 
 def test_the_report_has_raw_and_injected_sizes(begin):
-    """T7, T8: The report has the size of each section, raw and as it was put in."""
+    """T7, T8, T11: The report has the size of each section, raw and as it was put in; `%context
+    list` has a line for each of its parts.
+    """
     shell = begin()
     Path("root").mkdir()
     Path("root/.gitignore").write_text("build/\n" * 1000)
@@ -112,6 +114,7 @@ def test_the_report_has_raw_and_injected_sizes(begin):
     assert parts["base"].raw_tokens == parts["base"].tokens
     listed = run(shell, "%context list")
     assert {"base", "runtime", "gitignore", "store", "time"} <= set(listed["name"].dropna())
+    assert {"system prompt", "tool schemas", "user", "tool results"} <= set(listed["part"])
     costs = run(shell, "%context sections")
     assert list(costs.index[:5]) == ["base", "runtime", "gitignore", "store", "time"]
     assert costs.loc["gitignore", "billed_tokens"] == costs.loc["gitignore", "tokens"] * len(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import colorsys
+
 import pandas as pd
 import pytest
 from builders import assistant, session, summarised, usage
@@ -37,6 +39,10 @@ def plain(data):
 
 
 def test_the_data_are_running_sums_an_agent():
+    """F113: A line for each agent: its input tokens added up, over the numbers of the turns."""
+    lines = ck.plots.budget(session(turn("Dev", 0, 10), turn("Rev", 1, 20), turn("Dev", 2, 30)))
+    drawn = {t["name"]: (list(t["x"]), list(t["y"])) for t in lines.to_plotly()["data"][:2]}
+    assert drawn == {"Dev": ([0, 2], [10, 40]), "Rev": ([1], [20])}
     agents = {"Dev": ([0, 2], [10, 30], [10, 30], [10, 10]), "Rev": ([1], [20], [20], [10])}
     assert plain(budget_data(team())) == (agents, (1.5,), 50, 90)
 
@@ -74,8 +80,10 @@ def test_the_figure_has_agents_and_thresholds():
 
 
 def test_hover_tells_the_turns_input_and_output():
-    text = ck.plots.budget(team()).to_plotly()["data"][0]["hovertext"][1]
+    twice = session(turn("Dev", 0, 10), turn("Dev", 1, 30))
+    text = ck.plots.budget(twice).to_plotly()["data"][0]["hovertext"][1]
     assert "in 30, out 10" in text
+    assert "40 cumulative" in text
 
 
 def test_agents_of_several_sessions_are_told_apart():
@@ -129,3 +137,24 @@ def snapshots_of(lines):
         path = Path(folder) / "ctx_snapshots_s.jsonl"
         path.write_text("\n".join(lines) + "\n")
         return ck.read(path)
+
+
+def test_thresholds_are_level_dashed_lines_in_yellow_and_red():
+    """F115: Warn_at is a dashed yellow line across the chart, cutover_at a dashed red one; where
+    neither is set there is none.
+    """
+
+    def lines(chart):
+        figure = chart.to_plotly()
+        return {t["name"]: t for t in figure["data"] if t["name"].startswith(("warn", "cutover"))}
+
+    drawn = lines(ck.plots.budget(team()))
+    hues = {}
+    for name, line in drawn.items():
+        assert "dash" in line["line"]["dash"]
+        assert line["y"][0] == line["y"][-1]
+        red, green, blue = (int(line["line"]["color"][i : i + 2], 16) / 255 for i in (1, 3, 5))
+        hues[name] = 360 * colorsys.rgb_to_hsv(red, green, blue)[0]
+    assert list(hues) == ["warn at 50", "cutover at 90"]
+    assert 40 < hues["warn at 50"] < 65
+    assert hues["cutover at 90"] < 30

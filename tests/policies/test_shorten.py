@@ -1,9 +1,10 @@
 """Cutting single messages: results, reads that were acted on, replies, raw output."""
 
 import pytest
-from builders import assistant, call, result, step, tool_call, user
+from builders import assistant, call, result, session, step, tool_call, user
 from histories import ROOM, shown, texts
 
+import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.policies import (
     ConsumedReads,
@@ -14,6 +15,7 @@ from ctxkit.policies import (
     Results,
     TrimStage,
 )
+from ctxkit.presets import preset
 from ctxkit.session import (
     INJECTED_KIND,
     OTHER_AGENT_CALL_KIND,
@@ -38,6 +40,14 @@ def test_fu8_results_are_cut_with_a_suffix_outside_the_cap():
     )
 
 
+def test_results_stay_whole_where_no_length_is_set():
+    """F38: MaxToolResultChars is 0 unless set, which cuts nothing."""
+    log = session(user("go"), step("bash", LONG), assistant("done"), user("more"), assistant("ok"))
+    for settings, n in (({}, 10_000), ({"max_tool_result_chars": 900}, 900)):
+        sent = ck.replay(log, preset("fuseraft", **settings)).sent(-1)
+        assert max(len(text.split("\n")[0]) for text in (item.message.text for item in sent)) == n
+
+
 def test_fu9_overrides_by_tool_whatever_its_case():
     """an override raises the cap of one tool; 0 turns it off for that tool"""
     h = shown(user(), step("Grep_File", LONG), step("bash", LONG))
@@ -56,7 +66,8 @@ def test_fu10_a_read_whose_file_was_written_later_keeps_500():
     assert last(new, 2).startswith(
         "x" * 500 + "\n[...9,500 chars elided — file was written or patched"
     )
-    assert len(last(Results(max_chars=8000)(shown(user(), write, read), ROOM))) > 8000
+    unconsumed = last(Results(max_chars=8000)(shown(user(), write, read), ROOM))
+    assert unconsumed.startswith("x" * 8000 + "\n[...truncated — 2,000 chars omitted")
 
 
 def test_fu11_a_write_of_the_same_batch_does_not_consume():

@@ -182,3 +182,19 @@ def test_each_agent_speaks_once_in_a_sequence(tmp_path):
 def test_a_budget_of_all_agents_ends_the_team(tmp_path):
     with made(tmp_path, {"A": [["a"]] * 9}, config(["A"], MaxTotalTokens=600)) as team:
         assert team.run("Work.").why == "the team has used its 600 tokens"
+
+
+def test_a_declared_context_is_not_filtered_and_all_still_read_the_agent(talk, tmp_path):
+    """F50, F53: With `Context:` the ContextWindow of the agent changes none of its prompts, and what
+    it says is written into the shared history all the same.
+    """
+    sources = [{"Source": "file:a.txt"}, {"Source": "own_history"}]
+    window = {"MaxTailMessages": 1, "MaxTurnAge": 1, "MaxReplayChars": 3, "MaxToolResultChars": 3}
+    plain = talk(Context=sources)
+    with talked(tmp_path / "both", Context=sources, ContextWindow=window) as both:
+        for call in range(len(plain.sessions["C"].session.calls)):
+            assert shown(both, "C", call) == shown(plain, "C", call)
+        assert set(kinds(both)) == {"task", "assistant", "artifacts", "user"}
+        assert ledger(both) == ledger(plain)
+        assert [t for k, t in shown(both, "B") if k == "heard"][-1].endswith("A three")
+        assert any("C two" in t for k, t in shown(both, "B") if k == "heard")

@@ -14,7 +14,7 @@ import ctxkit as ck
 from ctxkit.plots.cache_charts import strip_data
 from ctxkit.plots.compaction_diff_chart import diff_data
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
-from ctxkit.widgets.savings_widget import CompactionDetails, list_session_compactions
+from ctxkit.widgets.compaction_savings_widget import CompactionDetails, list_session_compactions
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from conftest import SEED
 from ctxkit import widgets
 from ctxkit.plots.compaction_charts import find_guard_closing, is_guard_off, is_saving_too_small
 from ctxkit.widgets.base import ChartWidget
-from ctxkit.widgets.cumulative_input_widget import judge_turns
+from ctxkit.widgets.budget_thresholds_widget import judge_turns
 from ctxkit.widgets.python_to_javascript import CONSTANTS, declare_constants, translate_rule
 
 FOLDER = Path(widgets.__file__).parent

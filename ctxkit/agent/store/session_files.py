@@ -23,7 +23,7 @@ from ctxkit.agent.change_intent_evidence_records import (
     build_intent_log,
     encode_record,
 )
-from ctxkit.agent.tools.tool_selection import make_work_tools
+from ctxkit.agent.tools.tool_selection import make_brief_and_summary_tools
 from ctxkit.errors import BadArguments, CtxkitError, StoreError, did_you_mean
 from ctxkit.metrics.context_report import ContextReport, report
 from ctxkit.metrics.frames import frame
@@ -279,7 +279,7 @@ INTENTS_INTERVAL = 1.0
 CHANGES_FILE, INTENTS_FILE, EVIDENCE_FILE = "changes.json", "intents.json", "evidence.json"
 
 
-class WorkRecordWriter:
+class ChangeIntentEvidenceWriter:
     """Writes the work records of a session: `changes.json`, `intents.json`, `evidence.json`.
 
     They are in `.ctxkit/state/ID/`.
@@ -316,7 +316,7 @@ class WorkRecordWriter:
         def read_work_file(name: str) -> str:
             return self._workspace.read_file(self._workspace.state(session()), name)
 
-        return make_work_tools(
+        return make_brief_and_summary_tools(
             lambda name, text: self._workspace.write_file(
                 self._workspace.state(session()), name, text
             ),

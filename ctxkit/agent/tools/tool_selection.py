@@ -73,10 +73,10 @@ MAX_WRITTEN_CHARS = 200_000
 
 def make_inert_work_tools() -> tuple[Tool, ...]:
     """Return the work tools for their schemas; they store nothing."""
-    return make_work_tools(lambda _, __: None, lambda _: "")
+    return make_brief_and_summary_tools(lambda _, __: None, lambda _: "")
 
 
-def make_work_tools(
+def make_brief_and_summary_tools(
     write: Callable[[str, str], None], read: Callable[[str], str]
 ) -> tuple[Tool, ...]:
     """Return the tools for the brief and the summary of a session.

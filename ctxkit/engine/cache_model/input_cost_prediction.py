@@ -161,7 +161,7 @@ def prepare_prediction(
     logs: DeveloperLogs | None = None,
     *,
     teaches_itself: bool = True,
-) -> PredictedSession:
+) -> SessionToPredict:
     """Return a session with its estimated rates, prices and record.
 
     The session itself and copies of it are left out of both training sessions and logs.
@@ -182,7 +182,7 @@ def prepare_prediction(
     calls = with_initial_idle(get_call_features(session), idle)
     costs = compute_input_costs(session, calls)
     priced = None if costs is None else _without_headless(costs, calls)
-    return PredictedSession(calls, rates, get_recorded_reads(session), priced)
+    return SessionToPredict(calls, rates, get_recorded_reads(session), priced)
 
 
 def _limits_note(rates: MissRates, calls: int) -> str | None:
@@ -226,7 +226,7 @@ def _predict_by_lifetime(prediction: InputCostPrediction, rates: MissRates) -> I
     return msgspec.structs.replace(by_lifetime, why=f"{prediction.why} {note}")
 
 
-class PredictedSession(NamedTuple):
+class SessionToPredict(NamedTuple):
     """A session with its estimated rates, prices and record."""
 
     calls: Sequence[CallFeatures]
@@ -277,7 +277,7 @@ class PredictedSession(NamedTuple):
         stretch = compute_interval_stretch(self.rates, len(self.calls), self.evidence)
         return _with_interval(prediction, self.measure_bill(reads), stretch, recorded)
 
-    def measure_bill(self, reads: SimulatedReads) -> PredictedBill:
+    def measure_bill(self, reads: SimulatedReads) -> PredictedDollars:
         """Return the predicted dollars and the unstretched half widths.
 
         Raises:
@@ -289,14 +289,14 @@ class PredictedSession(NamedTuple):
         middle, rules = float(np.median(dollars)), float(self.costs.of(reads.rules_only))
         point = max(middle * rules, 0.0) ** 0.5
         if not point:
-            return PredictedBill(0.0, 0.0, 0.0)
+            return PredictedDollars(0.0, 0.0, 0.0)
         low, high = np.percentile(dollars, [_LOW_PERCENTILE, _HIGH_PERCENTILE]).tolist()
         # Draws end where nothing is missed, yet the model can be wrong there, too: so no side is
         # less than half the other.
         below = float(np.log(point / max(low, 1e-12)))
         above = float(np.log(max(high, 1e-12) / point))
         sides = max(below, above / 2, 0.0), max(above, below / 2, 0.0)
-        return PredictedBill(point, *(float(np.hypot(side, MODEL_ERROR)) for side in sides))
+        return PredictedDollars(point, *(float(np.hypot(side, MODEL_ERROR)) for side in sides))
 
     def compute_half_error(self, first_half: SessionCounts) -> float | None:
         """Return the error of the second half of the calls, the first half being counted."""
@@ -315,7 +315,7 @@ class PredictedSession(NamedTuple):
         return bill.point / recorded - 1 if recorded else None
 
 
-class PredictedBill(NamedTuple):
+class PredictedDollars(NamedTuple):
     """Predicted dollars, and how far the middle 80 % of the draws are around them."""
 
     point: float
@@ -331,7 +331,7 @@ class PredictedBill(NamedTuple):
 
 def _with_interval(
     prediction: InputCostPrediction,
-    bill: PredictedBill,
+    bill: PredictedDollars,
     stretch: tuple[float, float] | None,
     recorded: float,
 ) -> InputCostPrediction:

@@ -31,7 +31,7 @@ from ctxkit.formats.snapshots.incremental_reader import (
     hash_file_states,
     read_new_parts,
 )
-from ctxkit.formats.snapshots.line_parsing import parse_log_parts
+from ctxkit.formats.snapshots.lines_to_columns import parse_log_parts
 from ctxkit.formats.snapshots.schema import (
     ARRAY_DTYPES,
     TEXT_FIELDS,

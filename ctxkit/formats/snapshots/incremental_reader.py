@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from ctxkit.errors import BadArguments, ReadError
-from ctxkit.formats.snapshots.line_parsing import LogPart, decode_line
+from ctxkit.formats.snapshots.lines_to_columns import LogPart, decode_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -227,7 +227,7 @@ def symbols_block(acts: Sequence[ToolAction], texts: Iterable[tuple[str, str]]) 
     references = [
         (name, names[name][1])
         for path, text in written_texts
-        for name in find_references(text)
+        for name in find_used_names(text)
         if path and name in names and names[name][1]
     ]
     rows = [f"  SymbolDefinition ({kind}): {name}" for name, (kind, _) in names.items()]
@@ -243,7 +243,7 @@ def find_definitions(text: str) -> list[tuple[str, str]]:
     return _SYMBOL.findall(text)
 
 
-def find_references(text: str) -> list[str]:
+def find_used_names(text: str) -> list[str]:
     """Return the words of a text that occur more often than it defines them, in order."""
     words = Counter(_WORD.findall(text))
     words.subtract(name for _, name in find_definitions(text))

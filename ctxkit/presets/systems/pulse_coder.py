@@ -43,6 +43,12 @@ DEFAULT_WINDOW = 64_000
 
 DIFFERENCES = (
     PresetDifference(
+        "rounding of the size that triggers",
+        "all characters divided by four",
+        "rounded once",
+        "each message is rounded up by itself: a compaction is due up to a token a message early",
+    ),
+    PresetDifference(
         "summary too large",
         "fall back to the last turns",
         "the summary that was paid for is thrown away, and the result may still be above the"

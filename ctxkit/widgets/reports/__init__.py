@@ -75,7 +75,7 @@ def _render_html(x: Any) -> str:
 
 
 def _render_notebook(x: Any) -> str:
-    from ctxkit.widgets.reports.notebooks import (
+    from ctxkit.widgets.reports.report_as_notebook import (
         comparison_cells,
         encode_notebook,
         session_cells,

@@ -6,8 +6,10 @@ import pytest
 from builders import assistant, session, user
 
 from ctxkit import tokens
-from ctxkit.agent import make_model
+from ctxkit.agent import Agent, make_model
 from ctxkit.errors import BadArguments
+from ctxkit.presets import preset
+from ctxkit.session import Session
 
 COUNT = tokens.get_counter("chars/4")
 
@@ -49,3 +51,12 @@ def test_options_stand_after_a_providers_name():
     assert made._options == {"num_ctx": 8192, "api_base": "http://localhost:1"}
     with pytest.raises(BadArguments, match="environment variable"):
         make_model("openai/x?api_key=abc", counter=COUNT, clock=float)
+
+
+@pytest.mark.parametrize(
+    ("name", "window"), [("anthropic/claude-sonnet-4-5", 200_000), ("openai/gpt-4o", 128_000)]
+)
+def test_faseds_rules_go_by_the_window_of_their_model(name, window):
+    """D30: Rules that name no window hold their model to its own, from the catalogue."""
+    made = Agent(Session(id="s"), model=get(name), rules=preset("fased"), clock=lambda: 0.0)
+    assert made.gauge()[1] == window

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -127,3 +128,21 @@ def test_tool_traffic_and_usage_come_back_equal(tmp_path):
         written = log.session
     with open_log(tmp_path) as again:
         assert again.session == written
+
+
+def test_a_compaction_is_a_line_of_the_sessions_own_file(tmp_path):
+    """D1: The summary stands in the session's JSONL file, with what it replaced above it."""
+    a, b, c = user("first"), assistant("second"), user("third")
+    with open_log(tmp_path) as log:
+        log.append(a, b, summarised([a, b], "So far: two words."), c)
+        path = log.path
+    assert path.suffix == ".jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    (place,) = [n for n, line in enumerate(lines) if line["type"] == "compaction"]
+    assert lines[place]["summary"] == "So far: two words."
+    above = json.dumps(lines[:place])
+    assert [word in above for word in ("first", "second", "third")] == [True, True, False]
+    (edit,) = ck.read(path).edits
+    assert edit.inserted[0].text == "So far: two words."
+    with open_log(tmp_path) as again:
+        assert [m.text for m in again.session.view()] == ["So far: two words.", "third"]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ctxkit.agent.tools.tool_selection import MAX_WRITTEN_CHARS, make_work_tools
+from ctxkit.agent.tools.tool_selection import MAX_WRITTEN_CHARS, make_brief_and_summary_tools
 from ctxkit.errors import BadArguments
 
 
@@ -28,7 +28,8 @@ def nested(lists):
 def test_a_brief_that_cannot_be_kept_is_refused_in_a_sentence_and_not_written(brief):
     kept = []
     tools = {
-        t.name: t.run for t in make_work_tools(lambda *given: kept.append(given), lambda _: "")
+        t.name: t.run
+        for t in make_brief_and_summary_tools(lambda *given: kept.append(given), lambda _: "")
     }
     with pytest.raises(BadArguments, match=r"\.$"):
         tools["brief_write"](brief=brief() if callable(brief) else brief)

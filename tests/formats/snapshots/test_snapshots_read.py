@@ -15,7 +15,7 @@ from snapshot_logs import MARKER, ROW, records, text
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, ReadError
-from ctxkit.formats.snapshots.line_parsing import parse_lines, parse_with_arrow
+from ctxkit.formats.snapshots.lines_to_columns import parse_lines, parse_with_arrow
 from ctxkit.formats.snapshots.schema import (
     SNAPSHOT_FIELDS,
     FaultCollector,

@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 from widgets.reports.hostile import EVIL, hostile, intruders
 
 import ctxkit as ck
-from ctxkit.widgets.reports.notebooks import (
+from ctxkit.widgets.reports.report_as_notebook import (
     escape_markdown,
     pack_runs,
     pack_session,

@@ -17,7 +17,7 @@ from ctxkit.formats.snapshots.incremental_reader import (
     read_new_parts,
     to_absolute_paths,
 )
-from ctxkit.formats.snapshots.line_parsing import parse_log_parts
+from ctxkit.formats.snapshots.lines_to_columns import parse_log_parts
 from ctxkit.formats.snapshots.schema import (
     ARRAY_DTYPES,
     SNAPSHOT_FIELDS,

@@ -66,8 +66,8 @@ def session_cells(session: Session) -> Iterator[Any]:
     )
     packed = pack_session(session)
     yield make_code_cell(
-        "from ctxkit.widgets.reports.notebooks import unpack_session as unpack\n\nsession = "
-        f'unpack("{packed}")',
+        "from ctxkit.widgets.reports.report_as_notebook import unpack_session as unpack\n\n"
+        f'session = unpack("{packed}")',
         hidden=True,
     )
     yield make_markdown_cell(_GO_ON)
@@ -184,7 +184,10 @@ def _failure_cells(frame: pd.DataFrame) -> Iterator[Any]:
 
 
 def _runs_cell(frame: pd.DataFrame, session: Session | None) -> Any:
-    source = "from ctxkit.widgets.reports.notebooks import unpack_session as unpack, unpack_runs\n"
+    source = (
+        "from ctxkit.widgets.reports.report_as_notebook import unpack_session as unpack, "
+        "unpack_runs\n"
+    )
     source += "from ctxkit.experiments import mark_pareto_front as front\n\n"
     source += f'runs = unpack_runs("{pack_runs(frame)}")\n'
     if session is not None:
