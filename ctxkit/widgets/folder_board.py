@@ -47,6 +47,11 @@ __dir__ = public_dir(__all__)
 
 
 _TEXT, _PAGE = 12, 100
+_NARROW_PAGE_STYLE = (
+    "<style>@media(max-width:1000px){.ctxkit-board-rows tr>:is(:nth-child(7),:nth-child(9),"
+    ":nth-child(10)){display:none}}</style>"
+)
+"""Hides sparkline, misses and errors, so that project, tool and model are in sight."""
 _HIGH = 520
 _FIRST = 2.0
 """Seconds that the first look reads; what is left is read by `go_on`."""
@@ -237,7 +242,10 @@ class Board:
             '<input type="search" placeholder="words that a row must hold" aria-label="words that'
             f' a row must hold" style="width:24em;margin:4px 0" oninput="{escape_html(_FILTER)}">'
         )
-        rows = f"<div>{box}{self.table().to_html(high=_HIGH)}</div>"
+        rows = (
+            f'<div class="ctxkit-board-rows">{_NARROW_PAGE_STYLE}{box}'
+            f"{self.table().to_html(high=_HIGH)}</div>"
+        )
         return (
             f'<div class="ctxkit-board {NO_MATHJAX}" '
             f'style="{TEXT_COLOR_CSS}">{head}{sums}{rows}</div>'

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+import ctxkit as ck
 from browser.pictures import faults
-from browser.views import list_views, write_views
+from browser.stand import stand
+from browser.views import SAMPLE, list_views, write_views
 
 pytestmark = pytest.mark.browser
+PLACES = ["project", "tool", "model"]
 WIDE = """() => [...document.querySelectorAll('[data-picture] *')].filter(e => {
   if (e.closest('svg, .ctxkit-hidden') || !e.checkVisibility()) return false;
   for (let p = e.parentElement; p; p = p.parentElement) if (/auto|scroll|hidden/.test(getComputedStyle(p).overflowX)) return false;
@@ -36,3 +39,41 @@ def test_every_view_can_be_read_and_fits_the_page(pages, chromium, wide, scheme)
             found.append(f"{file.stem}: the page scrolls sideways")
     page.close()
     assert found == []
+
+
+IN_SIGHT = """(dear) => [...document.querySelectorAll('th')].filter(e => e.checkVisibility()).map(e => {
+  const own = e.getBoundingClientRect(), name = e.textContent.trim().split('\\n')[0];
+  let right = document.documentElement.clientWidth;
+  for (let p = e.parentElement; p; p = p.parentElement) if (getComputedStyle(p).overflowX !== 'visible') right = Math.min(right, p.getBoundingClientRect().right);
+  return [name, own.width > 0 && own.right <= right + 1];
+}).filter(([name]) => dear.includes(name))"""
+
+
+def test_what_is_paid_and_where_is_in_sight_at_900_pixels(pages, chromium):
+    """No table hides its costs behind a scroll bar; the board shows project, tool and model."""
+    page = chromium.new_page(viewport={"width": 900, "height": 1000})
+    seen = {}
+    for name, file in pages.items():
+        page.goto(file.as_uri())
+        heads = page.evaluate(IN_SIGHT, ["cost", "dollars", *PLACES])
+        assert [head for head, in_sight in heads if not in_sight] == [], name
+        seen[name] = [head for head, _ in heads]
+    page.close()
+    assert seen["board"] == ["cost", *PLACES]
+    assert sum("cost" in heads or "dollars" in heads for heads in seen.values()) >= 6
+
+
+@pytest.mark.parametrize(("wide", "names"), [(900, PLACES), (760, [])])
+def test_the_live_board_shows_where_a_session_was_at_900_pixels(chromium, wide, names):
+    page = chromium.new_page(viewport={"width": wide, "height": 1000})
+    stand(page, ck.board(SAMPLE.parent, seconds=None).view())
+    page.wait_for_selector(".row.board[role=option]")
+    for row in (".row.board.heads", ".row.board[role=option]"):
+        shown = page.locator(row).first.locator("> *:visible")
+        boxes = [shown.nth(i).bounding_box() for i in range(shown.count())]
+        assert max(b["x"] + b["width"] for b in boxes) <= wide
+        assert len({round(b["y"] + b["height"] / 2, -1) for b in boxes}) == 1  # one line
+    heads = page.locator(".row.board.heads > *:visible").all_inner_texts()
+    assert [h for h in heads if h in PLACES] == names
+    assert "cost" in heads
+    page.close()
