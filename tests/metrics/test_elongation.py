@@ -109,12 +109,12 @@ def test_pooled_studies_lie_within_their_interval_and_agree_with_the_plain_mean(
 @pytest.mark.parametrize(
     ("told", "kind"),
     [
-        ({"summaries": True, "pruned": False, "cuts": 2, "hidden": (9, 4)}, "summary"),
-        ({"summaries": True, "pruned": True, "cuts": 2, "hidden": (9, 4)}, "hybrid"),
-        ({"summaries": False, "pruned": True, "cuts": 0, "hidden": (4, 4)}, "mask"),
-        ({"summaries": False, "pruned": False, "cuts": 3, "hidden": (9, 4)}, "other"),
-        ({"summaries": False, "pruned": True, "cuts": 0, "hidden": (0, 0)}, "raw"),
-        ({"summaries": False, "pruned": True, "cuts": 0, "hidden": (None, None)}, None),
+        ({"summaries": True, "pruned": False, "compactions": 2, "hidden": (9, 4)}, "summary"),
+        ({"summaries": True, "pruned": True, "compactions": 2, "hidden": (9, 4)}, "hybrid"),
+        ({"summaries": False, "pruned": True, "compactions": 0, "hidden": (4, 4)}, "mask"),
+        ({"summaries": False, "pruned": False, "compactions": 3, "hidden": (9, 4)}, "other"),
+        ({"summaries": False, "pruned": True, "compactions": 0, "hidden": (0, 0)}, "raw"),
+        ({"summaries": False, "pruned": True, "compactions": 0, "hidden": (None, None)}, None),
     ],
 )
 def test_a_policy_is_known_by_what_it_did(told, kind):
