@@ -93,8 +93,7 @@ a number with or without a space before its unit, a constraint in any words), *r
 there holds it, else *lost*. Compactions and prunings are treated alike.
 
 *Needed-later loss* is, of the items that the record uses again (a reply names them after they were stated), the share
-that was out of sight before such a use. Each item counts once, for the last compaction that removed it before its first
-such use. The denominator is the record's own, so it is the same for all rules. `next_interval_loss` looks only as far as
+that was out of sight before such a use. Each item counts once. The denominator is the record's own, so it is the same for all rules. `next_interval_loss` looks only as far as
 the next compaction and flatters rules that compact often. `metrics.loss_tables.losses` lists each loss.
 
 *Regret* is the loss above that of the best messages of the same token budget, chosen with the record's future known (a
@@ -133,35 +132,46 @@ session falls below its floor, and loss is at most {100 * EXTRA_LOSS:g} points a
 What is above, the frames ([frames.md](frames.md)) and the prompts (`session.view(call)`) are enough for all columns but
 those of the next section; a test does so for sessions of each format.
 
-- **Tokens and dollars** are sums over the call frame's rows that have a prompt. Without any, a prompt is the sum of the
-  sizes in `session.sent(call)`. `input_usd` and `output_usd` go by the table of prices: model, date and size of the
-  prompt. Where a provider bills what it did not read as written and the log counts no writes, fresh tokens have the
+- **Tokens and dollars** are sums over the call frame's rows that have a prompt; where the log tells reads and no writes,
+  the tokens written are 0. In a session without any usage a prompt is the sum of the sizes in `session.sent(n)`, `n`
+  being the call's number. `input_usd` and `output_usd` go by `ck.prices.price(model, at=time)`, dollars a token, for the
+  size of the prompt. Where a provider bills what it did not read as written and the log counts no writes, fresh tokens have the
   price of writes. `cost_usd`, `summaries_usd`, `list_price_usd` and `cost_source` are those of the session frame.
 - **Sizes of compactions** are those of the compaction frame, counted as `"anchored"` where the log has no usage: of
   several before one call, the size before the first and after the last. `token_savings` and `message_savings` are means
-  over all rows of that frame. `no_progress_streak`, `refilled_share` (ten calls after the first that was sent the
-  outcome), `rebound_calls` and what was paid back need a call that follows, and end at the next compaction. A single
+  over that frame's compactions; rows of kind `unmarked` are none, here and below. A call without usage among others
+  has the size of its `session.sent(n)`. `no_progress_streak`, `refilled_share` (ten calls after the first that was sent the
+  outcome), `rebound_calls` and what was paid back need a call that follows, and end at the next compaction; `reread_rate`, `calls_to_first_write`
+  and `calls_to_resume` do not end there. The first is the mean over compactions of the share among the next 24 tool calls,
+  or as many as there are; the others count model calls from 0, the first after the compaction. A single
   compaction that was not paid back is no thrashing. `summary_tokens` is the sum of the frame's column, counted as
-  `"anchored"`; it is missing where a summary is sealed.
-- **The formula above**: `K` is the frame's `cost_usd`, counted as `"anchored"`; `P` the sizes of the messages at the
+  `"anchored"`; it is missing where a summary is sealed, which the part `SizeOnly` of an inserted message shows
+  (`session.edits[i].inserted`).
+- **The formula above**: `K` is the frame's `cost_usd`, counted as `"anchored"`, and 0 where that is missing; a compaction
+  whose summary is sealed is left out; `P` the sizes of the messages at the
   front that are the same before and after, and what no message of the prompt accounts for; `F` is `L`, but at most what
   the record read where `ck.misses` gives that call a cause other than the compaction. `w` is the price of writes that
   live an hour where most of the log's do, and that of fresh input where no writes are billed.
 - **Misses**: `unexplained_miss_share` is of the calls whose log tells cached tokens. `explained_miss_share` leaves first
   calls (`cold_start`) out.
 - **Hidden** messages are rows of the message frame whose state is neither `shown` nor `hidden`.
-- **Tool calls** are equal where tool and arguments are, of tools that read a file where the file is. A compaction removed
+- **Tool calls** are equal where tool (in any case) and arguments (unreadable ones: their text) are, of tools that read a file where the file is. A compaction removed
   one where the message that makes or answers it left the prompt then for the first time. A call does something new where
   it asks for what no call asked for before, with a tool that does more than read.
 - **Items**: which words are items, and which sentences give a constraint, is fixed by the patterns of
   `ctxkit.metrics.losable_items` and `ctxkit.metrics.item_index`; which tools read and write by
   `ctxkit.session.tool_calls`. A message states its items, and names the endings of its paths (two parts at least) besides.
-  A reply uses what it names in text and arguments, not in its thinking. An inserted text states what stands in it as
-  whole words. An item goes *out of sight* at a compaction where it stood in the prompt or in what came since, and stands
+  A reply uses what it names in text and arguments, not in its thinking; a constraint also where a sentence of its text
+  gives it in other words. An inserted text states what occurs in it as whole words, but its leaving the prompt removes
+  nothing. An item goes *out of sight* at a compaction where it stood in the prompt or in what came since, and stands
   in the prompt after it no more. A file holds the items of the message that shows or writes it, once that message is
   gone; an archive those that a compaction removed whose reason, method or text says "offload", "artifact" or "archive".
-  What was removed is counted at each compaction, also after the last call. `next_interval_loss` is over pairs of an item
-  and the last compaction before its use.
+  Counts at a compaction are of all items removed so far, by earlier ones too, also after the last call. After each
+  compaction an item's first use before the next one counts; the item is needed and lost if it was out of sight at any
+  such use. `next_interval_loss` is over these pairs of a compaction and an item removed so far. `calls_to_first_use` is
+  the median over the items that were lost, each once. At stake at a compaction is an item that the messages still sent do
+  not state, also where an earlier one removed it; `summary_recall` asks for it at each. Endings of paths, and constraints
+  given in other words, weigh 1.
 - **Nothing to share**: shares of the loss are 0 where nothing was compacted, and missing where nothing is used again.
 
 ## What cannot be computed from this page

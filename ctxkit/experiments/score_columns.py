@@ -102,7 +102,7 @@ _COLUMN_ROWS = (
     ("next_interval_loss", FLOAT,
      "of what was removed and named before the next compaction, the share out of sight"),
     ("calls_to_first_use", FLOAT,
-     "median calls from a compaction to the first use of something that it removed"),
+     "median, over items lost and used again, of the calls from the compaction to that use"),
     ("regret", FLOAT,
      "needed-later loss above that of the best set of messages under the same budget (a bound)"),
     ("loss_note", TEXT, "why a figure of loss is missing"),
