@@ -39,6 +39,11 @@ SETTINGS = {
     "docmanager-extension/plugin": {"autosave": False},
 }
 
+# anywidget gives a model two seconds to load, which is too short on a machine that runs a test suite.
+PATIENT = """
+const timeout = AbortSignal.timeout.bind(AbortSignal);
+AbortSignal.timeout = (milliseconds) => timeout(30 * milliseconds);
+"""
 OPEN = """async ({path, theme}) => {
   const app = window.jupyterapp;
   await app.restored;
@@ -172,6 +177,7 @@ def browser_page(
     try:
         page.set_default_timeout(90_000)
         page.on("pageerror", lambda e: seen.problems.append(f"JavaScript: {str(e)[:300]}"))
+        page.add_init_script(PATIENT)
 
         def gate(route: Any) -> None:
             url = urlsplit(route.request.url)
