@@ -213,3 +213,11 @@ def test_a_message_longer_than_any_window_is_read_at_both_ends(monkeypatch):
     assert "First of all." in made
     assert "Last of all." in made
     assert made.count("Nothing here.") < 9
+
+
+def test_of_more_than_four_hundred_lines_the_weightiest_are_candidates():
+    """Lines alike weigh more the later they stand, and the first half as much again."""
+    letters = ["".join("abcdefghij"[int(d)] for d in f"{n:03}") for n in range(450)]
+    lines = [f"alpha{w} beta{w}" for w in letters]
+    text = Extractive().extract([assistant("\n".join(lines))], 100_000)
+    assert [row.rpartition(": ")[2] for row in text.splitlines()] == [lines[0], *lines[51:]]
