@@ -215,14 +215,14 @@ class Runner:
         )  # fmt: skip
 
     def tests_of(self, file: str, fault: Fault) -> list[str]:
-        """Return the tests that reach a fault, those that reach few lines first."""
+        """Return the tests that reach a fault: tables, then those that reach few lines."""
         lines = {file: {fault.line}}
         if fault.in_function:
             tests = self.found.tests_of_lines(lines)
         else:
             tests = self.found.tests_of_names(fault.names, file)
             tests |= self.found.seconds.keys() & set(TABLE_TESTS)
-        return sorted(tests, key=lambda t: (self.reach[t], t))
+        return sorted(tests, key=lambda t: (t not in TABLE_TESTS, self.reach[t], t))
 
     def _first_tests(self, tests: list[str]) -> list[str]:
         out, left = list[str](), FIRST_SECONDS

@@ -7,6 +7,7 @@ from hashlib import sha256
 import pytest
 from builders import assistant, result, tool_call, user
 from histories import ROOM, shown
+from talks_by_chance import Fours
 
 from ctxkit.policies import (
     Budget,
@@ -22,7 +23,7 @@ from ctxkit.policies import (
     Tombstones,
     ToolPairs,
 )
-from ctxkit.policies.clearing import ELIDED_PLACEHOLDER, PAIR_PLACEHOLDER
+from ctxkit.policies.clearing import ELIDED_PLACEHOLDER, PAIR_PLACEHOLDER, TRUNCATED_HERE
 from ctxkit.policies.history.columns import count_chars
 from ctxkit.session import Image, Message, SizeOnly, Text, Thinking, ToolCall
 
@@ -148,3 +149,35 @@ def test_characters_are_those_of_every_part_of_a_message():
         assert count_chars(Message(role="assistant", id="a", parts=(part,))) == chars, part
     whole = Message(role="assistant", id="a", parts=tuple(part for part, _ in parts))
     assert count_chars(whole) == sum(chars for _, chars in parts)
+
+
+class Words(Fours):
+    """A counter for which a word is a token, however long."""
+
+    def message(self, message: Message) -> int:
+        return len(message.text.split()) + 1
+
+
+@pytest.mark.parametrize("max_chars", [2_000, 3_000])
+def test_a_budget_that_eliding_cannot_meet_cuts_the_other_results_to_equal_shares(max_chars):
+    """The newest message is never elided, nor one that would not get smaller, as counted in words."""
+    small = len(ELIDED_PLACEHOLDER) + 1
+    messages = [user("u"), *step(1, "ls", "a " * 450), *step(2, "ls", "b" * small), *step(3, "ls", "c " * 2_500)]  # fmt: skip
+    history = shown(*messages, counter=Words())
+    pruned = Budget(max_chars=max_chars, step=1)(history, ROOM).messages
+    others = sum(map(count_chars, messages)) - 900 - small - 5_000 + len(ELIDED_PLACEHOLDER)
+    share = (max_chars - others) // 2 - len(TRUNCATED_HERE)
+    assert [m.text for m in pruned if m.role == "tool"] == [
+        ELIDED_PLACEHOLDER,
+        "b" * small,
+        ("c " * 2_500)[:share] + TRUNCATED_HERE,
+    ]
+
+
+def test_no_result_is_cut_below_the_least_that_is_left_of_one():
+    messages = [user("u"), *step(1, "ls", "c" * 5_000)]
+    pruned = Budget(max_chars=50, min_chars=300)(shown(*messages), ROOM).messages
+    assert pruned[-1].text == "c" * 300 + TRUNCATED_HERE
+    short = [user("u"), *step(1, "ls", "c" * (300 + len(TRUNCATED_HERE)))]
+    history = shown(*short)
+    assert Budget(max_chars=50, min_chars=300)(history, ROOM) is history
