@@ -69,9 +69,7 @@ def collect_named_values() -> dict[str, dict[str, str]]:
         values = vars(module)
         found = {f"constants of {module.__name__}": {n: values[n] for n in list_constants(module)}}
         for c in list_classes(module):
-            found[f"{c.__module__}.{c.__qualname__}"] = (
-                {} if is_dataclass(c) else get_class_values(c)
-            )
+            found[f"{c.__module__}.{c.__qualname__}"] = get_class_values(c)
         for function in list_functions(module):
             parameters = signature(function).parameters.values()
             found[f"{module.__name__}.{function.__qualname__}"] = {
@@ -127,12 +125,11 @@ def is_plain(value: Any) -> bool:
 @cache
 def collect_defaults() -> dict[str, dict[str, str]]:
     """Return the defaults by class or preset, of each preset the settings of all its parts, and the named values."""
-    out = collect_named_values() | {
-        f"{c.__module__}.{c.__qualname__}": {
-            f.name: format_value(read_default(f)) for f in fields(c) if f.init
-        }
-        for c in list_setting_classes()
-    }
+    out = collect_named_values()
+    for c in list_setting_classes():
+        settings = {f.name: format_value(read_default(f)) for f in fields(c) if f.init}
+        name = f"{c.__module__}.{c.__qualname__}"
+        out[name] = settings | out[name]
     for name in names():
         function = getattr(ctxkit.presets, name)
         arguments = signature(function).parameters.values()
