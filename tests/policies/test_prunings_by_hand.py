@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 from builders import assistant, result, tool_call, user
-from histories import ROOM, shown
+from histories import CHARS, ROOM, shown
 from talks_by_chance import Fours
 
 from ctxkit.policies import (
@@ -178,6 +178,7 @@ def test_no_result_is_cut_below_the_least_that_is_left_of_one():
     messages = [user("u"), *step(1, "ls", "c" * 5_000)]
     pruned = Budget(max_chars=50, min_chars=300)(shown(*messages), ROOM).messages
     assert pruned[-1].text == "c" * 300 + TRUNCATED_HERE
-    short = [user("u"), *step(1, "ls", "c" * (300 + len(TRUNCATED_HERE)))]
-    history = shown(*short)
-    assert Budget(max_chars=50, min_chars=300)(history, ROOM) is history
+    short = [user("u"), *step(1, "ls", ("c " * 300)[: 300 + len(TRUNCATED_HERE)])]
+    for counter in (CHARS, Words()):
+        history = shown(*short, counter=counter)
+        assert Budget(max_chars=50, min_chars=300)(history, ROOM) is history

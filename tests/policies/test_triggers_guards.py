@@ -14,6 +14,7 @@ from ctxkit.policies import History, LastUsageOverBudget, MessageLog, Rules, Unp
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
 from ctxkit.policies.triggers import as_trigger
+from ctxkit.session import Usage
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(200, 50, Fours())
@@ -242,3 +243,31 @@ def test_an_agents_tokens_are_spent_at_the_sum_itself():
     assert [first_due(t.TurnSpent(n)) for n in (99, 100, 299, 300)] == [1, 2, 2, 3]
     assert [first_due(t.Turns(n)) for n in (1, 2, 3)] == [1, 2, 3]
     assert [first_due(t.Count(n)) for n in (1, 2, 3, 4, 5, 6)] == [0, 1, 1, 2, 2, 3]
+
+
+def test_a_limit_between_two_numbers_of_tokens_is_passed_by_the_next_one():
+    log = [user("x" * 400)]  # 100 tokens
+    shares = [t.Share(1 / 2), t.Share(1 / 2, or_equal=True)]
+    for window, dues in ((199, [True, True]), (200, [False, True]), (201, [False, False])):
+        budget = ContextBudget(window, 0, Fours())
+        assert [s(shown(*log), budget) for s in shares] == dues
+    assert not due(t.Above(100.5), *log) and not due(t.Above(100.5, or_equal=True), *log)
+    assert due(t.Above(99.5), *log) and due(t.Above(99.5, or_equal=True), *log)
+
+
+def test_the_last_usage_counts_its_reply_and_what_came_after_it():
+    def first_due(reply, *more, since=None):
+        log = MessageLog.of([user("x" * 400), reply, *more, user("go on"), assistant()], Fours())
+        calls = log.calls
+        history = History.start(log, calls - 1)
+        if since is not None:
+            history = History.start(log, since).drop(1)
+            assert history.since == since
+        forecast = UnprunedForecast(history, ROOM)  # 150 tokens are left of 200
+        return LastUsageOverBudget().first(forecast, 0, calls) - (calls - 1)
+
+    assert [first_due(assistant("y" * n)) for n in (200, 204)] == [1, 0]
+    bills = [Usage(input_tokens=1, output_tokens=n) for n in (50, 51)]
+    assert [first_due(assistant("y" * 4, usage=bill)) for bill in bills] == [1, 0]
+    assert [first_due(assistant("y" * 160), user("z" * n)) for n in (40, 44)] == [1, 0]
+    assert first_due(assistant("y" * 204), since=1) == 1  # the reply is older than the compaction
