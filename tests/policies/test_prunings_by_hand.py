@@ -95,6 +95,7 @@ CASES = {
         "r1": f"{FILE[:100]}\n[...900 {STALE}",
         "r4": f"{FILE[:300]}\n[...truncated — 700 {CUT}",
     }),
+    "stale results": (Results(max_chars=2_000, consumed_chars=0), {"r1": f"\n[...1,000 {STALE}"}),
 }  # fmt: skip
 
 
