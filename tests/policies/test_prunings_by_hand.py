@@ -144,6 +144,7 @@ def test_characters_are_those_of_every_part_of_a_message():
         (Image(), 4_800),
         (SizeOnly("document", chars=11, tokens=99), 11),
         (SizeOnly("document", tokens=9), 36),
+        (SizeOnly("document", chars=0, tokens=9), 0),
         (SizeOnly("document"), 0),
     ]
     for part, chars in parts:
