@@ -192,3 +192,28 @@ def test_names_of_a_log_stay_text():
     from msgspec.structs import replace
 
     assert intruders(replace(shown, model=EVIL, session=EVIL)._repr_html_()) == []
+
+
+TAKEN = "; 20 % of what is used again would be taken before its use."
+ANSWERS = {
+    f"Compaction does not pay on this session: at best, at 9,000 tokens, it costs about $1.50 more{TAKEN}": {"recorded": None, "saved_usd": -1.5},
+    f"Compact at 9,000 tokens: about $1.50 less on this session than without compaction{TAKEN}": {"recorded": None},
+    f"Compact at 9,000 tokens, not 7,999: about $1.50 less on this session{TAKEN}": {"recorded": 7_999},
+    f"Compact at 9,000 tokens, not 10,001: about $1.50 less on this session{TAKEN}": {"recorded": 10_001},
+    "Compact at 9,000 tokens, not 7,999: about $1.50 more on this session, but 20 % of what is used again would be taken, not 10 %.": {"recorded": 7_999, "saved_usd": -1.5},
+    "Keep compacting at about 8,000 tokens: 8,000 to 10,000 cost about the same, $0.2500 a compaction; 10 % of what is used again is taken before its use.": {"recorded": 8_000},
+    "Keep compacting at about 10,000 tokens: 8,000 to 10,000 cost about the same, $0.2500 a compaction; 10 % of what is used again is taken before its use.": {"recorded": 10_000},
+    "Nothing to compact: the largest prompt had 9,000 tokens, and compacting is due from 9,000 on, at $0.2500 a compaction.": {"recorded": None, "peak": 9_000},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_the_answer_is_the_one_of_its_figures(answer):
+    told = when_to_compact(grown(40, pause_every=3), floor=8_000)
+    best = told.ceilings[0]._replace(name="best", loss=0.2)
+    recorded = best._replace(name="recorded", loss=0.1)
+    figures = {"best": 9_000, "low": 8_000, "high": 10_000, "peak": 9_001, "saved_usd": 1.5, "reset_usd": 0.25}  # fmt: skip
+    told = replace(told, **figures | {"ceilings": (best, recorded)} | ANSWERS[answer])
+    assert told.answer == answer
+    pays = answer.startswith("Compact at")
+    assert bool(told.setting) is pays
