@@ -86,7 +86,8 @@ def test_a_floor_is_the_smallest_prompt_and_a_summary_where_the_log_has_no_compa
     [
         ((0, 10, 400, 410), 1 / 3, 0.5),  # one, none, and again none before the end
         ((0, 10, 20, 30), 0.0, inf),
-        ((0, 400, 800, 1200), 1.0, 0.0),
+        ((0, 301, 602, 903), 1.0, 0.0),  # 300 seconds after the reply of the second before
+        ((0, 300, 600, 900), 0.0, inf),
     ],
 )
 def test_pauses_say_how_many_calls_find_no_cache_where_no_read_is_recorded(times, share, calls):
