@@ -16,7 +16,7 @@ from ctxkit.errors import ReadError
 from ctxkit.formats.claude_code_attachments import find_request_shape
 from ctxkit.formats.claude_code_conversation import (
     FORMAT_NAME,
-    TranscriptConversation,
+    TranscriptConversationReader,
     TranscriptState,
 )
 from ctxkit.formats.log_source import Source
@@ -204,8 +204,8 @@ class _TranscriptReader:
         self.titles: dict[str, str] = {}
         self.unknown_metadata = list(_METADATA_FIELDS.items())
         self.message_by_uuid: dict[str, Any] = {}
-        self.sidechains: dict[str, TranscriptConversation] = {}
-        self.conversation_by_uuid: dict[str, TranscriptConversation] = {}
+        self.sidechains: dict[str, TranscriptConversationReader] = {}
+        self.conversation_by_uuid: dict[str, TranscriptConversationReader] = {}
         self.has_main = any(
             as_str(r.get("type")) in _MESSAGE_TYPES and not _is_sidechain(r) for _, r in records
         )
@@ -215,7 +215,7 @@ class _TranscriptReader:
         )
         self.cost_usd: float | None = None
         self.state = _find_duplicate_uuids(records)
-        self.main = TranscriptConversation(self.state, "")
+        self.main = TranscriptConversationReader(self.state, "")
         system, self.state.tools = find_request_shape(records)
         if system:
             self.main.add_system_prompt(system)
@@ -253,7 +253,7 @@ class _TranscriptReader:
         if self.has_sidechains and type(uuid) is str:
             self.conversation_by_uuid[uuid] = chain
 
-    def _find_conversation(self, record: dict[str, Any]) -> TranscriptConversation:
+    def _find_conversation(self, record: dict[str, Any]) -> TranscriptConversationReader:
         """Return the conversation of a line: the main one, or a sidechain within the file."""
         if not _is_sidechain(record):
             return self.main
@@ -277,7 +277,7 @@ class _TranscriptReader:
                 return self.main  # no call so far could have started a subagent
         name = agent or f"sidechain-{len(self.sidechains)}"
         if name not in self.sidechains:
-            self.sidechains[name] = TranscriptConversation(self.state, name)
+            self.sidechains[name] = TranscriptConversationReader(self.state, name)
         return self.sidechains[name]
 
     def _note_metadata(self, record: dict[str, Any]) -> None:

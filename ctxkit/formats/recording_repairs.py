@@ -9,7 +9,7 @@ import msgspec
 
 from ctxkit import tokens
 from ctxkit.session.messages import ABANDONED, MISSING_START_KIND, Edit, Message, SizeOnly, Usage
-from ctxkit.tokens.context_windows import context_window_notes
+from ctxkit.tokens.context_windows import describe_context_windows
 from ctxkit.tokens.counter_protocol import estimate_message_tokens
 from ctxkit.tokens.message_sizes import find_prompt_drops, measure_sizes
 
@@ -118,7 +118,7 @@ def _list_notes(session: Session) -> Iterator[str]:
             size = sum(p.tokens or 0 for p in placeholders)
             description = f"about {size:,} tokens of the first prompt were of it (estimated)."
         yield f"The conversation before line 1 is not in this file: {description}"
-    yield from context_window_notes(session)
+    yield from describe_context_windows(session)
     drops = find_prompt_drops(session)
     if drops:
         lost_tokens = sum(f.before - f.after for f in drops)

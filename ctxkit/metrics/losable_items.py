@@ -39,7 +39,7 @@ SPEAKERS = ("user", "assistant")
 """Roles whose sentences are searched for constraints, decisions and open points."""
 
 
-class Item(NamedTuple):
+class LosableItem(NamedTuple):
     """One item; its text is normalised, so that equal items are equal."""
 
     family: ItemFamily
@@ -137,7 +137,7 @@ _OPEN_CHECKBOX = "- [ ]"
 _COMMAND_ARGUMENTS = ("command", "cmd", "script")
 
 
-def extract_items(message: Message) -> frozenset[Item]:
+def extract_items(message: Message) -> frozenset[LosableItem]:
     """Return the items of a message.
 
     Example:
@@ -149,14 +149,14 @@ def extract_items(message: Message) -> frozenset[Item]:
     return frozenset(_iter_items(message))
 
 
-def expand_path_endings(items: Iterable[Item]) -> frozenset[Item]:
+def expand_path_endings(items: Iterable[LosableItem]) -> frozenset[LosableItem]:
     """Return items and the endings of their paths: `src/a/b.ts` also mentions `a/b.ts`."""
     items = frozenset(items)
     paths = [item.text for item in items if item.family == "path"]
     return items.union(*map(path_endings, paths)) if paths else items
 
 
-def extract_spoken_items(message: Message) -> frozenset[Item]:
+def extract_spoken_items(message: Message) -> frozenset[LosableItem]:
     """Return the items of a message, without its thinking."""
     if not message.thinks:
         return extract_items(message)
@@ -164,7 +164,7 @@ def extract_spoken_items(message: Message) -> frozenset[Item]:
     return extract_items(msgspec.structs.replace(message, parts=spoken_parts))
 
 
-def extract_thinking_items(message: Message) -> frozenset[Item]:
+def extract_thinking_items(message: Message) -> frozenset[LosableItem]:
     """Return the items of a message's thinking."""
     return frozenset(
         item
@@ -174,7 +174,7 @@ def extract_thinking_items(message: Message) -> frozenset[Item]:
     )
 
 
-def _iter_items(message: Message) -> Iterator[Item]:
+def _iter_items(message: Message) -> Iterator[LosableItem]:
     for text in iter_texts(message):
         yield from extract_text_items(text)
     for part in message.parts:
@@ -195,23 +195,23 @@ def iter_texts(message: Message) -> Iterator[str]:
             yield from _iter_strings(part.arguments)
 
 
-def extract_text_items(text: str) -> Iterator[Item]:
+def extract_text_items(text: str) -> Iterator[LosableItem]:
     """Yield the paths, URLs, ids, names, numbers and errors of a text; some repeat."""
     rest = text
     if "://" in text:
         for hit in _URL.findall(text):
-            yield Item("url", hit.rstrip(".,;:!?"))
+            yield LosableItem("url", hit.rstrip(".,;:!?"))
         rest = _URL.sub(" ", text)
     words = [w for w in set(rest.split()) if not w.isalpha()]
     if joined_words := " ".join(words):
         has_digit = _DIGIT.search(joined_words) is not None
         yield from _iter_word_items(words, joined_words, has_digit=has_digit)
         for hit in _NUMBER.findall(rest) if has_digit else ():
-            yield Item("number", hit.replace(" ", ""))
+            yield LosableItem("number", hit.replace(" ", ""))
     if True in map(rest.__contains__, _ERROR_WORDS):
         for start, end in _find_lines_with(_ERROR_WORDS, rest).items():
             for hit in _ERROR.findall(rest, start, end):
-                yield Item("error", normalise_text(hit))
+                yield LosableItem("error", normalise_text(hit))
 
 
 def _find_lines_with(words: Iterable[str], text: str) -> dict[int, int]:
@@ -226,36 +226,38 @@ def _find_lines_with(words: Iterable[str], text: str) -> dict[int, int]:
     return line_ends
 
 
-def _iter_word_items(words: list[str], joined_words: str, *, has_digit: bool) -> Iterator[Item]:
+def _iter_word_items(
+    words: list[str], joined_words: str, *, has_digit: bool
+) -> Iterator[LosableItem]:
     """Yield items without a space; each pattern reads only words with its required character."""
     if "/" in joined_words:
         for hit in _PATH.findall(" ".join([w for w in words if "/" in w])):
             if _EXTENSION.search(hit):
-                yield Item("path", hit)
+                yield LosableItem("path", hit)
     if has_digit or joined_words.count("-") >= _UUID_HYPHENS:
         for hit in _ID.findall(joined_words):
             if not hit.isalpha() and (
                 hit.isdigit() or hit[0] == "#" or "-" in hit or _has_digits_and_letters(hit)
             ):
-                yield Item("id", hit.casefold())
+                yield LosableItem("id", hit.casefold())
     joined = [w for w in words if "-" in w] if "-" in joined_words else []
     for hit in _HYPHENATED_CODE.findall(" ".join(joined)) if joined else ():
         code = hit.casefold()
         if any(c.isdigit() for c in hit) and code not in _COMMON_CODES:
-            yield Item("id", code)
+            yield LosableItem("id", code)
     if "_" in joined_words:
         joined += [w for w in words if "_" in w]
     for hit in _NAME.findall(" ".join(joined)) if joined else ():
         if "_" in hit or not any(c.isdigit() for c in hit):
-            yield Item("name", hit)
+            yield LosableItem("name", hit)
 
 
 @lru_cache(1 << 13)
-def path_endings(path: str) -> tuple[Item, ...]:
+def path_endings(path: str) -> tuple[LosableItem, ...]:
     """Return a path and its endings of at least two components."""
     parts = [p for p in path.split("/") if p not in ("", ".", "..", "~")]
-    ends = (Item("path", "/".join(parts[i:])) for i in range(len(parts) - 1))
-    return Item("path", path), *ends
+    ends = (LosableItem("path", "/".join(parts[i:])) for i in range(len(parts) - 1))
+    return LosableItem("path", path), *ends
 
 
 def normalise_text(text: str) -> str:
@@ -267,16 +269,16 @@ def _has_digits_and_letters(word: str) -> bool:
     return any(c.isdigit() for c in word) and any(c.isalpha() for c in word)
 
 
-def _iter_command_items(call: ToolCall) -> Iterator[Item]:
+def _iter_command_items(call: ToolCall) -> Iterator[LosableItem]:
     for name in _COMMAND_ARGUMENTS:
         value = call.arguments.get(name)
         if isinstance(value, list):
             value = " ".join(v for v in value if isinstance(v, str))
         if isinstance(value, str) and value.strip():
-            yield Item("command", normalise_text(value))
+            yield LosableItem("command", normalise_text(value))
 
 
-def _iter_sentence_items(role: str, text: str) -> Iterator[Item]:
+def _iter_sentence_items(role: str, text: str) -> Iterator[LosableItem]:
     """Yield the user's constraints, the agent's decisions, and the open points of both."""
     if role not in SPEAKERS or len(text) < _MIN_SENTENCE_CHARS:
         return
@@ -287,9 +289,9 @@ def _iter_sentence_items(role: str, text: str) -> Iterator[Item]:
         return
     for hit in split_sentences(text):
         if may_state and phrases.occur_in(hit):
-            yield Item(family, normalise_text(hit))
+            yield LosableItem(family, normalise_text(hit))
         if may_be_open and (_OPEN_CHECKBOX in hit or _OPEN_PHRASES.occur_in(hit)):
-            yield Item("open", normalise_text(hit))
+            yield LosableItem("open", normalise_text(hit))
 
 
 def split_sentences(text: str) -> Iterator[str]:
@@ -317,9 +319,9 @@ class MessageItemCache:
     """
 
     def __init__(self, anchored: MessageSizes | None = None) -> None:
-        self._items: dict[int, tuple[Any, frozenset[Item], frozenset[Item]]] = {}
+        self._items: dict[int, tuple[Any, frozenset[LosableItem], frozenset[LosableItem]]] = {}
         """By `id()` of the parts: the parts (kept alive), items, items with path endings."""
-        self._used: dict[int, frozenset[Item]] = {}
+        self._used: dict[int, frozenset[LosableItem]] = {}
         self._size: dict[int, int] = {}
         if anchored is not None:
             messages = anchored.session.messages
@@ -327,15 +329,15 @@ class MessageItemCache:
                 id(m.parts): n for m, n in zip(messages, anchored.tokens, strict=True) if m.parts
             }
 
-    def items(self, message: Message) -> frozenset[Item]:
+    def items(self, message: Message) -> frozenset[LosableItem]:
         """Return the items of a message."""
         return self._get_entry(message)[1]
 
-    def names(self, message: Message) -> frozenset[Item]:
+    def names(self, message: Message) -> frozenset[LosableItem]:
         """Return the items of a message and the endings of its paths."""
         return self._get_entry(message)[2]
 
-    def used(self, message: Message) -> frozenset[Item]:
+    def used(self, message: Message) -> frozenset[LosableItem]:
         """Return the items that a reply mentions in text and arguments, not in thinking."""
         self._get_entry(message)
         return self._used[id(message.parts)]
@@ -348,13 +350,15 @@ class MessageItemCache:
         recorded = sum(p.tokens or 0 for p in message.parts if isinstance(p, SizeOnly))
         return recorded or len(message.text) // 4
 
-    def extract(self, message: Message) -> tuple[frozenset[Item], frozenset[Item]]:
+    def extract(self, message: Message) -> tuple[frozenset[LosableItem], frozenset[LosableItem]]:
         """Return the items of a message without its thinking, and those of its thinking."""
         if not message.thinks:
             return extract_items(message), frozenset()
         return extract_spoken_items(message), extract_thinking_items(message)
 
-    def _get_entry(self, message: Message) -> tuple[Any, frozenset[Item], frozenset[Item]]:
+    def _get_entry(
+        self, message: Message
+    ) -> tuple[Any, frozenset[LosableItem], frozenset[LosableItem]]:
         key = id(message.parts)
         entry = self._items.get(key)
         if entry is None:

@@ -238,7 +238,7 @@ def _split_block(block: PromptBlock, ends: tuple[int, int, int]) -> Iterable[Blo
 
 
 @accepts_session
-def strip_data(session: Session, call: int = -1) -> PromptStrip:
+def get_strip_data(session: Session, call: int = -1) -> PromptStrip:
     """Return the blocks of one prompt, and its tokens that were read, written and fresh.
 
     Raises:
@@ -298,7 +298,7 @@ def strip(session: Session, call: int = -1) -> Chart:
         >>> ck.plots.strip(ck.samples.path(), 150).rows[0]
         ('read', '34,442', '100 %', '$0.01')
     """
-    data = strip_data(session, call)
+    data = get_strip_data(session, call)
     source = "as the record's cache would have it (derived)" if session.origin else "as recorded"
     return Chart(
         title=f"Prompt of call {data.call}",

@@ -59,8 +59,8 @@ def test_the_reply_before_may_have_failed():
     )
     assert due(t.Overflow(recorded=True), user(), overflow)
     assert not due(t.Overflow(recorded=True), user(), assistant("fine"))
-    assert due(t.CutShort(), user(), assistant("and so", stop="length"))
-    assert not due(t.CutShort(), user(), assistant("and so", stop="length"), assistant("on"))
+    assert due(t.ReplyCutShort(), user(), assistant("and so", stop="length"))
+    assert not due(t.ReplyCutShort(), user(), assistant("and so", stop="length"), assistant("on"))
 
 
 def test_a_pause_outlives_the_cache():
@@ -119,15 +119,15 @@ def test_thrash_is_told_by_messages_or_by_tokens():
 
 
 def test_grace_is_in_calls_or_turns():
-    assert first(g.Grace(calls=3), cut(9)) == 13
-    assert first(g.Grace(calls=3)) == 10
-    assert first(g.Grace(turns=1), cut(9)) == 11  # the next turn is let pass, too
+    assert first(g.GraceAfterCompaction(calls=3), cut(9)) == 13
+    assert first(g.GraceAfterCompaction(calls=3)) == 10
+    assert first(g.GraceAfterCompaction(turns=1), cut(9)) == 11  # the next turn is let pass, too
 
 
 def test_attempts_are_counted():
-    assert first(g.Attempts(2, "run"), cut(1)) == 10
-    assert first(g.Attempts(2, "run"), cut(1), cut(2)) == 20
-    assert first(g.Attempts(1), cut(10)) == 11
+    assert first(g.CompactionCountLimit(2, "run"), cut(1)) == 10
+    assert first(g.CompactionCountLimit(2, "run"), cut(1), cut(2)) == 20
+    assert first(g.CompactionCountLimit(1), cut(10)) == 11
 
 
 def test_waits_end():

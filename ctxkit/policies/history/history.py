@@ -297,7 +297,7 @@ def is_new_request(log: MessageLog, row: int, call: int) -> bool:
     )
 
 
-def end_of_leading_summaries(history: History, first: int = 0) -> int:
+def find_end_of_leading_summaries(history: History, first: int = 0) -> int:
     """Return the end of the summaries and system messages that begin at a position."""
     log, n = history.log, len(history)
     while first < n and history.item(first).role(log) in (SUMMARY, SYSTEM):

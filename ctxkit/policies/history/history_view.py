@@ -94,7 +94,7 @@ class HistoryView(msgspec.Struct, frozen=True):
         """Return the number of messages of these roles."""
         total = 0
         for role in roles:
-            code = role_code(role)
+            code = get_role_code(role)
             counts = self.log.counts[code]
             total += counts[self.hi] - counts[self.lo] + self.head.count(self.log, code)
         return total
@@ -236,7 +236,7 @@ class HistoryView(msgspec.Struct, frozen=True):
         codes = self.column("roles")
         mask = np.zeros(len(codes), np.bool_)
         for role in roles:
-            mask |= codes == role_code(role)
+            mask |= codes == get_role_code(role)
         return mask
 
     def agent(self, *patterns: str) -> NDArray[Any]:
@@ -274,7 +274,7 @@ class HistoryView(msgspec.Struct, frozen=True):
         return cls(log, EMPTY_HEAD, 0, upto[call] if call < len(upto) else len(log.messages), call)
 
 
-def role_code(role: str) -> int:
+def get_role_code(role: str) -> int:
     """Return the code of a role.
 
     Raises:

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.history.history_view import role_code
+from ctxkit.policies.history.history_view import get_role_code
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.columns import SizeSums
@@ -104,17 +104,17 @@ def find_nth_last(view: HistoryView, role: str, n: int) -> int:
     """Return the position of the n-th last message of a role (1: the last); -1: none."""
     if n < 1:
         raise BadArguments(f"There is no {n}-th last message: count from 1.")
-    rows = view.log.of_role[role_code(role)]
+    rows = view.log.of_role[get_role_code(role)]
     at = bisect_left(rows, view.hi) - n
     if at >= 0 and rows[at] >= view.lo:
         return view.head.size + rows[at] - view.lo
     in_head = n - (bisect_left(rows, view.hi) - bisect_left(rows, view.lo))
-    return _nth_last_head(view, role_code(role), in_head)
+    return _nth_last_head(view, get_role_code(role), in_head)
 
 
 def find_next(view: HistoryView, position: int, *roles: str) -> int:
     """Return the first position from one on with one of these roles; -1: there is none."""
-    codes = [role_code(r) for r in roles]
+    codes = [get_role_code(r) for r in roles]
     for p in range(position, view.head.size):
         if view.head.items[p].role(view.log) in codes:
             return p

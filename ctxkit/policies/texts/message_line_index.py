@@ -254,7 +254,7 @@ def index_for_log(log: MessageLog) -> tuple[LineIndex, GrowingColumn]:
     return entry
 
 
-class WeighedLines(NamedTuple):
+class WeightedLines(NamedTuple):
     """The lines of a passage, and the weight of each."""
 
     at: NDArray[Any]

@@ -47,7 +47,7 @@ TYRUM_FIELDS = (
 )
 
 
-def pi_transcript(messages: Iterable[Message], result_chars: int = 2000) -> str:
+def write_pi_transcript(messages: Iterable[Message], result_chars: int = 2000) -> str:
     """Write messages as Pi does, with tool results cut to `result_chars`."""
     return "\n\n".join(row for m in messages for row in _pi_rows(m, result_chars))
 
@@ -79,7 +79,7 @@ def ai_tool_result(text: str, head: int = 1200, tail: int = 600) -> str:
     )
 
 
-def tyrum_transcript(messages: Iterable[Message]) -> str:
+def write_tyrum_transcript(messages: Iterable[Message]) -> str:
     """Write messages as Tyrum does, `Role [id]: text`, without tool results."""
     rows = (
         (m, " ".join(p.text for p in m.parts if isinstance(p, Text)))
@@ -176,12 +176,12 @@ def find_identifiers(text: str, *, limit: int = 50, inner_paths: bool = False) -
     return tuple(identifiers)
 
 
-def file_identifiers(names: Iterable[str], limit: int = 20) -> tuple[str, ...]:
+def select_file_identifiers(names: Iterable[str], limit: int = 20) -> tuple[str, ...]:
     """Return the identifiers with a slash or a dot, which look like files (URLs too, as Tyrum)."""
     return tuple(n for n in names if "/" in n or "." in n)[:limit]
 
 
-def identifiers_to_audit(texts: Sequence[str], limit: int = 12) -> tuple[str, ...]:
+def select_identifiers_to_audit(texts: Sequence[str], limit: int = 12) -> tuple[str, ...]:
     """Return the names that an audit checks (OpenClaw): of the last ten texts, no secrets."""
     identifiers: dict[str, None] = {}
     for text in texts[-10:]:
@@ -194,7 +194,7 @@ def identifiers_to_audit(texts: Sequence[str], limit: int = 12) -> tuple[str, ..
     return tuple(identifiers)[:limit]
 
 
-def lost_identifiers(names: Iterable[str], summary: str) -> tuple[str, ...]:
+def find_lost_identifiers(names: Iterable[str], summary: str) -> tuple[str, ...]:
     """Return the names missing in a summary; hexadecimal ones are compared without case."""
     folded = summary.casefold()
     return tuple(
@@ -202,11 +202,11 @@ def lost_identifiers(names: Iterable[str], summary: str) -> tuple[str, ...]:
     )
 
 
-def invented_identifiers(summary: str, source: str, limit: int = 12) -> tuple[str, ...]:
+def find_invented_identifiers(summary: str, source: str, limit: int = 12) -> tuple[str, ...]:
     """Return the names in a summary that its source lacks: paths, addresses, hashes, tickets."""
     folded = source.casefold()
     names = dict.fromkeys(
-        (*identifiers_to_audit([summary], limit=200), *_FILE_OR_TICKET.findall(summary))
+        (*select_identifiers_to_audit([summary], limit=200), *_FILE_OR_TICKET.findall(summary))
     )
     return tuple(n for n in names if n.casefold() not in folded)[:limit]
 
@@ -239,7 +239,7 @@ def audit_summary(
     """
     rows = {row.strip() for row in summary.splitlines()}
     problems = [f"missing_section:{s}" for s in sections if s not in rows]
-    lost = lost_identifiers(names, summary) if strict else ()
+    lost = find_lost_identifiers(names, summary) if strict else ()
     if lost:
         problems.append("missing_identifiers:" + ",".join(lost[:3]))
     if not reflects_request(ask, summary):
