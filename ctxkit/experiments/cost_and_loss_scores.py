@@ -19,7 +19,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     predict_input_cost,
     predict_reads_after_compactions,
 )
-from ctxkit.engine.cache_model.own_developer_logs import DeveloperLogs
+from ctxkit.engine.cache_model.training_counts import DeveloperLogs
 from ctxkit.engine.provider_guard import count_refused_calls
 from ctxkit.engine.replay import count_hidden_messages_and_results, describe_run_oddities
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES

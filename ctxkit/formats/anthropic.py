@@ -12,8 +12,7 @@ from ctxkit.formats.chat_request_threads import (
     is_chat_message,
 )
 from ctxkit.formats.log_source import Source
-from ctxkit.formats.raw_body_files import has_raw_bodies
-from ctxkit.formats.raw_body_folder import read_raw_bodies
+from ctxkit.formats.raw_body_folder import has_raw_bodies, read_raw_bodies
 from ctxkit.formats.registry import get_reader
 from ctxkit.formats.untrusted_fields import (
     as_dict,

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.formats.anthropic import ContentBlockParser, parse_anthropic_usage
-from ctxkit.formats.claude_code_attachments import parse_attachment
-from ctxkit.formats.claude_code_texts import SUMMARY_PREFIX, WRAPPER_PREFIXES
+from ctxkit.formats.claude_code_attachments import (
+    SUMMARY_PREFIX,
+    WRAPPER_PREFIXES,
+    parse_attachment,
+)
 from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
 from ctxkit.formats.untrusted_fields import (
     as_dict,

@@ -18,9 +18,8 @@ from ctxkit._internal.gc_pause import pause_gc
 from ctxkit._internal.hooks import call_hook
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
-from ctxkit.formats.impossible_sizes import drop_impossible_sizes
 from ctxkit.formats.log_source import Source
-from ctxkit.formats.recording_repairs import repair_session
+from ctxkit.formats.recording_repairs import drop_impossible_sizes, repair_session
 from ctxkit.formats.registry import (
     READER_MODULES,
     Reader,

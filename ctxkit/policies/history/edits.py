@@ -27,14 +27,12 @@ from ctxkit.policies.history.history_view import (
     EditInfo,
     HistoryEdit,
     HistoryView,
-)
-from ctxkit.policies.history.invariants import check_invariants
-from ctxkit.policies.history.searches import (
     is_safe_cut,
     last_safe_cut,
     next_safe_cut,
     tokens_before,
 )
+from ctxkit.policies.history.invariants import check_invariants
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Edit, EditKind, Message, Text
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from ctxkit.policies.memory_policies import MemoryFlush
 from ctxkit.policies.message_filters import MessageCountCap, PruneToolCalls
 from ctxkit.policies.offline_summarisers import with_summary_error
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import lost_and_invented_statements as checkpoint_audit
 from ctxkit.policies.texts import message_content, summary_prompts
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
 from ctxkit.presets.registry import PresetDifference, check_between, check_setting_types
@@ -196,7 +195,7 @@ class CheckpointSummariser:
                 )
                 invented += _find_invented_statements(point, passage, previous)
                 lack += (f"any ground for {', '.join(invented)}",) if invented else ()
-                lack += checkpoint_audit.find_lost_lines(obligations, _checkpoint_words(point))
+                lack += summary_prompts.find_lost_lines(obligations, _checkpoint_words(point))
             if not lack:
                 return point, ""
             why = f"the checkpoint lacked {', '.join(lack)}"
@@ -229,7 +228,7 @@ def _find_pending_work(messages: Sequence[Message]) -> list[str]:
         s
         for m in messages
         if m.role in ("user", "assistant")
-        for s in checkpoint_audit.split_statements(_message_words(m))
+        for s in summary_prompts.split_statements(_message_words(m))
         if _PENDING_WORK.search(s)
     ]
 
@@ -253,8 +252,8 @@ def _find_invented_statements(
     approved = with_approvals(Checkpoint(), passage.messages, previous).approvals
     words = _checkpoint_words(replace(point, handoff_md=""))
     return (
-        *checkpoint_audit.find_invented_decisions(point.decisions, sources),
-        *checkpoint_audit.find_invented_approvals(
+        *summary_prompts.find_invented_decisions(point.decisions, sources),
+        *summary_prompts.find_invented_approvals(
             [words, point.handoff_md],
             [*user, _checkpoint_words(previous), passage.instructions],
             approved,
