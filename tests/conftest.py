@@ -10,6 +10,7 @@ from tempfile import mkdtemp
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers that share cores wait for each other
 settings.register_profile(
     "ctxkit", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )
