@@ -53,6 +53,14 @@ def test_a_low_estimate_fires_late_or_never():
     assert pd.isna(last.estimated_call)
 
 
+def test_a_high_estimate_fires_early():
+    """P22: Calls by which it is early are below 0, and the prompt of then is the recorded one."""
+    c = ck.calibrate(grown(), [tokens.estimated_counter(1)], thresholds=[3000])
+    (row,) = (row for _, row in c.triggers.iterrows())
+    assert (row.recorded_call, row.estimated_call, row.calls_late) == (4, 2, -2)
+    assert row.tokens_at_estimate == 1900
+
+
 def test_what_cannot_be_calibrated_is_told():
     with pytest.raises(BadArguments, match="fewer than two"):
         ck.calibrate(session(user(), assistant()))
