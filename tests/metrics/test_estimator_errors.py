@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pandas as pd
 import pytest
 from builders import assistant, result, session, tool_call, usage, user
+from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit import tokens
@@ -37,6 +40,30 @@ def test_the_error_is_known_by_estimator_and_kind():
     assert set(c.kinds[c.kinds["kind"] == "all content"]["source"]) == {"recorded"}
     assert "-50%" in repr(c)
     assert "-50%" in c._repr_html_()
+
+
+def billed_by_a_tokenizer(text):
+    """A talk of one text, its usage counted by the tokenizer of a model."""
+    counter, rows, size = tokens.get_counter("o200k_base"), [], 0
+    for _ in range(6):
+        ask, reply = user(text * 6), assistant(text * 2)
+        size += counter.message(ask)
+        rows += [ask, replace(reply, usage=usage(size, output=counter.message(reply)))]
+        size += counter.message(reply)
+    return session(*rows)
+
+
+def test_other_languages_and_structured_text_are_where_it_is_most_off():
+    """P8: Characters divided by four: their error on prose, on another language, on JSON."""
+    rows = [{"id": n, "at": f"2027-01-{n:02}T08:{n}:00Z", "v": n * 1.37} for n in range(1, 20)]
+    texts = ("The reader asks for the report of the last quarter. ", "读者要求提供上一季度的报告。",
+             json.dumps(rows))  # fmt: skip
+    prose, chinese, table = (
+        ck.calibrate(billed_by_a_tokenizer(text), ["chars/4"]).error("chars/4") for text in texts
+    )
+    assert abs(prose) < 0.3
+    assert chinese < -0.5
+    assert table < -0.4
 
 
 def test_a_low_estimate_fires_late_or_never():

@@ -112,6 +112,12 @@ DIFFERENCES = (
         "bytes of the messages, in live sessions; a replay goes by tokens",
         "as said",
     ),
+    PresetDifference(
+        "errors of a stream",
+        "without a limit of the prompt they surface",
+        "as the document says",
+        "sent again by the stages of a trim, as long as no text has arrived",
+    ),
     PresetDifference("system messages", "not said", "TextOnly drops them", "they stay"),
     PresetDifference(
         "MaxReplayChars",
