@@ -120,11 +120,10 @@ def _find_missing_mode_parts(body: Any) -> _Faults:
         if _get(body, "EvidenceStore") is None:
             missing.append("EvidenceStore")
     if missing:
-        yield (
-            LEVEL_WARNING,
-            f"Compaction.Mode {mode} requires {' and '.join(missing)}: fuseraft takes another"
-            " mode without. Here it holds and goes by the record of the session.",
+        why = (
+            f"Compaction.Mode {mode} requires {' and '.join(missing)}: fuseraft takes another mode"
         )
+        yield LEVEL_WARNING, f"{why} without. Here it holds and goes by the record of the session."
 
 
 def _find_fresh_agents(agents: Any) -> _Faults:

@@ -14,8 +14,8 @@ from ctxkit import presets
 from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.errors import ModelError
 from ctxkit.policies import History, MessageLog, cache_ttl
-from ctxkit.session import Message, Text, Thinking, ToolCall
 from ctxkit.policies.unpruned_prompt_sizes import UnprunedForecast
+from ctxkit.session import Message, Text, Thinking, ToolCall
 from ctxkit.tokens import AI, PULSE_CODER, TYRUM
 
 LAYERS = {

@@ -60,7 +60,7 @@ DIFFERENCES = (
         "what a mode requires",
         "lossless and hybrid a state machine and an EvidenceStore, intent ChangeTracking",
         "takes another mode where they are missing, in the end llm",
-        "nothing: every mode goes by the record of the session; `ck.validate` names what is missing",
+        "nothing: each mode goes by the record of the session; `ck.validate` names what is missing",
     ),
     PresetDifference("IncludeReasoning", "true", "false", "true", "as the program"),
     PresetDifference(
