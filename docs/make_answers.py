@@ -382,7 +382,7 @@ def count_real_developers() -> int:
     return sum(n >= 2 * LATER_SESSIONS for n in counts.values())
 
 
-def _trial_row(trial: threshold_holdout.DeveloperHoldOut) -> list[str]:
+def _trial_row(trial: threshold_holdout.DeveloperThresholdHoldOut) -> list[str]:
     name = f"{trial.developer}: {trial.tool}, {trial.model}"
     tried = trial.held_out
     if tried is None:

@@ -14,14 +14,14 @@ from .memory import MemoryBudgets as MemoryBudgets
 from .memory import MemoryEntry as MemoryEntry
 from .memory import MemoryStore as MemoryStore
 from .memory import Webhook as Webhook
-from .memory.session_memory import LocalMemory as LocalMemory
+from .memory.session_memory import LocalMemoryProvider as LocalMemoryProvider
 from .memory.session_memory import SessionMemory as SessionMemory
 from .models.gguf import LocalModel as LocalModel
 from .models.model import Delta as Delta
 from .models.model import Request as Request
 from .models.model import ignore_delta as ignore_delta
 from .models.model_factory import make_model as make_model
-from .models.provider import Provider as Provider
+from .models.provider import ProviderModel as ProviderModel
 from .models.provider import anthropic_clearing as anthropic_clearing
 from .models.provider import load_litellm as load_litellm
 from .models.provider import openai_compaction as openai_compaction
@@ -47,4 +47,4 @@ from .turn import Limits as Limits
 from .turn import LiveEvent as LiveEvent
 from .turn import Outcome as Outcome
 from .turn import SpentInTurn as SpentInTurn
-from .turn import Turn as Turn
+from .turn import TurnState as TurnState

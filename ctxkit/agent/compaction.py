@@ -14,9 +14,9 @@ from ctxkit.agent.live_budget import LiveBudget
 from ctxkit.agent.live_context import LiveContext
 from ctxkit.agent.model_summaries import (
     TOOL_SUMMARY_TRIGGER,
-    CachedPrefix,
     ModelSummariser,
-    ResultSummaryPolicy,
+    PromptWithCachedPrefix,
+    ToolResultSummaryPolicy,
     find_result_excerpts,
     find_results_to_summarise,
     sum_usage,
@@ -175,7 +175,7 @@ class Compactor:
         """Note an answered prompt: the provider caches it for `rules.cache_life` seconds."""
         self._last_answered = self.transcript.clock(), messages
 
-    def _cached_prefix(self) -> CachedPrefix | None:
+    def _cached_prefix(self) -> PromptWithCachedPrefix | None:
         """Return the next prompt if the writer's cache holds its beginning, else None."""
         answered_at, last = self._last_answered
         if (
@@ -190,7 +190,7 @@ class Compactor:
         while common < min(len(last), len(prompt)) and last[common] == prompt[common]:
             common += 1
         cached_tokens = log.fixed + sum(map(log.measure, prompt[:common]))
-        return CachedPrefix(
+        return PromptWithCachedPrefix(
             prompt, self._tools, cached_tokens, tokens, self.context.run.budget.limit
         )
 
@@ -251,7 +251,10 @@ class Compactor:
                 summaries[result.id] = text
             if summaries:
                 await self.compact(
-                    spent, limits, ResultSummaryPolicy(said=summaries), trigger=TOOL_SUMMARY_TRIGGER
+                    spent,
+                    limits,
+                    ToolResultSummaryPolicy(said=summaries),
+                    trigger=TOOL_SUMMARY_TRIGGER,
                 )
                 self._result_backoff.reset()
             if error:

@@ -356,7 +356,7 @@ MAX_TOTAL_BYTES = 200_000_000
 _PROBE_BYTES = 8192
 
 
-class ImportedFiles(NamedTuple):
+class FilesToImport(NamedTuple):
     """Files to be stored."""
 
     files: dict[str, tuple[bytes, int]]
@@ -367,7 +367,7 @@ class ImportedFiles(NamedTuple):
     """What was not imported, each with the reason."""
 
 
-def import_files(source: str | Path) -> ImportedFiles:
+def import_files(source: str | Path) -> FilesToImport:
     """Return the text of a file or folder; links, hidden and binary files in a folder are skipped.
 
     Args:
@@ -388,15 +388,15 @@ def import_files(source: str | Path) -> ImportedFiles:
             f"{sanitize_line(place.name, 200)!r} cannot be the name of a file in the store."
         )
     with RootFolder(place.parent).open_at((place.name,)) as file:
-        imported = ImportedFiles({}, "", [])
+        imported = FilesToImport({}, "", [])
         why = _import_file(imported, place.name, file)
     if isinstance(why, str) and why:
         raise BadArguments(f"{sanitize_line(place.name, 200)!r} is not taken: {why}.")
     return _with_extraction_note(imported)
 
 
-def _import_folder(place: Path) -> ImportedFiles:
-    root, imported, size = RootFolder(place), ImportedFiles({}, "", []), 0
+def _import_folder(place: Path) -> FilesToImport:
+    root, imported, size = RootFolder(place), FilesToImport({}, "", []), 0
     walk, hidden = FolderWalk(root, ".", "*"), 0
     for each in islice(walk, MAX_FILES):
         if any(part.startswith(".") for part in each.path.split("/")):
@@ -435,7 +435,7 @@ def _has_more(walk: FolderWalk, seen: int) -> Iterator[bool]:
         yield from (True for _ in islice(walk, MAX_FILES, MAX_FILES + 1))
 
 
-def _import_file(imported: ImportedFiles, path: str, file: BinaryIO) -> str:
+def _import_file(imported: FilesToImport, path: str, file: BinaryIO) -> str:
     """Import a file; return the reason if it is not, else an empty text."""
     size = os.fstat(file.fileno()).st_size
     if is_document(path):
@@ -457,7 +457,7 @@ def _import_file(imported: ImportedFiles, path: str, file: BinaryIO) -> str:
     return ""
 
 
-def _with_extraction_note(imported: ImportedFiles) -> ImportedFiles:
+def _with_extraction_note(imported: FilesToImport) -> FilesToImport:
     """Return the files with a sentence on the text that was extracted from documents."""
     documents = [
         (len(data), raw) for path, (data, raw) in imported.files.items() if len(data) != raw

@@ -1,8 +1,8 @@
 """A turn's limits, spending, state, outcome and live events.
 
-`LiveEvents.emit` is the only way by which text of a running turn reaches a listener, and so the
-screen, a saved notebook, a log and a collector. It redacts every payload, and streamed text across
-its pieces.
+`LiveEventEmitter.emit` is the only way by which text of a running turn reaches a listener, and so
+the screen, a saved notebook, a log and a collector. It redacts every payload, and streamed text
+across its pieces.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class TurnTimeExceeded(asyncio.CancelledError):
 
 
 @dataclass(slots=True)
-class Turn:
+class TurnState:
     """State of one turn of an agent."""
 
     limits: Limits = field(default_factory=Limits)
@@ -332,7 +332,7 @@ _ENDS_TEXT = frozenset({
 # always a prefix of the redacted whole. Cost: linear in the length of the text.
 
 
-class LiveEvents:
+class LiveEventEmitter:
     """Emits the events of a session to a listener, redacted.
 
     A `delta` is a piece of streamed text of one kind (`text`, `thinking`, `tool_call`,

@@ -36,7 +36,7 @@ _MIN_PREFIX = 4
 _MAX_LISTED = 5
 
 
-class CompletedType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
+class CompletableParamType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
     """A word of the command line, with what a shell may complete it to."""
 
     def __init__(self, name: str, offered: Callable[[str], list[CompletionItem]]) -> None:
@@ -71,8 +71,8 @@ def _complete_presets(incomplete: str) -> list[CompletionItem]:
 
 
 SESSION_WORD, RULES_WORD = (
-    CompletedType("session", _complete_sessions),
-    CompletedType("rules", _complete_presets),
+    CompletableParamType("session", _complete_sessions),
+    CompletableParamType("rules", _complete_presets),
 )
 
 
@@ -212,7 +212,7 @@ def add_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_output
 
 
-class SinceType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
+class SinceParamType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
     """A day, a moment, or so long ago."""
 
     name = "when"
@@ -233,7 +233,7 @@ class SinceType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has non
 
 
 since_option = click.option(
-    "--since", type=SinceType(), help="Only from then on: 2026-08-31, 12h, 7d, 2w."
+    "--since", type=SinceParamType(), help="Only from then on: 2026-08-31, 12h, 7d, 2w."
 )
 project_option = click.option("--project", help="Only of projects with this in their name.")
 

@@ -43,7 +43,12 @@ from ctxkit.formats.reading import LOG_SUFFIXES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ctxkit.cli.session_index import DailySpend, IndexedLogFile, IndexedSession, SessionIndex
+    from ctxkit.cli.session_index import (
+        DailyModelSpend,
+        IndexedLogFile,
+        IndexedSession,
+        SessionIndex,
+    )
     from ctxkit.session.session import Session
 
 
@@ -253,7 +258,7 @@ def _get_week(day: str) -> str:
     return (date_of_day - timedelta(days=date_of_day.weekday())).isoformat()
 
 
-SPEND_GROUPINGS: dict[str, Callable[[IndexedLogFile, IndexedSession, DailySpend], str]] = {
+SPEND_GROUPINGS: dict[str, Callable[[IndexedLogFile, IndexedSession, DailyModelSpend], str]] = {
     "day": lambda log, session, spent: spent.day,  # noqa: ARG005
     "week": lambda log, session, spent: _get_week(spent.day),  # noqa: ARG005
     "month": lambda log, session, spent: spent.day[:7],  # noqa: ARG005
@@ -352,7 +357,7 @@ def _make_spend_row(by: str, name: str) -> dict[str, Any]:
     return {by: name, "total_usd": None, **counts, "ids": set()}
 
 
-def _add_spend(row: dict[str, Any], session: IndexedSession, spent: DailySpend) -> None:
+def _add_spend(row: dict[str, Any], session: IndexedSession, spent: DailyModelSpend) -> None:
     row["ids"].add(session.id)
     if spent.usd is not None:
         row["total_usd"] = spent.usd + (row["total_usd"] or 0.0)

@@ -34,7 +34,7 @@ _MAX_STORED_SESSIONS = 500
 """Sessions of one file that are kept; a file with more is read again."""
 
 
-class DailySpend(NamedTuple):
+class DailyModelSpend(NamedTuple):
     """Cost of the calls of one day to one model; summaries without a price are separate."""
 
     day: str
@@ -65,7 +65,7 @@ class IndexedSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The same with its subagents'; missing where a part has no price."""
     cost_source: str | None = None
     notes: str | None = None
-    spent: tuple[DailySpend, ...] = ()
+    spent: tuple[DailyModelSpend, ...] = ()
 
 
 class IndexedLogFile(FileStamp, frozen=True, kw_only=True):
@@ -192,7 +192,9 @@ def index_session(session: Session) -> IndexedSession:
 # the last day, so that no row holds summaries alone. A summary without a price is a row of its own,
 # as one unknown price would make the whole day unknown. Subagents are billed the same way. Cost:
 # linear in calls and summaries.
-def _spend_by_day(session: Session, row: dict[str, Any], bill: SessionBill) -> Iterator[DailySpend]:
+def _spend_by_day(
+    session: Session, row: dict[str, Any], bill: SessionBill
+) -> Iterator[DailyModelSpend]:
     """Yield what a session and its subagents spent, by day and model.
 
     A summary counts on the day of the call that was shown it first, else of the last call.
@@ -200,13 +202,13 @@ def _spend_by_day(session: Session, row: dict[str, Any], bill: SessionBill) -> I
     from ctxkit.metrics.cost.session_bill import bill_session
     from ctxkit.metrics.frames.per_session import make_row
 
-    sums = dict[tuple[str, str], DailySpend]()
+    sums = dict[tuple[str, str], DailyModelSpend]()
 
     def add(key: tuple[str, str], usd: float | None, *counts: int) -> None:
-        before = sums.get(key, DailySpend(*key, 0.0, 0, 0, 0))
+        before = sums.get(key, DailyModelSpend(*key, 0.0, 0, 0, 0))
         # one call without a price leaves the day without a sum
         total = None if usd is None or before.usd is None else before.usd + usd
-        sums[key] = DailySpend(
+        sums[key] = DailyModelSpend(
             *key, total, *map(sum, zip(before[3:], counts or (0, 0, 0), strict=True))
         )
 
@@ -227,7 +229,7 @@ def _spend_by_day(session: Session, row: dict[str, Any], bill: SessionBill) -> I
             if summary.usd is not None:
                 add(day if day in sums else last, summary.usd)
         yield from sums.values()  # what has no price, beside what has
-        yield from [DailySpend(*last, None, 0, 0, 0)] * bill.unpriced_summaries_n
+        yield from [DailyModelSpend(*last, None, 0, 0, 0)] * bill.unpriced_summaries_n
     for child in session.children:
         child_bill = bill_session(child)
         yield from _spend_by_day(child, make_row(child, child_bill), child_bill)

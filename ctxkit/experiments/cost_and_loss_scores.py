@@ -435,9 +435,9 @@ class SessionScoreCache:
         return SessionActions(self.memory)
 
     @cached_property
-    def forecast(self) -> ElongationForecast:
+    def forecast(self) -> RunLengthForecast:
         """Forecast of how many calls real runs would take."""
-        return ElongationForecast(self.session)
+        return RunLengthForecast(self.session)
 
     @cached_property
     def window(self) -> int | None:
@@ -540,7 +540,7 @@ _PROCESSOR_KINDS: dict[str, PolicyKind] = {"swe_agent_mask": "mask", "none": "ra
 """Policy kind of each history processor that a log reader infers."""
 
 
-class ElongationForecast:
+class RunLengthForecast:
     """Forecast of the length of real runs, from the policy of the record and published studies."""
 
     def __init__(self, session: Session) -> None:

@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["CompactorCandidate", "ExamReport", "SummaryPrompt", "exam", "make_exam"]
+__all__ = ["CompactorCandidate", "ExamReport", "SummaryPromptCandidate", "exam", "make_exam"]
 __dir__ = public_dir(__all__)
 
 AnswerFunction = Callable[[Sequence[Message]], str]
 """A model as a function: from the messages of a prompt to the text of its reply."""
 Candidate = Any
-"""Rules or their text, a summariser, a `SummaryPrompt`, or the messages that a program left."""
+"""Rules or their text, summarisers, a `SummaryPromptCandidate`, or messages of another program."""
 MAX_REPEATS = 20
 
 
-class SummaryPrompt(NamedTuple):
+class SummaryPromptCandidate(NamedTuple):
     """A candidate of an exam: the model under test writes the summary that this prompt asks for."""
 
     text: str
@@ -84,9 +84,9 @@ def exam(
     Args:
         session: a session with text; the log of a tool, or a replay.
         candidates: ways to compact by name: rules, a preset's name, a summariser
-            ``(passage) -> text``, a `SummaryPrompt` (which needs a model), or the messages that
-            another program left. A recorded compaction is always the first candidate; None: the
-            only one.
+            ``(passage) -> text``, a `SummaryPromptCandidate` (which needs a model), or the messages
+            that another program left. A recorded compaction is always the first candidate; None:
+            the only one.
         model: a model's name, as in ``%%agent --model``, or a function from messages to its reply;
             None: no model is called.
         questions: maximum number of questions.
@@ -118,9 +118,9 @@ def exam(
     if not ways:
         raise BadArguments("The session has no compaction of its own: name rules or a summariser.")
     answer = None if model is None else _as_answer_function(model)
-    needs_model = any(isinstance(way, SummaryPrompt) for way in ways.values())
+    needs_model = any(isinstance(way, SummaryPromptCandidate) for way in ways.values())
     if needs_model and answer is None:
-        raise BadArguments("A SummaryPrompt is answered by a model: name one with model=.")
+        raise BadArguments("A SummaryPromptCandidate is answered by a model: name one with model=.")
     if confirm is not None and model is not None:
         confirm(_describe_cost(paper, ways, model, repeats))
     prompts = {name: _compact(paper, way, name, answer) for name, way in ways.items()}
@@ -317,7 +317,7 @@ def _compact(
     paper: ExamPaper, way: Candidate, name: str, answer: AnswerFunction | None
 ) -> tuple[Message, ...]:
     """Return the prompt that a way leaves of the prompt before the compaction."""
-    if isinstance(way, SummaryPrompt):
+    if isinstance(way, SummaryPromptCandidate):
         return _compact_by_prompt(paper, way, answer)
     if isinstance(way, CompactorCandidate):
         return _compact_by_program(paper, way)
@@ -393,10 +393,10 @@ def _with_summary(paper: ExamPaper, summary: str) -> tuple[Message, ...]:
 
 
 def _compact_by_prompt(
-    paper: ExamPaper, way: SummaryPrompt, answer: AnswerFunction | None
+    paper: ExamPaper, way: SummaryPromptCandidate, answer: AnswerFunction | None
 ) -> tuple[Message, ...]:
     if answer is None:
-        raise BadArguments("A SummaryPrompt is answered by a model: name one with model=.")
+        raise BadArguments("A SummaryPromptCandidate is answered by a model: name one with model=.")
     prompt = Message(role="user", id="exam-prompt", parts=(Text(way.text),))
     removed = [m for m in paper.before if m not in paper.retained]
     return _with_summary(paper, answer([*removed, prompt]))
@@ -482,7 +482,7 @@ def _describe_cost(
 
     count = default_counter()
     prompt = sum(map(count.message, paper.before)) + len(paper.questions) * _ANSWER_TOKENS
-    written = sum(isinstance(way, SummaryPrompt) for way in ways.values())
+    written = sum(isinstance(way, SummaryPromptCandidate) for way in ways.values())
     calls = len(ways) * repeats + written
     name = model if isinstance(model, str) else getattr(model, "__name__", "the function")
     model_price = price(name) if isinstance(model, str) else None

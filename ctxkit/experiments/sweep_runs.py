@@ -12,7 +12,7 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.experiments.grids import find_varying_settings, label_rules, resolve_rules
-from ctxkit.experiments.parallel import WorkEstimate, make_process_pool, run_in_executor
+from ctxkit.experiments.parallel import RemainingTimeEstimate, make_process_pool, run_in_executor
 from ctxkit.experiments.rules_on_one_session import (
     ROW_VERSION,
     NamedRules,
@@ -276,7 +276,9 @@ def _iter_rows(
     if executor is not None:
         yield from run_in_executor(tasks, executor, options)
         return
-    estimate = WorkEstimate(sum(_count_calls(task.session) * len(task.settings) for task in tasks))
+    estimate = RemainingTimeEstimate(
+        sum(_count_calls(task.session) * len(task.settings) for task in tasks)
+    )
     tried_pool = False
     for n, (i, session, settings) in enumerate(tasks):
         for finished_n, row in enumerate(make_runner(session).rows(settings, options), 1):

@@ -17,7 +17,7 @@ from ctxkit.agent.event_loops import BackgroundTask, run_coroutine
 from ctxkit.agent.models.model import accepts_images, images_unsupported_message
 from ctxkit.agent.session_settings_seal import check_model
 from ctxkit.agent.store.project_folder import Workspace
-from ctxkit.agent.system_prompt import PromptSections, PromptSources, parse_section_names
+from ctxkit.agent.system_prompt import PromptSections, PromptSectionSources, parse_section_names
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.images import (
     IMAGE_KINDS,
@@ -195,7 +195,7 @@ def show_dry_run(
     root = RootFolder(parts.root) if parts.root is not None and parts.root.is_dir() else None
     folder = root.folder if root else Workspace().scratch(name)
     memory = kit.lives.named.memory(settings["memory"], model)
-    around = PromptSources(folder=folder, root=root, own=system, store=ContextStore(),
+    around = PromptSectionSources(folder=folder, root=root, own=system, store=ContextStore(),
                           memory=memory.text if memory is not None else None)  # fmt: skip
     sections = PromptSections(parse_section_names(settings["sections"]), around)
     return PreformattedText(

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.memory.session_memory import SessionMemory
     from ctxkit.agent.models.model import Model
-    from ctxkit.agent.span_export import CollectorAddress
+    from ctxkit.agent.span_export import OtlpCollectorSettings
     from ctxkit.agent.turn import Listener
     from ctxkit.engine.session_prompts import SentPrompts
     from ctxkit.magics.cell_options_and_config import KitSettings
@@ -246,13 +246,13 @@ class LiveSessions:
             live.export(span_address)
         return live
 
-    def _span_address(self) -> CollectorAddress | None:
+    def _span_address(self) -> OtlpCollectorSettings | None:
         """Return where the spans of sessions go; None: nowhere."""
         if not self._kit.export:
             return None
-        from ctxkit.agent.span_export import CollectorAddress
+        from ctxkit.agent.span_export import OtlpCollectorSettings
 
-        return CollectorAddress.of(self._kit.export, content=self._kit.export_content)
+        return OtlpCollectorSettings.of(self._kit.export, content=self._kit.export_content)
 
 
 STANDARD_RULES = Rules(

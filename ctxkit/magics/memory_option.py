@@ -54,7 +54,11 @@ def make_session_memory(words: str, model: Model, names: Mapping[str, Any]) -> S
     Raises:
         BadArguments: a word names none.
     """
-    from ctxkit.agent.memory.session_memory import LocalMemory, SessionMemory, make_memory_provider
+    from ctxkit.agent.memory.session_memory import (
+        LocalMemoryProvider,
+        SessionMemory,
+        make_memory_provider,
+    )
     from ctxkit.policies.memory_entries import MemoryBudgets
 
     selected = parse_memory_option(words, names)
@@ -65,7 +69,9 @@ def make_session_memory(words: str, model: Model, names: Mapping[str, Any]) -> S
     for word in selected:
         value = names.get(word)
         if word in (LOCAL, DIGEST):
-            providers.append(LocalMemory(store, MemoryBudgets() if word == DIGEST else None))
+            providers.append(
+                LocalMemoryProvider(store, MemoryBudgets() if word == DIGEST else None)
+            )
         elif word not in (ON, MODEL):
             providers.append(
                 make_memory_provider(value, store) if isinstance(value, dict) else value

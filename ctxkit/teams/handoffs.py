@@ -77,7 +77,7 @@ def _parse_source(f: ConfigSection, where: str, *, allow_own: bool) -> ContextSo
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceFiles:
+class SourceFilesAndChanges:
     """Files and changes from which sources are read."""
 
     root: ReadableFolder
@@ -85,23 +85,27 @@ class SourceFiles:
     changes: Sequence[TurnChanges]
 
 
-def format_handoff(files: SourceFiles, sources: Sequence[ContextSource], agent: str) -> str:
+def format_handoff(
+    files: SourceFilesAndChanges, sources: Sequence[ContextSource], agent: str
+) -> str:
     """Return the block of a hand-off; empty if its sources are."""
     return _format_block(f"[HANDOFF CONTEXT — assembled for {agent}]", files, sources)
 
 
-def format_declared_context(shelf: SourceFiles, sources: Sequence[ContextSource]) -> str:
+def format_declared_context(shelf: SourceFilesAndChanges, sources: Sequence[ContextSource]) -> str:
     """Return the block of a declared context; empty if its sources are."""
     files = [s for s in sources if s.kind != "own_history"]
     return _format_block("[AGENT CONTEXT — assembled from artifacts]", shelf, files)
 
 
-def list_empty_sources(files: SourceFiles, sources: Sequence[ContextSource]) -> tuple[str, ...]:
+def list_empty_sources(
+    files: SourceFilesAndChanges, sources: Sequence[ContextSource]
+) -> tuple[str, ...]:
     """Return the names of the empty sources, as in the config."""
     return tuple(s.name for s in sources if s.kind != "own_history" and not _read_source(files, s))
 
 
-def _format_block(head: str, files: SourceFiles, sources: Sequence[ContextSource]) -> str:
+def _format_block(head: str, files: SourceFilesAndChanges, sources: Sequence[ContextSource]) -> str:
     parts = []
     for source in sources:
         text = _read_source(files, source)
@@ -119,7 +123,7 @@ def _source_label(source: ContextSource) -> str:
     return {"session_context": "Session Context", "changes_recent": "Recent Changes"}[source.kind]
 
 
-def _read_source(files: SourceFiles, source: ContextSource) -> str:
+def _read_source(files: SourceFilesAndChanges, source: ContextSource) -> str:
     """Return the current text of a source, redacted; empty if it does not exist."""
     if source.kind == "changes_recent":
         # without a number all, as fuseraft documents it (its program takes three)

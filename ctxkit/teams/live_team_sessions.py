@@ -24,7 +24,7 @@ from ctxkit.agent.tools.tool_selection import FILE_TOOLS, make_tools
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.memory_entries import memory_folder_name
 from ctxkit.teams.handoffs import make_team_tools
-from ctxkit.teams.permissions import Capabilities, limit_tools
+from ctxkit.teams.permissions import ToolCapabilities, limit_tools
 from ctxkit.teams.scripted_agents import is_scripted
 from ctxkit.teams.team_members import (
     ASKING,
@@ -286,7 +286,7 @@ class SessionFactory:
     def _permitted_tools(
         self,
         granted: Sequence[str | Tool],
-        capabilities: Capabilities,
+        capabilities: ToolCapabilities,
         workspace: Workspace | None,
     ) -> list[str | Tool]:
         """Return tools limited to the agent's capabilities and the team's change envelope."""

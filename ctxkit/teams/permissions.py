@@ -28,14 +28,14 @@ MAX_GLOBS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Capabilities:
+class ToolCapabilities:
     """Rights of an agent's tools by its `Capabilities`; an unnamed plugin has all rights."""
 
     may_write: bool = True
     may_run: bool = True
 
 
-def parse_capabilities(f: ConfigSection) -> Capabilities:
+def parse_capabilities(f: ConfigSection) -> ToolCapabilities:
     """Return the capabilities in an agent's section `f`.
 
     Raises:
@@ -51,7 +51,7 @@ def parse_capabilities(f: ConfigSection) -> Capabilities:
                 f" names {sanitize_text(tag, 40)!r}; there are {', '.join(allowed_tags or ())}."
             )
         granted[plugin.casefold()] = tags
-    return Capabilities(
+    return ToolCapabilities(
         may_write="write" in granted.get("filesystem", ("write",)),
         may_run="run" in granted.get("shell", ("run",)),
     )
@@ -130,7 +130,10 @@ def seed_envelope(
 
 
 def limit_tools(
-    tools: Iterable[Tool], capabilities: Capabilities, envelope: ChangeEnvelope, root: RootFolder
+    tools: Iterable[Tool],
+    capabilities: ToolCapabilities,
+    envelope: ChangeEnvelope,
+    root: RootFolder,
 ) -> list[Tool]:
     """Return file tools that refuse forbidden writes with a sentence.
 

@@ -11,7 +11,7 @@ from ctxkit._internal.formatting import sanitize_text
 from ctxkit._internal.setting_types import FLAG
 from ctxkit.errors import BadArguments
 from ctxkit.presets.config_schema import join_names
-from ctxkit.teams.permissions import Capabilities, ChangeEnvelope
+from ctxkit.teams.permissions import ChangeEnvelope, ToolCapabilities
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -39,7 +39,7 @@ _CONFLICT_ENDINGS = ("failed", "holds an assertion", "as not passed")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FailurePolicy:
+class FailureLimits:
     """Limits on turns without a signal and on failed contracts."""
 
     silent: int = MAX_SILENT_TURNS
@@ -59,7 +59,7 @@ class FailurePolicy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verifier:
+class VerifierPlan:
     """An agent that checks at intervals whether claims and evidence agree."""
 
     agent: str
@@ -91,7 +91,7 @@ def classify_failure(missing: Sequence[str], *, again: bool, used_tools: bool) -
     return "ConflictingEvidence" if against else "MissingEvidence"
 
 
-def parse_failure_policy(f: ConfigSection) -> FailurePolicy:
+def parse_failure_limits(f: ConfigSection) -> FailureLimits:
     """Return the policy of a section `FailureHandling`."""
     rules_by_kind = dict[str, tuple[FailureAction, int]]()
     for kind in FAILURE_KINDS:
@@ -107,14 +107,14 @@ def parse_failure_policy(f: ConfigSection) -> FailurePolicy:
                 f"{join_names(FAILURE_ACTIONS)}."
             )
         rules_by_kind[kind] = action, row.number("Threshold")
-    return FailurePolicy(
+    return FailureLimits(
         silent=f.number("MaxConsecutiveTurnsWithoutSignal") or MAX_SILENT_TURNS,
         failed=f.number("MaxConsecutiveContractFailures") or MAX_CONTRACT_FAILURES,
         of=rules_by_kind,
     )
 
 
-def parse_verifier(body: ConfigSection, names: Sequence[str]) -> Verifier | None:
+def parse_verifier(body: ConfigSection, names: Sequence[str]) -> VerifierPlan | None:
     """Return the verifier of a config's section `Verifier`; None: there is none."""
     if body.get("Verifier") is None:
         return None
@@ -126,11 +126,11 @@ def parse_verifier(body: ConfigSection, names: Sequence[str]) -> Verifier | None
             f"Verifier.AgentName is {sanitize_text(agent_name, 60)!r}, and there are "
             f"{join_names(names)}."
         )
-    return Verifier(
+    return VerifierPlan(
         agent=agent,
         every=f.number("EveryNTurns"),
         suspicious=f.read("TriggerOnSuspiciousTransition", FLAG, default=True),
-        word=f.text("FindingsKeyword") or Verifier.word,
+        word=f.text("FindingsKeyword") or VerifierPlan.word,
     )
 
 
@@ -193,7 +193,7 @@ class Member:
     """Share of `cap` from which an event warns; 0: never."""
     max_calls: int | None = None
     """Model calls in one turn; None: the default limit."""
-    capabilities: Capabilities = field(default_factory=Capabilities)
+    capabilities: ToolCapabilities = field(default_factory=ToolCapabilities)
     reads_changes: bool = False
     """True if it has the tools that read the change log."""
     remembers: bool = False
@@ -246,7 +246,7 @@ class Transition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanState:
+class StateDefinition:
     """A state of the work and its agent."""
 
     name: str
@@ -297,11 +297,11 @@ class TeamPlan:
     initial: str = ""
     branches: tuple[str, ...] = ()
     """States whose agents each have a turn before the first state."""
-    states: dict[str, PlanState] = field(default_factory=dict)
+    states: dict[str, StateDefinition] = field(default_factory=dict)
     stops: tuple[StopCondition, ...] = ()
     manager: ManagerLimits | None = None
-    failing: FailurePolicy = field(default_factory=FailurePolicy)
-    verifier: Verifier | None = None
+    failing: FailureLimits = field(default_factory=FailureLimits)
+    verifier: VerifierPlan | None = None
     max_turns: int = 40
     max_tokens: int | None = None
     """Tokens billed to all agents together."""

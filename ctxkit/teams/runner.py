@@ -20,7 +20,7 @@ from ctxkit.session.session import Session
 from ctxkit.teams.contract_checks import ContractEvidence, collect_changes, make_turn_changes
 from ctxkit.teams.handoffs import (
     HANDOFF_TOOL,
-    SourceFiles,
+    SourceFilesAndChanges,
     find_called_signals,
     format_declared_context,
     format_handoff,
@@ -37,7 +37,7 @@ from ctxkit.teams.state_machine import (
     initial_status,
     next_agent,
 )
-from ctxkit.teams.team_files import TeamFiles
+from ctxkit.teams.team_files import TeamFilesWriter
 from ctxkit.teams.turn_prompts import (
     TurnDecision,
     TurnReply,
@@ -111,7 +111,7 @@ class Team:
             check_resumable(plan, self.status, self.ledger.list_active_agents(), name)
             self.ledger.store_plan(plan, dict(words or {}))
             self.root = session_factory.root
-            self._files = TeamFiles(workspace, self.id, plan, clock, self.status.turns)
+            self._files = TeamFilesWriter(workspace, self.id, plan, clock, self.status.turns)
             undo.callback(self._files.close)
             self.sessions = TeamSessions(
                 plan.members,
@@ -322,7 +322,7 @@ class TurnRunner:
         ledger: SharedHistory,
         sessions: TeamSessions,
         root: RootFolder,
-        files: TeamFiles,
+        files: TeamFilesWriter,
     ) -> None:
         self._plan, self._ledger, self._sessions = plan, ledger, sessions
         self._root, self._files = root, files
@@ -539,5 +539,5 @@ class TurnRunner:
             turns += [(number, member.name, session, t) for t in range(since + 1, last + 1)]
         return collect_changes(turns)
 
-    def _source_files(self, changes: Sequence[TurnChanges]) -> SourceFiles:
-        return SourceFiles(root=self._root, brief=self._plan.brief, changes=changes)
+    def _source_files(self, changes: Sequence[TurnChanges]) -> SourceFilesAndChanges:
+        return SourceFilesAndChanges(root=self._root, brief=self._plan.brief, changes=changes)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         ContractRequirement,
         JsonCondition,
         Member,
-        PlanState,
+        StateDefinition,
         TeamPlan,
         Transition,
     )
@@ -73,7 +73,7 @@ def make_script_models(
         BadArguments: it is no script of this team; the sentence says where.
     """
     path = model.partition(":")[2].strip()
-    work = ScriptWork(plan)
+    work = ScriptedTeamWork(plan)
     models: dict[str, ScriptedModel] = {
         m.name: ContractFollowingAgent(m, work, clock) for m in plan.members
     }
@@ -122,7 +122,7 @@ def _parse_step(step: Any, agent: str) -> Step:
 
 
 @dataclass
-class ScriptWork:
+class ScriptedTeamWork:
     """The work of a team's scripted agents: the files and commands that its contracts require."""
 
     plan: TeamPlan
@@ -151,7 +151,7 @@ class ScriptWork:
 
     # -- where it goes ---------------------------------------------------------------------------
 
-    def _way(self, state: PlanState, status: TeamStatus) -> Transition | None:
+    def _way(self, state: StateDefinition, status: TeamStatus) -> Transition | None:
         """Return the way that a turn takes: to what is new, else towards the end."""
         new = [way for way in state.transitions if self._leads_to_new(way, status)]
         if not new and self._stop_words(state.agent):
@@ -317,7 +317,7 @@ class ContractFollowingAgent(ScriptedAgent):
         clock: seconds since 1970.
     """
 
-    def __init__(self, member: Member, work: ScriptWork, clock: Callable[[], float]) -> None:
+    def __init__(self, member: Member, work: ScriptedTeamWork, clock: Callable[[], float]) -> None:
         super().__init__((), name=member.name.lower(), counter=default_counter(), clock=clock)
         self._member, self._work, self._clock = member, work, clock
 

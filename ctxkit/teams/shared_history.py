@@ -258,7 +258,7 @@ class _ReplaceParts:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DeclaredContext(ScheduledPruning):
+class DeclaredContextView(ScheduledPruning):
     """A declared context: each turn shows the task, some own replies, and new messages."""
 
     counts = False
@@ -327,7 +327,7 @@ def with_view_filters(member: Member) -> Rules:
     parts = flatten_chain(rules.pruning) if rules.pruning is not None else ()
     if member.context:
         turns, chars = get_own_history_limits(member.context)
-        parts = (DeclaredContext(turns=turns, max_chars=chars), *parts)
+        parts = (DeclaredContextView(turns=turns, max_chars=chars), *parts)
     else:  # the input of each turn is the team's own, and no message of fuseraft's
         parts = tuple(replace(p, besides_prompt=True) if isinstance(p, Tail) else p for p in parts)
     filtered: Rules = rules.but(pruning=Chain.of(*parts) if parts else None)
@@ -337,7 +337,7 @@ def with_view_filters(member: Member) -> Rules:
 def with_fresh_turns(member: Member, **changes: Any) -> Member:
     """Return an agent, changed, whose turns begin without its own earlier turns."""
     rules: Any = member.rules
-    pruning = Chain.of(DeclaredContext(heard=True), *flatten_chain(rules.pruning))
+    pruning = Chain.of(DeclaredContextView(heard=True), *flatten_chain(rules.pruning))
     view_keys = {**member.view_keys, FRESH_TURN_KEY: True}
     return replace(member, rules=rules.but(pruning=pruning), view_keys=view_keys, **changes)
 

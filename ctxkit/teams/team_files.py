@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
-class TeamFiles:
+class TeamFilesWriter:
     """Writes `.ctxkit/logs/` and `.ctxkit/state/` of one team.
 
     Args:
@@ -163,7 +163,7 @@ class TurnMessage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     tool_calls: tuple[TurnCall, ...] = ()
 
 
-class MachineState(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+class StateMachineState(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """State of the state machine."""
 
     transition_failure_key: str | None = None
@@ -184,7 +184,7 @@ class TeamCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="pascal")
     last_updated_at: str
     is_complete: bool
     current_state_name: str | None = None
-    state_machine_state: MachineState | None = None
+    state_machine_state: StateMachineState | None = None
 
 
 def encode_checkpoint(
@@ -201,7 +201,7 @@ def encode_checkpoint(
     """
     messages = ledger.messages
     tasks = [m for m in messages if m.kind == TASK]
-    machine = MachineState(
+    machine = StateMachineState(
         transition_failure_key=next(reversed(status.failures), None),
         visited_states=status.visited,
         back_edge_visits=status.visits,

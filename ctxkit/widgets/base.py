@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ctxkit.plots.chart import Chart
-    from ctxkit.widgets.data_source import DataSource
+    from ctxkit.widgets.data_source import WidgetDataSource
 
 
-class StaticOutputs:
+class StaticOutputsMixin:
     """Stands before the class of a widget: outputs store what is shown as text and as HTML, and the
     live view moves into the place of the HTML while there is a kernel.
     """
@@ -105,7 +105,7 @@ def compress_plotly() -> bytes:
 # A page without a kernel holds the traits and the answers to `_exported_requests`, by their key.
 # Two kinds belong to all: plotly.js is sent once a page, never saved, and a session that runs
 # calls from its own thread, so `data` is built under a lock, at most twice a second.
-class ChartWidget(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
+class ChartWidget(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc]
     """An interactive chart; its state can be read and set from Python.
 
     Args:
@@ -119,7 +119,7 @@ class ChartWidget(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
     shared: ClassVar[tuple[str, ...]] = ("data",)
     """The traits that the browser reads."""
 
-    def __init__(self, feed: DataSource, **settings: Any) -> None:
+    def __init__(self, feed: WidgetDataSource, **settings: Any) -> None:
         self.feed, self._drawn, self._lock = feed, 0.0, threading.RLock()
         super().__init__(data=self._build_data(), **settings)
         self.on_msg(self._on_browser_request)

@@ -26,7 +26,7 @@ from ctxkit.session.messages import Edit
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_call as tool_call_describe_call
 from ctxkit.widgets.base import TEXT_COLOUR, ChartWidget, build_esm
-from ctxkit.widgets.data_source import DataSource
+from ctxkit.widgets.data_source import WidgetDataSource
 from ctxkit.widgets.explorer_values import (
     MAX_TEXT_CHARS,
     ExplorerSession,
@@ -77,7 +77,7 @@ class Explorer(ChartWidget):
         self._last: tuple[Any, FilterResult] | None = None
         self._open_session(0)
         self._first = call
-        super().__init__(DataSource(lambda: [self.scenes.session]), call=call)
+        super().__init__(WidgetDataSource(lambda: [self.scenes.session]), call=call)
 
     def _open_session(self, number: int) -> None:
         self._number = number

@@ -16,12 +16,12 @@ from ctxkit.presets.config_schema import preset_defaults
 from ctxkit.presets.registry import names, resolve_rules
 from ctxkit.widgets import setting_trials as dials
 from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
-from ctxkit.widgets.base import TEXT_COLOUR, StaticOutputs
+from ctxkit.widgets.base import TEXT_COLOUR, StaticOutputsMixin
 from ctxkit.widgets.budget_thresholds_widget import BudgetWidget
-from ctxkit.widgets.data_source import DataSource
+from ctxkit.widgets.data_source import WidgetDataSource
 from ctxkit.widgets.setting_trials import TrialRunner, compute_mean_summary_tokens
 from ctxkit.widgets.tuner_controls import (
-    InertNotes,
+    InertSettingNotes,
     arrange_controls,
     make_slider,
     make_toggle,
@@ -50,7 +50,7 @@ comes to rest.
 # worked out only where `quick_loss` needs no second replay. Only `_on_setting` runs the trial of
 # new settings. Where they raise, the last trial that worked stays and `_error` is set.
 # `_draw_trial` reads `_trial`, `_error` and `_pinned` and tries no new settings.
-class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
+class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
     """The widget that `ctxkit.tune` returns; `settings` are the values of its sliders, and can be
     set.
 
@@ -78,7 +78,7 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
         }
         self.sliders = {e.name: turned[e.name] for e in self.effects}
         """The controls, those that matter first."""
-        self.inert_notes = InertNotes(knobs.label, knobs.all)
+        self.inert_notes = InertSettingNotes(knobs.label, knobs.all)
         self.exact = w.ToggleButton(
             value=False,
             description="exact, with loss",
@@ -170,7 +170,7 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
         if at is None:
             return
         replay = self.trials.replayed(self._trial)
-        source, box = DataSource(lambda: [replay]), self.panes.children[at]
+        source, box = WidgetDataSource(lambda: [replay]), self.panes.children[at]
         if box.children:
             box.children[0].feed = source
             box.children[0].refresh()

@@ -365,7 +365,7 @@ def make_slider(knob: SettingControl) -> w.Widget:
     return w.FloatSlider(readout_format=".2f", **common)
 
 
-class InertNotes:
+class InertSettingNotes:
     """The notes beside controls whose settings change nothing as the others stand.
 
     Args:

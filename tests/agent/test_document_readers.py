@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from agent import made_documents as made
 
-from ctxkit.agent.document_text import DOCUMENT_MODULES, DocumentBounds, is_document, read_document
+from ctxkit.agent.document_text import (
+    DOCUMENT_MODULES,
+    DocumentReadLimits,
+    is_document,
+    read_document,
+)
 from ctxkit.errors import BadArguments, StoreError
 
 if TYPE_CHECKING:
@@ -21,7 +26,7 @@ for _each in DOCUMENT_MODULES.values():
 
 def read(path: Path, *wanted: str, **bounds):
     with path.open("rb") as file:
-        return read_document(file, path.name, wanted or None, DocumentBounds(**bounds))
+        return read_document(file, path.name, wanted or None, DocumentReadLimits(**bounds))
 
 
 def test_each_kind_gives_its_text_piece_by_piece(tmp_path):

@@ -130,7 +130,7 @@ class MemoryStore:
     def __init__(self, homes: Sequence[str | Path], base: str | Path | None = None) -> None:
         if not homes:
             raise BadArguments("A memory needs a folder.")
-        self.folders, self.scope = [MemoryFolder(h) for h in homes], MemoryScope(base)
+        self.folders, self.scope = [MemoryFolder(h) for h in homes], WorkingFolderMemoryIds(base)
 
     def entries(self, *, everywhere: bool = False) -> list[MemoryEntry]:
         """Return the entries in scope, or all with `everywhere`, by name."""
@@ -486,7 +486,7 @@ _MAX_REFS_BYTES = 256_000
 _SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class MemoryScope:
+class WorkingFolderMemoryIds:
     """The entries that belong to a working folder, as lists of guids per session.
 
     Args:

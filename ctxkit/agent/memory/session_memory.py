@@ -56,7 +56,7 @@ class MemoryProvider(Protocol):
         """Save role and text of each message, after `turns` turns; return whether it did."""
 
 
-class LocalMemory:
+class LocalMemoryProvider:
     """Provider that reads a memory store before each turn (fuseraft's `local`).
 
     It reads the files every time, as another process may have written some.
@@ -181,7 +181,7 @@ def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> Me
     """
     provider = config.get("Provider", "local")
     if provider == "local":
-        return LocalMemory(memories)
+        return LocalMemoryProvider(memories)
     section = config.get("Webhook")
     if provider != "webhook" or not isinstance(section, dict):
         raise BadArguments(

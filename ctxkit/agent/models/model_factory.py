@@ -12,7 +12,7 @@ import msgspec
 
 from ctxkit.agent.models.scripted import (
     SCRIPTS,
-    LookupModel,
+    PromptLookupModel,
     ScriptedModel,
     get_script,
     split_replies,
@@ -95,7 +95,9 @@ def _make_scripted(
     elif name in SCRIPTS:
         turns, window = get_script(name).turns, SCRIPT_WINDOW
     elif name == LOOKUP_NAME:
-        return LookupModel(name=name, counter=counter, context_window=SCRIPT_WINDOW, clock=clock)
+        return PromptLookupModel(
+            name=name, counter=counter, context_window=SCRIPT_WINDOW, clock=clock
+        )
     else:
         names = [*SCRIPTS, LOOKUP_NAME, *user_scripts]
         raise BadArguments(
@@ -105,7 +107,7 @@ def _make_scripted(
 
 
 def _make_provider(name: str, options: dict[str, Any]) -> Model:
-    from ctxkit.agent.models.provider import Provider
+    from ctxkit.agent.models.provider import ProviderModel
     from ctxkit.tokens.prices import context_limit
 
     names = ("attempts", "cache_marks", "server_edits", "context_window", "silence", "pictures")
@@ -116,7 +118,7 @@ def _make_provider(name: str, options: dict[str, Any]) -> Model:
         if not window and base:
             window = fetch_window(str(base), name.partition("/")[2])
         provider_options["context_window"] = window or context_limit(name)
-    return Provider(name, options=options, **provider_options)
+    return ProviderModel(name, options=options, **provider_options)
 
 
 _WINDOW_FIELDS = (

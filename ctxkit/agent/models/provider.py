@@ -147,7 +147,7 @@ def openai_compaction(*, threshold: int) -> list[dict[str, Any]]:
 # become one sentence, redacted and bounded.
 
 
-class Provider:
+class ProviderModel:
     """A provider's model, by LiteLLM's name for it.
 
     Names are such as `anthropic/claude-sonnet-4-5`, `ollama_chat/qwen3:4b`, `openai/gpt-5`.
@@ -166,9 +166,9 @@ class Provider:
         options: passed to LiteLLM unchanged (`api_base`, `temperature`, `num_ctx`, ...).
 
     Example:
-        >>> from ctxkit.agent.models.provider import Provider
-        >>> Provider("openai/gpt-5", context_window=400_000)
-        Provider('openai/gpt-5')
+        >>> from ctxkit.agent.models.provider import ProviderModel
+        >>> ProviderModel("openai/gpt-5", context_window=400_000)
+        ProviderModel('openai/gpt-5')
     """
 
     notice = ""
@@ -198,7 +198,7 @@ class Provider:
         self._silence = silence
 
     def __repr__(self) -> str:
-        return f"Provider({self.name!r})"
+        return f"ProviderModel({self.name!r})"
 
     async def __call__(self, request: Request, emit: Emit) -> Message:
         """Stream a reply.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GIVE_UP_TEXT",
     "MAX_LOOKUPS",
-    "LookupModel",
+    "PromptLookupModel",
     "find_ports",
     "parse_question",
     "service_path",
@@ -382,7 +382,7 @@ def service_path(name: str) -> str:
 # cannot show. The model gives up after MAX_LOOKUPS steps of one question.
 
 
-class LookupModel(ScriptedModel):
+class PromptLookupModel(ScriptedModel):
     """Answers from what its prompt shows; billed as any scripted model.
 
     Args:

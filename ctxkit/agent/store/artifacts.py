@@ -194,7 +194,7 @@ _ARTIFACT_FILE = re.compile(r"[0-9a-f]{12}\.txt")
 _LINE_PARAMETERS = (("start", "end"), ("startLine", "maxLines"))
 
 
-class ToolFileSources:
+class CombinedExtraFiles:
     """Several kinds of extra files as one; the first that holds a path answers."""
 
     def __init__(self, *parts: ExtraFiles) -> None:

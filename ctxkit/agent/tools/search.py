@@ -105,7 +105,7 @@ def kill_after(
 def _search_python(root: RootFolder, pattern: str, path: str, files: str) -> SearchResult:
     """Search with Python's regular expressions, in a worker process that can be killed."""
     walk = FolderWalk(root, path, files)
-    scan = PythonSearch(walk, pattern, MAX_HITS + 1)
+    scan = PythonSearchProcess(walk, pattern, MAX_HITS + 1)
     with kill_after(scan.process, SEARCH_SECONDS) as late:
         hits, errors = scan.results()
     if scan.process.returncode == search_worker.BAD_PATTERN_STATUS:
@@ -233,7 +233,7 @@ def _feed_lines(pipe: Any, lines: Iterable[Mapping[str, Any]]) -> None:
             pipe.write(json.dumps(line).encode("ascii") + b"\n")
 
 
-class PythonSearch:
+class PythonSearchProcess:
     """A running Python search: its process, and how far the files were fed to it.
 
     Args:
@@ -271,7 +271,7 @@ class PythonSearch:
         except Exception as e:  # noqa: BLE001  nobody else sees an error of this thread
             self.failed = type(e).__name__
 
-    def _iter_file(self, entry: OpenFolderFile) -> Iterator[dict[str, Any]]:
+    def _iter_file(self, entry: FileInOpenFolder) -> Iterator[dict[str, Any]]:
         """Yield a text file in pieces of whole lines; of a very long line its beginning."""
         first, carried = 1, b""
         try:
@@ -300,7 +300,7 @@ SKIPPED_FOLDERS = (".git", ".ctxkit")
 """Folders that are not entered, as their files are not the user's text."""
 
 
-class OpenFolderFile(NamedTuple):
+class FileInOpenFolder(NamedTuple):
     """A file in its folder, which is held open until the next entry is requested."""
 
     folder: SafeFolder
@@ -328,10 +328,10 @@ class FolderWalk:
         self.missed: list[str] = []
         """Folders that could not be entered, relative to the root."""
 
-    def __iter__(self) -> Iterator[OpenFolderFile]:
+    def __iter__(self) -> Iterator[FileInOpenFolder]:
         if self._start and self._root.is_file(self._start):
             with self._root.open_parent(self._start) as folder:
-                yield OpenFolderFile(folder, self._start[-1], "/".join(self._start))
+                yield FileInOpenFolder(folder, self._start[-1], "/".join(self._start))
             return
         waiting, at = [self._start], self._start
         here: SafeFolder | None = None
@@ -349,7 +349,7 @@ class FolderWalk:
                 here, at = there, parts
                 for name, is_file in entries:
                     if is_file and fnmatch.fnmatch(name, self._pattern):
-                        yield OpenFolderFile(here, name, "/".join((*parts, name)))
+                        yield FileInOpenFolder(here, name, "/".join((*parts, name)))
                 folders = [n for n, is_file in entries if not is_file and n not in SKIPPED_FOLDERS]
                 waiting += [(*parts, n) for n in reversed(folders)]
         finally:

@@ -45,10 +45,10 @@ COMPACTOR_LABEL = "compacted"
 
 
 @dataclass(frozen=True, repr=False)
-class CompactorReport(GateReport):
+class CompactorGateReport(GateReport):
     """Gate report with the survival of facts for each session."""
 
-    survivals: dict[str, Survival] | None = None
+    survivals: dict[str, FactSurvival] | None = None
 
     def to_text(self) -> str:
         """Return the survival tables of each session, then the verdict."""
@@ -70,7 +70,7 @@ def gate_compactor(
     update: bool = False,
     tolerance: float = 0.0,
     exam: bool = False,
-) -> CompactorReport:
+) -> CompactorGateReport:
     """Check that a compactor returns valid messages and that planted facts survive it.
 
     Args:
@@ -144,7 +144,7 @@ def gate_compactor(
         if not any(s.changes for s in every)
     )
     first = {name: every[0] for name, every in survivals.items()}
-    return CompactorReport(
+    return CompactorGateReport(
         report.changes, (*faults, *report.faults), report.notes, untested, survivals=first
     )
 
@@ -165,7 +165,9 @@ def _add_exam(measured: SessionFigures, session: Session, compactor: Compactor) 
     return add_exam_share(measured, session, CompactorCandidate(compactor))
 
 
-def _measure_survival(session: Session, survivals: list[Survival], rounds: int) -> SessionFigures:
+def _measure_survival(
+    session: Session, survivals: list[FactSurvival], rounds: int
+) -> SessionFigures:
     from ctxkit.experiments.rules_on_one_session import make_session_key
 
     figures: dict[str, FigureWithNoise] = {
@@ -188,7 +190,7 @@ CANARY_TEXTS = {
 }
 """Text of the fact of each family that is planted in each round."""
 CLIFF_SHARE = 0.5
-"""Survival share below which `Survival.cliff` counts facts as lost."""
+"""Survival share below which `FactSurvival.cliff` counts facts as lost."""
 
 
 class Canary(NamedTuple):
@@ -207,7 +209,7 @@ class ReplacedValue(NamedTuple):
     new: Canary
 
 
-class RoundResult(NamedTuple):
+class CompactionRoundResult(NamedTuple):
     """Sizes, surviving facts and faults of one round."""
 
     number: int
@@ -225,11 +227,11 @@ class RoundResult(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Survival:
+class FactSurvival:
     """Survival of planted facts by the number of compactions that they went through."""
 
     facts: tuple[Canary, ...]
-    rounds: tuple[RoundResult, ...]
+    rounds: tuple[CompactionRoundResult, ...]
 
     def get_share(self, times: int, family: str | None = None) -> float | None:
         """Return the share of facts that survive so many compactions; None without such facts."""
@@ -309,7 +311,9 @@ def _format_table(head: list[str], rows: list[list[str]]) -> str:
     return Table(tuple(map(Column, head)), tuple(tuple(map(Cell, r)) for r in rows)).to_text()
 
 
-def survival(compact: Compactor, session: Session, rounds: int = 6, *, seed: int = 0) -> Survival:
+def survival(
+    compact: Compactor, session: Session, rounds: int = 6, *, seed: int = 0
+) -> FactSurvival:
     """Measure which planted facts survive repeated compaction of a growing session.
 
     In each round the compactor gets its previous output and the next part of the session, in which
@@ -338,7 +342,7 @@ def survival(compact: Compactor, session: Session, rounds: int = 6, *, seed: int
     facts, values = make_canaries(rounds, seed)
     parts = list(split_session(session, rounds))
     compacted: ChatMessages = []
-    results: list[RoundResult] = []
+    results: list[CompactionRoundResult] = []
     for number, part in enumerate(parts, 1):
         canaries = [c for c in (*facts, *(v for pair in values for v in pair)) if c.round == number]
         chance = random.Random(seed * 1000 + number)  # noqa: S311  no secret
@@ -356,7 +360,7 @@ def survival(compact: Compactor, session: Session, rounds: int = 6, *, seed: int
         stale, wrong = value_states.count((True, True)), value_states.count((True, False))
         sizes = count(to_compact_json(messages)), count(text)
         results.append(
-            RoundResult(
+            CompactionRoundResult(
                 number,
                 *sizes,
                 standing,
@@ -366,7 +370,7 @@ def survival(compact: Compactor, session: Session, rounds: int = 6, *, seed: int
                 compacted != messages,
             )
         )
-    return Survival(facts, tuple(results))
+    return FactSurvival(facts, tuple(results))
 
 
 def make_canaries(rounds: int, seed: int) -> tuple[tuple[Canary, ...], tuple[ReplacedValue, ...]]:

@@ -24,7 +24,7 @@ from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit.agent.models.scripted import (
     GIVE_UP_TEXT,
     MAX_LOOKUPS,
-    LookupModel,
+    PromptLookupModel,
     find_ports,
     service_path,
 )
@@ -291,7 +291,7 @@ def _make_file(name: str, port: int, lines: int, random: Random) -> str:
 
 def make_seeker(
     *, counter: TokenCounter, clock: Callable[[], float], blind: bool = False
-) -> LookupModel:
+) -> PromptLookupModel:
     """Return the scripted model of the agent.
 
     Args:
@@ -300,7 +300,9 @@ def make_seeker(
         blind: the model remembers all it has read and ignores its prompt, so that it takes the same
             steps under any policy and replays must be exact.
     """
-    return LookupModel(tool="read_config", blind=blind, name="seeker", counter=counter, clock=clock)
+    return PromptLookupModel(
+        tool="read_config", blind=blind, name="seeker", counter=counter, clock=clock
+    )
 
 
 def find_visible_services(messages: Iterable[Message]) -> set[str]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COMPINT",
     "JudgedSummary",
-    "MarkAgreement",
+    "RuleMarkAgreement",
     "compare_marks",
     "make_constraint_talks",
     "read_constraints",
@@ -70,7 +70,7 @@ class JudgedSummary(NamedTuple):
     """The judgement of the person who read the summary."""
 
 
-class MarkAgreement(NamedTuple):
+class RuleMarkAgreement(NamedTuple):
     """Marks of `user_rules` beside what people said of the same summaries."""
 
     retained_n: int
@@ -145,7 +145,7 @@ def make_constraint_talks(
     return [talk._replace(keys=key) for talk, key in zip(talks, keys, strict=True)]
 
 
-def compare_marks(summaries: Sequence[JudgedSummary]) -> MarkAgreement:
+def compare_marks(summaries: Sequence[JudgedSummary]) -> RuleMarkAgreement:
     """Hold the marks of `user_rules` against what people said of the same summaries."""
     pairs = [(s.compactor, s.is_kept, _states_constraint(s)) for s in summaries]
     kept = [mark for _, is_kept, mark in pairs if is_kept]
@@ -153,7 +153,7 @@ def compare_marks(summaries: Sequence[JudgedSummary]) -> MarkAgreement:
     groups = {c: list(g) for c, g in groupby(sorted(pairs), key=lambda pair: pair[0])}
     published = [fmean(PUBLISHED_RETENTION[name]) for name in groups]
     marked = [fmean(pair[2] for pair in group) for group in groups.values()]
-    return MarkAgreement(
+    return RuleMarkAgreement(
         len(kept), sum(kept), len(lost), sum(lost), _spearman(published, marked), len(groups)
     )
 

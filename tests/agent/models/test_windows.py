@@ -13,7 +13,7 @@ from agent.models.wires import FORMATS, Play, wire
 from talkers import agent, run
 
 from ctxkit import tokens
-from ctxkit.agent import Provider, make_model
+from ctxkit.agent import ProviderModel, make_model
 from ctxkit.agent.models.model_factory import fetch_window
 from ctxkit.session import OVERFLOW_TEXTS, is_overflow, parse_window
 
@@ -44,7 +44,7 @@ def test_the_size_of_a_prompt_is_never_taken_for_the_window():
 def test_it_is_learnt_from_an_overflow_and_the_next_prompt_fits(kind):
     full = Play(status=400, said=SAID[kind])
     with wire(kind, WELL, WELL, full, WELL) as up:
-        asked = Provider(FORMATS[kind][0], context_window=200_000,
+        asked = ProviderModel(FORMATS[kind][0], context_window=200_000,
                          options={"api_base": up.url, "api_key": "none"})  # fmt: skip
         a = agent(model=asked)
         outcomes = [run(a.turn(f"{n} " + "many words of a long prompt " * 400)) for n in range(3)]
