@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.agent.acp_client import ReplyBuilder, parse_acp_usage, with_call_id
+from ctxkit.agent.acp_client import ReplyBuilder, parse_acp_usage, with_stored_call_id
 from ctxkit.agent.agent import Agent, tool_result_payload
 from ctxkit.agent.models.model import Delta
 from ctxkit.agent.transcript import INTERRUPTED_RESULT
@@ -267,7 +267,7 @@ class ExternalAgent(Agent):
         ids: dict[str, str] = {}
         for message in messages:
             if message.role == "tool":
-                stored = self._record(self.transcript.add(with_call_id(message, ids), "r"))
+                stored = self._record(self.transcript.add(with_stored_call_id(message, ids), "r"))
                 self.emit("tool_result", tool_result_payload(stored))
                 continue
             details = {

@@ -530,7 +530,7 @@ def _find_meta(update: dict[str, Any], name: str) -> Any:
     return next((m[name] for m in _meta_dicts(update.get("_meta")) if name in m), None)
 
 
-def with_call_id(message: Message, ids: dict[str, str]) -> Message:
+def with_stored_call_id(message: Message, ids: dict[str, str]) -> Message:
     """Return a result with the id under which its call was stored."""
     return replace(message, call_id=ids.get(message.call_id or "", message.call_id))
 

@@ -27,7 +27,7 @@ from ctxkit.agent.tools.runner import OutputLimits, run_in_thread
 from ctxkit.agent.unsuccessful_compactions import (
     IneffectiveCompaction,
     SummaryBackoff,
-    make_attempt_message,
+    make_ineffective_compaction_message,
     make_summary_bill_fields,
 )
 from ctxkit.engine.session_prompts import SentPrompts
@@ -420,7 +420,7 @@ class Compactor:
         how |= make_summary_bill_fields(model, usage)
         how |= {"retry_after_calls": retry_after} if retry_after else {}
         self._emit_end(how, attempt.trigger, size, attempt.messages)
-        message = make_attempt_message(
+        message = make_ineffective_compaction_message(
             attempt,
             settings=self._backoff.settings,
             model=model,

@@ -24,7 +24,7 @@ from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.lazy import public_dir
 from ctxkit.agent.document_text import is_document, read_document
 from ctxkit.agent.tools.confined_root import RootFolder
-from ctxkit.agent.tools.search import FolderWalk, format_first_names, search_files
+from ctxkit.agent.tools.search import FolderWalk, abbreviate_names, search_files
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 
 if TYPE_CHECKING:
@@ -469,9 +469,9 @@ def _with_extraction_note(imported: FilesToImport) -> FilesToImport:
     return imported._replace(info=f"{size:,} bytes of text out of {many} of {raw:,} bytes")
 
 
-def describe_skipped(skipped: list[str]) -> str:
+def describe_skipped_files(skipped: list[str]) -> str:
     """Return a line on what was not imported; empty if everything was."""
-    return f"Not taken: {format_first_names(skipped)}." if skipped else ""
+    return f"Not taken: {abbreviate_names(skipped)}." if skipped else ""
 
 
 INDEX_HEADING = "CONTEXT — reference material imported for this session (use read_file to access):"

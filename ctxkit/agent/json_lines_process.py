@@ -101,7 +101,7 @@ class ChildProcess:
 
     def quote_stderr(self, data: bytes | None = None) -> str:
         """Return the last line of stderr (or of `data`) as the end of a sentence."""
-        quoted = quote_output(data if data is not None else b"".join(self._stderr))
+        quoted = find_failure_line(data if data is not None else b"".join(self._stderr))
         return f". It said: {quoted}" if quoted else "."
 
     async def end(self) -> None:
@@ -138,7 +138,7 @@ class ChildProcess:
         await self._process.wait()
 
 
-def quote_output(data: bytes) -> str:
+def find_failure_line(data: bytes) -> str:
     """Return the redacted line of an output that best explains a failure; empty without output.
 
     It is the last line with "error" in it, as some programs print their version behind it, else the

@@ -622,14 +622,14 @@ _COUNTED = ("prompt_tokens", "peak_tokens")
 """Figures that a score counts where the log has no usage."""
 
 
-def name_score_figures(row: dict[str, Any]) -> dict[str, Any]:
+def map_score_row_to_view_figures(row: dict[str, Any]) -> dict[str, Any]:
     """Return the figures of a score's row by the names that other views have for them."""
     return {figure: row.get(name) for name, figure in _FIGURES.items()}
 
 
-def name_session_figures(row: dict[str, Any], session: Session) -> dict[str, Any]:
+def map_session_score_to_view_figures(row: dict[str, Any], session: Session) -> dict[str, Any]:
     """Return the figures of the score of a session, without counts that no other view shows."""
-    figures = name_score_figures(row)
+    figures = map_score_row_to_view_figures(row)
     if row["source"] == "estimated" and session.origin is None:
         # The log states no prompts: the counts are in the score alone.
         figures = {name: n for name, n in figures.items() if name not in _COUNTED}
@@ -638,4 +638,4 @@ def name_session_figures(row: dict[str, Any], session: Session) -> dict[str, Any
 
 @register_view_figures("score")
 def _read_figures(session: Session) -> dict[str, Any]:
-    return name_session_figures(score_session(session, loss=False), session)
+    return map_session_score_to_view_figures(score_session(session, loss=False), session)

@@ -11,7 +11,11 @@ from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.engine import log_from_session, run_of_replay, run_rules, with_message_ids
 from ctxkit.engine.replay import build_replay_log, find_context_window
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, name_score_figures, score_run
+from ctxkit.experiments.cost_and_loss_scores import (
+    SessionScoreCache,
+    map_score_row_to_view_figures,
+    score_run,
+)
 from ctxkit.experiments.grids import RejectedSetting, convert_to_plain
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.metrics.view_figures import register_view_figures
@@ -169,4 +173,4 @@ def _read_figures(session: Session) -> dict[str, Any]:
     if run is None:
         return {}
     runner = SessionRunner(session.origin or session)
-    return name_score_figures(runner.row(NamedRules.of("", run.rules), SweepOptions()))
+    return map_score_row_to_view_figures(runner.row(NamedRules.of("", run.rules), SweepOptions()))

@@ -414,10 +414,10 @@ def _describe_tools(named: Sequence[str | Any]) -> list[Any]:
     from tempfile import TemporaryDirectory
 
     from ctxkit.agent.tools.confined_root import RootFolder
-    from ctxkit.agent.tools.tool_selection import make_inert_work_tools, make_tools
+    from ctxkit.agent.tools.tool_selection import make_inert_brief_and_summary_tools, make_tools
 
     with TemporaryDirectory() as folder:
-        return make_tools(named, RootFolder(folder), {}, work=make_inert_work_tools())
+        return make_tools(named, RootFolder(folder), {}, work=make_inert_brief_and_summary_tools())
 
 
 def _tokens_by_part(messages: Iterable[Message], counter: Any, fixed: int) -> list[tuple[str, int]]:

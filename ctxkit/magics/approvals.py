@@ -18,7 +18,11 @@ from typing import TYPE_CHECKING, Any
 from ctxkit._internal.formatting import NO_MATHJAX, make_visible, sanitize_line
 from ctxkit._internal.redaction import redact, redact_json
 from ctxkit.agent.tools.runner import run_in_thread
-from ctxkit.agent.tools.tool_selection import TOOL_NAMES, make_inert_work_tools, make_tools
+from ctxkit.agent.tools.tool_selection import (
+    TOOL_NAMES,
+    make_inert_brief_and_summary_tools,
+    make_tools,
+)
 from ctxkit.errors import BadArguments, did_you_mean
 
 if TYPE_CHECKING:
@@ -94,7 +98,7 @@ def select_approval_tools(words: str, tools: Iterable[str], root: RootFolder) ->
             f" {', '.join(tool_names)}.{did_you_mean(name, [*tool_names, *TOOL_NAMES, ALL_TOOLS])}"
         )
     groups = make_tools(
-        sorted(names.intersection(TOOL_NAMES)), root, {}, work=make_inert_work_tools()
+        sorted(names.intersection(TOOL_NAMES)), root, {}, work=make_inert_brief_and_summary_tools()
     )
     names |= {t.name for t in groups}
     return frozenset(tool_names if ALL_TOOLS in names else names)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import SimpleCompletion, context_matcher
 
-from ctxkit.magics.line_parser import get_options, get_words, split_tokens
+from ctxkit.magics.line_parser import get_options, get_positionals, split_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -85,7 +85,7 @@ def complete_line(
     word_count = sum(not w.startswith("-") for w in before) - sum(
         w in options and options[w].type != "bool" for w in before
     )
-    places = get_words(shape)
+    places = get_positionals(shape)
     kinds = places[word_count].metadata["completes"] if word_count < len(places) else ""
     values = _complete_values(kinds, fragment, sources)
     return fragment, values if fragment else [*values, *(o for o in options if o not in before)]

@@ -110,7 +110,7 @@ def parse_line(kind: type[T], line: str, magic: str) -> T:
         BadArguments: an option that does not exist, lacks its value or is no number; a word too
             many or too few.
     """
-    options, words = get_options(kind), get_words(kind)
+    options, words = get_options(kind), get_positionals(kind)
     rest_field = next((f for f in fields(kind) if f.metadata["place"] == "rest"), None)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     tokens = list(split_tokens(line))
@@ -220,7 +220,7 @@ def get_settings(kind: type) -> dict[str, tuple[str, str]]:
     }
 
 
-def get_words(kind: type) -> list[Field[Any]]:
+def get_positionals(kind: type) -> list[Field[Any]]:
     """The words of a dataclass, in order."""
     return [f for f in fields(kind) if f.metadata["place"] == "word"]
 

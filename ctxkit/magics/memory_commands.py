@@ -9,7 +9,11 @@ from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.magics.line_parser import option, rest, word
 from ctxkit.magics.memory_option import open_memory
-from ctxkit.magics.session_report_commands import EmptyArguments, LiveSessionArguments, clean_texts
+from ctxkit.magics.session_report_commands import (
+    EmptyArguments,
+    LiveSessionArguments,
+    sanitize_text_columns,
+)
 from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 from ctxkit.policies.memory_entries import make_entry
 
@@ -73,7 +77,7 @@ def list_entries(_: KitState, line: ListArguments) -> pd.DataFrame:
     columns = ["type", "description", "chars", "guid"]
     rows = [(e.type, e.description, len(e.head) + len(e.body), e.guid[:8]) for e in entries]
     index = pd.Index([sanitize_line(e.name, 120) for e in entries], name="entry", dtype="object")
-    return clean_texts(pd.DataFrame(rows, columns=columns, index=index))
+    return sanitize_text_columns(pd.DataFrame(rows, columns=columns, index=index))
 
 
 def show_entry(_: KitState, line: EntryArguments) -> PreformattedText:

@@ -130,10 +130,10 @@ def _session_frame(
     from ctxkit.metrics.frames import frame
 
     session = kit.session(options.session)
-    return with_display(clean_texts(frame(session, per=per)), make_table(session))
+    return with_display(sanitize_text_columns(frame(session, per=per)), make_table(session))
 
 
-def clean_texts(table: pd.DataFrame) -> pd.DataFrame:
+def sanitize_text_columns(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table with its texts, which come from a log, sanitised for terminals and pages."""
     import pandas as pd
 
@@ -275,7 +275,9 @@ def list_window(kit: KitState, options: WindowListArguments) -> pd.DataFrame:
         DisplayColumn("source", "source", hover="of the tokens", spare=True),
     )
     sentence = _make_status(kit, options).one_line
-    return with_display(clean_texts(report.frame()[columns]), ColumnDisplay(text, sentence))
+    return with_display(
+        sanitize_text_columns(report.frame()[columns]), ColumnDisplay(text, sentence)
+    )
 
 
 def list_user_visible_messages(kit: KitState, options: SessionArguments) -> pd.DataFrame:
@@ -292,7 +294,7 @@ def list_user_visible_messages(kit: KitState, options: SessionArguments) -> pd.D
         *(DisplayColumn("chars", "characters", "count"), DisplayColumn("text", "text")),
     )
     return with_display(
-        clean_texts(seen.set_index("position")), ColumnDisplay(text, _describe_audience)
+        sanitize_text_columns(seen.set_index("position")), ColumnDisplay(text, _describe_audience)
     )
 
 

@@ -48,7 +48,7 @@ from ctxkit.teams.handoffs import (
     SUMMARY_FILE,
     SourceFilesAndChanges,
     format_declared_context,
-    parse_sources,
+    parse_context_sources,
 )
 from ctxkit.teams.plan import TeamPlan
 from ctxkit.teams.shared_history import FRESH_TURN_KEY, DeclaredContextView, get_own_history_limits
@@ -175,7 +175,7 @@ def parse_view(name: str, keys: object) -> TeamView:
     isolation = (f.text("Isolation") or "shared").casefold()
     if isolation not in ISOLATIONS:
         raise BadArguments(f"Isolation of view {name!r} is Shared, Fresh or Fork.")
-    context = parse_sources(f.rows("Context"), f"Context of view {name!r}", allow_own=True)
+    context = parse_context_sources(f.rows("Context"), f"Context of view {name!r}", allow_own=True)
     return TeamView(name, _make_window_filter(inner), isolation, context, f.flag(FRESH_TURN_KEY))
 
 

@@ -19,7 +19,7 @@ from ctxkit.presets.fuseraft_config import (
     read_config,
 )
 from ctxkit.presets.fuseraft_ignored_keys import PLUGINS_KEY, TERMINATION_KEY, format_ignored_keys
-from ctxkit.teams.handoffs import parse_sources
+from ctxkit.teams.handoffs import parse_context_sources
 from ctxkit.teams.orchestration_patterns import (
     VALIDATORS,
     SelectionConfigParts,
@@ -239,7 +239,9 @@ def _parse_transition(
             if f.text("RecoveryAgent")
             else ""
         ),
-        handoff=parse_sources(f.rows("HandoffContext"), f"HandoffContext of {at}", allow_own=False),
+        handoff=parse_context_sources(
+            f.rows("HandoffContext"), f"HandoffContext of {at}", allow_own=False
+        ),
         max_revisits=f.number("MaxRevisits"),
         review=f.text("ReviewArtifactPath"),
         targets=tuple(targets),

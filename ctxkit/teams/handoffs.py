@@ -32,7 +32,7 @@ SUMMARY_FILE = "context_summary.md"
 _TRUNCATED_SOURCE = "\n[...{n} chars truncated — use file tool to read in full]"
 
 
-def parse_sources(
+def parse_context_sources(
     rows: Sequence[ConfigSection], where: str, *, allow_own: bool
 ) -> tuple[ContextSource, ...]:
     """Return declared sources; `allow_own`: the agent's own history may be among them.

@@ -33,7 +33,7 @@ from ctxkit.teams.plan import (
     Transition,
     parse_condition,
 )
-from ctxkit.teams.shared_history import with_fresh_turns, with_view_filters
+from ctxkit.teams.shared_history import with_view_filters, without_own_earlier_turns
 from ctxkit.teams.team_members import get_model_name, parse_common_rules
 from ctxkit.teams.turn_prompts import MAX_ITEMS
 
@@ -441,7 +441,7 @@ def route_adversarial(parts: SelectionConfigParts) -> SelectionStateGraph:
     makers, critics = {s.maker for s in stages}, {s.critic for s in stages}
     members = [replace(m, isolation="shared") if m.name in makers else m for m in parts.members]
     sealed = tuple(
-        with_fresh_turns(m, isolation="sealed", context=()) if m.name in critics else m
+        without_own_earlier_turns(m, isolation="sealed", context=()) if m.name in critics else m
         for m in members
     )
     return SelectionStateGraph(states=states, initial=firsts[0], members=sealed,
@@ -495,7 +495,7 @@ def route_scatter_gather(parts: SelectionConfigParts) -> SelectionStateGraph:
     branches = {f"{n}. {name}": name for n, name in enumerate(names, 1)}
     states = {s: StateDefinition(name=s, agent=name) for s, name in branches.items()}
     twice = {n for n in names if names.count(n) > 1}
-    members = tuple(with_fresh_turns(m) if m.name in twice else m for m in parts.members)
+    members = tuple(without_own_earlier_turns(m) if m.name in twice else m for m in parts.members)
     return SelectionStateGraph(
         states=states | _final_states(GATHER_STATE, last),
         initial=GATHER_STATE,
@@ -527,7 +527,7 @@ def route_map_reduce(parts: SelectionConfigParts) -> SelectionStateGraph:
     members = [replace(m, isolation="shared") if m.name in hearing else m for m in parts.members]
     return SelectionStateGraph(
         states=states | _final_states(REDUCE_STATE, reduces), initial=SPLIT_STATE, retries=retries,
-        members=tuple(with_fresh_turns(m) if m.name == maps else m for m in members),
+        members=tuple(without_own_earlier_turns(m) if m.name == maps else m for m in members),
         max_turns=retries + MAX_ITEMS + 2,
     )  # fmt: skip
 

@@ -106,7 +106,7 @@ WORK_FILES = ".fuseraft/**"
 """Globs that a seeded envelope also allows: fuseraft has these files outside the project."""
 
 
-def seed_envelope(
+def extend_envelope_from_brief(
     envelope: ChangeEnvelope, body: ConfigSection, root: RootFolder
 ) -> ChangeEnvelope:
     """Return an envelope with the files that a brownfield's discovery brief names.

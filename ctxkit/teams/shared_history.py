@@ -334,7 +334,7 @@ def with_view_filters(member: Member) -> Rules:
     return filtered
 
 
-def with_fresh_turns(member: Member, **changes: Any) -> Member:
+def without_own_earlier_turns(member: Member, **changes: Any) -> Member:
     """Return an agent, changed, whose turns begin without its own earlier turns."""
     rules: Any = member.rules
     pruning = Chain.of(DeclaredContextView(heard=True), *flatten_chain(rules.pruning))

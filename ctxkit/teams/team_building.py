@@ -24,7 +24,7 @@ from ctxkit.presets.fuseraft_config import check_counts, orchestration_section
 from ctxkit.teams.demo_team import SCRIPTED_CONFIG, make_scripted_team
 from ctxkit.teams.fuseraft_config import parse_plan
 from ctxkit.teams.live_team_sessions import SessionFactory, describe_missing_grants
-from ctxkit.teams.permissions import seed_envelope
+from ctxkit.teams.permissions import extend_envelope_from_brief
 from ctxkit.teams.runner import Team
 from ctxkit.teams.scripted_agents import is_scripted, make_script_models
 
@@ -129,7 +129,7 @@ def team(
     body = localise_paths(_to_plain_config(config))
     plan = parse_plan(body)
     where = RootFolder(root, allow) if root else _make_scratch_root(workspace, name, allow)
-    envelope = seed_envelope(plan.envelope, orchestration_section(body), where)
+    envelope = extend_envelope_from_brief(plan.envelope, orchestration_section(body), where)
     plan = replace(plan, envelope=envelope)
     if is_scripted(model):
         models_by_name = {**make_script_models(str(model), plan, clock), **models_by_name}

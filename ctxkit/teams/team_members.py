@@ -16,7 +16,7 @@ from ctxkit.presets.fuseraft_config import (
     read_config,
 )
 from ctxkit.presets.registry import preset
-from ctxkit.teams.handoffs import parse_sources
+from ctxkit.teams.handoffs import parse_context_sources
 from ctxkit.teams.permissions import parse_capabilities
 from ctxkit.teams.plan import Member, SubAgentPlan
 from ctxkit.teams.shared_history import DeclaredContextView, with_view_filters
@@ -79,7 +79,7 @@ def _parse_member(
         )
     plugins = [p.casefold() for p in f.texts("Plugins")]
     tool_groups = dict.fromkeys(PLUGIN_TOOLS[p] for p in plugins if p in PLUGIN_TOOLS)
-    context = parse_sources(
+    context = parse_context_sources(
         f.rows("Context"), f"Context of {sanitize_text(name, 40)}", allow_own=True
     )
     window = f.section("ContextWindow")

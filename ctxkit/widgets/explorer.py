@@ -24,7 +24,7 @@ from ctxkit.plots.plotly_to_svg import render_svg
 from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.session.messages import Edit
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_call as tool_call_describe_call
+from ctxkit.session.tool_calls import describe_call
 from ctxkit.widgets.base import TEXT_COLOUR, ChartWidget, build_esm
 from ctxkit.widgets.data_source import WidgetDataSource
 from ctxkit.widgets.explorer_values import (
@@ -238,9 +238,7 @@ class Explorer(ChartWidget):
         name, words = m.tool or m.role, get_preview(m)
         if call is not None:  # a result is what was asked for, not how it begins
             words = (
-                tool_call_describe_call(call, self.scenes.session.cwd, 200)
-                .removeprefix(name)
-                .strip()
+                describe_call(call, self.scenes.session.cwd, 200).removeprefix(name).strip()
                 or words
             )
         return [
@@ -257,7 +255,7 @@ class Explorer(ChartWidget):
         scene = self._view_of_call(call)
         return {
             "call": call,
-            "told": describe_call(scene, len(self.scenes)),
+            "told": format_call_heading(scene, len(self.scenes)),
             "groups": [[g, n, GROUP_COLOURS[GROUPS.index(g)]] for g, n in scene.groups],
         }
 
@@ -285,7 +283,7 @@ class Explorer(ChartWidget):
         scene = self.scene
         groups = [f"  {n:>9,}  {name}" for name, n in scene.groups]
         largest = [self._format_line(item) for item in scene.largest[:_TWIN_ROWS]]
-        head = describe_call(scene, len(self.scenes))
+        head = format_call_heading(scene, len(self.scenes))
         notes = [f"Note: {sanitize_line(n, 400)}" for n in self.scenes.session.notes]
         group_lines = ["tokens by group:", *groups] if groups else []
         return "\n".join([head, *notes, *group_lines, "largest messages:", *largest])
@@ -331,11 +329,11 @@ def render_heading(scene: CallView, calls: int) -> str:
     return (
         "<div "
         f'style="color:{TEXT_COLOUR};line-height:1.5">'
-        f"{escape_html(describe_call(scene, calls), 300)}</div>"
+        f"{escape_html(format_call_heading(scene, calls), 300)}</div>"
     )
 
 
-def describe_call(scene: CallView, calls: int) -> str:
+def format_call_heading(scene: CallView, calls: int) -> str:
     """Return the heading as plain text."""
     if scene.call is None:
         return f"No call in this session: {len(scene.items):,} messages stand."

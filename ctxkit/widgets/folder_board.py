@@ -24,7 +24,7 @@ from ctxkit.widgets.folder_board_rows import (
     GROUP_HEADS,
     GROUPINGS,
     BoardRow,
-    iter_same_file,
+    iter_sessions_in_same_file,
     limit_rows,
     make_board_row,
     make_group_cells,
@@ -349,7 +349,7 @@ def read_rows(stamp: FileStamp) -> tuple[BoardRow, ...]:
         return tuple(
             make_board_row(each, stamp.path)
             for s in read_all(stamp.path, progress=False)
-            for each in iter_same_file(s)
+            for each in iter_sessions_in_same_file(s)
         )
     except (CtxkitError, OSError, ValueError, ArithmeticError, LookupError):
         return ()

@@ -210,12 +210,12 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
     )
 
 
-def iter_same_file(session: Session) -> Iterator[Session]:
+def iter_sessions_in_same_file(session: Session) -> Iterator[Session]:
     """Yield a session and those of its subagents that are in the same file."""
     yield session
     for child in session.children:
         if child.path_ in (None, session.path_):
-            yield from iter_same_file(child)
+            yield from iter_sessions_in_same_file(child)
 
 
 def open_session(row: BoardRow) -> Session:
@@ -226,7 +226,7 @@ def open_session(row: BoardRow) -> Session:
         ReadError: the file cannot be read.
     """
     for session in read_all(row.path, progress=False):
-        for each in iter_same_file(session):
+        for each in iter_sessions_in_same_file(session):
             if sanitize_line(each.id, 200) == row.id:
                 return each
     raise BadArguments(

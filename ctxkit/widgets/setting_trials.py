@@ -14,8 +14,8 @@ from ctxkit.engine.replay import build_replay_log, find_context_window, session_
 from ctxkit.errors import CtxkitError
 from ctxkit.experiments.cost_and_loss_scores import (
     SessionScoreCache,
-    name_score_figures,
-    name_session_figures,
+    map_score_row_to_view_figures,
+    map_session_score_to_view_figures,
     score_loss,
     score_run,
     score_session,
@@ -264,7 +264,7 @@ def describe_compactions(trial: Trial) -> str:
     )
 
 
-def render_figures(rows: Mapping[str, Mapping[str, Any]], note: str = "") -> str:
+def render_trial_figures(rows: Mapping[str, Mapping[str, Any]], note: str = "") -> str:
     """Return the figures of the record, of the beginning and of now as a table; what nobody knows
     is left out.
     """
@@ -277,7 +277,7 @@ def render_figures(rows: Mapping[str, Mapping[str, Any]], note: str = "") -> str
     return render_dense(render_table(head, table_rows) + note_html)
 
 
-def format_figures(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def format_trial_figures(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the same as lines of text."""
     head, table_rows = _figures_table(rows)
     widths = [max(len(row[i]) for row in (head, *table_rows)) for i in range(len(head))]
@@ -349,8 +349,8 @@ def _format_cell(column: str, row: Mapping[str, Any]) -> str:
 def _read_figures(session: Session) -> dict[str, Any]:
     """Return what the table of `tune` shows: the record, or a trial of the replay's rules."""
     if session.origin is None:
-        return name_session_figures(TrialRunner(session).recorded, session)
+        return map_session_score_to_view_figures(TrialRunner(session).recorded, session)
     run = run_of_replay(session)
     if run is None:
         return {}
-    return name_score_figures(TrialRunner(session.origin).at(run.rules).row)
+    return map_score_row_to_view_figures(TrialRunner(session.origin).at(run.rules).row)

@@ -260,7 +260,7 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
             self.trials.prompts, self._trial, self._error, self._pinned[1] if self._pinned else None
         )
         notes = render_notes(self.trials.session.notes)
-        self.figures.value = dials.render_figures(self._figure_rows(), note) + notes
+        self.figures.value = dials.render_trial_figures(self._figure_rows(), note) + notes
         self.steps.value = dials.render_compactions(self._trial)
         self._fill_pane()
 
@@ -284,7 +284,7 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
         return "\n".join(
             [
                 *self._describe_settings(),
-                *dials.format_figures(self._figure_rows()),
+                *dials.format_trial_figures(self._figure_rows()),
                 dials.describe_compactions(self._trial),
                 *notes,
             ]

@@ -8,7 +8,7 @@ from ctxkit.agent import RootFolder
 from ctxkit.errors import BadArguments
 from ctxkit.presets.config_schema import ConfigSection
 from ctxkit.teams.contract_checks import TurnChanges
-from ctxkit.teams.handoffs import SourceFilesAndChanges, format_handoff, parse_sources
+from ctxkit.teams.handoffs import SourceFilesAndChanges, format_handoff, parse_context_sources
 from ctxkit.teams.plan import ContextSource
 
 
@@ -22,7 +22,7 @@ def block(folder, path, chars=20):
 
 
 def sources(*rows):
-    return parse_sources([ConfigSection(row) for row in rows], "Context", allow_own=True)
+    return parse_context_sources([ConfigSection(row) for row in rows], "Context", allow_own=True)
 
 
 def test_a_hand_off_holds_a_file(tmp_path):

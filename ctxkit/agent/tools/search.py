@@ -146,7 +146,7 @@ def _search_ripgrep(
         existing = [name for name in missed if root.exists(tuple(name.split("/")))]
         changed_count = len(missed) - len(existing)
         changed = [f"{changed_count:,} that changed or lie too deep"] if changed_count else []
-        named = filter(None, [format_first_names(existing)])
+        named = filter(None, [abbreviate_names(existing)])
         notes.append(f"[not looked at: {', '.join([*named, *changed])}]")
     if changed_hits:
         notes.append(f"[{changed_hits} hits are left out: their files changed during the search]")
@@ -262,7 +262,7 @@ class PythonSearchProcess:
 
     def describe_unreadable(self) -> str:
         """Return a line on the files that could not be read; empty if all were."""
-        return f"[not read: {format_first_names(self._unread)}]" if self._unread else ""
+        return f"[not read: {abbreviate_names(self._unread)}]" if self._unread else ""
 
     def _iter_texts(self, walk: FolderWalk) -> Iterator[dict[str, Any]]:
         try:
@@ -369,10 +369,10 @@ class FolderWalk:
 
     def describe_unreadable(self) -> str:
         """Return a line on the folders that could not be entered; empty if all were."""
-        return f"[not looked into: {format_first_names(self.missed)}]" if self.missed else ""
+        return f"[not looked into: {abbreviate_names(self.missed)}]" if self.missed else ""
 
 
-def format_first_names(names: Sequence[str]) -> str:
+def abbreviate_names(names: Sequence[str]) -> str:
     """Return the first three names, and how many more there are."""
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
     return ", ".join(name[:200] for name in names[:3]) + more

@@ -71,7 +71,7 @@ MAX_READ_CHARS = 8_000
 MAX_WRITTEN_CHARS = 200_000
 
 
-def make_inert_work_tools() -> tuple[Tool, ...]:
+def make_inert_brief_and_summary_tools() -> tuple[Tool, ...]:
     """Return the work tools for their schemas; they store nothing."""
     return make_brief_and_summary_tools(lambda _, __: None, lambda _: "")
 

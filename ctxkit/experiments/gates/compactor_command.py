@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.agent.json_lines_process import quote_output
+from ctxkit.agent.json_lines_process import find_failure_line
 from ctxkit.agent.process_tree import ProcessTree
 from ctxkit.errors import BadArguments
 
@@ -115,7 +115,7 @@ def _describe_exit(code: int) -> str:
 def _quote_stderr(stderr: BinaryIO) -> str:
     """Return a sentence that quotes the last line of stderr; empty where there is none."""
     stderr.seek(max(stderr.seek(0, os.SEEK_END) - _MAX_STDERR_BYTES, 0))
-    quoted = quote_output(stderr.read())
+    quoted = find_failure_line(stderr.read())
     return f" It said: {quoted}" if quoted else ""
 
 
@@ -131,12 +131,12 @@ def parse_messages(data: bytes) -> ChatMessages:
         begins = sanitize_line(data[:4096].decode("utf-8", "replace"), 60)
         problem = f"it begins {begins!r}" if begins else "it is empty"
         raise BadArguments(f"The compactor's answer is no JSON: {problem}.") from None
-    return validate_messages(
+    return validate_compactor_answer(
         answer["messages"] if isinstance(answer, dict) and "messages" in answer else answer
     )
 
 
-def validate_messages(answer: Any) -> ChatMessages:
+def validate_compactor_answer(answer: Any) -> ChatMessages:
     """Return an answer that is a list of messages.
 
     Raises:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.gates.compactor_command import command, validate_messages
+from ctxkit.experiments.gates.compactor_command import command, validate_compactor_answer
 from ctxkit.experiments.gates.regression_gate import (
     FigureWithNoise,
     GateReport,
@@ -348,7 +348,7 @@ def survival(
         chance = random.Random(seed * 1000 + number)  # noqa: S311  no secret
         messages = [*compacted, *_with_canaries(part, canaries, chance)]
         try:
-            compacted = validate_messages(compact([dict(m) for m in messages]))
+            compacted = validate_compactor_answer(compact([dict(m) for m in messages]))
         except BadArguments as error:
             raise BadArguments(f"Round {number}: {error}") from None
         # A fact survives where its word is anywhere in the output, in whatever form.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.experiments.exam_questions import find_value
+from ctxkit.experiments.exam_questions import find_answer_source
 from ctxkit.experiments.studies.published_runs import find_source
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _iter_rows(fixture: dict[str, Any], trial: dict[str, Any]) -> Iterator[dict[
             "history": fixture["id"],
             "policy": "pi_default",
             "expected": question["expected"],
-            "answer": find_value(question["expected"], None, folded),
+            "answer": find_answer_source(question["expected"], None, folded),
             "right": scores[question["id"]]["correct"],
         }
 
