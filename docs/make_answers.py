@@ -23,10 +23,10 @@ from make_pictures import draw_terminal, run_command
 
 import ctxkit as ck
 from ctxkit.experiments.studies import (
-    exam_answers,
+    exam_accuracy_by_visibility,
     forecast_coverage,
-    published_constraints,
     threshold_holdout,
+    user_constraints_in_summaries,
 )
 from ctxkit.experiments.studies import (
     idle_ledger_accuracy as idle_pauses,
@@ -102,8 +102,12 @@ def measure_rules() -> str:
 
 def measure_constraints() -> str:
     """Measure the same on COMPINT's constraints, and the marks of its summaries beside people's."""
-    frame = measure_rule_survival(published_constraints.make_constraint_talks(CONSTRAINT_TALKS))
-    marks = published_constraints.compare_marks(published_constraints.read_judged_summaries())
+    frame = measure_rule_survival(
+        user_constraints_in_summaries.make_constraint_talks(CONSTRAINT_TALKS)
+    )
+    marks = user_constraints_in_summaries.compare_marks(
+        user_constraints_in_summaries.read_judged_summaries()
+    )
     cheap = (frame["more_tokens"] <= 0.02).sum()
     empty, extract = frame["kept_empty"], frame["kept_extract"]
     least = frame[["with_empty", "with_extract"]].min().min()
@@ -130,8 +134,8 @@ def measure_constraints() -> str:
 
 def measure_exam() -> str:
     """Measure whether answers that are marked as shown are given, on published answers."""
-    answers = exam_answers.read_answers()
-    result = exam_answers.compare_with_answers(answers)
+    answers = exam_accuracy_by_visibility.read_answers()
+    result = exam_accuracy_by_visibility.compare_with_answers(answers)
     low, high = result.difference_interval
     orders = (
         f"Ways with a readable prompt and published answers: {result.policies_n}. An order of ways is"

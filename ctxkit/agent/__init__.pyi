@@ -43,8 +43,8 @@ from .tools.python_and_shell import make_python_tool as make_python_tool
 from .tools.python_and_shell import make_shell_tool as make_shell_tool
 from .tools.runner import run_tool as run_tool
 from .tools.tool import tool as tool
-from .turn import Limits as Limits
-from .turn import LiveEvent as LiveEvent
-from .turn import Outcome as Outcome
-from .turn import SpentInTurn as SpentInTurn
-from .turn import TurnState as TurnState
+from .turn_state_and_events import Limits as Limits
+from .turn_state_and_events import LiveEvent as LiveEvent
+from .turn_state_and_events import Outcome as Outcome
+from .turn_state_and_events import SpentInTurn as SpentInTurn
+from .turn_state_and_events import TurnState as TurnState

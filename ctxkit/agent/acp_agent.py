@@ -17,7 +17,7 @@ from ctxkit.agent.acp_client import ReplyBuilder, parse_acp_usage, with_stored_c
 from ctxkit.agent.agent import Agent, tool_result_payload
 from ctxkit.agent.models.model import Delta
 from ctxkit.agent.transcript import INTERRUPTED_RESULT
-from ctxkit.agent.turn import LimitReached, SpentInTurn, TurnState
+from ctxkit.agent.turn_state_and_events import LimitReached, SpentInTurn, TurnState
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.formats.untrusted_fields import as_dict
 from ctxkit.session.messages import REPORTED_CONTEXT_KEY, Edit, Image, Message, ToolCall, Usage

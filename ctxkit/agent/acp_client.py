@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.installed_distribution import get_version
+from ctxkit.agent.child_processes import ChildProcess
 from ctxkit.agent.event_loops import EventLoopClient, EventLoopThread
-from ctxkit.agent.json_lines_process import ChildProcess
 from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.formats.discovery import iter_session_files

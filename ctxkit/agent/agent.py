@@ -17,7 +17,7 @@ from ctxkit.agent.models.model import accepts_images, images_unsupported_message
 from ctxkit.agent.tools.runner import Approve, OffloadResult, OutputLimits, run_tool
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.agent.transcript import INTERRUPTED_RESULT, LOST_RESULT, AppendEntries, Transcript
-from ctxkit.agent.turn import (
+from ctxkit.agent.turn_state_and_events import (
     LimitReached,
     Limits,
     Listener,

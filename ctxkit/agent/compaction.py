@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from ctxkit._internal.formatting import failure_text
 from ctxkit._internal.redaction import redact
-from ctxkit.agent.live_budget import LiveBudget
-from ctxkit.agent.live_context import LiveContext
+from ctxkit.agent.live_context import LiveBudget, LiveContext
 from ctxkit.agent.model_summaries import (
     TOOL_SUMMARY_TRIGGER,
     ModelSummariser,
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.memory.flush import MemoryFlusher
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.transcript import Transcript
-    from ctxkit.agent.turn import Limits, SpentInTurn
+    from ctxkit.agent.turn_state_and_events import Limits, SpentInTurn
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.protocols import Policy

@@ -42,7 +42,13 @@ from ctxkit.agent.store.session_log import SessionLog, get_checkpoint
 from ctxkit.agent.system_prompt import PromptSections, PromptSectionSources, parse_section_names
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.tool_selection import FILE_TOOLS, make_tools
-from ctxkit.agent.turn import Limits, Listener, LiveEvent, ignore_event, is_compaction
+from ctxkit.agent.turn_state_and_events import (
+    Limits,
+    Listener,
+    LiveEvent,
+    ignore_event,
+    is_compaction,
+)
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
 from ctxkit.policies.context_rules import budget_thresholds
@@ -58,7 +64,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.span_export import OtlpCollectorSettings
     from ctxkit.agent.tools.runner import Approve, OutputLimits
     from ctxkit.agent.tools.tool import Tool
-    from ctxkit.agent.turn import LiveEvent, Outcome
+    from ctxkit.agent.turn_state_and_events import LiveEvent, Outcome
     from ctxkit.engine.sent_prompts import SentItem
     from ctxkit.engine.session_prompts import SentPrompts
     from ctxkit.policies.context_rules import Rules

@@ -13,8 +13,8 @@ import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import get_environment_without_secrets, redact
+from ctxkit.agent.child_processes import ChildProcess
 from ctxkit.agent.event_loops import EventLoopClient
-from ctxkit.agent.json_lines_process import ChildProcess
 from ctxkit.agent.tools.images import image_from_bytes
 from ctxkit.agent.tools.tool import Tool
 from ctxkit.errors import BadArguments, CtxkitError

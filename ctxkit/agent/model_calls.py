@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.compaction import Compactor
     from ctxkit.agent.models.model import Delta
-    from ctxkit.agent.turn import TurnState
+    from ctxkit.agent.turn_state_and_events import TurnState
     from ctxkit.policies.history.history import History
     from ctxkit.session.messages import Edit, ToolSchema
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ctxkit._internal.redaction import get_environment_secrets, redact_json
 from ctxkit.agent.store.project_folder import make_seal, verify_seal
-from ctxkit.agent.turn import Limits
+from ctxkit.agent.turn_state_and_events import Limits
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.session.messages import Message
 

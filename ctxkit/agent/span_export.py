@@ -25,7 +25,7 @@ from ctxkit.formats.otel import encode_agent_span, encode_call_span, encode_reso
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ctxkit.agent.turn import LiveEvent
+    from ctxkit.agent.turn_state_and_events import LiveEvent
     from ctxkit.session.session import Session
 
 _SENDING_EVENTS = ("model_response", "model_error", "compaction_end", "turn_end")

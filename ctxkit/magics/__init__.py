@@ -47,10 +47,10 @@ def load(shell: InteractiveShell) -> None:
     from ctxkit.agent.store.project_folder import Workspace
     from ctxkit.agent.system_prompt import SECTIONS
     from ctxkit.formats.registry import format_names
-    from ctxkit.magics.completion import make_matcher
+    from ctxkit.magics.cell_options_and_config import MEMORY_WORDS, open_memory
+    from ctxkit.magics.line_parser import make_matcher
     from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS, DEFAULT_SUBCOMMAND, CtxKit
     from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
-    from ctxkit.magics.memory_option import MEMORY_WORDS, open_memory
     from ctxkit.magics.subcommand_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC
     from ctxkit.policies.memory_entries import MEMORY_TYPES
     from ctxkit.presets.registry import names as presets

@@ -25,7 +25,7 @@ from ctxkit.agent.tools.images import (
     image_from_bytes,
     image_from_value,
 )
-from ctxkit.agent.turn import Limits
+from ctxkit.agent.turn_state_and_events import Limits
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.magics.approvals import ToolApprover, ask_in_cell, select_approval_tools
 from ctxkit.magics.cell_options_and_config import AgentArguments
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.agent import Agent
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.models.model import Model
-    from ctxkit.agent.turn import Outcome
+    from ctxkit.agent.turn_state_and_events import Outcome
     from ctxkit.magics.kernel_state import KitState
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.history.history import History

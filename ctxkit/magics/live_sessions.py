@@ -19,7 +19,11 @@ from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
-from ctxkit.magics.cell_options_and_config import AgentArguments
+from ctxkit.magics.cell_options_and_config import (
+    AgentArguments,
+    make_session_memory,
+    parse_memory_option,
+)
 from ctxkit.magics.line_parser import get_settings
 from ctxkit.magics.mcp_and_acp_programs import (
     McpServers,
@@ -27,7 +31,6 @@ from ctxkit.magics.mcp_and_acp_programs import (
     parse_servers,
     parse_via,
 )
-from ctxkit.magics.memory_option import make_session_memory, parse_memory_option
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import Share
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.memory.session_memory import SessionMemory
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.span_export import OtlpCollectorSettings
-    from ctxkit.agent.turn import Listener
+    from ctxkit.agent.turn_state_and_events import Listener
     from ctxkit.engine.session_prompts import SentPrompts
     from ctxkit.magics.cell_options_and_config import KitSettings
     from ctxkit.magics.mcp_and_acp_programs import McpServerCommand

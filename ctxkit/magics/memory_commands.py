@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
+from ctxkit.magics.cell_options_and_config import open_memory
 from ctxkit.magics.line_parser import option, rest, word
-from ctxkit.magics.memory_option import open_memory
 from ctxkit.magics.session_report_commands import (
     EmptyArguments,
     LiveSessionArguments,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ctxkit.agent.models.scripted import ScriptTurn
-    from ctxkit.teams.turn_prompts import TeamStatus
+    from ctxkit.teams.turn_prompts_and_status import TeamStatus
 
 SCRIPTED_CONFIG = "scripted"
 DEMO_TASK = (

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.tools.runner import Approve
     from ctxkit.agent.tools.tool import Tool
-    from ctxkit.agent.turn import Limits, Listener
+    from ctxkit.agent.turn_state_and_events import Limits, Listener
     from ctxkit.policies.context_rules import Rules
     from ctxkit.teams.contract_checks import TurnChanges
     from ctxkit.teams.plan import Member, SubAgentPlan, TeamPlan

@@ -35,7 +35,7 @@ from ctxkit.teams.plan import (
 )
 from ctxkit.teams.shared_history import with_view_filters, without_own_earlier_turns
 from ctxkit.teams.team_members import get_model_name, parse_common_rules
-from ctxkit.teams.turn_prompts import MAX_ITEMS
+from ctxkit.teams.turn_prompts_and_status import MAX_ITEMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

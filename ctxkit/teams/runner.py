@@ -38,7 +38,7 @@ from ctxkit.teams.state_machine import (
     next_agent,
 )
 from ctxkit.teams.team_files import TeamFilesWriter
-from ctxkit.teams.turn_prompts import (
+from ctxkit.teams.turn_prompts_and_status import (
     TurnDecision,
     TurnReply,
     quote_previous_reply,
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.tools.confined_root import RootFolder
-    from ctxkit.agent.turn import Listener, Outcome
+    from ctxkit.agent.turn_state_and_events import Listener, Outcome
     from ctxkit.teams.contract_checks import TurnChanges
     from ctxkit.teams.live_team_sessions import SessionFactory
     from ctxkit.teams.plan import Member, TeamPlan
-    from ctxkit.teams.turn_prompts import TeamStatus
+    from ctxkit.teams.turn_prompts_and_status import TeamStatus
 
 
 class Team:

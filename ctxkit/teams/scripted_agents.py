@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         TeamPlan,
         Transition,
     )
-    from ctxkit.teams.turn_prompts import TeamStatus
+    from ctxkit.teams.turn_prompts_and_status import TeamStatus
 
     Step = tuple[str, dict[str, Any]] | str
 

@@ -14,7 +14,7 @@ import msgspec
 
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.session_settings_seal import make_session_settings, with_session_settings
-from ctxkit.agent.turn import Limits
+from ctxkit.agent.turn_state_and_events import Limits
 from ctxkit.metrics.team_log import (
     ADDRESSEE_KEY,
     FORK_MOVE,
@@ -40,7 +40,7 @@ from ctxkit.session.messages import (
     get_plain_text,
 )
 from ctxkit.teams.plan import make_plan_details
-from ctxkit.teams.turn_prompts import TeamStatus
+from ctxkit.teams.turn_prompts_and_status import TeamStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Part
     from ctxkit.session.session import Session
     from ctxkit.teams.plan import ContextSource, Member, TeamPlan
-    from ctxkit.teams.turn_prompts import TurnDecision
+    from ctxkit.teams.turn_prompts_and_status import TurnDecision
     from ctxkit.tokens import ContextBudget
 
 

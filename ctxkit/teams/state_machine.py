@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ctxkit.errors import BadArguments
 from ctxkit.teams.orchestration_patterns import PROGRESS_FIELD
 from ctxkit.teams.plan import classify_failure, find_json_object, matches_any
-from ctxkit.teams.turn_prompts import (
+from ctxkit.teams.turn_prompts_and_status import (
     MAX_ITEMS,
     TeamStatus,
     TurnDecision,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ctxkit.teams.contract_checks import ContractEvidence
     from ctxkit.teams.plan import ManagerLimits, TeamPlan, Transition
-    from ctxkit.teams.turn_prompts import TurnReply
+    from ctxkit.teams.turn_prompts_and_status import TurnReply
 
 
 _TAIL_CHARS = 20_000

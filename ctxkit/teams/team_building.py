@@ -16,7 +16,7 @@ from ctxkit.agent.session_settings_seal import read_session_settings
 from ctxkit.agent.store.project_folder import Workspace, check_session_name
 from ctxkit.agent.tools import confined_root
 from ctxkit.agent.tools.confined_root import RootFolder
-from ctxkit.agent.turn import Limits, ignore_event
+from ctxkit.agent.turn_state_and_events import Limits, ignore_event
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.presets import config_syntax
 from ctxkit.presets.config_schema import ConfigSection
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.tools.runner import Approve
     from ctxkit.agent.tools.tool import Tool
-    from ctxkit.agent.turn import Listener
+    from ctxkit.agent.turn_state_and_events import Listener
     from ctxkit.teams.plan import TeamPlan
 
 

@@ -12,7 +12,7 @@ import msgspec
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.change_intent_evidence_records import MAX_ARGUMENT_CHARS, encode_record
 from ctxkit.agent.store.session_files import EventLog
-from ctxkit.agent.turn import is_compaction
+from ctxkit.agent.turn_state_and_events import is_compaction
 from ctxkit.errors import StoreError
 from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
 from ctxkit.metrics.team_log import HANDOFF, LEDGER_MOVE, TASK
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ctxkit.agent.store.project_folder import Workspace
-    from ctxkit.agent.turn import LiveEvent
+    from ctxkit.agent.turn_state_and_events import LiveEvent
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.session.session import Session
     from ctxkit.teams.plan import TeamPlan
-    from ctxkit.teams.turn_prompts import TeamStatus, TurnDecision
+    from ctxkit.teams.turn_prompts_and_status import TeamStatus, TurnDecision
 
 
 _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.agent.turn import LiveEvent
+    from ctxkit.agent.turn_state_and_events import LiveEvent
     from ctxkit.policies.context_rules import Rules
     from ctxkit.widgets.setting_trials import Trial
     from ctxkit.widgets.tuner_controls import SettingControls

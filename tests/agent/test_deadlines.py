@@ -30,7 +30,7 @@ from ctxkit.agent import (
     tool,
 )
 from ctxkit.agent.model_calls import MAX_REPLY_CHARS, MAX_TOOL_CALLS
-from ctxkit.agent.turn import TurnTimeExceeded
+from ctxkit.agent.turn_state_and_events import TurnTimeExceeded
 from ctxkit.policies import Rules
 from ctxkit.session import ToolCall
 

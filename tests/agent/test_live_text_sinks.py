@@ -13,7 +13,7 @@ from talkers import run, said
 
 import ctxkit as ck
 from ctxkit.agent import Delta, LiveEvent, LiveSession, TurnState, Workspace
-from ctxkit.agent.turn import _ENDS_TEXT, LiveEventEmitter
+from ctxkit.agent.turn_state_and_events import _ENDS_TEXT, LiveEventEmitter
 from ctxkit.policies import Rules
 from ctxkit.session import ToolCall
 
@@ -86,7 +86,7 @@ def called(call: ast.Call) -> str:
 
 def test_one_function_makes_the_events():
     made = [(name, f) for name, f, call in calls() if called(call).split(".")[-1] == "LiveEvent"]
-    assert made == [("agent/turn.py", "_deliver")]
+    assert made == [("agent/turn_state_and_events.py", "_deliver")]
 
 
 def test_events_of_an_agent_and_of_its_session_go_through_the_one_way():

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.redaction import get_environment_without_secrets
-from ctxkit.agent.process_tree import END_SECONDS, ProcessTree
+from ctxkit.agent.child_processes import END_SECONDS, ProcessTree
 from ctxkit.agent.tools.images import image_from_value
 from ctxkit.agent.tools.tool import Tool, kit_tool
 

@@ -11,8 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.agent.json_lines_process import find_failure_line
-from ctxkit.agent.process_tree import ProcessTree
+from ctxkit.agent.child_processes import ProcessTree, find_failure_line
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:

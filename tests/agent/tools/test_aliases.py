@@ -9,7 +9,7 @@ import pytest
 from builders import tool_call
 
 from ctxkit.agent import RootFolder, run_tool, tool
-from ctxkit.agent.tools.aliases import TOOL_ALIASES, resolve_alias
+from ctxkit.agent.tools.runner import TOOL_ALIASES, resolve_alias
 from ctxkit.agent.tools.tool_selection import (
     TOOL_NAMES,
     make_inert_brief_and_summary_tools,
