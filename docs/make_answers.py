@@ -160,7 +160,7 @@ def measure_pauses() -> str:
     for seed in IDLE_SEEDS:
         made = idle_pauses.make_developers(IDLE_DEVELOPERS, seed)
         developers |= {f"{seed}-{name}": sessions for name, sessions in made.items()}
-        known = idle_pauses.list_habits(IDLE_DEVELOPERS, seed)
+        known = idle_pauses.list_pause_lengths(IDLE_DEVELOPERS, seed)
         habits |= {f"{seed}-{name}": lengths for name, lengths in known.items()}
     every = [session for sessions in developers.values() for session in sessions]
     pauses = {name: [p for s in ss for p in find_pauses(s)] for name, ss in developers.items()}
@@ -251,7 +251,7 @@ def read_real_sessions() -> list[ck.Session]:
 
 def measure_forecasts() -> str:
     """Measure how many later sessions are in the intervals that earlier ones gave."""
-    made = forecast_coverage.measure_archives(
+    made = forecast_coverage.measure_archive_coverage(
         threshold_holdout.make_developers(FORECAST_DEVELOPERS, sessions=FORECAST_SESSIONS)
     )
     dollars = {tool: c for (tool, figure), c in made.items() if figure == "usd"}
@@ -275,7 +275,7 @@ def measure_recorded_forecasts() -> str:
     """Measure the same on the table of recorded sessions, which holds no prices."""
     figures: dict[str, Callable[[SessionCounts], float | None]] = {
         "calls": lambda row: float(row.calls),
-        "prompt tokens": forecast_coverage.count_prompt_tokens,
+        "prompt tokens": forecast_coverage.count_carried_tokens,
         "dollars of carried tokens": forecast_coverage.price_carried_tokens,
     }
     results = {n: forecast_coverage.measure_coverage(f) for n, f in figures.items()}

@@ -39,8 +39,8 @@ __all__ = [
     "build_change_log",
     "build_evidence_graph",
     "build_intent_log",
+    "check_claims_against_changes",
     "encode_record",
-    "grounding",
     "read_record",
 ]
 __dir__ = public_dir(__all__)
@@ -380,7 +380,9 @@ class AgentClaim(NamedTuple):
 
 
 @accepts_session
-def grounding(session: Session, changes: ChangeLog | None = None) -> pd.DataFrame:
+def check_claims_against_changes(
+    session: Session, changes: ChangeLog | None = None
+) -> pd.DataFrame:
     """Check what an agent claims to have done against the change log.
 
     Claims are found by their words ("I created a.py", "ran `pytest`", "all tests pass"), so some
@@ -398,8 +400,8 @@ def grounding(session: Session, changes: ChangeLog | None = None) -> pd.DataFram
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.agent.change_intent_evidence_records import grounding
-        >>> list(grounding(ck.samples.path("billing")).columns)
+        >>> from ctxkit.agent.change_intent_evidence_records import check_claims_against_changes
+        >>> list(check_claims_against_changes(ck.samples.path("billing")).columns)
         ['turn', 'message', 'kind', 'claim', 'target', 'grounded', 'why']
     """
     import pandas as pd

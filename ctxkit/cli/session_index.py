@@ -114,7 +114,7 @@ class SessionIndex:
         """
         # a session is in no cycle: what was read of a file is freed before the next one is read
         with pause_gc():
-            files = [self._read_file(self.look_up(file)) for file in show_progress(list(logs))]
+            files = [self._read_file(self.look_up(file)) for file in with_progress_bar(list(logs))]
         # taken from all files of the index: the main log may have been read at another time
         subagent_paths = {path for each in self.list_files() for path in each.others}
         return [each for each in files if each.path not in subagent_paths]
@@ -136,7 +136,7 @@ class SessionIndex:
         self._cache.write()
 
 
-def show_progress(files: list[IndexedLogFile]) -> Iterable[IndexedLogFile]:
+def with_progress_bar(files: list[IndexedLogFile]) -> Iterable[IndexedLogFile]:
     """Return the work with a progress bar around it, where somebody sees it and it takes long."""
     import sys
 

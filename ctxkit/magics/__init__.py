@@ -124,7 +124,7 @@ def move_semicolons(lines: list[str]) -> list[str]:
     ]
 
 
-def help_in_empty_cells(lines: list[str]) -> list[str]:
+def allow_help_in_empty_cells(lines: list[str]) -> list[str]:
     """Let `%%agent -h` help in a cell that holds nothing else, as `%agent -h` does."""
     return [_EMPTY_CELL_CALL.sub(_as_line_magic, line) for line in lines]
 
@@ -138,5 +138,5 @@ def _as_line_magic(match: re.Match[str]) -> str:
     return f"run_line_magic({quote}{name}{quote}, {text_quote}{text}{text_quote})"
 
 
-TRANSFORMERS = (move_semicolons, help_in_empty_cells)
+TRANSFORMERS = (move_semicolons, allow_help_in_empty_cells)
 """Changes to the lines of a cell before they run."""

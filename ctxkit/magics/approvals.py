@@ -70,7 +70,7 @@ class ToolApprover:
         """
         if call.name in self._always:
             return "always"
-        question = question_about(call)
+        question = make_approval_question(call)
         for _ in range(_TRIES):
             answer = (await self._ask(question)).strip().lower()
             for word, words in (("always", _ALWAYS), ("allow", _YES), ("deny", _NO)):
@@ -127,7 +127,7 @@ _STYLE = "white-space:pre-wrap;overflow-wrap:anywhere;direction:ltr"
 # shown whole (too long, nested too deep) is refused and never shortened.
 @dataclass(frozen=True)
 class ApprovalQuestion:
-    """The question to a person about one tool call; made by `question_about`."""
+    """The question to a person about one tool call; made by `make_approval_question`."""
 
     name: str
     """The tool's name in a line, without keys."""
@@ -147,7 +147,7 @@ class ApprovalQuestion:
         return self.whole != self.clean
 
 
-def question_about(call: ToolCall) -> ApprovalQuestion:
+def make_approval_question(call: ToolCall) -> ApprovalQuestion:
     """Return what a person is asked about a call, every character of which can be seen.
 
     Raises:

@@ -27,7 +27,7 @@ from ctxkit.teams.plan import (
     ContractRequirement,
     HandoffContract,
     JsonCondition,
-    ManagerLimits,
+    ManagerStallLimits,
     Member,
     StateDefinition,
     Transition,
@@ -54,7 +54,7 @@ class SelectionStateGraph:
     initial: str
     extra: tuple[Member, ...] = ()
     """Agents that the selection adds."""
-    manager: ManagerLimits | None = None
+    manager: ManagerStallLimits | None = None
     members: tuple[Member, ...] = ()
     """The agents with their changed views; empty: the selection changes none."""
     branches: tuple[str, ...] = ()
@@ -343,10 +343,10 @@ def _describe_agent(agent: ConfigSection) -> str:
     )
 
 
-def parse_manager_limits(f: ConfigSection, name: str) -> ManagerLimits:
+def parse_manager_limits(f: ConfigSection, name: str) -> ManagerStallLimits:
     """Return the limits of a manager without progress (fuseraft's defaults)."""
     stalls = max(f.number("MaxStallCount", 3), 1)
-    return ManagerLimits(name=name, stalls=stalls, resets=f.number("MaxResetCount", 2))
+    return ManagerStallLimits(name=name, stalls=stalls, resets=f.number("MaxResetCount", 2))
 
 
 def count_manager_turns(f: ConfigSection) -> int:

@@ -277,7 +277,7 @@ class StopCondition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ManagerLimits:
+class ManagerStallLimits:
     """Limits on a manager's rounds without progress."""
 
     name: str
@@ -299,7 +299,7 @@ class TeamPlan:
     """States whose agents each have a turn before the first state."""
     states: dict[str, StateDefinition] = field(default_factory=dict)
     stops: tuple[StopCondition, ...] = ()
-    manager: ManagerLimits | None = None
+    manager: ManagerStallLimits | None = None
     failing: FailureLimits = field(default_factory=FailureLimits)
     verifier: VerifierPlan | None = None
     max_turns: int = 40

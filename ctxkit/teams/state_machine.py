@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from ctxkit.teams.contract_checks import ContractEvidence
-    from ctxkit.teams.plan import ManagerLimits, TeamPlan, Transition
+    from ctxkit.teams.plan import ManagerStallLimits, TeamPlan, Transition
     from ctxkit.teams.turn_prompts_and_status import TurnReply
 
 
@@ -364,7 +364,7 @@ def decide_split_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnD
     return TurnDecision(status, "parallel_start", "", way, payload)
 
 
-def decide_stall(manager: ManagerLimits, now: TeamStatus) -> TurnDecision:
+def decide_stall(manager: ManagerStallLimits, now: TeamStatus) -> TurnDecision:
     """Ask the manager for a new plan, or stop the team after too many."""
     why = f"no progress in {now.stalls} rounds"
     status = replace(now, stalls=0, resets=now.resets + 1)

@@ -125,7 +125,7 @@ def turn_prompt(member: Member, state: StateDefinition | None, task: str, chars:
             f"{' | '.join(signals)}{_describe_default_transition(state)}"
         )
     if state is not None and state.splits:
-        lines.append(list_request(state.splits))
+        lines.append(make_list_request(state.splits))
     if (
         member.context
         and len(task) > REMINDER_MIN_TASK_CHARS
@@ -163,14 +163,14 @@ def missing_fields_message(fields: Sequence[str]) -> str:
     return f"JSON block correct? End your reply with one JSON object that says {', '.join(fields)}."
 
 
-def list_request(path: str) -> str:
+def make_list_request(path: str) -> str:
     """Return the request for a list whose items are processed next."""
     return f"End your reply with one JSON object that has a list at {path}."
 
 
 def missing_list_message(path: str, most: int) -> str:
     """Return the message to an agent whose reply has no such list."""
-    return f"JSON block correct? {list_request(path)} It has at most {most} items."
+    return f"JSON block correct? {make_list_request(path)} It has at most {most} items."
 
 
 def replan_message(why: str) -> str:

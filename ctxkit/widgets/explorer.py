@@ -130,7 +130,7 @@ class Explorer(ChartWidget):
             "entries": len(session.path),
             "line": [indices, [self.scenes.prompts[i] for i in indices]],
             "limit": scene.limit,
-            "top": choose_top(self.scenes.prompts, scene.limit),
+            "top": choose_axis_top(self.scenes.prompts, scene.limit),
             "cuts": compacted_calls[:_MARKS],
             "notes": [sanitize_line(note, 400) for note in session.notes],
             "tree": self._describe_subagents(),
@@ -302,7 +302,7 @@ class Explorer(ChartWidget):
         return head + drawn + render_messages_table(self.scenes, scene.largest[:_TWIN_ROWS])
 
 
-def choose_top(prompts: Sequence[int | None], limit: int | None) -> int:
+def choose_axis_top(prompts: Sequence[int | None], limit: int | None) -> int:
     """Return how many tokens a chart of prompts reaches up to: the limit where it is near."""
     # With a limit far above the peak the curve would fill only the lowest part of the chart.
     peak = max((n for n in prompts if n is not None), default=1) or 1
@@ -351,7 +351,7 @@ def draw_growth(prompts: Sequence[int | None], limit: int | None, at: int | None
     sizes = [n for n in prompts if n is not None]
     if len(sizes) < 2:
         return ""
-    is_near = choose_top(prompts, limit) == limit
+    is_near = choose_axis_top(prompts, limit) == limit
     axes = Axes(
         x="call",
         y="prompt tokens",

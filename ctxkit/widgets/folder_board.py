@@ -185,7 +185,7 @@ class Board:
                     continue
                 if file_rows is None:
                     file_rows = FileBoardRows(
-                        **msgspec.structs.asdict(stamp), rows=read_rows(stamp)
+                        **msgspec.structs.asdict(stamp), rows=read_board_rows(stamp)
                     )
                     file_cache.put(file_rows)
                 # A file without rows counts as failed only where its suffix is that of a log.
@@ -343,7 +343,7 @@ def find_files(where: str | os.PathLike[str] | None) -> list[FileStamp]:
     return sorted(stamps, key=lambda s: -s.modified)
 
 
-def read_rows(stamp: FileStamp) -> tuple[BoardRow, ...]:
+def read_board_rows(stamp: FileStamp) -> tuple[BoardRow, ...]:
     """Return the rows of a file; none where it cannot be read."""
     try:
         return tuple(

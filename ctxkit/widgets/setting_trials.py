@@ -129,7 +129,7 @@ class TrialRunner:
             BadArguments: the rules cannot work on this session.
         """
         if summary is not None:
-            rules = rules.but(policy=fix_summary_sizes(rules.policy, summary))
+            rules = rules.but(policy=with_fixed_summary_size(rules.policy, summary))
         log = build_replay_log(
             self._whole,
             self.base.anchored,
@@ -184,10 +184,12 @@ def compute_mean_summary_tokens(trial: Trial) -> int:
     return max(round(written / compactions), 1) if written and compactions else 800
 
 
-def fix_summary_sizes(policy: Any, tokens: int) -> Any:
+def with_fixed_summary_size(policy: Any, tokens: int) -> Any:
     """Return a policy whose extractive summaries are taken to have so many tokens, not written."""
     if isinstance(policy, Chain):
-        return replace(policy, parts=tuple(fix_summary_sizes(p, tokens) for p in policy.parts))
+        return replace(
+            policy, parts=tuple(with_fixed_summary_size(p, tokens) for p in policy.parts)
+        )
     if isinstance(getattr(policy, "summariser", None), Extractive):
         return replace(policy, summariser=Fixed(tokens))
     return policy

@@ -54,7 +54,7 @@ _REMOVAL_ORDER = ("episode", "note", "procedure", "fact")
 """Kinds of entries in the order in which they are removed."""
 
 
-def find_surplus(
+def find_surplus_entries(
     entries: Iterable[MemoryEntry],
     rows: Mapping[str, Mapping[str, Any]],
     by: str,
@@ -250,7 +250,7 @@ class MemoryStore:
     def consolidate(
         self, by: str, budgets: MemoryBudgets = STORE_BUDGETS
     ) -> list[tuple[MemoryEntry, str]]:
-        """Remove surplus entries (see `find_surplus`); return them with the reasons.
+        """Remove surplus entries (see `find_surplus_entries`); return them with the reasons.
 
         Args:
             by: author whose entries may be removed.
@@ -259,7 +259,7 @@ class MemoryStore:
         Raises:
             StoreError: an entry cannot be removed.
         """
-        surplus = find_surplus(self.entries(), self.newest_rows(), by, budgets)
+        surplus = find_surplus_entries(self.entries(), self.newest_rows(), by, budgets)
         for surplus_entry, why in surplus:
             folder, entry = self.of(surplus_entry.guid)
             folder.remove(entry)

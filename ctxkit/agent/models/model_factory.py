@@ -116,7 +116,7 @@ def _make_provider(name: str, options: dict[str, Any]) -> Model:
         # What Ollama allocates is the limit, else what a local server reports, else the table.
         window, base = options.get("num_ctx"), options.get("api_base")
         if not window and base:
-            window = fetch_window(str(base), name.partition("/")[2])
+            window = fetch_context_window(str(base), name.partition("/")[2])
         provider_options["context_window"] = window or context_limit(name)
     return ProviderModel(name, options=options, **provider_options)
 
@@ -135,7 +135,7 @@ _MAX_ANSWER_BYTES = 1_000_000
 _MAX_WINDOW = 10_000_000
 
 
-def fetch_window(api_base: str, model: str) -> int | None:
+def fetch_context_window(api_base: str, model: str) -> int | None:
     """Return the window in tokens that a server reports for a model, or None.
 
     llama.cpp reports what it allocated at `/props`, others in the list at `/v1/models`. Only

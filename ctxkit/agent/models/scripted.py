@@ -204,7 +204,7 @@ def to_fahrenheit(celsius: float) -> float:
 '''
 
 
-def make_tour() -> Script:
+def make_tour_script() -> Script:
     """Return the short script: three turns that write, read, search and fix a small module."""
     writer = _Writer("tour")
     turns: list[ScriptTurn] = [
@@ -272,7 +272,7 @@ def _make_ledger(region: str, random: Random) -> tuple[str, str]:
     return "\n".join(rows) + "\n", wrong_id
 
 
-def make_audit() -> Script:
+def make_audit_script() -> Script:
     """Return the long script: each turn writes and fixes a ledger; the last lists the fixes."""
     random = Random(20)  # noqa: S311  a script, not a secret
     writer = _Writer("audit")
@@ -336,7 +336,7 @@ def make_audit() -> Script:
     return Script("audit", tuple(prompts), tuple(turns))
 
 
-SCRIPTS: dict[str, Callable[[], Script]] = {"tour": make_tour, "audit": make_audit}
+SCRIPTS: dict[str, Callable[[], Script]] = {"tour": make_tour_script, "audit": make_audit_script}
 
 
 def get_script(name: str) -> Script:

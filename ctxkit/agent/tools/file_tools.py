@@ -82,7 +82,7 @@ def make_file_tools(root: RootFolder, extra_files: ExtraFiles | None = None) -> 
     def patch_file(path: str, old: str, new: str) -> str:
         """Replace one piece of a text file: `old` must occur exactly once, as it stands."""
         text = root.read(path, whole=True).decode("utf-8", "surrogateescape")
-        occurrences = count_occurrences(text, old)
+        occurrences = describe_occurrences(text, old)
         if occurrences != "once":
             problem = (
                 f"{path[:200]!r} holds the old text {occurrences}; it must occur exactly once."
@@ -228,7 +228,7 @@ def _cut_notice(start: int, last: int, limit: int) -> str:
     return f"{beginning}which is longer than can be read]\n"
 
 
-def count_occurrences(text: str, piece: str) -> str:
+def describe_occurrences(text: str, piece: str) -> str:
     """Return as a phrase how often a text has a piece, overlapping places included."""
     position, occurrences, overlapping = text.find(piece) if piece else -1, 0, False
     while position >= 0 and occurrences < _MAX_COUNTED:

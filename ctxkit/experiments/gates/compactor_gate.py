@@ -108,7 +108,8 @@ def gate_compactor(
     session_list = _sessions_or_sample(sessions)
     compactor = command(compact, timeout) if isinstance(compact, str) else compact
     survivals = {
-        s.id: [survival(compactor, s, rounds, seed=i) for i in range(repeat)] for s in session_list
+        s.id: [measure_fact_survival(compactor, s, rounds, seed=i) for i in range(repeat)]
+        for s in session_list
     }
     now = {
         COMPACTOR_LABEL: {s.id: _measure_survival(s, survivals[s.id], rounds) for s in session_list}
@@ -311,7 +312,7 @@ def _format_table(head: list[str], rows: list[list[str]]) -> str:
     return Table(tuple(map(Column, head)), tuple(tuple(map(Cell, r)) for r in rows)).to_text()
 
 
-def survival(
+def measure_fact_survival(
     compact: Compactor, session: Session, rounds: int = 6, *, seed: int = 0
 ) -> FactSurvival:
     """Measure which planted facts survive repeated compaction of a growing session.
@@ -334,13 +335,13 @@ def survival(
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.experiments.gates.compactor_gate import survival
-        >>> survival(lambda messages: messages, ck.read(ck.samples.path()), 2).survived
+        >>> from ctxkit.experiments.gates.compactor_gate import measure_fact_survival
+        >>> measure_fact_survival(lambda messages: messages, ck.read(ck.samples.path()), 2).survived
         1.0
     """
     count = default_counter()
     facts, values = make_canaries(rounds, seed)
-    parts = list(split_session(session, rounds))
+    parts = list(split_into_rounds(session, rounds))
     compacted: ChatMessages = []
     results: list[CompactionRoundResult] = []
     for number, part in enumerate(parts, 1):
@@ -366,7 +367,7 @@ def survival(
                 standing,
                 stale,
                 wrong,
-                tuple(find_faults(messages, compacted)),
+                tuple(find_message_faults(messages, compacted)),
                 compacted != messages,
             )
         )
@@ -394,7 +395,7 @@ def make_canaries(rounds: int, seed: int) -> tuple[tuple[Canary, ...], tuple[Rep
     return tuple(facts), tuple(values)
 
 
-def split_session(session: Session, n: int) -> Iterator[ChatMessages]:
+def split_into_rounds(session: Session, n: int) -> Iterator[ChatMessages]:
     """Yield the messages of a session in `n` parts; no part separates a call from its result."""
     messages = [encode_chat_message(m) for m in visible_messages(session.messages)]
     starts = _find_insert_positions(messages)
@@ -440,7 +441,7 @@ def _canary_message(canary: Canary) -> dict[str, str]:
     return {"role": "user", "content": canary.text}
 
 
-def find_faults(before: ChatMessages, after: ChatMessages) -> list[str]:
+def find_message_faults(before: ChatMessages, after: ChatMessages) -> list[str]:
     """Return the faults of compacted messages as sentences: pairs, order, system message."""
     return [
         *_find_pair_faults(after),

@@ -52,7 +52,7 @@ __all__ = [
     "LookupTask",
     "find_visible_services",
     "loop",
-    "make_seeker",
+    "make_lookup_model",
     "make_world",
     "run_scripted_agent",
 ]
@@ -94,7 +94,7 @@ def run_scripted_agent(
 
     at = at or make_world()
     ticks, counter = count(1_800_000_000), tokens.get_counter("chars/4")
-    model = make_seeker(counter=counter, clock=lambda: float(next(ticks)), blind=blind)
+    model = make_lookup_model(counter=counter, clock=lambda: float(next(ticks)), blind=blind)
     agent = Agent(
         Session(id="seeker", format="native", agent="main"),
         model=model,
@@ -169,11 +169,14 @@ def _compare_rules(record: Session, rules: Rules, at: LookupTask, *, blind: bool
     predicted = score(replayed, loss=False)
     live = run_scripted_agent(rules, at, blind=blind)
     paid = score(live, loss=False)
-    row: dict[str, Any] = {"rules": rules.label, "out_of_sight": count_out_of_sight(replayed, at)}
+    row: dict[str, Any] = {
+        "rules": rules.label,
+        "out_of_sight": count_numbers_gone_when_needed(replayed, at),
+    }
     columns = {"calls": "calls_n", "tokens": "prompt_tokens", "usd": "cost_usd"}
     for name, column in columns.items():
         row |= {f"{name}_predicted": predicted[column], f"{name}_real": paid[column]}
-    row["rereads_n"] = count_reads(live) - count_reads(record)
+    row["rereads_n"] = count_file_reads(live) - count_file_reads(record)
     row["unanswered_n"] = sum(m.text == GIVE_UP_TEXT for m in live.messages)
     for name in ("calls", "usd"):
         error = row[f"{name}_real"] / row[f"{name}_predicted"] - 1
@@ -181,12 +184,12 @@ def _compare_rules(record: Session, rules: Rules, at: LookupTask, *, blind: bool
     return row
 
 
-def count_reads(session: Session) -> int:
+def count_file_reads(session: Session) -> int:
     """Return the number of calls that read a file."""
     return sum(c.name == _READ_TOOL for m in session.messages for c in m.tool_calls)
 
 
-def count_out_of_sight(replayed: Session, at: LookupTask) -> int:
+def count_numbers_gone_when_needed(replayed: Session, at: LookupTask) -> int:
     """Count the numbers that the agent had read but that a replay did not show when needed.
 
     Each costs a live run at least one more step, so the count is the replay's own estimate of its
@@ -289,7 +292,7 @@ def _make_file(name: str, port: int, lines: int, random: Random) -> str:
     return "\n".join(out)
 
 
-def make_seeker(
+def make_lookup_model(
     *, counter: TokenCounter, clock: Callable[[], float], blind: bool = False
 ) -> PromptLookupModel:
     """Return the scripted model of the agent.

@@ -18,7 +18,7 @@ __all__ = [
     "COMPLEXITY_TRAP",
     "MASKED_TRAJECTORIES",
     "RUN_COLUMNS",
-    "find_source",
+    "find_published_file",
     "find_studies_folder",
     "list_table_names",
     "read_runs",
@@ -136,7 +136,7 @@ def find_studies_folder() -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def find_source(name: str, root: Path | None = None) -> Path:
+def find_published_file(name: str, root: Path | None = None) -> Path:
     """Return a file or folder of published runs.
 
     Args:

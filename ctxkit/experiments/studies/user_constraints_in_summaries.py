@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.studies.published_runs import find_source
+from ctxkit.experiments.studies.published_runs import find_published_file
 from ctxkit.experiments.studies.rule_survival import (
     RULES_PER_TALK,
     RuleConversation,
@@ -91,12 +91,12 @@ def read_constraints(root: Path | None = None) -> list[str]:
     """Return the published constraints as the user states them, without framing.
 
     Args:
-        root: the folder of published data; None: as `published_runs.find_source`.
+        root: the folder of published data; None: as `published_runs.find_published_file`.
 
     Raises:
         BadArguments: the data are not there, or not of the form that is known.
     """
-    text = (find_source(COMPINT, root) / "sssc.py").read_text(encoding="utf-8")
+    text = (find_published_file(COMPINT, root) / "sssc.py").read_text(encoding="utf-8")
     for node in ast.parse(text).body:  # read, and not run
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.List):
             rows = ast.literal_eval(node.value)
@@ -107,7 +107,7 @@ def read_constraints(root: Path | None = None) -> list[str]:
 
 def read_judged_summaries(root: Path | None = None) -> list[JudgedSummary]:
     """Return the published summaries with a person's label; see `read_constraints`."""
-    folder = find_source(COMPINT, root)
+    folder = find_published_file(COMPINT, root)
     labelled, key = (
         [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
         for name in ("balanced_blind_labeled.jsonl", "balanced_key.jsonl")
