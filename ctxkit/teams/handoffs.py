@@ -92,10 +92,12 @@ def format_handoff(
     return _format_block(f"[HANDOFF CONTEXT — assembled for {agent}]", files, sources)
 
 
-def format_declared_context(shelf: SourceFilesAndChanges, sources: Sequence[ContextSource]) -> str:
+def format_declared_context(
+    source_files: SourceFilesAndChanges, sources: Sequence[ContextSource]
+) -> str:
     """Return the block of a declared context; empty if its sources are."""
     files = [s for s in sources if s.kind != "own_history"]
-    return _format_block("[AGENT CONTEXT — assembled from artifacts]", shelf, files)
+    return _format_block("[AGENT CONTEXT — assembled from artifacts]", source_files, files)
 
 
 def list_empty_sources(

@@ -467,11 +467,11 @@ class TurnRunner:
             self._files.write_event("context_cap_warning", status.turns, payload, member.name)
 
     def _declared_context(self, member: Member, status: TeamStatus) -> Message | None:
-        shelf = self._source_files(self.collect_changes())
-        block = format_declared_context(shelf, member.context)
+        files = self._source_files(self.collect_changes())
+        block = format_declared_context(files, member.context)
         payload = {"context_strategy": "artifact_spec", "context_chars": len(block),
                 "declared_sources": [s.name for s in member.context],
-                "empty_sources": list(list_empty_sources(shelf, member.context))}  # fmt: skip
+                "empty_sources": list(list_empty_sources(files, member.context))}  # fmt: skip
         self._files.write_event("context_assembly", status.turns, payload, member.name)
         return Message(role="user", kind=ARTIFACTS, parts=(Text(redact(block)),)) if block else None
 

@@ -351,7 +351,7 @@ class FilterResult(NamedTuple):
 
 
 def filter_messages(
-    scenes: ExplorerSession, items: Sequence[MessageLine], message_filter: MessageFilter
+    explorer_session: ExplorerSession, items: Sequence[MessageLine], message_filter: MessageFilter
 ) -> FilterResult:
     """Return the lines that hold what is wanted.
 
@@ -360,7 +360,7 @@ def filter_messages(
     """
     lines, note = items, ""
     if message_filter.role or message_filter.tool or message_filter.file or message_filter.errors:
-        lines = [i for i in items if _matches_filter(scenes, i, message_filter)]
+        lines = [i for i in items if _matches_filter(explorer_session, i, message_filter)]
     if message_filter.words:
         # The search is the slow step, so it runs last, on the lines that the filters left.
         result = search_texts(
@@ -369,7 +369,7 @@ def filter_messages(
             regex=message_filter.regex,
         )
         note, lines = _search_note(result, lines), [lines[row] for row in result.rows]
-    if message_filter.largest and scenes.measured:
+    if message_filter.largest and explorer_session.measured:
         lines = sorted(lines, key=lambda i: (-(i.tokens or 0), i.position))
     return FilterResult(lines, note)
 
@@ -384,32 +384,34 @@ def _search_note(result: SearchHits, lines: Sequence[MessageLine]) -> str:
 
 
 def _matches_filter(
-    scenes: ExplorerSession, item: MessageLine, message_filter: MessageFilter
+    explorer_session: ExplorerSession, item: MessageLine, message_filter: MessageFilter
 ) -> bool:
     m = item.message
     return (
         (not message_filter.role or m.role == message_filter.role)
         and (not message_filter.errors or is_failed(m))
-        and (not message_filter.tool or message_filter.tool in _count_tools(scenes, item))
-        and (not message_filter.file or message_filter.file in scenes.files(m))
+        and (not message_filter.tool or message_filter.tool in _count_tools(explorer_session, item))
+        and (not message_filter.file or message_filter.file in explorer_session.files(m))
     )
 
 
-def _count_tools(scenes: ExplorerSession, item: MessageLine) -> list[str]:
-    tool_call = scenes.asked(item.message)
+def _count_tools(explorer_session: ExplorerSession, item: MessageLine) -> list[str]:
+    tool_call = explorer_session.asked(item.message)
     calls = (tool_call,) if tool_call is not None else item.message.tool_calls
     return [sanitize_line(n, 60) for n in (*(c.name for c in calls), item.message.tool) if n]
 
 
-def count_filter_choices(scenes: ExplorerSession) -> dict[str, list[list[Any]]]:
+def count_filter_choices(explorer_session: ExplorerSession) -> dict[str, list[list[Any]]]:
     """Return the roles, tools and files of a session with how many messages each has."""
-    every = scenes.whole
+    every = explorer_session.whole
     return {
         "role": _sort_counts(i.message.role for i in every),
         "tool": _sort_counts(
-            name for i in every for name in dict.fromkeys(_count_tools(scenes, i))
+            name for i in every for name in dict.fromkeys(_count_tools(explorer_session, i))
         ),
-        "file": _sort_counts(f for i in every for f in dict.fromkeys(scenes.files(i.message))),
+        "file": _sort_counts(
+            f for i in every for f in dict.fromkeys(explorer_session.files(i.message))
+        ),
         "errors": [["", sum(is_failed(i.message) for i in every)]],
     }
 

@@ -291,10 +291,10 @@ def make_seal(text: str) -> str:
     return hmac.new(_user_key(), text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
-def verify_seal(text: str, by: str) -> bool:
+def verify_seal(text: str, seal: str) -> bool:
     """Say whether this user made the seal of a text; False if there is no key."""
     with suppress(StoreError):
-        return hmac.compare_digest(make_seal(text).encode(), by.encode("utf-8", "replace"))
+        return hmac.compare_digest(make_seal(text).encode(), seal.encode("utf-8", "replace"))
     return False
 
 

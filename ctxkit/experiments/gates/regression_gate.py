@@ -427,11 +427,11 @@ def measure_rules(
     return figures
 
 
-def add_exam_share(measured: SessionFigures, session: Session, way: Any) -> SessionFigures:
+def add_exam_share(measured: SessionFigures, session: Session, candidate: Any) -> SessionFigures:
     """Return the figures with the share of exam questions that a way leaves answerable."""
     from ctxkit.experiments.exams import measure_answerable
 
-    share = measure_answerable(session, way)
+    share = measure_answerable(session, candidate)
     if share is None:
         return measured
     return msgspec.structs.replace(
