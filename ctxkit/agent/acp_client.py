@@ -388,6 +388,15 @@ class ReplyBuilder:
 
     Args:
         model: name of the model for the replies.
+
+    Example:
+        >>> from ctxkit.agent import ReplyBuilder
+        >>> builder = ReplyBuilder("claude-code")
+        >>> update = {"content": {"type": "text", "text": "Hello"}}
+        >>> list(builder.add_text("agent_message_chunk", update))
+        []
+        >>> [reply.text for reply in builder.end()]
+        ['Hello']
     """
 
     def __init__(self, model: str) -> None:

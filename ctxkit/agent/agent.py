@@ -111,6 +111,19 @@ class Agent:
             None: nothing is saved.
         sections: prompt sections that the agent adds by itself; None: none.
         outputs: limits of a tool's output; None: those of the rules, else the defaults.
+
+    Example:
+        >>> import asyncio
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent import Agent, make_model
+        >>> from ctxkit.policies import Rules
+        >>> from ctxkit.tokens import default_counter
+        >>> clock = lambda: 0.0
+        >>> model = make_model("scripted/tour", counter=default_counter(), clock=clock)
+        >>> agent = Agent(ck.Session(id="demo"), model=model, rules=Rules(), clock=clock)
+        >>> outcome = asyncio.run(agent.turn("Begin."))
+        >>> outcome.ended, outcome.spent.calls
+        ('answered', 4)
     """
 
     def __init__(

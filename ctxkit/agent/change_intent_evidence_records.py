@@ -137,7 +137,21 @@ def iter_calls(session: Session) -> Iterator[ToolCallWithResult]:
 
 
 def build_change_log(session: Session) -> ChangeLog:
-    """Return a change log: one entry per turn of an agent that changed anything."""
+    """Return a change log: one entry per turn of an agent that changed anything.
+
+    Args:
+        session: a recorded or live session; calls without a result are left out.
+
+    Returns:
+        The content of fuseraft's `changes.json`: entries by turn and agent, with the files written
+        and deleted, the commands run and the commits made in it.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent import build_change_log
+        >>> len(build_change_log(ck.read(ck.samples.path("billing"))).entries)
+        18
+    """
     by_turn: dict[tuple[int, str], list[ToolCallWithResult]] = {}
     for act in iter_calls(session):
         if act.is_tracked and act.outcome != "pending":
@@ -597,8 +611,19 @@ def read_record(path: str | Path, kind: type[RecordType]) -> RecordType:
         path: `changes.json`, `intents.json` or `evidence.json`, ctxkit's or fuseraft's.
         kind: `ChangeLog`, `IntentLog` or `EvidenceGraph`.
 
+    Returns:
+        The record, an instance of `kind`; keys that fuseraft adds and ctxkit does not know are
+        ignored.
+
     Raises:
         ReadError: it cannot be read, is too large, or is not valid.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from ctxkit.agent import ChangeLog, read_record
+        >>> size = Path("changes.json").write_text('{"ActiveSessionId": "s1", "Entries": []}')
+        >>> read_record("changes.json", ChangeLog).active_session_id
+        's1'
     """
     place = Path(path)
     try:

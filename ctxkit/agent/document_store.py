@@ -373,9 +373,20 @@ def import_files(source: str | Path) -> FilesToImport:
     Args:
         source: path of a file or a folder.
 
+    Returns:
+        Text and original size in bytes of each file, by its path below the folder; a note on how
+        the text of documents was extracted; and the files that were skipped, with the reason.
+
     Raises:
         BadArguments: it does not exist, is no text, or there is too much of it.
         StoreError: it cannot be read.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from ctxkit.agent import import_files
+        >>> size = Path("notes.md").write_text("Deploy on Friday.")
+        >>> import_files("notes.md").files
+        {'notes.md': (b'Deploy on Friday.', 17)}
     """
     place = Path(source).expanduser()
     if not os.path.exists(place):  # noqa: PTH110  a name too long is no error here

@@ -80,6 +80,17 @@ class LiveContext:
         save_artifact: stores the results that stubs name; None: results stay whole.
         shorten_unsaved: cuts a result that could not be stored.
         prompts: records the prompts that are sent.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent import LiveContext
+        >>> from ctxkit.policies import Rules
+        >>> from ctxkit.session import Message, Text
+        >>> context = LiveContext(ck.Session(id="demo"), Rules())
+        >>> context.add(Message(role="user", parts=(Text("hello there"),)))
+        >>> prepared = context.prepare(0.0)
+        >>> len(prepared.messages), prepared.tokens, prepared.edits
+        (1, 2, ())
     """
 
     def __init__(

@@ -122,6 +122,19 @@ class LiveSession:
         StoreError: another process writes the session.
         BadArguments: this user neither began the session here nor trusted it; a tool is unknown;
             or a script would continue a conversation with a model.
+
+    Example:
+        >>> import asyncio, tempfile
+        >>> from ctxkit.agent import LiveSession, Workspace, make_model
+        >>> from ctxkit.policies import Rules
+        >>> from ctxkit.tokens import default_counter
+        >>> clock = lambda: 0.0
+        >>> model = make_model("scripted/tour", counter=default_counter(), clock=clock)
+        >>> place = Workspace(tempfile.mkdtemp())
+        >>> live = LiveSession("demo", model=model, rules=Rules(), clock=clock, workspace=place)
+        >>> asyncio.run(live.turn("List the files.")).ended
+        'answered'
+        >>> live.close()
     """
 
     def __init__(

@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Limits of one turn; None means no limit."""
+    """Limits of one turn; None means no limit.
+
+    Example:
+        >>> from ctxkit.agent import Limits
+        >>> Limits(calls=20, cost_usd=0.50).calls
+        20
+    """
 
     calls: int | None = 40
     """Model calls."""
@@ -71,7 +77,16 @@ class Limits:
 
 @dataclass(slots=True)
 class SpentInTurn:
-    """Tokens, calls and cost of a turn so far."""
+    """Tokens, calls and cost of a turn so far.
+
+    Example:
+        >>> from ctxkit.agent import SpentInTurn
+        >>> from ctxkit.session import Usage
+        >>> spent = SpentInTurn()
+        >>> spent.add(Usage(input_tokens=900, output_tokens=100), "claude-sonnet-4-5")
+        >>> spent.calls, spent.tokens
+        (1, 1000)
+    """
 
     calls: int = 0
     fresh: int = 0
@@ -307,6 +322,11 @@ class LiveEvent(msgspec.Struct, frozen=True):
     limit_reached memory_flush artifact_failed artifact_stored sections_said memory_promoted
     memory_consolidated memory_failed cancelled moved context_report_created reply_cut_short`; a
     live session also writes `listener_failed` and `export_failed`.
+
+    Example:
+        >>> from ctxkit.agent import LiveEvent
+        >>> LiveEvent(kind="turn_start", time=0.0, turn=0, payload={}).kind
+        'turn_start'
     """
 
     kind: str

@@ -64,6 +64,13 @@ class LocalMemoryProvider:
     Args:
         memories: the store.
         budgets: limits of a digest that fits the prompt, as Tyrum has it; None: the whole block.
+
+    Example:
+        >>> import asyncio, tempfile
+        >>> from ctxkit.agent import LocalMemoryProvider, MemoryStore
+        >>> store = MemoryStore([tempfile.mkdtemp()], tempfile.mkdtemp())
+        >>> asyncio.run(LocalMemoryProvider(store).before("main", "Go on."))
+        ''
     """
 
     def __init__(self, memories: MemoryStore, budgets: MemoryBudgets | None = None) -> None:
@@ -92,6 +99,13 @@ class SessionMemory:
         whole: add the block of all entries, made once, now.
         by_model: at the end the session's model extracts what is worth remembering.
         order: order and heading of that block, see `format_memory_block`.
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.agent import MemoryStore, SessionMemory
+        >>> store = MemoryStore([tempfile.mkdtemp()], tempfile.mkdtemp())
+        >>> SessionMemory(store).text()
+        ''
     """
 
     def __init__(

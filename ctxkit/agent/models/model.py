@@ -16,6 +16,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `turn` and `step` say where the session stands: the turn, and the call in it, both from 0.
     Providers ignore them; a scripted model uses them to find its reply, so that a compaction, which
     changes the number of messages, cannot shift its script.
+
+    Example:
+        >>> from ctxkit.agent import Request
+        >>> from ctxkit.session import Message, Text
+        >>> Request(messages=(Message(role="user", parts=(Text("Hello."),)),)).step
+        0
     """
 
     messages: tuple[Message, ...]
@@ -26,7 +32,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """A piece of a stream: text, thinking, a tool's name or arguments, or why the call waits."""
+    """A piece of a stream: text, thinking, a tool's name or arguments, or why the call waits.
+
+    Example:
+        >>> from ctxkit.agent import Delta
+        >>> Delta("text", "Hel").text
+        'Hel'
+    """
 
     kind: Literal["text", "thinking", "tool_call", "arguments", "wait"]
     text: str
@@ -59,7 +71,18 @@ class Model(Protocol):
 
 
 def ignore_delta(_: Delta) -> None:
-    """Ignore a delta."""
+    """Ignore a delta: the `emit` of a caller that reads whole replies only.
+
+    Example:
+        >>> import asyncio
+        >>> from ctxkit.agent import Request, ScriptedModel, ignore_delta
+        >>> from ctxkit.agent.models.scripted import make_reply
+        >>> from ctxkit.tokens import default_counter
+        >>> turns = [[make_reply("Done.")]]
+        >>> model = ScriptedModel(turns, name="x", counter=default_counter(), clock=lambda: 0.0)
+        >>> asyncio.run(model(Request(messages=()), ignore_delta)).text
+        'Done.'
+    """
 
 
 def accepts_images(model: Model) -> bool | None:

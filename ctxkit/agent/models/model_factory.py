@@ -53,9 +53,19 @@ def make_model(
         options: options of the provider (`api_base`, `temperature`, `server_edits`,
             `context_window`, ...).
 
+    Returns:
+        The model: `await model(request, emit)` gives the reply with its usage. A provider's model
+        opens no connection before its first call.
+
     Raises:
         BadArguments: the name is empty, has a key in it, or names no script.
         ModelError: there is no local model.
+
+    Example:
+        >>> from ctxkit.agent import make_model
+        >>> from ctxkit.tokens import default_counter
+        >>> make_model("scripted/tour", counter=default_counter(), clock=lambda: 0.0).name
+        'scripted/tour'
     """
     kind, _, rest = name.strip().partition("/")
     if not kind:

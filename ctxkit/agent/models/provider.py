@@ -69,7 +69,21 @@ _RESPONSES_PREFIX = "openai/responses/"
 
 
 def load_litellm() -> ModuleType:
-    """Import LiteLLM without a request for its price map and without its debug output."""
+    """Import LiteLLM without a request for its price map and without its debug output.
+
+    The import takes seconds the first time, so it is done where a provider is called.
+
+    Returns:
+        The module `litellm`.
+
+    Raises:
+        ModelError: LiteLLM is not installed.
+
+    Example:
+        >>> from ctxkit.agent import load_litellm
+        >>> load_litellm().suppress_debug_info  # doctest: +SKIP
+        True
+    """
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
     # A name with "llama-3" would wait for Hugging Face.
@@ -107,6 +121,9 @@ def anthropic_clearing(
         clear_at_least: tokens that a clearing must remove; None: any number.
         exclude: names of tools whose results stay.
 
+    Returns:
+        The value of Anthropic's request field `context_management`.
+
     Example:
         >>> from ctxkit.agent.models.provider import anthropic_clearing
         >>> anthropic_clearing(trigger=50_000)["edits"][0]["trigger"]
@@ -129,6 +146,9 @@ def openai_compaction(*, threshold: int) -> list[dict[str, Any]]:
 
     Args:
         threshold: tokens from which the server compacts.
+
+    Returns:
+        The value of the Responses API's request field `context_management`.
 
     Example:
         >>> from ctxkit.agent.models.provider import openai_compaction

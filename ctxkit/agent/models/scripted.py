@@ -60,6 +60,15 @@ class ScriptedModel:
         pause: seconds between two streamed words.
         clock: returns seconds; decides whether the cache is warm.
         cache_life: seconds; the default is the usual five minutes of Anthropic and OpenAI.
+
+    Example:
+        >>> from ctxkit.agent import ScriptedModel
+        >>> from ctxkit.agent.models.scripted import make_reply
+        >>> from ctxkit.tokens import default_counter
+        >>> turns = [[make_reply("Done.")]]
+        >>> model = ScriptedModel(turns, name="x", counter=default_counter(), clock=lambda: 0.0)
+        >>> model.name, model.reply(turn=0, step=0).text
+        ('scripted/x', 'Done.')
     """
 
     def __init__(
@@ -342,8 +351,19 @@ SCRIPTS: dict[str, Callable[[], Script]] = {"tour": make_tour_script, "audit": m
 def get_script(name: str) -> Script:
     """Return a script by name.
 
+    Args:
+        name: `tour` (three turns on a small module) or `audit` (long enough to compact).
+
+    Returns:
+        The script: prompts of the user, and the replies of each turn.
+
     Raises:
         BadArguments: there is no such script.
+
+    Example:
+        >>> from ctxkit.agent import get_script
+        >>> len(get_script("tour").turns)
+        3
     """
     if name not in SCRIPTS:
         raise BadArguments(

@@ -45,6 +45,13 @@ class ArtifactStore:
         on_stored: called with the name of the tool, its characters and the file, once for each
             result that is stored and was not before.
         advice: returns how parts of an artifact are read, with `{path}` (see `Offload.advice`).
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.agent import ArtifactStore, Workspace
+        >>> store = ArtifactStore(Workspace(tempfile.mkdtemp()), lambda: ["s1"])
+        >>> store.list_files(".")
+        []
     """
 
     def __init__(

@@ -69,6 +69,18 @@ class SessionLog:
         BadArguments: the name is not valid.
         StoreError: another process holds the session (the sentence names it), or the file cannot be
             opened.
+
+    Example:
+        >>> import tempfile
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent import SessionLog
+        >>> from ctxkit.session import Message, Text
+        >>> log = SessionLog(tempfile.mkdtemp(), "notes", ck.Session(id="notes"))
+        >>> len(log.append(Message(role="user", parts=(Text("Hello."),))).messages)
+        1
+        >>> log.close()
+        >>> len(ck.read(log.path).messages)
+        1
     """
 
     def __init__(
@@ -376,7 +388,22 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 def list_checkpoints(session: Session) -> tuple[Checkpoint, ...]:
-    """Return the newest checkpoints, at most 25, the oldest first; those of all branches."""
+    """List the points to which a session can be restored: the entry before each compaction.
+
+    Args:
+        session: a session of `.ctxkit/sessions`, or any other.
+
+    Returns:
+        The newest 25 of all branches, the oldest first; `stands` is True where the compaction is in
+        force on the current branch.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent import list_checkpoints
+        >>> session = ck.read(ck.samples.path("billing"))
+        >>> [(point.number, point.tokens) for point in list_checkpoints(session)]
+        [(0, 40471), (1, 40224)]
+    """
     parents = session.parents or tuple(range(-1, len(session.log) - 1))
     on_path = set(session.indices)
     checkpoints = [

@@ -40,6 +40,15 @@ class RootFolder:
     Raises:
         StoreError: it cannot be created.
         BadArguments: a name is not protected.
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.agent import RootFolder
+        >>> root = RootFolder(tempfile.mkdtemp())
+        >>> root.write("a.txt", b"hello").name
+        'a.txt'
+        >>> root.read("a.txt")
+        b'hello'
     """
 
     def __init__(self, folder: str | Path, allow: Sequence[str] = ()) -> None:

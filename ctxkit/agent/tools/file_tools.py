@@ -58,7 +58,22 @@ def open_file(
 
 
 def make_file_tools(root: RootFolder, extra_files: ExtraFiles | None = None) -> tuple[Tool, ...]:
-    """Return the five file tools, confined to a root; extra files can be read and listed, too."""
+    """Make the five file tools of an agent, confined to a folder.
+
+    Args:
+        root: folder outside of which nothing is read or written, links included.
+        extra_files: files with paths of their own that can be read and listed, but not written,
+            such as those of a context store; None: there are none.
+
+    Returns:
+        The tools `read_file`, `write_file`, `patch_file`, `list_files` and `search`.
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.agent import RootFolder, make_file_tools
+        >>> [tool.name for tool in make_file_tools(RootFolder(tempfile.mkdtemp()))]
+        ['read_file', 'write_file', 'patch_file', 'list_files', 'search']
+    """
 
     def read_file(path: str, start: int = 1, end: int | None = None) -> str | Image:
         """Read a text file of the working folder; `start` and `end` are line numbers counted from

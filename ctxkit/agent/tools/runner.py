@@ -75,6 +75,21 @@ async def run_tool(
         is_offloaded: returns whether the rules offload a text of a tool with so many characters; it
             is stored whole then, and prompts get its stub.
         takes_images: False replaces each image by a line that describes it.
+
+    Returns:
+        A message of role `tool` with the id of the call; `is_error` is True where the tool is
+        unknown, was not allowed, got wrong arguments or raised.
+
+    Example:
+        >>> import asyncio
+        >>> from ctxkit.agent import run_tool, tool
+        >>> from ctxkit.session import ToolCall
+        >>> def add(a: int, b: int) -> int:
+        ...     '''Add two numbers.'''
+        ...     return a + b
+        >>> call = ToolCall(id="1", name="add", arguments={"a": 1, "b": "2"})
+        >>> asyncio.run(run_tool(call, {"add": tool(add)})).text
+        '3'
     """
     limits = output_limits or OutputLimits()
     known_call = resolve_alias(call, tools)  # a person allows what runs, under the tool's own name

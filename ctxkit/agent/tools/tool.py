@@ -46,6 +46,9 @@ def tool(function: Function, *, name: str | None = None, permission: str = "") -
         name: name of the tool; None: the function's.
         permission: permission that the user must have given; empty: none.
 
+    Returns:
+        The tool; its JSON schema is made from the annotations.
+
     Raises:
         BadArguments: a parameter has no annotation that JSON can express, or is positional-only.
 
