@@ -62,6 +62,9 @@ def items_of(message: Message) -> set[tuple[str, str]]:
     Args:
         message: of any role.
 
+    Returns:
+        Pairs such as ``("path", "docs/runbook.md")``; the families are those of the loss.
+
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("billing"))
@@ -139,8 +142,17 @@ def facts_kept(of: SessionLike, call: int | None = None) -> dict[str, bool]:
         of: the sample, or a replay of it.
         call: the call; None: the first one of the last turn.
 
+    Returns:
+        True by fact where the prompt of that call shows it.
+
     Raises:
         BadArguments: the session lists no facts.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> kept = ck.course.facts_kept(ck.samples.path("billing"))
+        >>> len(kept)
+        15
     """
     session = as_session(of)
     # a replay has no details of its own: the facts are in the record

@@ -51,7 +51,14 @@ MAX_REPEATS = 20
 
 
 class SummaryPromptCandidate(NamedTuple):
-    """A candidate of an exam: the model under test writes the summary that this prompt asks for."""
+    """A candidate of an exam: the model under test writes the summary that this prompt asks for.
+
+    Example:
+        >>> from ctxkit.experiments import SummaryPromptCandidate
+        >>> candidate = SummaryPromptCandidate("Summarise. Keep every path, number and decision.")
+        >>> candidate.text[:10]
+        'Summarise.'
+    """
 
     text: str
 

@@ -88,6 +88,10 @@ def make_scripted_agent(
         turns: of each turn what it does, in order: calls, texts or whole replies.
         clock: gives the time of its replies, in seconds.
 
+    Returns:
+        The model of one agent, for `ck.team(config, models={agent: ...})`; a turn beyond the script
+        answers that the script is over.
+
     Example:
         >>> tester = make_scripted_agent(
         ...     "Tester", [[("read", {"path": "roman.py"}), "It is right."]], lambda: 0.0

@@ -88,6 +88,9 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
     Args:
         config: fuseraft's config file, as it was parsed.
 
+    Returns:
+        The plan, which a state machine runs: keys without effect here are named in its `notes`.
+
     Raises:
         BadArguments: two agents have one name, a state is missing or named twice, a hand-off leads
             nowhere, a contract can never hold, ...: one sentence.

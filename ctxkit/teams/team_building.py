@@ -91,6 +91,9 @@ def team(
         seed: what ids follow from; empty: by chance.
         words: what else is kept of how it was opened.
 
+    Returns:
+        The team; it holds the lock of its sessions until `close()`, or the end of a `with` block.
+
     Raises:
         BadArguments: the config cannot work; the sentence says where.
         ReadError: the file cannot be read.

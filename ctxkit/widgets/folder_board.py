@@ -289,6 +289,10 @@ def board(
             The rest is read by `Board.go_on`.
         follow: whether its display continues looking for files that are new or have changed.
 
+    Returns:
+        The board, a sequence of rows; `where`, `by` and `of` make smaller boards and sums, `open`
+        reads the session of a row.
+
     Raises:
         BadArguments: there is no file.
 

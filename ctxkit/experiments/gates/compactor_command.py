@@ -38,6 +38,9 @@ def command(words: str, seconds: float = 120.0) -> Compactor:
         words: the command line; it is split as a shell would split it.
         seconds: time after which the program and its child processes are killed.
 
+    Returns:
+        A function from a list of messages to the compacted list, for `gate_compactor`.
+
     Raises:
         BadArguments: the words are no command. The compactor raises it where the program cannot be
             started, takes too long, fails, or prints no list of messages.

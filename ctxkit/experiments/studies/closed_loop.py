@@ -87,6 +87,15 @@ def run_scripted_agent(
         rules: rules, a preset or its name.
         at: the world; None: `make_world()`.
         blind: the agent ignores its prompt, so that rules do not change its steps.
+
+    Returns:
+        The session, billed as a scripted model: tokens by class, no dollars.
+
+    Example:
+        >>> from ctxkit.experiments.studies import closed_loop
+        >>> world = closed_loop.make_world(questions=1, services=2)
+        >>> len(closed_loop.run_scripted_agent("none", world).calls)
+        3
     """
     from ctxkit.agent import Agent
     from ctxkit.agent.event_loops import BackgroundTask
