@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
+from math import floor
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.policies.history.history_view import role_code
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
 
     BilledSizes = Callable[[int, int], list[int]]
     """Returns the billed prompt tokens of the calls start..stop."""
+
+
+def estimate_tokens(history: History) -> int:
+    """Return the estimate of a history's messages, rounded as the system rounds: each, or once."""
+    estimator = history.log.estimator
+    if getattr(estimator, "scope", "") != "total" or getattr(estimator, "rounding", "") != "ceil":
+        return history.estimated
+    # rounding once differs by less than a token a message
+    total = estimator.total(history.messages)  # type: ignore[attr-defined]
+    return max(total, history.estimated - len(history))
 
 
 class UnprunedForecast:
@@ -44,16 +55,30 @@ class UnprunedForecast:
         """Return the first call whose prompt is above `limit` (its messages, if estimated)."""
         if start >= self.log.calls:  # a compaction by hand, before the call is opened
             coming = self.history.at(start)
-            size = coming.estimated if estimated else coming.tokens
+            size = estimate_tokens(coming) if estimated else coming.tokens
             return start if size > limit else stop
-        # Subtract the constant from the limit, and search the running sums of the log.
         if estimated:
-            off = self.history.head.estimate - self.log.estimates.P[self.history.lo]
-            return self.log.estimates.above(limit - off, start, stop)
+            return self._above_estimate(limit, start, stop)
+        # Subtract the constant from the limit, and search the running sums of the log.
         tokens = self.log.tokens
         if tokens.rising:
             return bisect_right(tokens.C, limit - self.off, start, stop)
         return tokens.above(limit - self.off, start, stop)
+
+    def _above_estimate(self, limit: float, start: int, stop: int) -> int:
+        # The running sums add up messages rounded one by one. Where the system rounds their total
+        # up instead, it is never more than such a sum, and never grows by more. So where a call is
+        # too small by its total, the search goes on where the sum has grown by what is missing.
+        estimates, off = self.log.estimates, self.history.head.estimate
+        off -= estimates.P[self.history.lo]
+        call = estimates.above(limit - off, start, stop)
+        while call < stop:
+            history = self.history.at(call)
+            missing = floor(limit) + 1 - estimate_tokens(history)
+            if missing <= 0:
+                return call
+            call = estimates.above(history.estimated + missing - 1 - off, call + 1, stop)
+        return stop
 
     def count(self, n: int, roles: tuple[str, ...], start: int, stop: int) -> int:
         """Return the first call with `n` messages of these roles (none: of any)."""

@@ -461,6 +461,18 @@ def test_new_messages_are_called_back():
     assert len(told) > 1
 
 
+def test_new_messages_of_a_compaction_by_hand_are_called_back():
+    """P20: It is called with the new messages of a compaction that no trigger asked for, too."""
+    told = []
+    rules = Rules(pi(200), t.Never(), counter=Fours(), on_compacted=told.append)
+    log = log_from_session(talk_of(6), rules)
+    done = advance_run(Run(log, rules), rules, 5)
+    new = pi(200)(done.history.at(5), done.budget)
+    done.by_hand(new)
+    assert told == [new.messages]
+    assert len(new.messages) < len(done.compactions[0].was.messages)
+
+
 def test_automatic_compaction_can_be_off_and_done_by_hand():
     rules = Rules(pi(200), t.Above(400), auto=False, counter=Fours())
     log = log_from_session(talk_of(6), rules)

@@ -36,6 +36,12 @@ def test_effective_limits(window, limit, keep):
     assert presets.ai(context_window=window).policy.keep_tokens == keep
 
 
+def test_there_is_no_limit_of_tokens_where_nothing_sets_one():
+    """A13: Neither a window nor MaxTokens: no number of tokens makes a compaction due."""
+    assert effective_limit(0, max_tokens=0) == (0, "none")
+    assert not due(presets.ai(max_tokens=0, context_window=0), user("x" * 4_000_000))
+
+
 def test_go1_the_newest_that_fit_are_kept():
     """five messages of one token, budget 2: three old, the last two recent"""
     rows = [user("aaaa"), assistant("bbbb"), user("cccc"), assistant("dddd"), user("eeee")]
@@ -62,6 +68,13 @@ def test_go3_tokens_count_before_messages():
     assert due(presets.ai(max_tokens=50, context_window=0), user("x" * 400))
     assert due(presets.ai(max_tokens=100, context_window=0), user("x" * 400))
     assert not due(presets.ai(max_tokens=101, context_window=0), user("x" * 400))
+
+
+def test_a_prompt_of_just_the_window_less_the_reserve_is_due():
+    """A11: The limit itself is reached, by a window as by MaxTokens; a token below it is not."""
+    rules = presets.ai(context_window=20_000)
+    assert due(rules, user("x" * 4 * 3_616))
+    assert not due(rules, user("x" * 4 * 3_615))
 
 
 def test_go4_auto_compact_off():

@@ -393,6 +393,16 @@ def test_fu46_warnings_come_once_a_cycle():
     assert len(done.warned) == len(done.compactions) + 1
 
 
+@pytest.mark.parametrize("above", [0, 1])
+def test_a_sum_that_is_reached_warns_and_cuts_over(above):
+    """F85, F89: At the very sum, and not only above it; a token below it nothing is due."""
+    sizes = run(talk(30)).sizes(0, 12)
+    warn, cut = sum(sizes[:6]) + above, sum(sizes) + above
+    done = run(talk(30), warn_at=warn, cutover_at=cut, mode="intent")
+    assert done.warned[0][0] == 6 + above
+    assert done.compactions[0].call == 12 + above
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [

@@ -56,6 +56,12 @@ DIFFERENCES = (
         "replies, with the message that each answers",
         "as the program",
     ),
+    PresetDifference(
+        "what a mode requires",
+        "lossless and hybrid a state machine and an EvidenceStore, intent ChangeTracking",
+        "takes another mode where they are missing, in the end llm",
+        "nothing: each mode goes by the record of the session; `ck.validate` names what is missing",
+    ),
     PresetDifference("IncludeReasoning", "true", "false", "true", "as the program"),
     PresetDifference(
         "anti-thrash",
@@ -105,6 +111,12 @@ DIFFERENCES = (
         "bytes of the request",
         "bytes of the messages, in live sessions; a replay goes by tokens",
         "as said",
+    ),
+    PresetDifference(
+        "errors of a stream",
+        "without a limit of the prompt they surface",
+        "as the document says",
+        "sent again by the stages of a trim, as long as no text has arrived",
     ),
     PresetDifference("system messages", "not said", "TextOnly drops them", "they stay"),
     PresetDifference(

@@ -17,6 +17,7 @@ from ctxkit.policies.message_filters import Prune
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts import PULSE_SECTIONS
 from ctxkit.policies.triggers import Above, CutShort
+from ctxkit.policies.unpruned_prompt_sizes import estimate_tokens
 from ctxkit.presets.config_schema import (
     ConfigKey,
     ConfigWriter,
@@ -42,12 +43,6 @@ DEFAULT_WINDOW = 64_000
 """Tokens, whatever the model (`CONTEXT_WINDOW_TOKENS`); the system prompt is never weighed."""
 
 DIFFERENCES = (
-    PresetDifference(
-        "rounding of the size that triggers",
-        "all characters divided by four",
-        "rounded once",
-        "each message is rounded up by itself: a compaction is due up to a token a message early",
-    ),
     PresetDifference(
         "summary too large",
         "fall back to the last turns",
@@ -141,12 +136,6 @@ def is_above_target(history: History, target: int) -> bool:
     # by less than a token a message; only within that distance the exact sum is worked out.
     over = history.estimated - target
     return over > 0 and (over > len(history) or estimate_tokens(history) > target)
-
-
-def estimate_tokens(history: History) -> int:
-    """Return pulse-coder's estimate of what is shown, rounded once."""
-    counter = history.log.estimator
-    return counter.total(history.messages) if hasattr(counter, "total") else history.estimated
 
 
 @check_setting_types
