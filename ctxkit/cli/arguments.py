@@ -123,6 +123,16 @@ def find_indexed_session(
     """Return the file and what is known of the session that an id, its beginning or a title names.
 
     What was listed before is asked first; only where nothing fits, the others are read.
+
+    Args:
+        word: an id, the beginning of one, or a title.
+        index: what was listed before; None: it is read from the cache folder.
+
+    Returns:
+        The file, and the session in it.
+
+    Raises:
+        BadArguments: none or several sessions are meant; the sentence lists them.
     """
     from ctxkit.cli.session_index import SessionIndex, list_log_files
 
@@ -197,7 +207,17 @@ _SPAN = re.compile(r"(\d{1,5})([hdw])")
 
 
 def add_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command `--json` and `--html`; it gets an `Out` as its first argument."""
+    """Give a command `--json` and `--html`; it gets an `Out` as its first argument.
+
+    Args:
+        command: function of a click command.
+
+    Returns:
+        The function with two more options; it gets a `CommandOutput` as `out`.
+
+    Raises:
+        click.UsageError: raised by the command if both options are given.
+    """
 
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @click.option(

@@ -125,7 +125,23 @@ def run_sweep(
     progress: bool = True,
     make_runner: Callable[[Session], SessionRunner] = SessionRunner,
 ) -> pd.DataFrame:
-    """Run a sweep; `make_runner` makes the runner of each session that is run in this process."""
+    """Run a sweep; `make_runner` makes the runner of each session that is run in this process.
+
+    Args:
+        sessions: recorded sessions; replays are replaced by their records before.
+        rules: what names the rules, as `ctxkit.sweep` takes it.
+        options: what is computed for each run.
+        executor: runs batches elsewhere; None: in this process, or a pool where that is quicker.
+        out: file of finished runs, from which an interrupted sweep continues; None: none.
+        progress: show a progress bar.
+        make_runner: makes the runner of each session that is run in this process.
+
+    Returns:
+        A row for each session and setting, with the columns of `SCORE_COLUMNS`.
+
+    Raises:
+        BadArguments: the executor has no method `submit`, or the rules name none.
+    """
     settings = resolve_settings(rules)
     executor = _as_executor(executor)
     if executor is not None and not hasattr(executor, "submit"):

@@ -61,7 +61,19 @@ _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 # the session is opened or resumed, its notes are printed once, and approval is set again for each
 # turn, since a cell asks in its input field and a turn in the background by buttons.
 def run_agent(kit: KitState, line: AgentArguments, body: str) -> object:
-    """Run a turn of `%%agent`: the cell is the prompt. Without a prompt, show the status."""
+    """Run a turn of `%%agent`: the cell is the prompt. Without a prompt, show the status.
+
+    Args:
+        line: the parsed line.
+        body: the cell; the prompt is the line's rest, then the cell.
+
+    Returns:
+        The answer, a handle with `--background`, or a status without a prompt.
+
+    Raises:
+        BadArguments: the cell is empty, `--out` is no name of a variable, or the model takes no
+            images.
+    """
     prompt = "\n".join(t for t in (line.prompt.strip(), body.strip()) if t)
     if not prompt and line != AgentArguments(session=line.session):
         raise BadArguments(
@@ -111,7 +123,20 @@ def run_agent(kit: KitState, line: AgentArguments, body: str) -> object:
 def run_in_cell(
     kit: KitState, live: LiveSession, prompt: str, out: str | None, pictures: Sequence[Image] = ()
 ) -> TurnAnswer:
-    """Run a turn while the cell waits; an interrupt keeps the text that has arrived."""
+    """Run a turn while the cell waits; an interrupt keeps the text that has arrived.
+
+    Args:
+        live: the session; it is locked while the turn runs.
+        prompt: the whole prompt, variables filled in.
+        out: name of the variable that gets the answer; None: none does.
+        pictures: images that are sent with the prompt.
+
+    Returns:
+        The answer; its text is what was displayed.
+
+    Raises:
+        TurnInterrupted: the user interrupted the kernel; the text so far is in the session.
+    """
     try:
         with LiveTurnDisplay(live, CellOutput() if kit.rich else TerminalOutput(), raises=True):
             outcome = run_coroutine(live.turn(prompt, images=pictures))
@@ -180,7 +205,20 @@ def show_session_status(kit: KitState, name: str | None) -> PreformattedText:
 def show_dry_run(
     kit: KitState, name: str, line: AgentArguments, prompt: str, pictures: Sequence[Image] = ()
 ) -> PreformattedText:
-    """Show the first prompt of a turn, its size and its cost; nothing is sent or stored."""
+    """Show the first prompt of a turn, its size and its cost; nothing is sent or stored.
+
+    Args:
+        name: of the session, which may not exist yet.
+        line: the parsed line, whose options choose model, rules and tools.
+        prompt: the prompt of the turn.
+        pictures: images that would be sent with it.
+
+    Returns:
+        Text with the size in tokens and the price of the first prompt, in US dollars.
+
+    Raises:
+        BadArguments: an external agent makes the prompt (`--via`).
+    """
     settings = kit.lives.settings(name, _line_settings(line))
     parts = kit.lives.named.parts(settings)
     if parts.via:

@@ -88,7 +88,17 @@ def show_entry(_: KitState, line: EntryArguments) -> PreformattedText:
 
 
 def add_entry(kit: KitState, line: AddEntryArguments) -> PreformattedText:
-    """Add a memory entry for this folder, or change the entry of that name."""
+    """Add a memory entry for this folder, or change the entry of that name.
+
+    Args:
+        line: description, and optionally name, type and text of the entry.
+
+    Returns:
+        A sentence that names the entry.
+
+    Raises:
+        BadArguments: there is no description.
+    """
     from ctxkit.policies.memory_entries import make_entry_name
 
     if not line.description.strip():
@@ -107,7 +117,17 @@ def add_entry(kit: KitState, line: AddEntryArguments) -> PreformattedText:
 
 
 def edit_entry(kit: KitState, line: EditEntryArguments) -> PreformattedText:
-    """Change an entry."""
+    """Change an entry.
+
+    Args:
+        line: name of the entry, and what is to change.
+
+    Returns:
+        A sentence that names the entry.
+
+    Raises:
+        BadArguments: nothing is to change, or there is no such entry.
+    """
     values = {"name": line.rename, "description": line.description, "type": line.type}
     changes = {k: v for k, v in values.items() if v is not None}
     if line.body is not None:

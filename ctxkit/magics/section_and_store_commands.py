@@ -113,7 +113,17 @@ def _describe_remaining(live: LiveSession, names: tuple[str, ...]) -> list[str]:
 
 
 def add_item(kit: KitState, line: AddArguments) -> PreformattedText:  # noqa: ARG001  the shape of a subcommand
-    """Import a file or a folder into the context store; documents are stored as text."""
+    """Import a file or a folder into the context store; documents are stored as text.
+
+    Args:
+        line: path and optional name and description.
+
+    Returns:
+        Sentences on the bytes of text stored, their path, and what was not taken.
+
+    Raises:
+        BadArguments: there is no `--name`, or the path is missing or no text or document.
+    """
     if not line.name:
         raise BadArguments(
             f"Give it a name: `%context add {sanitize_line(line.path, 200)} --name N`."

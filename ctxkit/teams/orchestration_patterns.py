@@ -98,7 +98,17 @@ class SelectionConfigParts:
 
 
 def route_by_keyword(parts: SelectionConfigParts) -> SelectionStateGraph:
-    """Return keyword routes; `DefaultAgent` is the default, a route to itself ends the team."""
+    """Return keyword routes; `DefaultAgent` is the default, a route to itself ends the team.
+
+    Args:
+        parts: the config; `Routes` and `DefaultAgent` of its selection are read.
+
+    Returns:
+        A state for each agent; a keyword in a reply is the signal of its transition.
+
+    Raises:
+        BadArguments: there are no `Routes`, or one names no agent of the team.
+    """
     routes = parts.selection.rows("Routes")
     if not routes:
         raise BadArguments("A selection by keyword needs Routes: a Keyword and an Agent each.")
@@ -136,6 +146,15 @@ def route_by_json(parts: SelectionConfigParts) -> SelectionStateGraph:
     """Return routes by fields of the JSON in a reply; the first that matches is taken.
 
     The team ends after an agent that has no route to another.
+
+    Args:
+        parts: the config; `StructuredRoutes` of its selection are read.
+
+    Returns:
+        A state for each agent; a transition holds where its condition matches the reply's JSON.
+
+    Raises:
+        BadArguments: there are no `StructuredRoutes`, or one names no agent of the team.
     """
     routes = parts.selection.rows("StructuredRoutes")
     if not routes:
@@ -165,7 +184,17 @@ def _json_transition(
 
 
 def route_by_graph(parts: SelectionConfigParts) -> SelectionStateGraph:
-    """Return a graph's nodes and edges; a terminal node's agent has one more turn."""
+    """Return a graph's nodes and edges; a terminal node's agent has one more turn.
+
+    Args:
+        parts: the config; `Nodes` and `Edges` of its selection are read.
+
+    Returns:
+        A state for each node, with its edges as transitions.
+
+    Raises:
+        BadArguments: there are no nodes, or one is a graph of its own or parallel.
+    """
     graph = parts.selection.section("Graph")
     nodes, edges = graph.rows("Nodes"), graph.rows("Edges")
     ids = [f.text("Id") for f in nodes]
@@ -208,7 +237,17 @@ def _edge_transition(
 
 
 def route_by_manager(parts: SelectionConfigParts) -> SelectionStateGraph:
-    """Return the routing of a team led by a manager (magentic)."""
+    """Return the routing of a team led by a manager (magentic).
+
+    Args:
+        parts: the config; `Magentic` of its selection is read.
+
+    Returns:
+        A state for each agent and for the manager, who names the next agent after each turn.
+
+    Raises:
+        BadArguments: an agent's isolation hides from it what the manager says.
+    """
     f = parts.selection.section("Magentic")
     isolated = [a.text("Name") for a in parts.agents if a.text("Isolation").casefold() == "fresh"]
     if isolated:
@@ -240,7 +279,15 @@ def _recovery_agent(parts: SelectionConfigParts, f: ConfigSection, where: str) -
 
 
 def check_unique(what: str, names: Sequence[str]) -> None:
-    """Refuse duplicate names."""
+    """Refuse duplicate names.
+
+    Args:
+        what: plural of what is named, for the error's sentence, such as `agents`.
+        names: the names, compared as they are.
+
+    Raises:
+        BadArguments: two names are equal.
+    """
     counts = Counter(n.casefold() for n in names)
     duplicate = next((n for n in names if counts[n.casefold()] > 1), None)
     if duplicate is not None:
@@ -249,7 +296,19 @@ def check_unique(what: str, names: Sequence[str]) -> None:
 
 
 def match_name(name: str, valid_names: Sequence[str], what: str) -> str:
-    """Return the valid name that matches without case; raise BadArguments if none does."""
+    """Return the valid name that equals a name without regard to case.
+
+    Args:
+        name: as the config has it.
+        valid_names: the names that may be meant.
+        what: what is named, for the error's sentence, such as `the initial state`.
+
+    Returns:
+        The name in the spelling of `valid_names`.
+
+    Raises:
+        BadArguments: none is equal; the sentence names the nearest one.
+    """
     if name in valid_names:
         return name
     match = next((k for k in valid_names if k.casefold() == name.casefold()), None)
@@ -417,6 +476,17 @@ def route_adversarial(parts: SelectionConfigParts) -> SelectionStateGraph:
     """Return the routing of stages in which one agent makes and another judges.
 
     The next stage continues from the work that passed, or else from the last.
+
+    Args:
+        parts: the config; `Stages` and `Rounds` of its selection are read.
+
+    Returns:
+        Two states for each stage and round; the critic's `PassKeyword` leads to the next stage,
+        any other reply to the next round.
+
+    Raises:
+        BadArguments: there are no stages, `Rounds` is out of range, or an agent is both a
+            generator and a critic.
     """
     f = parts.selection.section("Adversarial")
     rounds = f.number("Rounds", DEFAULT_ROUNDS)
@@ -484,7 +554,18 @@ MAX_SPLITTER_RETRIES = 3
 
 
 def route_scatter_gather(parts: SelectionConfigParts) -> SelectionStateGraph:
-    """Return the routing in which participants have a turn each and one agent joins the answers."""
+    """Return the routing in which participants have a turn each and one agent joins the answers.
+
+    Args:
+        parts: the config; `Participants` and the agent that joins are read.
+
+    Returns:
+        A state for each participant, which they enter in order, then that of the agent that joins
+        the answers.
+
+    Raises:
+        BadArguments: there are no participants, or one is no agent of the team.
+    """
     f = parts.selection.section("ScatterGather")
     names = [parts.agent(n, "an agent of ScatterGather.Participants")
              for n in f.texts("Participants")]  # fmt: skip
@@ -506,7 +587,18 @@ def route_scatter_gather(parts: SelectionConfigParts) -> SelectionStateGraph:
 
 
 def route_map_reduce(parts: SelectionConfigParts) -> SelectionStateGraph:
-    """Return the routing of a splitter, a mapper with a turn per item, and a reducer."""
+    """Return the routing of a splitter, a mapper with a turn per item, and a reducer.
+
+    Args:
+        parts: the config; `MapReduce` of its selection is read.
+
+    Returns:
+        A state of the splitter, whose reply lists the items; one of the mapper, entered once an
+        item; one of the reducer.
+
+    Raises:
+        BadArguments: an agent is missing, or the number of retries is below 1.
+    """
     f = parts.selection.section("MapReduce")
     splits, maps, reduces = (
         parts.agent(f.text(key), f"MapReduce.{key}") for key in ("Splitter", "Mapper", "Reducer")

@@ -92,7 +92,17 @@ def classify_failure(missing: Sequence[str], *, again: bool, used_tools: bool) -
 
 
 def parse_failure_limits(f: ConfigSection) -> FailureLimits:
-    """Return the policy of a section `FailureHandling`."""
+    """Return the limits in a section `FailureHandling`.
+
+    Args:
+        f: the section; it may be empty.
+
+    Returns:
+        The limits, with fuseraft's defaults for what the section leaves out.
+
+    Raises:
+        BadArguments: an `Action` is none of `FAILURE_ACTIONS`.
+    """
     rules_by_kind = dict[str, tuple[FailureAction, int]]()
     for kind in FAILURE_KINDS:
         if f.get(kind) is None:
@@ -115,7 +125,18 @@ def parse_failure_limits(f: ConfigSection) -> FailureLimits:
 
 
 def parse_verifier(body: ConfigSection, names: Sequence[str]) -> VerifierPlan | None:
-    """Return the verifier of a config's section `Verifier`; None: there is none."""
+    """Return the verifier of a config's section `Verifier`; None: there is none.
+
+    Args:
+        body: the config's body, in which `Verifier` may be missing.
+        names: names of the team's agents.
+
+    Returns:
+        The verifier and its intervals, in turns of the team.
+
+    Raises:
+        BadArguments: `AgentName` is no agent of the team.
+    """
     if body.get("Verifier") is None:
         return None
     f = body.section("Verifier")

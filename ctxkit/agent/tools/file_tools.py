@@ -160,7 +160,16 @@ _MAX_PIECES = 5_000
 
 
 def make_document_tool(root: RootFolder, extra_files: ExtraFiles | None = None) -> Tool:
-    """Return the tool `document`, confined to a root and the extra files."""
+    """Return the tool `document`, confined to a root and the extra files.
+
+    Args:
+        root: folder outside of which nothing is read.
+        extra_files: files with paths of their own, such as those of a context store; None: none.
+
+    Returns:
+        The tool: without a part it lists the pages, slides or sheets of a document, with one it
+        returns its text. It raises `BadArguments` for a part that the document does not have.
+    """
 
     def document(path: str, part: str = "", start: int = 1, end: int | None = None) -> str:
         """Read a pdf, docx, pptx or xlsx file as text.

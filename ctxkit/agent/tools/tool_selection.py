@@ -84,6 +84,10 @@ def make_brief_and_summary_tools(
     Args:
         write: writes a work file, by name and text.
         read: returns the text of a work file; empty if there is none.
+
+    Returns:
+        Tools that write and read the brief (a JSON object) and the summary for the next agent; a
+        text that is too long, or a brief that is no object, is refused as the tool's result.
     """
 
     def session_context_write(text: str) -> str:

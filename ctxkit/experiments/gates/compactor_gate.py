@@ -396,7 +396,18 @@ def make_canaries(rounds: int, seed: int) -> tuple[tuple[Canary, ...], tuple[Rep
 
 
 def split_into_rounds(session: Session, n: int) -> Iterator[ChatMessages]:
-    """Yield the messages of a session in `n` parts; no part separates a call from its result."""
+    """Yield the messages of a session in `n` parts; no part separates a call from its result.
+
+    Args:
+        session: with text; its messages as recorded.
+        n: number of parts.
+
+    Yields:
+        Chat Completions messages of each part, about the same number in each.
+
+    Raises:
+        BadArguments: the session has too few places where it can be split.
+    """
     messages = [encode_chat_message(m) for m in visible_messages(session.messages)]
     starts = _find_insert_positions(messages)
     if n < 1 or len(starts) < n:

@@ -133,6 +133,12 @@ def make_constraint_talks(
         n: number of talks; each states all of them.
         root: see `read_constraints`.
         seed: of all that is random in the talks.
+
+    Returns:
+        The talks, each with the words by which its rules are recognised in a summary.
+
+    Raises:
+        BadArguments: the published file has another number of constraints than a talk has rules.
     """
     wordings = tuple(read_constraints(root))
     if len(wordings) != RULES_PER_TALK:
