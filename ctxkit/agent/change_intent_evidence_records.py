@@ -643,6 +643,13 @@ def read_record(path: str | Path, kind: type[RecordType]) -> RecordType:
 
 
 def encode_record(record: msgspec.Struct) -> bytes:
-    """Return a record as the bytes of its file: one JSON object, indented."""
+    """Return a record as the bytes of its file: one JSON object, indented.
+
+    Args:
+        record: a change log, an intent log or an evidence graph.
+
+    Returns:
+        UTF-8 with fuseraft's keys (`ActiveSessionId`, `Entries`, ...).
+    """
     encoded: Any = msgspec.json.encode(record)
     return bytes(msgspec.json.format(encoded, indent=2))

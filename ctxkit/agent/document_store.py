@@ -497,6 +497,9 @@ def format_index_block(items: Mapping[str, StoreItem]) -> str:
 
     Args:
         items: the items by path, as `ContextStore.items` returns them.
+
+    Returns:
+        At most `MAX_INDEX_CHARS` characters: a heading, and lines with name, size and description.
     """
     if not items:
         return ""

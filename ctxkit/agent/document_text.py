@@ -112,6 +112,10 @@ def read_document(
         piece_names: names of the pieces to read; None: all.
         bounds: bounds of reading; None: the defaults.
 
+    Returns:
+        The text by piece (page, slide, sheet), the size of the file in bytes, and a note; empty if
+        all was read.
+
     Raises:
         BadArguments: documents of this kind cannot be read.
         StoreError: it is damaged, too large, or takes too much time or memory.

@@ -363,6 +363,9 @@ def parse_section_names(words: str, enabled: Iterable[str] | None = None) -> tup
         words: `on` (all), `off` (none), or names; names with `+` or `-` change the enabled ones.
         enabled: sections that are enabled now; None: all.
 
+    Returns:
+        The names, each once.
+
     Raises:
         BadArguments: there is no such section, or both forms are mixed.
 

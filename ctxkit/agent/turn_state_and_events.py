@@ -406,5 +406,16 @@ def ignore_event(_: LiveEvent) -> None:
 def is_compaction(payload: dict[str, Any]) -> bool:
     """Tell from a `compaction_end` payload whether messages were replaced, also if only by a
     marker.
+
+    Args:
+        payload: of a `compaction_end` event.
+
+    Returns:
+        False where nothing was replaced, as after a refused or failed summary.
+
+    Example:
+        >>> from ctxkit.agent.turn_state_and_events import is_compaction
+        >>> is_compaction({"outcome": "compacted"}), is_compaction({"outcome": "failed"})
+        (True, False)
     """
     return payload.get("outcome") == "compacted" or "messages" in payload

@@ -79,6 +79,13 @@ SESSION_WORD, RULES_WORD = (
 def resolve_session(word: str, index: SessionIndex | None = None) -> Session:
     """Return the session that a word names.
 
+    Args:
+        word: a path, an id or its beginning, a title, or `last`.
+        index: what was listed before; None: it is read from the cache folder.
+
+    Returns:
+        The session, read from its file.
+
     Raises:
         BadArguments: no session is called that, or several are; the sentence names them.
         ReadError: its file cannot be read.
@@ -89,7 +96,15 @@ def resolve_session(word: str, index: SessionIndex | None = None) -> Session:
 def locate_session(
     word: str, index: SessionIndex | None = None
 ) -> tuple[str, IndexedSession | None]:
-    """Return the path that a word means, and what is known of the session without reading it."""
+    """Return the path that a word means, and what is known of the session without reading it.
+
+    Args:
+        word: a path, an id or its beginning, a title, or `last`.
+        index: what was listed before; None: it is read from the cache folder.
+
+    Returns:
+        The path, and None where the path holds several sessions.
+    """
     from ctxkit.cli.session_index import SessionIndex, stat_log_file
 
     index = index or SessionIndex()
@@ -102,7 +117,15 @@ def locate_session(
 
 
 def open_session(path: str, indexed: IndexedSession | None) -> Session:
-    """Return the session of a path; of several the one that was meant."""
+    """Return the session of a path; of several the one that was meant.
+
+    Args:
+        path: of a log.
+        indexed: what the list knows of the session that is meant; None: the only or main one.
+
+    Returns:
+        The session, read from its file.
+    """
     from ctxkit.formats.reading import read, read_all
 
     if indexed is not None:

@@ -257,7 +257,14 @@ def _format_day_number(days: int) -> str:
 
 
 def list_log_files(place: str | os.PathLike[str] | None = None) -> list[IndexedLogFile]:
-    """Return the files of known tools, or of a folder, the newest first; none is opened."""
+    """Return the files of known tools, or of a folder, the newest first; none is opened.
+
+    Args:
+        place: a file or folder; None: the places of all known tools.
+
+    Returns:
+        Path, size and time of each file, without its sessions.
+    """
     from ctxkit.formats.discovery import get_location_project, iter_session_files
 
     if place is not None:
@@ -276,7 +283,14 @@ def list_log_files(place: str | os.PathLike[str] | None = None) -> list[IndexedL
 
 
 def stat_log_file(path: str) -> IndexedLogFile:
-    """Return one file as it is there now; one that is not there is empty."""
+    """Return one file as it is there now; one that is not there is empty.
+
+    Args:
+        path: of a log.
+
+    Returns:
+        Size and time; a size of -1 for a file that is not there.
+    """
     with suppress(OSError):
         return _make_log_file(os.path.abspath(path), os.stat(path), "", None)  # noqa: PTH100, PTH116
     return IndexedLogFile(path=path, modified=0.0, size=-1)

@@ -82,6 +82,9 @@ def exercise(
         hint: said with a second wrong one: how to get there.
         numbers: the numbers that it may be asked with.
         is_choice: it is answered with one word of a few.
+
+    Returns:
+        A decorator of the function that judges an answer, given its numbers by name.
     """
     return _register(
         lambda judge: Exercise(
@@ -91,7 +94,16 @@ def exercise(
 
 
 def guess(key: str, asks: str, because: str = "") -> Callable[[Callable[..., str]], Any]:
-    """Register a function that scores the guess of a notebook: it says what is so."""
+    """Register a function that scores the guess of a notebook: it says what is so.
+
+    Args:
+        key: of the exercise that follows the guess; the guess has this key with `-guess`.
+        asks: what is guessed.
+        because: said with the true number.
+
+    Returns:
+        A decorator of the function that scores an answer.
+    """
     return _register(lambda judge: Exercise(f"{key}-guess", asks, judge, because, guess=True))
 
 

@@ -142,7 +142,17 @@ def score_session(
     loss: bool = True,
     reuse: bool = False,
 ) -> dict[str, Any]:
-    """Return the score of a session or a replay as a dictionary of plain values."""
+    """Return the score of a session or a replay as a dictionary of plain values.
+
+    Args:
+        session: recorded, or a replay.
+        base: analyses of the record, shared by several scores of it; None: they are made here.
+        loss: compute the columns of loss, rereads and reorientation, too.
+        reuse: bill the call that writes a summary as reading the cached prompt.
+
+    Returns:
+        A value for each of `SCORE_COLUMNS` that applies.
+    """
     base = base or SessionScoreCache(session.origin or session)
     if session.origin is None:
         row = _score_record(base, reuse=reuse)
@@ -190,7 +200,18 @@ def score_loss(
 def score_run(
     base: SessionScoreCache, run: Run, label: str, *, loss: bool = False, reuse: bool = False
 ) -> dict[str, Any]:
-    """Return the score of a run; it equals the score of the session that `replay` makes of it."""
+    """Return the score of a run; it equals the score of the session that `replay` makes of it.
+
+    Args:
+        base: analyses of the record.
+        run: a finished run of rules on it.
+        label: of the rules in the row.
+        loss: compute the columns of loss, too.
+        reuse: bill the call that writes a summary as reading the cached prompt.
+
+    Returns:
+        A value for each of `SCORE_COLUMNS` that applies; no session is built for it.
+    """
     rules, prompts = run.rules, RunPrompts(run)
     row = _score_prompts(
         base,
@@ -623,7 +644,14 @@ _COUNTED = ("prompt_tokens", "peak_tokens")
 
 
 def map_score_row_to_view_figures(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures of a score's row by the names that other views have for them."""
+    """Return the figures of a score's row by the names that other views have for them.
+
+    Args:
+        row: a score by column.
+
+    Returns:
+        Values by the names of `metrics.view_figures`, by which views of one session are compared.
+    """
     return {figure: row.get(name) for name, figure in _FIGURES.items()}
 
 

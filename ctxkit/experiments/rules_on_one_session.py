@@ -137,7 +137,14 @@ class SessionRunner:
 
 
 def make_session_key(session: Session) -> str:
-    """Return a hash that identifies the content of a session (not of its texts)."""
+    """Return a hash that identifies the content of a session (not of its texts).
+
+    Args:
+        session: recorded.
+
+    Returns:
+        A text that stays equal over processes, for journals of sweeps and baselines of gates.
+    """
     last = session.log[-1].id if session.log else ""
     usages = [
         (c.message.usage.prompt_tokens if c.message.usage else None, c.position)

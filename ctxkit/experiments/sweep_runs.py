@@ -233,6 +233,12 @@ def run_settings(
 def get_recorded_sessions(sessions: SessionsLike) -> list[Session]:
     """Return recorded sessions; a replay is replaced by its recorded session.
 
+    Args:
+        sessions: sessions, paths of logs, or a list of these.
+
+    Returns:
+        The records in the order given.
+
     Raises:
         BadArguments: there is no session.
     """

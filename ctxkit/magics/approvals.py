@@ -88,6 +88,9 @@ def select_approval_tools(words: str, tools: Iterable[str], root: RootFolder) ->
         tools: names of the session's tools.
         root: the folder of its file tools.
 
+    Returns:
+        Names of the session's tools; groups are replaced by their members.
+
     Raises:
         BadArguments: there is no such tool.
     """
@@ -239,6 +242,12 @@ def _find_shell() -> Any:
 
 async def ask_in_cell(question: ApprovalQuestion) -> str:
     """Ask in the input field of the cell that runs, or in the terminal.
+
+    Args:
+        question: the call, every character of it visible.
+
+    Returns:
+        The words that were typed.
 
     Raises:
         BadArguments: nobody can be asked.

@@ -31,7 +31,16 @@ _HELP = ("-h", "--help")
 
 
 def word(help: str, *, default: Any = MISSING, completes: str = "") -> Any:  # noqa: A002  the word that argparse uses
-    """A word of the line, in the order of the fields; optional where it has a default."""
+    """A word of the line, in the order of the fields; optional where it has a default.
+
+    Args:
+        help: what it is, for people.
+        default: its value where the line ends before it; none: the word is required.
+        completes: what it may be, for the Tab key.
+
+    Returns:
+        A field of a dataclass.
+    """
     return field(default=default, metadata={"help": help, "completes": completes, "place": "word"})
 
 
@@ -52,6 +61,9 @@ def option(
         setting: the value of the setting of that name, which holds where no line names the option;
             None: there is no such setting.
         task: the heading of the help under which it stands; empty: none.
+
+    Returns:
+        A keyword-only field of a dataclass.
     """
     metadata = {
         "help": help, "completes": completes, "place": "option", "setting": setting, "task": task,
@@ -60,7 +72,14 @@ def option(
 
 
 def rest(help: str) -> Any:  # noqa: A002
-    """Plain text, taken as it stands but for options: those count wherever they are in it."""
+    """Plain text, taken as it stands but for options: those count wherever they are in it.
+
+    Args:
+        help: what it is, for people.
+
+    Returns:
+        A field of a dataclass, the last one in the line.
+    """
     return field(default="", metadata={"help": help, "completes": "", "place": "rest"})
 
 
@@ -83,12 +102,36 @@ def split_tokens(line: str) -> Iterator[LineToken]:
 
 
 def has_help_flag(line: str) -> bool:
-    """True where one of the words is `-h` or `--help`."""
+    """True where one of the words is `-h` or `--help`.
+
+    Args:
+        line: of a magic, without its name.
+
+    Returns:
+        False where `-h` stands inside of quotes with other words.
+
+    Example:
+        >>> from ctxkit.magics.line_parser import has_help_flag
+        >>> has_help_flag("turns -h")
+        True
+    """
     return any(t.text in _HELP for t in split_tokens(line))
 
 
 def strip_semicolon(line: str) -> str:
-    """Return the line without the `;` at its end that silences a display."""
+    """Return the line without the `;` at its end that silences a display.
+
+    Args:
+        line: of a magic, without its comment.
+
+    Returns:
+        The line without blanks at its end.
+
+    Example:
+        >>> from ctxkit.magics.line_parser import strip_semicolon
+        >>> strip_semicolon("turns ; ")
+        'turns'
+    """
     return line.rstrip().removesuffix(";").rstrip()
 
 
@@ -217,7 +260,14 @@ def get_options(kind: type) -> dict[str, Field[Any]]:
 
 
 def get_settings(kind: type) -> dict[str, tuple[str, str]]:
-    """Return the options of a line that have a setting: its default, and what it is."""
+    """Return the options of a line that have a setting: its default, and what it is.
+
+    Args:
+        kind: a dataclass made of `word`, `option` and `rest`.
+
+    Returns:
+        Default and help by name, for `%config CtxKit`.
+    """
     return {
         f.name: (f.metadata["setting"], f.metadata["help"])
         for f in get_options(kind).values()

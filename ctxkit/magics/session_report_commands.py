@@ -134,7 +134,14 @@ def _session_frame(
 
 
 def sanitize_text_columns(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with its texts, which come from a log, sanitised for terminals and pages."""
+    """Return a table with its texts, which come from a log, sanitised for terminals and pages.
+
+    Args:
+        table: a frame with any columns.
+
+    Returns:
+        A copy: control characters are removed, and each text is cut to 200 characters.
+    """
     import pandas as pd
 
     out = table.copy()

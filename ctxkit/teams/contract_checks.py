@@ -222,7 +222,16 @@ def find_written_files_and_commands(
 
 
 def make_turn_changes(turn: int, agent: str, messages: Sequence[Message]) -> TurnChanges | None:
-    """Return what an agent changed in a turn; None if it changed nothing."""
+    """Return what an agent changed in a turn; None if it changed nothing.
+
+    Args:
+        turn: number of the team's turn, from 0.
+        agent: whose turn it was.
+        messages: that the turn added to the agent's session.
+
+    Returns:
+        Files and commands, with the time of the last message in seconds since 1970.
+    """
     written, commands = find_written_files_and_commands(messages)
     if not written and not commands:
         return None

@@ -37,6 +37,14 @@ def parse_context_sources(
 ) -> tuple[ContextSource, ...]:
     """Return declared sources; `allow_own`: the agent's own history may be among them.
 
+    Args:
+        rows: of `Context`, `HandoffContext` or a view.
+        where: what they belong to, for the error's sentence.
+        allow_own: the agent's own history may be among them.
+
+    Returns:
+        The sources in the order of the config, with their limits in characters.
+
     Raises:
         BadArguments: there is no such source, or it is not allowed there.
     """
@@ -95,7 +103,15 @@ def format_handoff(
 def format_declared_context(
     source_files: SourceFilesAndChanges, sources: Sequence[ContextSource]
 ) -> str:
-    """Return the block of a declared context; empty if its sources are."""
+    """Return the block of a declared context; empty if its sources are.
+
+    Args:
+        source_files: the team's folder, its brief and its changes so far.
+        sources: as declared; `own_history` is no part of the block.
+
+    Returns:
+        A heading, and a part for each source that is not empty, cut to its characters.
+    """
     files = [s for s in sources if s.kind != "own_history"]
     return _format_block("[AGENT CONTEXT — assembled from artifacts]", source_files, files)
 
@@ -214,7 +230,14 @@ def is_turn_finished(session: Session, turn: int) -> bool:
 
 
 def get_last_reply(messages: Sequence[Message]) -> str:
-    """Return the text of the last reply."""
+    """Return the text of the last reply.
+
+    Args:
+        messages: of an agent's session.
+
+    Returns:
+        The newest visible text of role `assistant`, without its thinking; empty if there is none.
+    """
     return next(
         (get_plain_text(m) for m in reversed(messages) if m.role == "assistant" and m.visible), ""
     )

@@ -390,6 +390,13 @@ class JsonCondition:
 def parse_condition(f: ConfigSection, where: str) -> JsonCondition:
     """Return the condition of a section `Field` and one of `Is`, `IsNot`, `Contains`, `Exists`.
 
+    Args:
+        f: the section `Condition`.
+        where: the route that it belongs to, for the error's sentence.
+
+    Returns:
+        The condition; numbers are compared as text, `Exists` takes a yes or no.
+
     Raises:
         BadArguments: it names no field, or not exactly one operator.
     """
@@ -407,7 +414,19 @@ def parse_condition(f: ConfigSection, where: str) -> JsonCondition:
 
 
 def find_json_object(reply: str) -> dict[str, Any] | None:
-    """Return the JSON object of a reply: all, a fence's, or first to last brace; else None."""
+    """Return the JSON object of a reply: all, a fence's, or first to last brace; else None.
+
+    Args:
+        reply: text of an agent, with or without prose around the object.
+
+    Returns:
+        The first object found in that order.
+
+    Example:
+        >>> from ctxkit.teams.plan import find_json_object
+        >>> find_json_object('Decision: {"next": "Tester"} as agreed.')
+        {'next': 'Tester'}
+    """
     for text in _json_candidates(reply[:_MAX_REPLY_CHARS]):
         try:
             value = json.loads(text)
@@ -448,6 +467,13 @@ def check_pattern(text: str, where: str) -> str:
 
 def matches_any(patterns: Iterable[str], text: str) -> bool:
     """Return True if one of several regular expressions matches in a text.
+
+    Args:
+        patterns: regular expressions, checked by `check_pattern`.
+        text: a reply; they are searched for anywhere in it.
+
+    Returns:
+        False without patterns.
 
     Raises:
         BadArguments: a search takes longer than a second.

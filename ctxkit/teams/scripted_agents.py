@@ -54,7 +54,19 @@ _ASSERTIONS = ("assert True\n", "expect(1).toBe(1)\n")
 
 
 def is_scripted(model: object) -> bool:
-    """Say whether a model's name stands for a script of a whole team."""
+    """Say whether a model's name stands for a script of a whole team.
+
+    Args:
+        model: a model, or the name of one.
+
+    Returns:
+        True for `scripted` and `scripted:FILE`, False for `scripted/NAME`, a script of one agent.
+
+    Example:
+        >>> from ctxkit.teams.scripted_agents import is_scripted
+        >>> is_scripted("scripted"), is_scripted("scripted/tour")
+        (True, False)
+    """
     return isinstance(model, str) and model.partition(":")[0] == SCRIPT_MODEL
 
 

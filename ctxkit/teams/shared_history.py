@@ -322,7 +322,14 @@ def _first_new(view: ScheduleView, edge: int, call: int) -> int:
 
 
 def with_view_filters(member: Member) -> Rules:
-    """Return an agent's rules with the filters of its view."""
+    """Return an agent's rules with the filters of its view.
+
+    Args:
+        member: an agent with a declared context, or with a window of the team's messages.
+
+    Returns:
+        Its rules with the filters put before its own pruning.
+    """
     rules: Any = member.rules
     parts = flatten_chain(rules.pruning) if rules.pruning is not None else ()
     if member.context:

@@ -73,7 +73,14 @@ def check_resumable(
 
 
 def current_state(status: TeamStatus) -> str:
-    """Return the name of the next turn's state."""
+    """Return the name of the next turn's state.
+
+    Args:
+        status: of a running team.
+
+    Returns:
+        The first of the branches that are still to come, else the state itself.
+    """
     return (*status.branches, status.state)[0]
 
 

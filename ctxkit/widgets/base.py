@@ -79,6 +79,10 @@ def build_esm(*files: str, rules: Sequence[Callable[..., Any]] = (), render: str
         files: its own scripts, after the stage that all share.
         rules: functions of Python that it calls.
         render: the name of the function that draws it.
+
+    Returns:
+        The source of an ES module: constants, translated functions, scripts, then the export of
+        `render`.
     """
     scripts = [read_asset(name) for name in ("stage.js", *files)]
     parts = [declare_constants(), *map(translate_rule, rules), *scripts]
@@ -252,5 +256,12 @@ SOFT_COLOUR = MUTED_COLOR_CSS.removeprefix("color:")
 
 
 def render_dense(html: str) -> str:
-    """Return HTML with a smaller line height than widgets have."""
+    """Return HTML with a smaller line height than widgets have.
+
+    Args:
+        html: trusted; it is not escaped.
+
+    Returns:
+        A block that scrolls where it is wider than its output.
+    """
     return f'<div style="line-height:1.5;overflow-x:auto">{html}</div>'

@@ -252,7 +252,14 @@ class ExplorerSession:
 
 
 def is_failed(message: Message) -> bool:
-    """True for a call or a tool that failed."""
+    """Say whether a message is a failed call, or the result of a tool that failed.
+
+    Args:
+        message: of any role.
+
+    Returns:
+        True also for a reply whose model call ended with an error.
+    """
     return bool(message.is_error) or message.error is not None
 
 
@@ -271,7 +278,15 @@ def get_preview(message: Message) -> str:
 
 
 def render_full_text(message: Message, limit: int = MAX_TEXT_CHARS) -> str:
-    """Return the whole message as text; a longer one is shortened, and its last line says so."""
+    """Return the whole message as text; a longer one is shortened, and its last line says so.
+
+    Args:
+        message: of any role; its parts are joined, thinking and arguments included.
+        limit: characters.
+
+    Returns:
+        Text without control characters; it is not escaped for HTML.
+    """
     blocks = [_part_text(part) for part in message.parts]
     if message.error:
         blocks.append(f"[failed]\n{message.error}")

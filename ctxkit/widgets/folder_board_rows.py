@@ -70,7 +70,15 @@ GROUP_HEADS = (
 
 
 def make_row_cells(i: int, r: BoardRow) -> tuple[Cell, ...]:
-    """Return a row as cells under `HEADS`."""
+    """Return a row as cells under `HEADS`.
+
+    Args:
+        i: number of the row, from 1.
+        r: the row.
+
+    Returns:
+        A cell with text and sort key for each of `HEADS`.
+    """
     compactions = format_count(r.compactions_n) + " thrashes" * bool(r.is_thrashing)
     return (
         Cell(format_count(i), float(i)),
@@ -220,6 +228,12 @@ def iter_sessions_in_same_file(session: Session) -> Iterator[Session]:
 
 def open_session(row: BoardRow) -> Session:
     """Return the session of a row, read from its file.
+
+    Args:
+        row: of a board.
+
+    Returns:
+        The session with that id, which may be a subagent's in the same file.
 
     Raises:
         BadArguments: its file holds it no more.

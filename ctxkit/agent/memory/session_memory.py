@@ -183,12 +183,23 @@ class SessionMemory:
 
 
 def default_memory_folders() -> tuple[Path, Path]:
-    """Return the user's memory folders: ctxkit's and fuseraft's."""
+    """Return the user's memory folders: ctxkit's and fuseraft's.
+
+    Returns:
+        Two folders below the user's home, which may not exist yet; the first is written to.
+    """
     return get_user_state_folder() / "memory" / "repl", Path("~/.fuseraft/memory/repl").expanduser()
 
 
 def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> MemoryProvider:
     """Return the provider that a `Memory:` section of fuseraft names.
+
+    Args:
+        config: the section: `Provider`, and `Webhook` with its URLs and limits.
+        memories: the store for `local`.
+
+    Returns:
+        A `LocalMemoryProvider` or a `Webhook`.
 
     Raises:
         BadArguments: there is no such provider.

@@ -86,13 +86,27 @@ def ignore_delta(_: Delta) -> None:
 
 
 def accepts_images(model: Model) -> bool | None:
-    """Say whether a model takes images (its attribute `pictures`); None if not known."""
+    """Say whether a model takes images (its attribute `pictures`); None if not known.
+
+    Args:
+        model: any model; one of the user may lack the attribute.
+
+    Returns:
+        None is to be taken as True: the provider decides.
+    """
     declared = getattr(model, "pictures", None)
     return declared if isinstance(declared, bool) else None
 
 
 def images_unsupported_message(model: Model) -> str:
-    """Return the error message for an image that a model does not take."""
+    """Return the error message for an image that a model does not take.
+
+    Args:
+        model: that takes no images.
+
+    Returns:
+        A sentence with the option that says that it does.
+    """
     return (
         f"{model.name} takes no pictures: name another model, or leave them out; if it does take "
         f"them, say so: --model '{model.name}?pictures=true'."

@@ -381,7 +381,14 @@ _QUESTION = re.compile(r"the ports? of ([a-z][a-z, ]*)")
 
 
 def find_ports(messages: Iterable[Message]) -> dict[str, int]:
-    """Return the ports by service that messages state, in results or summaries."""
+    """Return the ports by service that messages state, in results or summaries.
+
+    Args:
+        messages: of a prompt of `PromptLookupModel`.
+
+    Returns:
+        Port by service; where a service is stated several times, the last one counts.
+    """
     return {match[1]: int(match[2]) for m in messages for match in _PORT_LINE.finditer(m.text)}
 
 

@@ -48,7 +48,15 @@ class _PartialCall:
 
 
 def assemble_tool_calls(chunks: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return the tool calls of a stream in the form of Chat Completions, each with an id."""
+    """Return the tool calls of a stream in the form of Chat Completions, each with an id.
+
+    Args:
+        chunks: the stream as LiteLLM gives it; servers may repeat an index, or leave ids out.
+
+    Returns:
+        A dictionary for each call: `id`, `type`, and `function` with `name` and `arguments` (JSON
+        text, which may be cut off).
+    """
     calls: list[_PartialCall] = []
     open_calls: dict[int, _PartialCall] = {}
     for delta in _iter_call_deltas(chunks):

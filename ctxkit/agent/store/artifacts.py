@@ -184,7 +184,15 @@ def _split_artifact_path(path: str) -> str | None:
 
 
 def describe_artifact_reading(tools: Iterable[ToolSchema]) -> str:
-    """Return how parts of an artifact are read with the given tools, with `{path}` for its path."""
+    """Return how parts of an artifact are read with the given tools, with `{path}` for its path.
+
+    Args:
+        tools: schemas of the session's tools.
+
+    Returns:
+        A sentence for the stub of a stored result; it names the tool that reads lines, else the one
+        that searches, else says that none does.
+    """
     names = {t.name: t.parameters.get("properties", {}) for t in tools}
     parameters = set(names.get("read_file", {}))
     lines = next((pair for pair in _LINE_PARAMETERS if parameters.issuperset(pair)), None)

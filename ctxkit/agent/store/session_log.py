@@ -418,8 +418,21 @@ def list_checkpoints(session: Session) -> tuple[Checkpoint, ...]:
 def get_checkpoint(session: Session, number: int) -> Checkpoint:
     """Return a checkpoint by its number; negative numbers count from the end.
 
+    Args:
+        session: whose checkpoints are meant.
+        number: as `list_checkpoints` numbers them, or -1 for the newest, -2 for the one before.
+
+    Returns:
+        The checkpoint.
+
     Raises:
         BadArguments: there is no such checkpoint.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent.store.session_log import get_checkpoint
+        >>> get_checkpoint(ck.read(ck.samples.path("billing")), -1).tokens
+        40224
     """
     checkpoints = list_checkpoints(session)
     for c in checkpoints:

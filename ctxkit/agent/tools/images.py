@@ -56,8 +56,19 @@ def image_from_bytes(data: bytes, name: str = "this") -> Image:
 def image_from_value(value: Any) -> Image | None:
     """Return the image that a value shows (image bytes, a figure, a Pillow image), or None.
 
+    Args:
+        value: the value of a cell's last expression, or any other.
+
+    Returns:
+        A PNG of a figure; bytes of an image as they are; None for any other value.
+
     Raises:
         BadArguments: the image is too large.
+
+    Example:
+        >>> from ctxkit.agent.tools.images import image_from_value
+        >>> image_from_value("a text") is None
+        True
     """
     if isinstance(value, Image):
         return value

@@ -204,6 +204,12 @@ async def run_in_thread(work: Callable[[], Any]) -> Any:
 
     The loop's default executor would not do: closing the loop waits for its threads, however long
     they take.
+
+    Args:
+        work: a function without arguments; it sees the caller's context variables.
+
+    Returns:
+        What the work returns; what it raises is raised here.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()

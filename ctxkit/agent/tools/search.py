@@ -59,6 +59,10 @@ def search_files(root: RootFolder, pattern: str, path: str, files: str) -> str:
         path: a folder or a file inside the root.
         files: names of files to search, such as `*.py`.
 
+    Returns:
+        At most `MAX_HITS` lines; notes name files that were not read, and a search that took too
+        long.
+
     Raises:
         BadArguments: the pattern is no regular expression.
         StoreError: the path leads out of the root, or does not exist.

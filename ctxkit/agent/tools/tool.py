@@ -70,6 +70,14 @@ def kit_tool(function: Function, *, permission: str = "") -> Tool:
 
     Each session defines these functions again, as closures over its own folder, but their code
     objects stay the same, so the cache is keyed by those.
+
+    Args:
+        function: called with the arguments by name; its docstring's first paragraph is the
+            description for the model.
+        permission: permission that the user must have given; empty: none.
+
+    Returns:
+        The tool; two closures of one function share a schema.
     """
     schema = _SCHEMAS.get(function.__code__)
     if schema is None:

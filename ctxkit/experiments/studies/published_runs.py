@@ -143,6 +143,9 @@ def find_published_file(name: str, root: Path | None = None) -> Path:
         name: `COMPLEXITY_TRAP` or `MASKED_TRAJECTORIES`.
         root: the folder that holds both; None: the result of `find_studies_folder`.
 
+    Returns:
+        The path; it exists.
+
     Raises:
         BadArguments: the file or folder does not exist.
     """

@@ -66,7 +66,15 @@ def describe_session_basis(session: Session) -> list[str]:
 
 
 def describe_runs_basis(frame: pd.DataFrame) -> list[str]:
-    """Return the sentences for rows of scores."""
+    """Return the sentences for rows of scores.
+
+    Args:
+        frame: rows of `ck.compare` or `ck.sweep`.
+
+    Returns:
+        Sentences on cache prediction, cache misses, prices and counter, then notes of the frame;
+        runs of one session are counted once.
+    """
     names = [
         "session",
         *_ERRORS,
