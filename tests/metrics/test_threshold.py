@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import pytest
 from builders import assistant, session, user
@@ -14,6 +13,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.experiments.studies.threshold_holdout import make_developers
 from ctxkit.metrics import optimal_trigger
 from ctxkit.metrics.growth_profile import GrowthProfile
+from ctxkit.metrics.shared_threshold import SharedThreshold
 from ctxkit.metrics.threshold_costs import (
     HoldOutTrial,
     SessionThresholdCosts,
@@ -26,9 +26,6 @@ from ctxkit.metrics.threshold_costs import (
 )
 from ctxkit.metrics.tool_setting_syntax import PRESETS_BY_FORMAT, find_default_trigger
 from ctxkit.session import Session
-
-if TYPE_CHECKING:
-    from ctxkit.metrics.shared_threshold import SharedThreshold
 
 
 def rows(*costs: dict[int, tuple[float, float | None]], steps=()) -> list[SessionThresholdCosts]:
@@ -215,11 +212,9 @@ COSTS = {100: (1.0, 0.30), 200: (1.5, 0.12), 300: (2.0, 0.10), 400: (2.5, 0.10)}
 """Dollars and loss of each session by threshold."""
 
 
-def make_threshold(*, n=2, best=200, default=400, costs=COSTS, held_out=None, **more) -> Threshold:
-    from ctxkit.metrics.shared_threshold import Threshold
-
+def make_threshold(*, n=2, best=200, default=400, costs=COSTS, held_out=None, **more):
     measured = tuple(rows(*[costs] * n, steps=more.pop("steps", ())))
-    return Threshold(
+    return SharedThreshold(
         "claude-code", best, default, is_default_known=more.pop("is_known", True),
         window=1_000, measured=measured, extra_loss=more.pop("extra_loss", 0.05), held_out=held_out,
         **more,

@@ -20,9 +20,9 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     predict_input_cost,
 )
 from ctxkit.engine.cache_model.interval_calibration import select_calibrating
-from ctxkit.engine.cache_model.own_developer_logs import DeveloperLogs
 from ctxkit.engine.cache_model.training_counts import (
     ClassCount,
+    DeveloperLogs,
     PastPredictionError,
     PastPredictionErrors,
     count_session,
