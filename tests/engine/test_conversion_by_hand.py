@@ -11,7 +11,7 @@ from ctxkit.engine import (
     count_sizes_by_last_usage,
     estimate_call_start,
     interleave_edits,
-    log_from_session,
+    make_log_from_session,
     run_rules,
     with_message_ids,
 )
@@ -90,22 +90,24 @@ def test_a_log_has_the_calls_times_agents_and_fixed_parts_of_a_session():
         user("w" * 80), reply(time=60.0, agent="one"),
     ]  # fmt: skip
     s = session(*log)
-    made = log_from_session(s, Rules(counter=Fours()), tokens=[1, 2, 3, 4, 5, 6], fixed=[7, 8, 9])
+    made = make_log_from_session(
+        s, Rules(counter=Fours()), tokens=[1, 2, 3, 4, 5, 6], fixed=[7, 8, 9]
+    )
     assert made.calls == 3
     assert [made.tokens.C[n] for n in range(3)] == [7 + 1, 8 + 6, 9 + 15]
     assert list(made.sent) == [16.0, 30.0, 30.0]
     assert list(made.agents) == ["one", "two", "one"]
     assert made.tokens.sizes == [1, 2, 3, 4, 5, 6]
-    same = log_from_session(s, Rules(counter=Fours()), tokens=[1] * 6, fixed=5)
+    same = make_log_from_session(s, Rules(counter=Fours()), tokens=[1] * 6, fixed=5)
     assert [same.fixed_in(n) for n in range(3)] == [5, 5, 5]
-    bare = log_from_session(s, Rules(counter=Fours()), tokens=[1] * 6)
+    bare = make_log_from_session(s, Rules(counter=Fours()), tokens=[1] * 6)
     assert [bare.fixed_in(n) for n in range(3)] == [0, 0, 0]
 
 
 def test_recorded_compactions_stand_beside_the_log():
     old = [user(), reply()]
     s = session(*old, summarised(old), user(), reply())
-    made = log_from_session(s, Rules(counter=Fours()), tokens=[1] * 4, fixed=0)
+    made = make_log_from_session(s, Rules(counter=Fours()), tokens=[1] * 4, fixed=0)
     assert [(call, edit.kind) for call, edit in made.recorded] == [(1, "summarised")]
     assert len(made.messages) == 4
 
@@ -116,7 +118,7 @@ def test_edits_of_a_run_stand_before_the_replies_of_their_calls():
 
     log = [m for n in range(4) for m in (user("u" * 400, id=f"u{n}"), reply(id=f"a{n}"))]
     rules = Rules(compact, triggers.AtCalls((1, 3)), counter=Fours(), name="by hand")
-    run = run_rules(log_from_session(session(*log), rules, fixed=0, tokens=[100] * 8), rules)
+    run = run_rules(make_log_from_session(session(*log), rules, fixed=0, tokens=[100] * 8), rules)
     out = list(interleave_edits(log, run))
     assert [e.id for e in out] == [
         *("u0", "a0", "u1", "by hand-0.0", "a1", "u2", "a2", "u3", "by hand-1.0", "a3"),

@@ -164,3 +164,21 @@ def test_warnings_are_given_once_until_a_compaction():
         *[(0, "message_count"), (1, "window_size")],
         *[(3, "window_size"), (3, "message_count")],
     ]
+
+
+def test_after_a_compaction_a_trigger_goes_by_what_is_left():
+    """Turns of 110 tokens: 320 at the third call, then 101, 211 and 321 of what was kept and came."""
+    log = [m for n in range(8) for m in (user("u" * 400, id=f"u{n}"), assistant("a" * 40))]
+
+    def keep_request(history, _budget):
+        return history.summarise(history.safe(len(history) - 1), "S", "full")
+
+    run = run_rules(
+        MessageLog.of(log, Fours()), Rules(keep_request, triggers.Above(300), counter=Fours())
+    )
+    assert [(c.call, c.before, c.after) for c in run.compactions] == [
+        (2, 320, 101),
+        (4, 321, 101),
+        (6, 321, 101),
+    ]
+    assert run.prompts.tolist() == [100, 210, 101, 211, 101, 211, 101, 211]

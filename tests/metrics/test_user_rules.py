@@ -6,7 +6,7 @@ import pytest
 from builders import assistant, call, result, session, step, summarised, tool_call, user
 
 import ctxkit as ck
-from ctxkit.metrics.user_rule_fates import RuleFate, RuleTrace, trace_user_rules, user_rules
+from ctxkit.metrics.user_rule_fates import UserRuleFate, UserRuleFates, trace_user_rules, user_rules
 
 BAN, TONGUE = "Never push to main.", "Please answer in German."
 
@@ -105,9 +105,9 @@ def test_keys_in_a_rule_are_not_shown():
 )  # fmt: skip
 def test_the_answer_counts_what_is_in_sight_and_what_was_acted_against(in_sight, against, answer):
     fates = tuple(
-        RuleFate("a rule", True, 0, None, 0, seen, (), call, None)
+        UserRuleFate("a rule", True, 0, None, 0, seen, (), call, None)
         for seen, call in zip(in_sight, against, strict=True)
     )
-    assert RuleTrace(fates, (1,)).answer == answer
-    all_seen = RuleTrace(fates[:1], ()).answer
+    assert UserRuleFates(fates, (1,)).answer == answer
+    all_seen = UserRuleFates(fates[:1], ()).answer
     assert all_seen == "1 rule of the user, all in sight: nothing was compacted."
