@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from builders import assistant, result, system, tool_call, user
+from builders import assistant, result, session, system, tool_call, user
 from talks_by_chance import Fours
 
-from ctxkit.engine import Run, advance_run, run_rules
+from ctxkit.engine import Run, advance_run, make_log_from_session, run_rules
 from ctxkit.policies import Clear, MessageLog, Rules, Tail, triggers
 
 READ, RUN = tool_call("read", "c1", path="a"), tool_call("bash", "c2", command="x")
@@ -182,3 +182,36 @@ def test_after_a_compaction_a_trigger_goes_by_what_is_left():
         (6, 321, 101),
     ]
     assert run.prompts.tolist() == [100, 210, 101, 211, 101, 211, 101, 211]
+
+
+TALK = [m for n in range(6) for m in (user("u" * 400, id=f"u{n}"), assistant("a" * 40, id=f"a{n}"))]
+"""Turns of 110 tokens."""
+
+
+def test_an_edit_by_hand_costs_its_prefix_at_one_call_alone():
+    rules = Rules(counter=Fours())
+    run = advance_run(Run(MessageLog.of(TALK, Fours()), rules), rules, 2)
+    history = run.history.at(2)
+    run.by_hand(history.summarise(4, "S"))  # a token, and the new request
+    for stop in (3, 4, 5):
+        advance_run(run, rules, stop)
+    assert run.prompts.tolist() == [100, 210, 101, 211, 321]
+    assert run.fresh_tokens.tolist() == [100, 110, 101, 110, 110]
+
+
+def test_a_compaction_that_is_undone_finds_what_was_cached_before_it():
+    rules = Rules(lambda h, _: h.summarise(4, "S", "full"), triggers.AtCalls((2,)), counter=Fours())
+    run = advance_run(Run(MessageLog.of(TALK, Fours()), rules), rules, 3)
+    run.by_hand(run.compactions[0].was.at(3))
+    advance_run(run, rules, 4)
+    assert run.prompts.tolist() == [100, 210, 101, 430]
+    # the second prompt is still cached: as much of it counts as the last prompt was long
+    assert run.fresh_tokens.tolist() == [100, 110, 101, 430 - 101]
+
+
+def test_each_prompt_begins_with_the_fixed_part_of_its_own_call():
+    rules = Rules(counter=Fours())
+    log = make_log_from_session(session(*TALK[:6]), rules, tokens=[1] * 6, fixed=[7, 8, 9])
+    run = run_rules(log, rules)
+    assert [run.sent(call)[0].tokens for call in range(3)] == [7, 8, 9]
+    assert run.prompts.tolist() == [7 + 1, 8 + 3, 9 + 5]

@@ -90,6 +90,15 @@ def test_a_read_is_short_beyond_a_twentieth_and_1024_tokens(expected, read, miss
 FIRST, SECOND = get_call_features(growing(2))
 
 
+def test_a_call_knows_the_prompt_at_which_the_turn_before_began():
+    calls = get_call_features(growing(3))
+    assert [c.turn_before for c in calls] == [None, 20_000, 20_500]
+    assert [c.turn_starts for c in calls] == [True, True, True]
+    one_turn = session(user(), reply(9_000), reply(9_100), user(), reply(9_200))
+    assert [c.turn_before for c in get_call_features(one_turn)] == [None, None, 9_000]
+    assert [c.turn_starts for c in get_call_features(one_turn)] == [True, False, True]
+
+
 @pytest.mark.parametrize(
     ("changes", "cause"),
     [
