@@ -28,7 +28,7 @@ def estimate_tokens(history: History) -> int:
     if getattr(estimator, "scope", "") != "total" or getattr(estimator, "rounding", "") != "ceil":
         return history.estimated
     # rounding once differs by less than a token a message
-    total = estimator.total(history.messages)  # type: ignore[attr-defined]
+    total = estimator.total(history.messages)
     return max(total, history.estimated - len(history))
 
 
