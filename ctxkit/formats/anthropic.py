@@ -224,7 +224,10 @@ class ContentBlocks:
                 raise ValueError("expected the blocks of a message to be objects")
             block_type = block.get("type")
             if block_type == "text":
-                parts.append(Text(as_str(block.get("text"))))
+                text = block.get("text")
+                parts.append(Text(text if type(text) is str else ""))
+            elif block_type == "tool_result":  # the most frequent one
+                results.append(block)
             elif block_type in _CALL_BLOCKS:
                 parts.append(self._parse_call(block))
             elif type(block_type) is str and block_type.endswith("tool_result"):

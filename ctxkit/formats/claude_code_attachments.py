@@ -35,15 +35,13 @@ def parse_attachment(record: dict[str, Any]) -> str:
 
 
 def find_request_shape(
-    records: Iterable[tuple[int, dict[str, Any]]],
+    shapes: Iterable[dict[str, Any]],
 ) -> tuple[tuple[Part, ...], tuple[ToolSchema, ...]]:
-    """Return system prompt and tools of a transcript's first request with tools; else nothing.
+    """Return system prompt and tools of the first request with tools; else nothing.
 
-    A request without tools is a side call of the program (a title), not the agent's.
+    `shapes` are the lines of type `SHAPE_TYPE`. A request without tools is a side call of the program (a title), not the agent's.
     """
-    for _, record in records:
-        if record.get("type") != SHAPE_TYPE:
-            continue
+    for record in shapes:
         shape = as_dict(record.get("shape"))
         tools = parse_tool_schemas(shape.get("tools"))
         texts = [as_str(as_dict(block).get("text")) for block in as_list(shape.get("system"))]

@@ -151,9 +151,10 @@ def read_all(
 
 def find_logs(location: str | os.PathLike[str], reader: Reader | None = None) -> list[LogCandidate]:
     """Return the files and session folders at a location that may be sessions, without reading."""
-    folder_readers = _readers_of_folders(reader)
     return find_log_files(
-        _check_path(location), lambda folder: _find_folder_reader(folder, folder_readers)
+        _check_path(location),
+        # the readers are imported for a folder only
+        lambda folder: _find_folder_reader(folder, _readers_of_folders(reader)),
     )
 
 

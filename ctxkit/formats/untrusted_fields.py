@@ -104,7 +104,7 @@ def parse_timestamp(value: Any) -> float | None:
         try:
             parsed = datetime.fromisoformat(value)
             seconds = (parsed if parsed.tzinfo else parsed.replace(tzinfo=_UTC)).timestamp()
-            return parse_unix_seconds(seconds)
+            return seconds if _YEAR_1 <= seconds <= _YEAR_9999 else None
         except (ValueError, OverflowError):
             return None
     if (type(value) is int or type(value) is float) and 0 < value < 1e14:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -43,7 +44,7 @@ from ctxkit.session.messages import Text, ToolCall
 from ctxkit.session.tool_calls import get_call_path, is_read_tool, is_write_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -106,16 +107,17 @@ class ItemIndex(MessageRows):
         self.rule_matcher = RuleMatcher(
             (n, item) for item, n in self.item_numbers.items() if item.family == "constraint"
         )
-        self._rules_by_text: dict[tuple[str, int], set[int]] = {}
+        rules_by_text = self._find_stated_rules()
         self.row_mentions = RaggedArray(
-            map(_append_missing, mentions, map(self._find_stated_rules, messages))
+            _append_missing(numbers, rules_by_text.get(id(m.parts)) if m.role in SPEAKERS else None)
+            for numbers, m in zip(mentions, messages, strict=True)
         )
         """The items that each row mentions: its own, path endings, and rules in other words."""
         self.row_items = RaggedArray(self._number_set(item_cache.items(m)) for m in messages)
         """The items that each row states itself."""
         self.reply_items = RaggedArray(
             _append_missing(
-                self._number_set(item_cache.used(c.message)), self._find_stated_rules(c.message)
+                self._number_set(item_cache.used(c.message)), rules_by_text.get(id(c.message.parts))
             )
             for c in session.calls
         )
@@ -165,17 +167,18 @@ class ItemIndex(MessageRows):
         rows_before_use = np.append(self.rows_before_call, 0)[last_use]
         return np.flatnonzero((last_use >= 0) & (rows_before_use > first_row))
 
-    def _find_stated_rules(self, message: Message) -> set[int]:
-        """Return the rules that a message of user or agent states, in any wording."""
-        if message.role not in SPEAKERS:
-            return set()
-        key = message.role, id(message.parts)
-        if key not in self._rules_by_text:
-            spoken = "\n".join(
-                p.text[:MAX_SEARCHED_CHARS] for p in message.parts if isinstance(p, Text)
-            )
-            self._rules_by_text[key] = self.rule_matcher.in_text(spoken)
-        return self._rules_by_text[key]
+    def _find_stated_rules(self) -> dict[int, set[int]]:
+        """Return the rules that messages of user and agent state, in any wording, by `id()` of the
+        parts; without messages that state none.
+        """
+        replies = (c.message for c in self.session.calls if not c.message.visible)
+        speakers = [m for m in chain(self.messages, replies) if m.role in SPEAKERS]
+        spoken = [
+            "\n".join([p.text[:MAX_SEARCHED_CHARS] for p in m.parts if isinstance(p, Text)])
+            for m in speakers
+        ]
+        stated = zip(speakers, self.rule_matcher.in_texts(spoken), strict=True)
+        return {id(m.parts): rules for m, rules in stated if rules}
 
     def find_first_uses(self, items: Ints, calls: Ints) -> Ints:
         """Return the first call at or after a given call that uses each item, else ``1 << 62``."""
@@ -226,7 +229,7 @@ class ItemIndex(MessageRows):
         ]
 
 
-def _append_missing(numbers: list[int], more: set[int]) -> list[int]:
+def _append_missing(numbers: list[int], more: set[int] | None) -> list[int]:
     return [*numbers, *sorted(more.difference(numbers))] if more else numbers
 
 
@@ -235,8 +238,8 @@ class RaggedArray:
 
     def __init__(self, lists: Iterable[list[int]]) -> None:
         rows = list(lists)
-        lengths = [len(row) for row in rows]
-        self.values = np.array([n for row in rows for n in row], np.int64)
+        lengths = list(map(len, rows))
+        self.values = np.fromiter(chain.from_iterable(rows), np.int64, sum(lengths))
         self.owner = np.repeat(np.arange(len(rows)), lengths)
         """The index of the list that each value belongs to."""
         self.starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
@@ -318,6 +321,8 @@ MIN_COMMON_WORDS = 3
 """Words that both sentences must have, or all words of a rule that has fewer."""
 _CACHED_SENTENCES = 1 << 13
 """Maximum number of sentences whose rules are cached, because summaries repeat them."""
+_SEARCHED_AT_ONCE = 1_000_000
+"""Characters of the texts that are joined for one search."""
 _NEGATION = re.compile(
     r"(?<!\w)(?:not|never|no|none|without|avoid|forbidden|prohibited|\w{2,8}n['’]t|dont|cannot)(?!\w)",
     re.IGNORECASE,
@@ -409,6 +414,21 @@ class RuleMatcher:
                 rules.add(number)
         return rules
 
+    def in_texts(self, texts: Sequence[str]) -> Iterator[set[int]]:
+        """Yield the result of `in_text` for each text.
+
+        A text is read by itself only if it has as many stems as the shortest rule needs. One search
+        over many texts, joined line by line, counts these; no stem spans two lines.
+        """
+        for first, stop in _iter_chunks(list(map(len, texts)), _SEARCHED_AT_ONCE):
+            folded = [text.casefold() for text in texts[first:stop]]
+            ends = np.cumsum([len(text) + 1 for text in folded])
+            hits = self._stem_search.find_all("\n".join(folded))
+            starts = np.fromiter((start for _, start, _ in hits), np.int64, len(hits))
+            counts = np.bincount(ends.searchsorted(starts, "right"), minlength=len(folded))
+            for text, stems_n in zip(texts[first:stop], counts.tolist(), strict=True):
+                yield self.in_text(text) if stems_n >= max(self._min_stems, 1) else set()
+
     def _find_values(self, folded_text: str) -> set[str]:
         """Return the rules' values that occur in a casefolded text."""
         hits = self._value_search.find_all(folded_text)
@@ -433,6 +453,18 @@ class RuleMatcher:
         return (
             common_n >= min(MIN_COMMON_WORDS, rule_n) and common_n >= MIN_COMMON_SHARE * shorter_n
         )
+
+
+def _iter_chunks(sizes: Sequence[int], limit: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of a list whose sizes sum up to at most a limit, or of one larger item."""
+    first = total = 0
+    for at, size in enumerate(sizes):
+        if total + size > limit and at > first:
+            yield first, at
+            first, total = at, 0
+        total += size
+    if sizes:
+        yield first, len(sizes)
 
 
 class MultiTextSearch:

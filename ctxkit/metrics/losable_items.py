@@ -146,7 +146,15 @@ def extract_items(message: Message) -> frozenset[Item]:
         >>> [(item.family, item.text) for item in extract_items(asked)]
         [('path', 'src/api/users.py')]
     """
-    return frozenset(_iter_items(message))
+    # no item spans two lines, so the texts of a message are read as one
+    items = extract_text_items("\n".join(iter_texts(message)))
+    is_speaker = message.role in SPEAKERS
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            items += _find_command_items(part)
+        elif is_speaker and isinstance(part, Text):
+            items += _find_sentence_items(message.role, part.text[:MAX_SEARCHED_CHARS])
+    return frozenset(items)
 
 
 def expand_path_endings(items: Iterable[Item]) -> frozenset[Item]:
@@ -174,16 +182,6 @@ def extract_thinking_items(message: Message) -> frozenset[Item]:
     )
 
 
-def _iter_items(message: Message) -> Iterator[Item]:
-    for text in iter_texts(message):
-        yield from extract_text_items(text)
-    for part in message.parts:
-        if isinstance(part, ToolCall):
-            yield from _iter_command_items(part)
-        elif isinstance(part, Text):
-            yield from _iter_sentence_items(message.role, part.text[:MAX_SEARCHED_CHARS])
-
-
 def iter_texts(message: Message) -> Iterator[str]:
     """Yield the texts of a message and all strings in the arguments of its tool calls."""
     for part in message.parts:
@@ -195,23 +193,35 @@ def iter_texts(message: Message) -> Iterator[str]:
             yield from _iter_strings(part.arguments)
 
 
-def extract_text_items(text: str) -> Iterator[Item]:
-    """Yield the paths, URLs, ids, names, numbers and errors of a text; some repeat."""
-    rest = text
+def extract_text_items(text: str) -> list[Item]:
+    """Return the paths, URLs, ids, names, numbers and errors of a text; some repeat."""
+    items, rest = [], text
     if "://" in text:
-        for hit in _URL.findall(text):
-            yield Item("url", hit.rstrip(".,;:!?"))
+        items = [Item("url", hit.rstrip(".,;:!?")) for hit in _URL.findall(text)]
         rest = _URL.sub(" ", text)
     words = [w for w in set(rest.split()) if not w.isalpha()]
-    if joined_words := " ".join(words):
-        has_digit = _DIGIT.search(joined_words) is not None
-        yield from _iter_word_items(words, joined_words, has_digit=has_digit)
-        for hit in _NUMBER.findall(rest) if has_digit else ():
-            yield Item("number", hit.replace(" ", ""))
-    if True in map(rest.__contains__, _ERROR_WORDS):
+    for word in words:
+        items += (_find_word_items if len(word) <= _MAX_CACHED_WORD else _search_word)(word)
+    if words and _DIGIT.search(rest):
+        items += [Item("number", hit.replace(" ", "")) for hit in _NUMBER.findall(rest)]
+    if _may_have_error(rest):
         for start, end in _find_lines_with(_ERROR_WORDS, rest).items():
-            for hit in _ERROR.findall(rest, start, end):
-                yield Item("error", normalise_text(hit))
+            items += [Item("error", normalise_text(h)) for h in _ERROR.findall(rest, start, end)]
+    return items
+
+
+def _may_have_error(text: str) -> bool:
+    """Return False only if a text has none of `_ERROR_WORDS`; a loop over them takes twice as long."""
+    return (
+        "rror" in text
+        or "xception" in text
+        or "ailure" in text
+        or "ault" in text
+        or "fatal:" in text
+        or "panic:" in text
+        or "FAILED" in text
+        or "raceback" in text
+    )
 
 
 def _find_lines_with(words: Iterable[str], text: str) -> dict[int, int]:
@@ -226,28 +236,36 @@ def _find_lines_with(words: Iterable[str], text: str) -> dict[int, int]:
     return line_ends
 
 
-def _iter_word_items(words: list[str], joined_words: str, *, has_digit: bool) -> Iterator[Item]:
-    """Yield items without a space; each pattern reads only words with its required character."""
-    if "/" in joined_words:
-        for hit in _PATH.findall(" ".join([w for w in words if "/" in w])):
-            if _EXTENSION.search(hit):
-                yield Item("path", hit)
-    if has_digit or joined_words.count("-") >= _UUID_HYPHENS:
-        for hit in _ID.findall(joined_words):
+def _search_word(word: str) -> tuple[Item, ...]:
+    """Return the items of a word that is not all letters.
+
+    A blank ends every item here, so a text has the items of its words. Each pattern is tried only
+    where the word has the characters that it requires.
+    """
+    items: list[Item] = []
+    if "/" in word:
+        items += [Item("path", hit) for hit in _PATH.findall(word) if _EXTENSION.search(hit)]
+    hyphens_n = word.count("-")
+    if hyphens_n >= _UUID_HYPHENS or _DIGIT.search(word):
+        for hit in _ID.findall(word):
             if not hit.isalpha() and (
                 hit.isdigit() or hit[0] == "#" or "-" in hit or _has_digits_and_letters(hit)
             ):
-                yield Item("id", hit.casefold())
-    joined = [w for w in words if "-" in w] if "-" in joined_words else []
-    for hit in _HYPHENATED_CODE.findall(" ".join(joined)) if joined else ():
+                items.append(Item("id", hit.casefold()))
+    for hit in _HYPHENATED_CODE.findall(word) if hyphens_n else ():
         code = hit.casefold()
         if any(c.isdigit() for c in hit) and code not in _COMMON_CODES:
-            yield Item("id", code)
-    if "_" in joined_words:
-        joined += [w for w in words if "_" in w]
-    for hit in _NAME.findall(" ".join(joined)) if joined else ():
+            items.append(Item("id", code))
+    for hit in _NAME.findall(word) if hyphens_n or "_" in word else ():
         if "_" in hit or not any(c.isdigit() for c in hit):
-            yield Item("name", hit)
+            items.append(Item("name", hit))
+    return tuple(items)
+
+
+_MAX_CACHED_WORD = 200
+"""Characters of the longest word whose items are cached."""
+_find_word_items = lru_cache(1 << 14)(_search_word)
+"""`_search_word`, cached: sessions name the same paths, ids and numbers again and again."""
 
 
 @lru_cache(1 << 13)
@@ -267,29 +285,31 @@ def _has_digits_and_letters(word: str) -> bool:
     return any(c.isdigit() for c in word) and any(c.isalpha() for c in word)
 
 
-def _iter_command_items(call: ToolCall) -> Iterator[Item]:
+def _find_command_items(call: ToolCall) -> list[Item]:
+    items = []
     for name in _COMMAND_ARGUMENTS:
         value = call.arguments.get(name)
         if isinstance(value, list):
             value = " ".join(v for v in value if isinstance(v, str))
         if isinstance(value, str) and value.strip():
-            yield Item("command", normalise_text(value))
+            items.append(Item("command", normalise_text(value)))
+    return items
 
 
-def _iter_sentence_items(role: str, text: str) -> Iterator[Item]:
-    """Yield the user's constraints, the agent's decisions, and the open points of both."""
-    if role not in SPEAKERS or len(text) < _MIN_SENTENCE_CHARS:
-        return
+def _find_sentence_items(role: str, text: str) -> list[Item]:
+    """Return the user's constraints, the agent's decisions, and the open points of both."""
+    if len(text) < _MIN_SENTENCE_CHARS:
+        return []
     family, phrases = _PHRASES_OF_ROLE[role]
     may_state = phrases.may_occur_in(text)
     may_be_open = _OPEN_CHECKBOX in text or _OPEN_PHRASES.may_occur_in(text)
-    if not may_state and not may_be_open:
-        return
-    for hit in split_sentences(text):
+    items: list[Item] = []
+    for hit in split_sentences(text) if may_state or may_be_open else ():
         if may_state and phrases.occur_in(hit):
-            yield Item(family, normalise_text(hit))
+            items.append(Item(family, normalise_text(hit)))
         if may_be_open and (_OPEN_CHECKBOX in hit or _OPEN_PHRASES.occur_in(hit)):
-            yield Item("open", normalise_text(hit))
+            items.append(Item("open", normalise_text(hit)))
+    return items
 
 
 def split_sentences(text: str) -> Iterator[str]:
@@ -360,7 +380,7 @@ class MessageItemCache:
         if entry is None:
             spoken, thought = self.extract(message)
             items = spoken | thought if thought else spoken
-            mentions = expand_path_endings(items)
+            mentions = expand_path_endings(items) if items else items
             self._used[key] = expand_path_endings(spoken) if thought else mentions
             entry = self._items[key] = (message.parts, items, mentions)
         return entry

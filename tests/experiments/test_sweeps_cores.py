@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
-import time
 from types import ModuleType
 
 import pytest
 from experiments.test_sweeps_scores import talk
+from waiting import wait_until
 
 import ctxkit as ck
 from ctxkit.experiments import parallel, sweep_runs
@@ -148,8 +148,5 @@ def test_it_is_too_early_to_say(monkeypatch):
 
 
 def ended() -> bool:
-    """Whether all workers end within some seconds."""
-    end = time.monotonic() + 20
-    while multiprocessing.active_children() and time.monotonic() < end:
-        time.sleep(0.05)
-    return not multiprocessing.active_children()
+    """Wait until all workers have ended."""
+    return wait_until(lambda: not multiprocessing.active_children())

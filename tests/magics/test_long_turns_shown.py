@@ -48,10 +48,10 @@ def test_a_long_reply_is_shown_in_time_that_grows_with_it(tmp_path):
     with LiveSession("one", model=Says(), rules=Rules(counter=COUNT), clock=lambda: next(ticks),
                      workspace=Workspace(tmp_path)) as live:  # fmt: skip
         display = RenderedTurn(live)
-        began = time.process_time()
+        began = time.thread_time()
         for _ in range(60_000):
             display._add_piece("text", "x" * 40)
-        assert time.process_time() - began < 3
+        assert time.thread_time() - began < 3
         assert display.text == "x" * 2_400_000
         assert "…" in display.plain()
 

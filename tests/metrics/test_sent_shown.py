@@ -184,11 +184,11 @@ def test_a_diff_has_the_sizes_that_were_sent():
 def test_four_times_the_calls_are_not_shown_in_much_more_than_four_times_the_time():
     def spent(calls):
         again = ck.replay(by_chance(1, calls), "swe_agent_mask")
-        start = time.process_time()
+        start = time.thread_time()
         count_groups_by_call(again)
         ck.frame(again, per="message")
         ck.report(again)
-        return time.process_time() - start
+        return time.thread_time() - start
 
     few, many = (min(spent(calls) for _ in range(2)) for calls in (500, 2000))
     assert many < 10 * few  # 16 times where each call goes through all that was before it

@@ -173,11 +173,13 @@ def choose_lines(
         return chosen
     # Lines chosen before count as chosen, so that this round does not repeat them.
     repeats = RedundancyTracker(weighed, candidates)
-    for place in already_chosen:
-        repeats.add(weighed.words(place))
+    repeats.add_all(already_chosen)
     weights, costs = weights[candidates], weighed.costs[candidates]
+    marginal_weights, highest_cost = np.empty(len(candidates)), int(costs.max())
     while True:
-        marginal_weights = weights * (1 - 0.8 * repeats.max_overlap)
+        np.multiply(repeats.max_overlap, -0.8, out=marginal_weights)
+        marginal_weights += 1
+        marginal_weights *= weights
         best = int(marginal_weights.argmax())
         if marginal_weights[best] <= 0:
             return chosen
@@ -186,30 +188,70 @@ def choose_lines(
         budget -= int(costs[best])
         # A chosen line, and lines that no longer fit, are out.
         weights[best] = 0.0
-        weights[costs > budget] = 0.0
-        repeats.add(weighed.words(place))
+        if budget < highest_cost:
+            weights[costs > budget] = 0.0
+        repeats.add(place)
 
 
 class RedundancyTracker:
-    """The largest overlap of each line with the lines chosen so far."""
+    """The largest overlap of each candidate with the lines chosen so far.
 
-    __slots__ = ("_ids", "_mark", "_sizes", "_starts", "max_overlap")
+    The overlap of two lines is their shared words / words of the shorter line.
+
+    Args:
+        weighed: the lines of a passage.
+        places: the places of the candidates.
+    """
+
+    __slots__ = ("_found", "_ids", "_mark", "_shorter", "_sizes", "_starts", "_weighed", "max_overlap")
 
     def __init__(self, weighed: WeighedLines, places: NDArray[Any]) -> None:
-        self._sizes = weighed.sizes[places]
+        self._weighed, self._sizes = weighed, weighed.sizes[places]
         self._ids = weighed.ids[expand_ranges(weighed.starts[places], self._sizes)]
         self._starts = self._sizes.cumsum() - self._sizes
         self._mark = np.zeros(int(weighed.ids.max()) + 1)
+        self._found = np.empty(len(self._ids))
+        self._shorter: dict[int, NDArray[Any]] = {}
+        """For each size of a chosen line the words of the shorter of it and each candidate."""
         self.max_overlap = np.zeros(len(places))
-        """For each line its largest overlap: shared words / words of the shorter line."""
 
-    def add(self, words: NDArray[Any]) -> None:
-        """Update the overlaps for one more chosen line, given by its words."""
+    def add(self, place: int) -> None:
+        """Update the overlaps for one more chosen line."""
+        words = self._weighed.words(place)
+        size = len(words)
+        shorter = self._shorter.get(size)
+        if shorter is None:
+            shorter = self._shorter[size] = np.minimum(self._sizes, size)
         self._mark[words] = 1.0
-        shared = np.add.reduceat(self._mark[self._ids], self._starts)
+        self._mark.take(self._ids, out=self._found, mode="clip")  # without a check of each number
         self._mark[words] = 0.0
-        shared /= np.minimum(self._sizes, len(words))
+        shared = np.add.reduceat(self._found, self._starts)
+        shared /= shorter
         np.maximum(self.max_overlap, shared, out=self.max_overlap)
+
+    def add_all(self, places: list[int]) -> None:
+        """Update the overlaps for several chosen lines, by a sparse product of lines and words.
+
+        Only the words that chosen lines and candidates have in common are multiplied.
+        """
+        weighed, candidates_n = self._weighed, len(self._sizes)
+        sizes = weighed.sizes[places]
+        words = weighed.ids[expand_ranges(weighed.starts[places], sizes)]
+        self._mark[words] = 1.0
+        common = np.flatnonzero(self._mark[self._ids])
+        self._mark[words] = 0.0
+        if not len(common):
+            return
+        common = common[np.argsort(self._ids[common], kind="stable")]
+        common_ids, candidates = self._ids[common], self._starts.searchsorted(common, "right") - 1
+        # each chosen line meets the candidates of each of its words, which are a range here
+        first = common_ids.searchsorted(words)
+        counts = common_ids.searchsorted(words, "right") - first
+        chosen = np.repeat(np.repeat(np.arange(len(places)), sizes), counts)
+        pairs = chosen * candidates_n + candidates[expand_ranges(first, counts)]
+        shared = np.bincount(pairs, minlength=len(places) * candidates_n)
+        overlaps = shared.reshape(len(places), -1) / np.minimum.outer(sizes, self._sizes)
+        np.maximum(self.max_overlap, overlaps.max(axis=0), out=self.max_overlap)
 
 
 def _first_words(lines: LineIndex, parts: NDArray[Any], max_chars: int) -> str:

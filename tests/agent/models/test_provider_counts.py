@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from builders import assistant, result, system, tool_call, user
+from waiting import HANG, PATIENCE
 
 from ctxkit.agent import Provider, Request
 from ctxkit.agent.models import provider
@@ -29,13 +30,13 @@ PROMPT = Request(
 @contextmanager
 def counting(answer=None, status=200, wait=0.0):
     """Serve both providers' endpoints: `answer`, or the characters of the request."""
-    asked = []
+    asked, over = [], threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             asked.append((self.path, json.loads(body)))
-            time.sleep(wait)
+            over.wait(wait)
             said = (
                 answer if answer is not None else json.dumps({"input_tokens": len(body)}).encode()
             )
@@ -54,6 +55,7 @@ def counting(answer=None, status=200, wait=0.0):
     try:
         yield f"http://127.0.0.1:{server.server_port}", asked
     finally:
+        over.set()
         server.shutdown()
         server.server_close()
 
@@ -96,10 +98,10 @@ def test_what_the_provider_does_not_count_is_missing(answer, status):
 
 def test_a_provider_that_hangs_is_given_up(monkeypatch):
     monkeypatch.setattr(provider, "COUNT_SECONDS", 0.3)
-    with counting(wait=1.5) as (url, _):
+    with counting(wait=HANG) as (url, _):
         began = time.monotonic()
         assert counted("anthropic/claude-sonnet-4-5", url) is None
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < PATIENCE
 
 
 def test_without_a_key_the_variable_is_named(monkeypatch):

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from agent.models.wires import FORMATS, Play, wire
 from talkers import agent, run
+from waiting import HANG, PATIENCE
 
 from ctxkit import tokens
 from ctxkit.agent import Provider, make_model
@@ -123,7 +124,7 @@ def test_an_answer_without_an_end_is_left(piece, wait, monkeypatch):
         def do_GET(self):
             self.send_response(200)
             self.end_headers()
-            end = time.monotonic() + 20
+            end = time.monotonic() + HANG
             try:
                 while time.monotonic() < end:
                     self.wfile.write(piece)
@@ -138,7 +139,7 @@ def test_an_answer_without_an_end_is_left(piece, wait, monkeypatch):
     threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     try:
         assert fetch_window(f"http://127.0.0.1:{http.server_port}/v1", "m") is None
-        assert left.wait(10)
+        assert left.wait(PATIENCE)
     finally:
         http.shutdown()
         http.server_close()

@@ -7,6 +7,7 @@ import time
 
 import pytest
 from _internal.redaction.corpus import B64, drawn
+from waiting import PATIENCE
 
 import ctxkit as ck
 from ctxkit.experiments.gates.compactor_gate import find_faults, make_canaries, split_session
@@ -149,7 +150,7 @@ def test_a_program_is_asked_as_a_function_is(session, program):
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("time.sleep(60)", "did not answer within 1 s"),
+        ("time.sleep(300)", "did not answer within 1 s"),
         (
             "sys.stderr.write('first\\nno key is set\\n'); sys.exit(1)",
             "failed with exit code 1. It said: no key is set",
@@ -170,11 +171,11 @@ def test_a_program_that_misbehaves_is_a_sentence(session, program, monkeypatch, 
     monkeypatch.setattr("ctxkit.experiments.gates.compactor_command.MAX_OUTPUT_BYTES", 1 << 20)
     begun = time.monotonic()
     with pytest.raises(ck.BadArguments) as error:
-        ck.gates.gate_compactor(program(body), session, timeout=1 if "sleep" in body else 20)
+        ck.gates.gate_compactor(program(body), session, timeout=1 if "sleep" in body else PATIENCE)
     assert told in str(error.value)
     assert str(error.value).startswith("Round 1: ")
     assert "\x1b" not in str(error.value)
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < PATIENCE
 
 
 KEY = "ghp_" + "aB3dE6gH9j" * 4
@@ -214,11 +215,14 @@ def test_what_a_program_printed_before_it_ended_is_bounded_too(session, program,
 
 
 def test_what_a_hanging_program_started_ends_with_it(session, tmp_path, program):
-    mark = tmp_path / "still"
-    body = f"import subprocess; subprocess.Popen(['sh', '-c', 'sleep 3; touch {mark}']); time.sleep(60)"
+    begun, go, mark = (tmp_path / name for name in ("begun", "go", "still"))
+    waits = f"touch {begun}; while [ ! -e {go} ]; do sleep 0.05; done; touch {mark}"
+    body = f"import subprocess; subprocess.Popen(['sh', '-c', '{waits}']); time.sleep(300)"
     with pytest.raises(ck.BadArguments):
-        ck.gates.gate_compactor(program(body), session, timeout=1)
-    time.sleep(3)
+        ck.gates.gate_compactor(program(body), session, timeout=3)
+    assert begun.exists()
+    go.touch()
+    time.sleep(0.4)
     assert not mark.exists()
 
 

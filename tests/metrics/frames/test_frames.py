@@ -67,9 +67,9 @@ def test_many_compactions_are_read_off_in_linear_time():
             log += [*said, summarised([*before, *said])]
             before = log[-1].inserted
         frame = partial(ck.frame, session(*log, model="claude-sonnet-4-5"), per="compaction")
-        begun = time.process_time()
+        begun = time.thread_time()
         assert len(frame()) == n
-        return time.process_time() - begun
+        return time.thread_time() - begun
 
     few = min(seconds(1_000) for _ in range(3))
     assert min(seconds(4_000) for _ in range(3)) < 10 * few

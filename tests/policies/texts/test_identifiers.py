@@ -77,7 +77,7 @@ def test_the_last_request_is_looked_for(ask, said, good):
     ["a-" * 50_000, "/a" * 50_000, "a." * 50_000, "`" * 50_000, "C:\\" * 30_000, "a" * 100_000],
 )
 def test_hostile_text_costs_no_more_than_its_length(evil):
-    start = time.process_time()
+    start = time.thread_time()
     ids.find_identifiers(evil)
     ids.identifiers_to_audit([evil])
-    assert time.process_time() - start < 5  # a quadratic pattern takes minutes
+    assert time.thread_time() - start < 5  # a quadratic pattern takes minutes
