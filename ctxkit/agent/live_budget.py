@@ -6,7 +6,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.policies.context_rules import budget_thresholds
-from ctxkit.policies.triggers import NearCap
+from ctxkit.policies.triggers import NearMessageCap
 from ctxkit.session.messages import Edit, Message
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class LiveBudget:
 
     def emit_warning(self, trigger: str, tokens: int, messages: int) -> None:
         """Emit a warning whose condition was met."""
-        if trigger == NearCap.word:
+        if trigger == NearMessageCap.word:
             self._emit_near_cap(messages, *self._rules_cap)
             return
         sums = {

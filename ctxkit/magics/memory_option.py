@@ -55,7 +55,7 @@ def make_session_memory(words: str, model: Model, names: Mapping[str, Any]) -> S
         BadArguments: a word names none.
     """
     from ctxkit.agent.memory.session_memory import LocalMemory, SessionMemory, make_memory_provider
-    from ctxkit.policies.memory_entries import MemoryBudgets
+    from ctxkit.policies.memory_entries import MemoryDigestBudgets
 
     selected = parse_memory_option(words, names)
     if selected == [OFF] or (not selected and model.notice.startswith("scripted")):
@@ -65,7 +65,7 @@ def make_session_memory(words: str, model: Model, names: Mapping[str, Any]) -> S
     for word in selected:
         value = names.get(word)
         if word in (LOCAL, DIGEST):
-            providers.append(LocalMemory(store, MemoryBudgets() if word == DIGEST else None))
+            providers.append(LocalMemory(store, MemoryDigestBudgets() if word == DIGEST else None))
         elif word not in (ON, MODEL):
             providers.append(
                 make_memory_provider(value, store) if isinstance(value, dict) else value

@@ -83,10 +83,10 @@ def break_even(session: Session, call: int = -1) -> BreakEven:
         >>> type(widget).__name__
         'BreakEven'
     """
-    from ctxkit.plots.cache_charts import strip_data
+    from ctxkit.plots.cache_charts import get_strip_data
     from ctxkit.widgets.break_even_widget import BreakEven
 
-    return BreakEven(session, strip_data(session, call))
+    return BreakEven(session, get_strip_data(session, call))
 
 
 def tune(session: Any, rules: RulesLike | None = None, **ranges: tuple[float, ...]) -> Tuner:

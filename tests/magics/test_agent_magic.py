@@ -463,6 +463,17 @@ def test_list_and_detail_show_the_report_of_a_call(long):
     assert f"{report.prompt_tokens:,} tokens" in page
 
 
+def test_detail_is_the_whole_report_of_the_call_or_of_a_turn_before(long):
+    """T12: It is the report with all of its parts; by its id it is the one kept of another turn."""
+    now = ck.report(kit(long).session(), -1)
+    assert run(long, "%context detail --call -1") == now
+    assert len(now.contributors) > 3
+    ids = list(run(long, "%context turns --reports").index)
+    assert len(ids) > 1
+    kept = [run(long, f"%context detail --kept {name}") for name in (ids[-1], "last")]
+    assert kept[0].prompt_tokens != kept[1].prompt_tokens
+
+
 def test_the_status_says_how_many_compactions_there_were(long):
     """D22: `%context status` counts the compactions of the session, and `%context` alone does."""
     for n in (0, 1):

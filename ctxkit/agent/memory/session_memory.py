@@ -22,7 +22,7 @@ from ctxkit.agent.store.project_folder import get_user_state_folder
 from ctxkit.errors import BadArguments, CtxkitError, ModelError, StoreError
 from ctxkit.policies.memory_entries import (
     MEMORY_TYPES,
-    MemoryBudgets,
+    MemoryDigestBudgets,
     format_digest,
     format_memory_block,
     make_entry,
@@ -66,7 +66,7 @@ class LocalMemory:
         budgets: limits of a digest that fits the prompt, as Tyrum has it; None: the whole block.
     """
 
-    def __init__(self, memories: MemoryStore, budgets: MemoryBudgets | None = None) -> None:
+    def __init__(self, memories: MemoryStore, budgets: MemoryDigestBudgets | None = None) -> None:
         self._store, self._budgets = memories, budgets
 
     async def before(self, _agent: str, prompt: str) -> str:

@@ -27,7 +27,7 @@ from ctxkit.experiments.gates.regression_gate import (
     measure_first_with_noise,
     report_against_baseline,
 )
-from ctxkit.formats.conversion_losses import visible_messages
+from ctxkit.formats.conversion_losses import select_visible_messages
 from ctxkit.formats.openai import encode_chat_message
 from ctxkit.tokens.counter_protocol import to_compact_json
 from ctxkit.tokens.counter_registry import default_counter
@@ -392,7 +392,7 @@ def make_canaries(rounds: int, seed: int) -> tuple[tuple[Canary, ...], tuple[Rep
 
 def split_session(session: Session, n: int) -> Iterator[ChatMessages]:
     """Yield the messages of a session in `n` parts; no part separates a call from its result."""
-    messages = [encode_chat_message(m) for m in visible_messages(session.messages)]
+    messages = [encode_chat_message(m) for m in select_visible_messages(session.messages)]
     starts = _find_insert_positions(messages)
     if n < 1 or len(starts) < n:
         raise BadArguments(
