@@ -193,7 +193,7 @@ def test_an_agent_that_dies_leaves_what_it_said(via):
 @pytest.mark.parametrize("manner", ["hangs", "deaf", "floods"])
 def test_a_turn_that_takes_too_long_is_ended(via, manner, monkeypatch):
     monkeypatch.setattr("ctxkit.agent.acp_agent._CANCEL_SECONDS", 0.5)
-    monkeypatch.setattr("ctxkit.agent.json_lines_process._EXIT_SECONDS", 0.5)
+    monkeypatch.setattr("ctxkit.agent.child_processes._EXIT_SECONDS", 0.5)
     for seconds in (2, 30, HANG):  # where the agent was not even heard, it gets more time
         if manner != "floods" and seconds > 2:
             via.shell.run_line_magic("context", "reset")
