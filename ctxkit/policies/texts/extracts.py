@@ -203,7 +203,16 @@ class RedundancyTracker:
         places: the places of the candidates.
     """
 
-    __slots__ = ("_found", "_ids", "_mark", "_shorter", "_sizes", "_starts", "_weighed", "max_overlap")
+    __slots__ = (
+        "_found",
+        "_ids",
+        "_mark",
+        "_shorter",
+        "_sizes",
+        "_starts",
+        "_weighed",
+        "max_overlap",
+    )
 
     def __init__(self, weighed: WeighedLines, places: NDArray[Any]) -> None:
         self._weighed, self._sizes = weighed, weighed.sizes[places]
