@@ -211,7 +211,7 @@ def extract_text_items(text: str) -> list[Item]:
 
 
 def _may_have_error(text: str) -> bool:
-    """Return False only if a text has none of `_ERROR_WORDS`; a loop over them takes twice as long."""
+    """Return False only if a text has none of `_ERROR_WORDS`; a loop takes twice as long."""
     return (
         "rror" in text
         or "xception" in text

@@ -174,9 +174,8 @@ class LineIndex:
     def _add_lines(self, message: Message) -> None:
         # Summaries of one session share most lines, and agents make the same calls again.
         is_summary, end = message.role == "summary", len(self.ids)
-        for tag, text in message_lines(message):
-            if is_summary:
-                tag, text = _unnest_line(tag, text)
+        lines = message_lines(message)
+        for tag, text in [_unnest_line(*line) for line in lines] if is_summary else lines:
             is_repeated = is_summary or tag == "Call"
             words, has_cue = (self._read_repeated_line if is_repeated else self._read_line)(text)
             if not words:
