@@ -8,15 +8,15 @@ cost.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import msgspec
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.claude_code_attachments import find_request_shape
+from ctxkit.formats.claude_code_attachments import SHAPE_TYPE, find_request_shape
 from ctxkit.formats.claude_code_conversation import (
     FORMAT_NAME,
-    TranscriptConversation,
+    TranscriptConversationReader,
     TranscriptState,
 )
 from ctxkit.formats.log_source import Source
@@ -91,7 +91,7 @@ TRAITS = (
 
 # A transcript is a file of JSON lines, each with a uuid and the uuid of its parent. One reader
 # object handles one file:
-#   1. `_shared` scans for uuids that name two different lines (parents are then ignored)
+#   1. `_scan_lines` lists the uuids; where one names two different lines, parents are ignored
 #   2. each line is routed to a conversation: the main one, or a sidechain (a subagent whose lines
 #      older versions wrote into the same file)
 #   3. the conversation reads messages, results, compaction boundaries and retries
@@ -204,19 +204,15 @@ class _TranscriptReader:
         self.titles: dict[str, str] = {}
         self.unknown_metadata = list(_METADATA_FIELDS.items())
         self.message_by_uuid: dict[str, Any] = {}
-        self.sidechains: dict[str, TranscriptConversation] = {}
-        self.conversation_by_uuid: dict[str, TranscriptConversation] = {}
-        self.has_main = any(
-            as_str(r.get("type")) in _MESSAGE_TYPES and not _is_sidechain(r) for _, r in records
-        )
-        self.has_sidechains = self.has_main and any(
-            record.get("isSidechain") is True or type(record.get("parent_tool_use_id")) is str
-            for _, record in records  # `_is_sidechain`, without a call for each line
-        )
+        self.sidechains: dict[str, TranscriptConversationReader] = {}
+        self.conversation_by_uuid: dict[str, TranscriptConversationReader] = {}
+        lines = _scan_lines(records)
+        self.has_main = lines.has_main
+        self.has_sidechains = lines.has_main and lines.has_sidechains
         self.cost_usd: float | None = None
-        self.state = _find_duplicate_uuids(records)
-        self.main = TranscriptConversation(self.state, "")
-        system, self.state.tools = find_request_shape(records)
+        self.state = _make_state(lines.uuids, records)
+        self.main = TranscriptConversationReader(self.state, "")
+        system, self.state.tools = find_request_shape(lines.shapes)
         if system:
             self.main.add_system_prompt(system)
         read_each_line(records, self._read_record, self.faults)
@@ -240,7 +236,13 @@ class _TranscriptReader:
             chain.note_first_parent(record)
         if record_type in _MESSAGE_TYPES:
             self._note_metadata(record)
-            chain.read_message_line(record, require_field(record, "message", dict))
+            message = record.get("message")
+            if type(message) is not dict:
+                message = require_field(record, "message", dict)
+            if record_type == "assistant":
+                chain.read_reply(record, message)
+            else:
+                chain.read_user_line(record, message)
         elif record_type == "system":
             if record.get("subtype") == "init":
                 self._read_init(record)
@@ -253,7 +255,7 @@ class _TranscriptReader:
         if self.has_sidechains and type(uuid) is str:
             self.conversation_by_uuid[uuid] = chain
 
-    def _find_conversation(self, record: dict[str, Any]) -> TranscriptConversation:
+    def _find_conversation(self, record: dict[str, Any]) -> TranscriptConversationReader:
         """Return the conversation of a line: the main one, or a sidechain within the file."""
         if not _is_sidechain(record):
             return self.main
@@ -277,7 +279,7 @@ class _TranscriptReader:
                 return self.main  # no call so far could have started a subagent
         name = agent or f"sidechain-{len(self.sidechains)}"
         if name not in self.sidechains:
-            self.sidechains[name] = TranscriptConversation(self.state, name)
+            self.sidechains[name] = TranscriptConversationReader(self.state, name)
         return self.sidechains[name]
 
     def _note_metadata(self, record: dict[str, Any]) -> None:
@@ -351,9 +353,37 @@ def _is_sidechain(record: dict[str, Any]) -> bool:
     return record.get("isSidechain") is True or type(record.get("parent_tool_use_id")) is str
 
 
-def _find_duplicate_uuids(records: list[tuple[int, dict[str, Any]]]) -> TranscriptState:
+class _LinesScan(NamedTuple):
+    """What the lines of a file are, before any is read."""
+
+    uuids: list[str]
+    has_main: bool
+    """True if a message belongs to no sidechain."""
+    has_sidechains: bool
+    shapes: list[dict[str, Any]]
+    """The lines with the common beginning of later requests."""
+
+
+def _scan_lines(records: list[tuple[int, dict[str, Any]]]) -> _LinesScan:
+    uuids: list[str] = []
+    shapes: list[dict[str, Any]] = []
+    has_main = has_sidechains = False
+    for _, record in records:
+        if type(uuid := record.get("uuid")) is str:
+            uuids.append(uuid)
+        record_type = record.get("type")
+        # `_is_sidechain`, without a call for each line
+        if record.get("isSidechain") is True or type(record.get("parent_tool_use_id")) is str:
+            has_sidechains = True
+        elif not has_main:
+            has_main = type(record_type) is str and record_type in _MESSAGE_TYPES
+        if record_type == SHAPE_TYPE:
+            shapes.append(record)
+    return _LinesScan(uuids, has_main, has_sidechains, shapes)
+
+
+def _make_state(uuids: list[str], records: list[tuple[int, dict[str, Any]]]) -> TranscriptState:
     """Return the state of a file: its uuids, and whether one of them names different lines."""
-    uuids = [uuid for _, record in records if type(uuid := record.get("uuid")) is str]
     unique = set(uuids)
     if len(unique) == len(uuids):
         return TranscriptState(unique, ambiguous=False, repeated=False)

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.formats.anthropic import ContentBlocks, parse_anthropic_usage
-from ctxkit.formats.claude_code_attachments import parse_attachment
-from ctxkit.formats.claude_code_texts import SUMMARY_PREFIX, WRAPPER_PREFIXES
+from ctxkit.formats.anthropic import ContentBlockParser, parse_anthropic_usage
+from ctxkit.formats.claude_code_attachments import (
+    SUMMARY_PREFIX,
+    WRAPPER_PREFIXES,
+    parse_attachment,
+)
 from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
 from ctxkit.formats.untrusted_fields import (
     as_dict,
@@ -73,16 +76,16 @@ class TranscriptState:
         """The uuids of all lines of the file."""
 
 
-class TranscriptConversation:
+class TranscriptConversationReader:
     """Reader of one conversation, line by line."""
 
     def __init__(self, shared: TranscriptState, name: str) -> None:
         self.state, self.name = shared, name
         self.builder = SessionBuilder()
-        self.blocks = ContentBlocks(shared.skipped)
+        self.blocks = ContentBlockParser(shared.skipped)
         self.index_by_uuid: dict[str, int] = {}
         """Index of the entry at or before a line, by the line's uuid."""
-        self.reply_index_by_call: dict[str, int] = {}
+        self.reply_index_by_call: dict[tuple[str, Any], int] = {}
         """Index of a reply by its message and request ids, to which further lines are added."""
         self.pending_boundary: dict[str, Any] | None = None
         """The boundary of a compaction whose summary has not been read yet."""
@@ -134,19 +137,21 @@ class TranscriptConversation:
         stays on the path, as it was billed.
         """
         builder, target = self.builder, self._find_parent_index(record)
+        if builder.at == target:
+            return
         if is_prompt and target > self.root and (abandoned := self._find_interrupted_reply(target)):
             builder.abandon(abandoned)
             return
         position = builder.at
-        for _ in range(_MAX_STEPS_BACK):
-            if position == target:
-                return
+        for _ in range(_MAX_STEPS_BACK - 1):
             entry = builder.entries[position] if position >= 0 else None
             if type(entry) is not Message or not (
                 entry.role == "tool" or entry.kind == "api_error"
             ):
                 break
             position = builder.parents[position]
+            if position == target:
+                return
         builder.move_to(target)
 
     def _find_interrupted_reply(self, target: int) -> list[int]:
@@ -174,51 +179,59 @@ class TranscriptConversation:
             self.is_resumed = is_restart_line(record)
         uuid, parent = record.get("uuid"), record.get("parentUuid")
         if type(uuid) is str:
-            self.index_by_uuid[uuid] = (
-                self.index_by_uuid.get(parent, self.builder.at)
-                if type(parent) is str
-                else self.builder.at
-            )
+            index = self.index_by_uuid.get(parent) if type(parent) is str else None
+            self.index_by_uuid[uuid] = self.builder.at if index is None else index
 
     # -- messages ---------------------------------------------------------------------------------
 
-    def read_message_line(self, record: dict[str, Any], message: dict[str, Any]) -> None:
-        """Read a message line: a piece of a reply, user input, results, or a summary."""
-        if record.get("type") == "assistant":
-            self._read_reply(record, message)
-        elif record.get("isCompactSummary") is True or (
+    def read_user_line(self, record: dict[str, Any], message: dict[str, Any]) -> None:
+        """Read a line of the user: input, results, or a summary."""
+        if record.get("isCompactSummary") is True or (
             self.pending_boundary and is_compact_summary(record, message.get("content"))
         ):
             self._read_summary(record, message)
-        else:
+            return
+        if self.pending_boundary is not None:
             self.close_pending_compaction()
-            self._read_input(record, message.get("content"))
+        self._read_input(record, message.get("content"))
 
-    def _read_reply(self, record: dict[str, Any], message: dict[str, Any]) -> None:
+    def read_reply(self, record: dict[str, Any], message: dict[str, Any]) -> None:
+        """Read a line with a reply, or with a further piece of one."""
         if self.pending_boundary is not None:
             self.close_pending_compaction()
         parts, results = self.blocks.parse_content(message.get("content"))
         call_key = get_call_key(record, message)
-        index = self._find_open_reply(call_key, str_or_none(message.get("model")))
-        previous = None if index is None else self.builder.entries[index]
-        if index is not None and type(previous) is Message:
-            usage = self._parse_usage(message.get("usage"))
-            self.builder.replace(index, extend_reply(previous, record, message, parts, usage))
+        index = self._find_open_reply(call_key, message.get("model"))
+        usage = self._parse_usage(message.get("usage"))
+        if index is not None:
+            reply = extend_reply(self.builder.entries[index], record, message, parts, usage)  # type: ignore[arg-type]
+            self.builder.replace(index, reply)
         else:
-            self._move_to_parent(record)
-            usage = self._parse_usage(message.get("usage"))
-            reply_id = self.builder.new_id(record.get("uuid"))
-            reply = parse_reply(record, message, parts, reply_id, usage)
-            if self.is_resumed and reply.role == "assistant":
-                reply = msgspec.structs.replace(reply, details={"resumed": True})
-                self.is_resumed = False
-            self.model = reply.model or self.model
-            index = self.builder.add(reply)
-            if call_key is not None and reply.role == "assistant":
-                self.reply_index_by_call[call_key] = index
-        self._note_index(record)
+            self._add_reply(call_key, record, message, parts, usage)
+        uuid = record.get("uuid")
+        if type(uuid) is str:  # `_note_index`, without a call for each line
+            self.index_by_uuid[uuid] = self.builder.at
         for block in results:  # results of server tools are inside the reply
             self._read_result(record, block, "server")
+
+    def _add_reply(
+        self,
+        call_key: tuple[str, Any] | None,
+        record: dict[str, Any],
+        message: dict[str, Any],
+        parts: list[Part],
+        usage: Usage | None,
+    ) -> None:
+        self._move_to_parent(record)
+        reply_id = self.builder.new_id(record.get("uuid"))
+        reply = parse_reply(record, message, parts, reply_id, usage)
+        if self.is_resumed and reply.role == "assistant":
+            reply = msgspec.structs.replace(reply, details={"resumed": True})
+            self.is_resumed = False
+        self.model = reply.model or self.model
+        index = self.builder.add(reply)
+        if call_key is not None and reply.role == "assistant":
+            self.reply_index_by_call[call_key] = index
 
     def _parse_usage(self, value: Any) -> Usage | None:
         """Return a line's usage, parsed once for all lines of a reply that repeat it."""
@@ -228,18 +241,18 @@ class TranscriptConversation:
             self._last_usage = value, parse_anthropic_usage(value)
         return self._last_usage[1]
 
-    def _find_open_reply(self, call_key: str | None, model: str | None) -> int | None:
+    def _find_open_reply(self, call_key: tuple[str, Any] | None, model: Any) -> int | None:
         """Return the index of the reply that a line extends, or None if this branch has none."""
         index = None if call_key is None else self.reply_index_by_call.get(call_key)
-        entry = None if index is None else self.builder.entries[index]
+        if index is None:
+            return None
+        entry, position = self.builder.entries[index], self.builder.at
         if (
-            index is None
-            or type(entry) is not Message
+            type(entry) is not Message
             or len(entry.parts) >= MAX_PARTS
-            or entry.model != model
+            or entry.model != str_or_none(model)
         ):
             return None
-        position = self.builder.at
         # With ambiguous ids only the line right after a reply extends it.
         for _ in range(0 if self.state.has_ambiguous_uuids else _MAX_STEPS_BACK):
             if position <= index:
@@ -263,10 +276,10 @@ class TranscriptConversation:
         agent = get_started_subagent(record)
         if agent and call_id:
             self.state.call_by_agent.setdefault(agent, call_id)
-        self.builder.add_message(
-            "tool",
-            parts,
-            None if kind else record.get("uuid"),
+        result = Message(
+            role="tool",
+            id=self.builder.new_id(None if kind else record.get("uuid")),
+            parts=tuple(parts),
             kind=kind,
             time=parse_timestamp(record.get("timestamp")),
             tool=self.blocks.tool_by_call.get(call_id or ""),
@@ -274,6 +287,7 @@ class TranscriptConversation:
             is_error=block.get("is_error") is True,
             details={"child": f"agent-{agent}"} if agent else {},
         )
+        self.builder.add(result)
 
     def read_attachment(self, record: dict[str, Any]) -> bool:
         """Read content that the program added to the prompt; return False if its text is unknown.
@@ -390,12 +404,12 @@ class TranscriptConversation:
 _CLEARED_TEXT = "[Old tool result content cleared]"
 
 
-def get_call_key(record: dict[str, Any], message: dict[str, Any]) -> str | None:
+def get_call_key(record: dict[str, Any], message: dict[str, Any]) -> tuple[str, Any] | None:
     """Return the key that the lines of one API call share: message id and request id."""
     message_id, request_id = message.get("id"), record.get("requestId")
     if type(message_id) is not str or not message_id:
         return None
-    return f"{message_id} {request_id if type(request_id) is str else ''}"
+    return message_id, request_id if type(request_id) is str and request_id else None
 
 
 def parse_reply(
@@ -426,7 +440,9 @@ def parse_reply(
         else None,
         usage=usage,
         model=model,
-        stop="error" if is_failed else ContentBlocks.map_stop_reason(message.get("stop_reason")),
+        stop="error"
+        if is_failed
+        else ContentBlockParser.map_stop_reason(message.get("stop_reason")),
     )
 
 
@@ -454,13 +470,14 @@ def extend_reply(
     usage: Usage | None,
 ) -> Message:
     """Return a reply extended by one more of its lines."""
-    recent_parts = reply.parts[-64:]
+    old = reply.parts
+    recent = old[-64:]
     return msgspec.structs.replace(
         reply,
-        parts=(*reply.parts, *[p for p in parts if p not in recent_parts]),
+        parts=(*old, *[p for p in parts if p not in recent]),
         time=parse_timestamp(record.get("timestamp")) or reply.time,
         usage=usage or reply.usage,
-        stop=ContentBlocks.map_stop_reason(message.get("stop_reason")) or reply.stop,
+        stop=ContentBlockParser.map_stop_reason(message.get("stop_reason")) or reply.stop,
     )
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat, did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ctxkit.formats.log_source import Source
     from ctxkit.session.session import Session
 
@@ -97,7 +99,8 @@ def register(reader: Any) -> None:
         True
     """
     checked = _check_reader(reader)
-    if checked.NAME in {r.NAME for r in _load_readers()}:
+    others = (*map(_import_reader, READER_MODULES), *_load_foreign_readers())
+    if checked.NAME in {r.NAME for r in others}:
         raise BadArguments(f"A reader {checked.NAME!r} is there already: give yours another NAME.")
     _USER_READERS[checked.NAME] = checked
 
@@ -107,14 +110,29 @@ def all_readers() -> tuple[Reader, ...]:
 
     A reader of another package that cannot be loaded is named in a warning, once.
     """
-    return (*_USER_READERS.values(), *_load_readers())
+    return tuple(iter_readers())
+
+
+def iter_readers() -> Iterator[Reader]:
+    """Yield all readers in the order of `all_readers`, each imported when it is reached.
+
+    A file of a common format is thus recognized without importing 30 other readers.
+    """
+    yield from tuple(_USER_READERS.values())
+    yield from map(_import_reader, READER_MODULES)
+    yield from _load_foreign_readers()
 
 
 @cache
-def _load_readers() -> tuple[Reader, ...]:
+def _import_reader(module: str) -> Reader:
+    return cast("Reader", import_module(f"ctxkit.formats.{module}"))
+
+
+@cache
+def _load_foreign_readers() -> tuple[Reader, ...]:
     from importlib.metadata import entry_points  # 10 ms, which most commands do not need
 
-    readers = [cast("Reader", import_module(f"ctxkit.formats.{name}")) for name in READER_MODULES]
+    readers: list[Reader] = []
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
             reader = point.load()
@@ -153,7 +171,7 @@ def get_reader(format: str) -> Reader:  # noqa: A002  the word that a user types
         UnknownFormat: no reader has that name.
     """
     normalized = str(format).lower().replace("_", "-").replace(" ", "-")
-    for reader in all_readers():
+    for reader in iter_readers():
         if normalized == reader.NAME or normalized in getattr(reader, "ALIASES", ()):
             return reader
     choices = ", ".join(sorted(format_names()))
@@ -181,7 +199,7 @@ def detect_reader(source: Source) -> Reader:
     """
     if not (source.is_database or source.is_large) and source.is_blank:
         raise UnknownFormat("the file is empty: expected a session.", source.path)
-    for reader in all_readers():
+    for reader in iter_readers():
         if source.is_database and not getattr(reader, "TABLES", ()):
             continue
         if reader_matches(reader, source):

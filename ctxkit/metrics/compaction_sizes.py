@@ -209,13 +209,16 @@ def _sizes_around_compaction(
             size_after,
             None if size_before is None and size_after is None else first.source,
         )
-    tokens_before = sum(map(size, moment.visible_before))
-    tokens_after = sum(map(size, moment.visible_after))
+    tokens_before: int | None = None  # counted only where it is needed
     if size_before is None:
+        tokens_before = sum(map(size, moment.visible_before))
         size_before = tokens_before if moment.billed is None else max(moment.billed, tokens_before)
     if size_after is None and moment.following is not None:
         prompt, since = moment.following
         return size_before, max(prompt - sum(map(size, since)), 0), "derived"
     if size_after is None:  # only the difference is counted: what no log shows stays as it was
+        if tokens_before is None:
+            tokens_before = sum(map(size, moment.visible_before))
+        tokens_after = sum(map(size, moment.visible_after))
         size_after = max(size_before - tokens_before + tokens_after, 0)
     return size_before, size_after, count_source

@@ -88,6 +88,22 @@ class PriceTier(msgspec.Struct, frozen=True):
     output: float | None = None
 
 
+class SplitDollars(msgspec.Struct, frozen=True, gc=False):
+    """The dollars of one call by disjoint token class."""
+
+    fresh: float
+    read: float
+    write: float
+    """Of writes that live five minutes."""
+    write_1h: float
+    output: float
+
+    @property
+    def prompt(self) -> float:
+        """Dollars of the whole prompt."""
+        return self.fresh + self.read + self.write + self.write_1h
+
+
 class Price(msgspec.Struct, frozen=True, kw_only=True):
     """A model's prices, in dollars per token, and its limits, in tokens; None: unknown."""
 
@@ -181,18 +197,23 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
         """Return the dollars of one call; None where its prompt or its output is unknown."""
         if usage.prompt_tokens is None or usage.output_tokens is None:
             return None
-        return self.prompt_usd(usage) + self.output_usd(usage)
+        split = self.split_usd(usage)
+        return split.prompt + split.output
 
     def prompt_usd(self, usage: BillableUsage) -> float:
         """Return the dollars of a call's prompt; unknown classes count as 0 tokens."""
-        prompt = usage.prompt_tokens or 0
-        prices = self.at(prompt)
+        return self.split_usd(usage).prompt
+
+    def split_usd(self, usage: BillableUsage) -> SplitDollars:
+        """Return the dollars of a call by token class; unknown classes count as 0 tokens."""
+        prices = self.at(usage.prompt_tokens or 0)
         is_written = self.has_unlogged_writes(usage)
-        return (
-            (usage.input_tokens or 0) * (prices.write() if is_written else prices.input)
-            + (usage.cache_read_tokens or 0) * prices.read
-            + (usage.cache_write_tokens or 0) * prices.write()
-            + (usage.cache_write_1h_tokens or 0) * prices.write(hour=True)
+        return SplitDollars(
+            (usage.input_tokens or 0) * (prices.write() if is_written else prices.input),
+            (usage.cache_read_tokens or 0) * prices.read,
+            (usage.cache_write_tokens or 0) * prices.write(),
+            (usage.cache_write_1h_tokens or 0) * prices.write(hour=True),
+            (usage.output_tokens or 0) * prices.output,
         )
 
     def has_unlogged_writes(self, usage: BillableUsage) -> bool:
@@ -201,10 +222,6 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
         is_cacheable = (usage.prompt_tokens or 0) >= (self.min_cacheable or 0)
         has_split = usage.cache_read_tokens is not None
         return self.writes_unread and has_split and is_cacheable and not is_logged
-
-    def output_usd(self, usage: BillableUsage) -> float:
-        """Return the dollars of a call's reply; an unknown length counts as 0 tokens."""
-        return (usage.output_tokens or 0) * self.at(usage.prompt_tokens or 0).output
 
 
 _registered: dict[str, Price] = {}

@@ -176,14 +176,14 @@ def test_a_reader_of_another_package_is_asked_and_a_broken_one_is_named(
         EntryPoint("bad", "no_such", room.ENTRY_POINT_GROUP),
     ]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
-    room._load_readers.cache_clear()
+    room._load_foreign_readers.cache_clear()
     try:
         with pytest.warns(
             UserWarning, match="The reader 'bad' could not be loaded: ModuleNotFoundError"
         ):
             assert ck.read(put(tmp_path, "x", b"theirs")).messages[0].text == "hello"
     finally:
-        room._load_readers.cache_clear()
+        room._load_foreign_readers.cache_clear()
 
 
 def made_reader(name: str, word: str) -> Any:
@@ -239,7 +239,7 @@ def test_a_reader_that_breaks_gives_a_read_error(monkeypatch: Any) -> None:
         def read(self, source: Any) -> Any:
             return {}["x"]
 
-    monkeypatch.setattr(room, "all_readers", lambda: (Broken(), *()))
+    monkeypatch.setattr(room, "iter_readers", lambda: iter([Broken()]))
     with pytest.raises(UnknownFormat):
         reading.detect_reader(document({}))
     with pytest.raises(ReadError, match=r"damaged broken session: .*KeyError"):

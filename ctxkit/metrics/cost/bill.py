@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -20,7 +20,7 @@ from ctxkit.tokens.provider_rules import get_value
 
 if TYPE_CHECKING:
     from ctxkit.session.messages import Usage
-    from ctxkit.tokens.prices import Price
+    from ctxkit.tokens.prices import Price, SplitDollars
 
 _WEIGHT_MODEL = "claude"
 """Models whose price ratios split the dollars that a log states for a model without a price."""
@@ -194,53 +194,45 @@ def make_charge(
         usd: its dollars, stated by the log, else by the table.
         source: source of these dollars.
     """
+    hour = usage.cache_write_1h_tokens or 0
     counts = (
         usage.input_tokens or 0,
         usage.cache_read_tokens or 0,
-        (usage.cache_write_tokens or 0) + (usage.cache_write_1h_tokens or 0),
+        (usage.cache_write_tokens or 0) + hour,
         usage.output_tokens or 0,
     )
     fresh, read, write, output = counts
-    table: tuple[float | None, float | None] = (None, None)
-    if model_price is not None:
-        table = (
-            None if usage.prompt_tokens is None else model_price.prompt_usd(usage),
-            None if usage.output_tokens is None else model_price.output_usd(usage),
-        )
-    tokens = (call, fresh, read, write, usage.cache_write_1h_tokens or 0, output)
+    split = None if model_price is None else model_price.split_usd(usage)
+    prompt_usd = None if split is None or usage.prompt_tokens is None else split.prompt
+    output_usd = None if split is None or usage.output_tokens is None else split.output
     if usd is None:
-        return CallCharge(*tokens, None, table_input_usd=table[0], table_output_usd=table[1])
-    parts = _split_by_class(usd, usage, counts, model_price)
+        parts: _ClassDollars = (None, None, None, None)
+        source = None
+    else:
+        parts = _split_by_class(usd, counts, split)
     return CallCharge(
-        *tokens,
-        usd,
-        *parts,
-        source=source,
-        table_input_usd=table[0],
-        table_output_usd=table[1],
+        call, fresh, read, write, hour, output, usd, *parts, source, prompt_usd, output_usd
     )
 
 
+_ClassDollars: TypeAlias = tuple[float | None, float | None, float | None, float | None]
+
+
 def _split_by_class(
-    usd: float, usage: Usage, counts: tuple[int, int, int, int], model_price: Price | None
+    usd: float, counts: tuple[int, int, int, int], split: SplitDollars | None
 ) -> tuple[float, float, float, float]:
     """Split dollars by token class: by the price table, or by weights without a price."""
-    if model_price is None:
+    if split is None:
         shares = (get_value("read_share", _WEIGHT_MODEL), get_value("write_share", _WEIGHT_MODEL))
         weights = (1.0, *shares, _OUTPUT_WEIGHT)
-        parts = [n * w for n, w in zip(counts, weights, strict=True)]
+        fresh, read, write, output = (n * w for n, w in zip(counts, weights, strict=True))
     else:
-        p = model_price.at(usage.prompt_tokens or 0)
-        fresh, read, write, output = counts
-        hour = usage.cache_write_1h_tokens or 0
-        write_usd = (write - hour) * p.write() + hour * p.write(hour=True)
-        fresh_price = p.write() if model_price.has_unlogged_writes(usage) else p.input
-        parts = [fresh * fresh_price, read * p.read, write_usd, output * p.output]
-    total = sum(parts)
+        fresh, read, output = split.fresh, split.read, split.output
+        write = split.write + split.write_1h
+    total = fresh + read + write + output
     if not total:  # dollars without tokens
         return (usd, 0.0, 0.0, 0.0)
-    fresh_usd, read_usd, write_usd, output_usd = (usd * part / total for part in parts)
-    return fresh_usd, read_usd, write_usd, output_usd
+    return usd * fresh / total, usd * read / total, usd * write / total, usd * output / total
 
 
 def find_read_price(charge: CallCharge, model_price: Price | None) -> float:

@@ -151,9 +151,9 @@ def _split_call(
     if usage is None or prices is None or prices.cost_usd(usage) is None:
         return None
     prompt, read = usage.prompt_tokens or 0, usage.cache_read_tokens or 0
-    read_usd = read * prices.at(prompt).read
-    rest_usd = max(prices.prompt_usd(usage) - read_usd, 0.0)
-    out = {"replies": prices.output_usd(usage), "reading the cache": read_usd}
+    split = prices.split_usd(usage)
+    rest_usd = max(split.prompt - split.read, 0.0)
+    out = {"replies": split.output, "reading the cache": split.read}
     if lost is not None and prompt > read:
         kind, tokens = lost
         again = rest_usd * min(tokens / (prompt - read), 1.0)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.metrics.cost.bill import SessionBill
+    from ctxkit.session.messages import Message, Usage
     from ctxkit.session.session import Session
 
 COLUMNS = (
@@ -186,11 +187,54 @@ def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
 
 def make_row(session: Session, bill: SessionBill) -> dict[str, Any]:
     """Return the values of one session by column, the dollars from its bill."""
-    return _describe_session(session) | _count_contents(session) | _sum_usage(session, bill)
+    return (
+        make_short_row(session, bill)
+        | _describe_session(session)
+        | _count_contents(session)
+        | _sum_usage(session, bill)
+    )
+
+
+def make_short_row(session: Session, bill: SessionBill) -> dict[str, Any]:
+    """Return the columns that a list of many sessions shows, without passes for the others."""
+    began, billed = session.started, _list_billed(session)
+    if began is None:
+        began = min((m.time for m in session.messages if m.time is not None), default=None)
+    models = dict.fromkeys([m.model for m in session.messages if m.model])
+    return {
+        "model": ", ".join(models) or session.model,
+        "ts": began,
+        "calls_n": len(session.calls),
+        "turns_n": len({(c.turn, c.agent) for c in session.calls}),
+        "compactions_n": count_compactions(session),
+        "peak_tokens": _find_peak(session, billed),
+        **(dict.fromkeys(_LOGGED_SUMS) if billed else _get_logged_totals(session)),
+        "cost_usd": bill.cost_usd,
+        "cost_source": bill.source,
+        "notes": " ".join(session.notes) or None,
+    }
+
+
+def _list_billed(session: Session) -> list[tuple[Message, Usage]]:
+    """Return the replies that are billed, each with the usage by which it is."""
+    if session.origin is None:
+        return [(c.message, usage) for c in session.calls if (usage := c.message.usage) is not None]
+    pairs = zip(session.calls, get_billed_usages(session), strict=True)
+    return [(c.message, usage) for c, usage in pairs if usage is not None]
+
+
+def _find_peak(session: Session, billed: list[tuple[Message, Usage]]) -> int | None:
+    """Return the largest prompt; None without usage, or where a log has whole turns only."""
+    if not billed:
+        return None
+    if session.origin is None:  # an agent may report the size of its context without usage
+        prompts = [c.message.prompt_tokens for c in session.calls]
+    else:
+        prompts = [m.prompt_tokens if u is m.usage else u.prompt_tokens for m, u in billed]
+    return max((p for p in prompts if p is not None), default=None)
 
 
 def _describe_session(session: Session) -> dict[str, Any]:
-    models = dict.fromkeys(m.model for m in session.messages if m.model)
     times = [m.time for m in session.messages if m.time is not None]
     skipped = sorted(session.skipped.items())
     return {
@@ -200,10 +244,8 @@ def _describe_session(session: Session) -> dict[str, Any]:
         "format": session.format,
         "program": session.product,
         "version": session.version,
-        "model": ", ".join(models) or session.model,
         "agents": ", ".join(session.agents),
         "parent": session.parent,
-        "ts": session.started if session.started is not None else min(times, default=None),
         "seconds": max(times) - min(times) if times else None,
         "has_text": session.has_text,
         "has_usage": session.has_usage,
@@ -212,7 +254,6 @@ def _describe_session(session: Session) -> dict[str, Any]:
         "skipped_n": sum(n for _, n in skipped),
         "skipped": ", ".join(f"{name}: {n}" for name, n in skipped) or None,
         "read_faults_n": len(session.faults),
-        "notes": " ".join(session.notes) or None,
         "file": session.path_,
     }
 
@@ -229,8 +270,6 @@ def _count_contents(session: Session) -> dict[str, Any]:
     failed_n = sum(bool(c.message.is_error) for c in calls)
     return {
         "messages_n": len(messages),
-        "calls_n": len(calls),
-        "turns_n": len({(c.turn, c.agent) for c in calls}),
         "tool_calls_n": sum(count_tool_calls(c.message) for c in calls),
         "tool_errors_n": tool_errors_n,
         "failed_calls_n": failed_n,
@@ -239,7 +278,6 @@ def _count_contents(session: Session) -> dict[str, Any]:
         "images_n": sum(
             isinstance(p, Image) and p.kind == "image" for m in messages for p in m.parts
         ),
-        "compactions_n": count_compactions(session),
         "unmarked_drops_n": len(find_prompt_drops(session)) if session.has_usage else None,
         "children_n": len(session.children),
     }
@@ -247,23 +285,18 @@ def _count_contents(session: Session) -> dict[str, Any]:
 
 def _sum_usage(session: Session, bill: SessionBill) -> dict[str, Any]:
     costs = {
-        "cost_usd": bill.cost_usd,
-        "cost_source": bill.source,
         "calls_usd": bill.calls_usd,
         "summaries_usd": bill.summaries_usd,
         "summaries_source": bill.summaries_source,
         "list_price_usd": bill.list_price_usd,
     }
-    billed = [
-        (c.message, usage)
-        for c, usage in zip(session.calls, get_billed_usages(session), strict=True)
-        if usage is not None
-    ]
+    billed = _list_billed(session)
     if not billed:
-        return _get_logged_totals(session) | costs
-    prompts = [m.prompt_tokens if u is m.usage else u.prompt_tokens for m, u in billed]
-    if session.origin is None:  # an agent may report the size of its context without usage
-        prompts += [c.message.prompt_tokens for c in session.calls]
+        return {
+            **dict.fromkeys(_SUMS),
+            "source": None if _get_logged_totals(session) == _NO_TOTALS else "recorded",
+            **costs,
+        }
     total_prompts = sum_or_none([u.prompt_tokens for _, u in billed])
     return {
         "prompt_tokens": total_prompts,
@@ -272,9 +305,7 @@ def _sum_usage(session: Session, bill: SessionBill) -> dict[str, Any]:
         "output_source": pick_weakest_source(
             [w for m, _ in billed if (w := get_output_source(m)) is not None]
         ),
-        "peak_tokens": max((p for p in prompts if p is not None), default=None),
         "source": None if total_prompts is None else "derived",
-        **dict.fromkeys(("logged_prompt_tokens", "logged_output_tokens")),
         **costs,
     }
 
@@ -284,15 +315,15 @@ def _get_logged_totals(session: Session) -> dict[str, Any]:
 
     They are no sums of prompts that any view knows, so they have names of their own.
     """
-    totals = {
-        f"logged_{name}": n if isinstance(n := session.details.get(key), int) else None
-        for name, key in (("prompt_tokens", "input_tokens"), ("output_tokens", "output_tokens"))
+    return {
+        name: n if isinstance(n := session.details.get(key), int) else None
+        for name, key in zip(_LOGGED_SUMS, ("input_tokens", "output_tokens"), strict=True)
     }
-    is_logged = any(n is not None for n in totals.values())
-    return dict.fromkeys(_SUMS) | totals | {"source": "recorded" if is_logged else None}
 
 
-_SUMS = ("prompt_tokens", "cache_read_tokens", "output_tokens", "output_source", "peak_tokens")
+_SUMS = ("prompt_tokens", "cache_read_tokens", "output_tokens", "output_source")
+_LOGGED_SUMS = ("logged_prompt_tokens", "logged_output_tokens")
+_NO_TOTALS = dict.fromkeys(_LOGGED_SUMS)
 _FIGURES = (
     *("prompt_tokens", "cache_read_tokens", "output_tokens", "peak_tokens"),
     *("calls_n", "turns_n", "compactions_n"),

@@ -174,8 +174,8 @@ class LineIndex:
     def _add_lines(self, message: Message) -> None:
         # Summaries of one session share most lines, and agents make the same calls again.
         is_summary, end = message.role == "summary", len(self.ids)
-        lines = message_lines(message)
-        for tag, text in [_unnest_line(*line) for line in lines] if is_summary else lines:
+        for line in message_lines(message):
+            tag, text = _unnest_line(*line) if is_summary else line
             is_repeated = is_summary or tag == "Call"
             words, has_cue = (self._read_repeated_line if is_repeated else self._read_line)(text)
             if not words:
@@ -249,7 +249,7 @@ def index_for_log(log: MessageLog) -> tuple[LineIndex, GrowingColumn]:
     return entry
 
 
-class WeighedLines(NamedTuple):
+class WeightedLines(NamedTuple):
     """The lines of a passage, and the weight of each."""
 
     at: NDArray[Any]
