@@ -72,6 +72,10 @@ class Thinking(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True, 
     `hidden` is the length, in characters, of an encrypted or signed blob that is sent back to the
     provider. `redacted` thinking has no text: its `signature` holds all of it, sealed by the
     provider.
+
+    Example:
+        >>> Thinking("The test fails first.", hidden=420).hidden
+        420
     """
 
     text: str
@@ -102,7 +106,12 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True,
 
 
 class SizeOnly(msgspec.Struct, frozen=True, tag="sized", omit_defaults=True, gc=False):
-    """Content that the log does not hold, only its `kind` and its size in `chars` or `tokens`."""
+    """Content that the log does not hold, only its `kind` and its size in `chars` or `tokens`.
+
+    Example:
+        >>> SizeOnly("compaction", tokens=1_200)
+        SizeOnly(kind='compaction', chars=None, tokens=1200)
+    """
 
     kind: str
     chars: int | None = None
@@ -340,7 +349,12 @@ class Fault(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolSchema(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A tool offered to the model, as far as a log has it; `chars` is the length of its JSON."""
+    """A tool offered to the model, as far as a log has it; `chars` is the length of its JSON.
+
+    Example:
+        >>> ToolSchema(name="read_file", parameters={"type": "object"}, chars=310).chars
+        310
+    """
 
     name: str
     description: str = ""
@@ -349,5 +363,18 @@ class ToolSchema(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 def get_plain_text(message: Message) -> str:
-    """Return the plain text parts of a message, joined by newlines, without thinking."""
+    """Return the plain text parts of a message, joined by newlines, without thinking.
+
+    Args:
+        message: any message; calls, images and reasoning in it are left out.
+
+    Returns:
+        The text, `""` where the message has no text part.
+
+    Example:
+        >>> from ctxkit.session import Message, Text
+        >>> parts = (Text("Read the log."), Text("Then answer."))
+        >>> get_plain_text(Message(role="user", parts=parts)).splitlines()
+        ['Read the log.', 'Then answer.']
+    """
     return "\n".join([p.text for p in message.parts if isinstance(p, Text)])
