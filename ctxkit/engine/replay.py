@@ -116,6 +116,10 @@ def run_replay(
         fixed: the same.
         last_usage: the same.
 
+    Returns:
+        The finished run: `prompts` and `fresh_tokens` have one value a call, in tokens;
+        `compactions`, `events` and `errors` are in order of calls.
+
     Raises:
         BadArguments: the rules are none, or have a setting that they cannot have.
 
@@ -180,6 +184,17 @@ def find_context_window(session: Session) -> int | None:
 
     The log's own figure comes first, then the price table's, unless a prompt of the log is larger.
     A Codex log gives 95 % of the window; the whole window is returned.
+
+    Args:
+        session: a recorded or live session.
+
+    Returns:
+        The whole window of the first model of the session, in tokens, or None.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> find_context_window(ck.read(ck.samples.path("billing")))
+        48000
     """
     from ctxkit.tokens.context_windows import get_full_context_window
 

@@ -40,7 +40,12 @@ SPEAKERS = ("user", "assistant")
 
 
 class LosableItem(NamedTuple):
-    """One item; its text is normalised, so that equal items are equal."""
+    """One item; its text is normalised, so that equal items are equal.
+
+    Example:
+        >>> LosableItem("path", "src/a.py").family
+        'path'
+    """
 
     family: ItemFamily
     text: str
@@ -139,6 +144,12 @@ _COMMAND_ARGUMENTS = ("command", "cmd", "script")
 
 def extract_items(message: Message) -> frozenset[LosableItem]:
     """Return the items of a message.
+
+    Args:
+        message: any message; paths and values are also found in the arguments of calls.
+
+    Returns:
+        Items of the families `ITEM_FAMILIES`; constraints only of users, decisions only of agents.
 
     Example:
         >>> from ctxkit.session import Message, Text

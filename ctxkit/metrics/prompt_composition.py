@@ -64,6 +64,10 @@ def count_groups_by_call(
         counter: counts messages of a record where usage does not give their size.
         sized: the sizes of a record's messages; None: measured here.
 
+    Returns:
+        The calls, for each group that occurs the tokens of each call, and where the sums come from:
+        `"derived"` from billed prompts or `"estimated"`.
+
     Example:
         >>> import ctxkit as ck
         >>> counted = count_groups_by_call(ck.read(ck.samples.path("billing")))

@@ -70,7 +70,15 @@ class BasePolicy(HasName):
 
 
 class FunctionPolicy(FunctionWrapper, BasePolicy):
-    """A plain function, or any other callable, as a policy."""
+    """A plain function, or any other callable, as a policy.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> def drop_oldest_ten(history, budget):
+        ...     return history.drop(slice(0, 10))
+        >>> ck.policies.as_rules(drop_oldest_ten).label
+        'drop_oldest_ten'
+    """
 
     def __call__(self, history: History, budget: ContextBudget) -> Any:
         """Return what the function returns."""
@@ -106,6 +114,14 @@ def as_policy(candidate: object, what: str = "policy") -> BasePolicy:
 
 def apply_policy(policy: Policy, history: History, budget: ContextBudget) -> History:
     """Return the history after a policy; a list of messages that it returns becomes the prompt.
+
+    Args:
+        policy: any callable ``(history, budget) -> history``.
+        history: the messages before it.
+        budget: the tokens that it may fill.
+
+    Returns:
+        The history itself where the policy changes nothing.
 
     Raises:
         BadArguments: it returned something else, or a history of another session or call.

@@ -361,6 +361,9 @@ def as_rules(rules: Rules | Policy | str) -> Rules:
     Args:
         rules: rules, a function ``(history, budget) -> history``, or a text as for `parse`.
 
+    Returns:
+        The rules themselves, or rules that have the policy and no trigger.
+
     Raises:
         BadArguments: it is none of these.
 
@@ -422,7 +425,15 @@ def _flatten_triggers(triggers: tuple[BaseTrigger, ...]) -> Iterator[BaseTrigger
 
 @dataclass(frozen=True)
 class RecordedCompactionsPolicy(BasePolicy):
-    """The recorded compactions as a policy: at each call, the edits recorded before it."""
+    """The recorded compactions as a policy: at each call, the edits recorded before it.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> recorded = ck.policies.triggers.Recorded()
+        >>> rules = ck.policies.Rules(RecordedCompactionsPolicy(), recorded)
+        >>> len(ck.replay(ck.samples.path("billing"), rules).edits)
+        2
+    """
 
     name = "recorded"
 
@@ -440,6 +451,9 @@ class RecordedCompactionsPolicy(BasePolicy):
 
 def recorded_rules() -> Rules:
     """Return rules that repeat the recorded compactions, with the recorded summaries.
+
+    Returns:
+        Rules named `recorded`, due where the log has a compaction.
 
     Example:
         >>> import ctxkit as ck

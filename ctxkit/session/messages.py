@@ -61,7 +61,12 @@ Provenance = Literal["recorded", "derived", "estimated"]
 
 
 class Text(msgspec.Struct, frozen=True, tag="text", gc=False):
-    """Plain text."""
+    """Plain text.
+
+    Example:
+        >>> Text("Fix the test.").text
+        'Fix the test.'
+    """
 
     text: str
 
@@ -97,6 +102,10 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True,
     """A model's request to run a tool.
 
     `arguments` is the JSON object; `raw` is the text as written where it is no JSON object.
+
+    Example:
+        >>> ToolCall("call-1", "read_file", {"path": "src/a.py"}).arguments["path"]
+        'src/a.py'
     """
 
     id: str
@@ -342,7 +351,12 @@ def join_summary_errors(edits: Iterable[Edit]) -> str:
 
 
 class Fault(msgspec.Struct, frozen=True, gc=False):
-    """A place that could not be read: its line from 1 (0: the file), and what was expected."""
+    """A place that could not be read: its line from 1 (0: the file), and what was expected.
+
+    Example:
+        >>> Fault(12, "expected a JSON object")
+        Fault(line=12, why='expected a JSON object')
+    """
 
     line: int
     why: str

@@ -104,7 +104,16 @@ def _read_file() -> _RuleFile:
 
 
 def load_rules() -> tuple[ProviderRule, ...]:
-    """Return all rules in the order of the data file."""
+    """Return all rules in the order of the data file.
+
+    Returns:
+        Rules of prompt caches, price ratios, tokenizers and refusals, each with its source and
+        period.
+
+    Example:
+        >>> {rule.fact for rule in load_rules()} >= {"cache_life"}
+        True
+    """
     return _read_file().rules
 
 
