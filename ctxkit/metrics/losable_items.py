@@ -205,7 +205,14 @@ def iter_texts(message: Message) -> Iterator[str]:
 
 
 def extract_text_items(text: str) -> list[LosableItem]:
-    """Return the paths, URLs, ids, names, numbers and errors of a text; some repeat."""
+    """Return the paths, URLs, ids, names, numbers and errors of a text; some repeat.
+
+    Args:
+        text: a text of any length; no item spans two lines.
+
+    Returns:
+        Items in no order.
+    """
     items, rest = [], text
     if "://" in text:
         items = [LosableItem("url", hit.rstrip(".,;:!?")) for hit in _URL.findall(text)]
@@ -326,7 +333,14 @@ def _find_sentence_items(role: str, text: str) -> list[LosableItem]:
 
 
 def split_sentences(text: str) -> Iterator[str]:
-    """Yield the sentences and lines of a text without the final full stop; skip short ones."""
+    """Yield the sentences and lines of a text without the final full stop; skip short ones.
+
+    Args:
+        text: the text of a message.
+
+    Yields:
+        Sentences of at least `_MIN_SENTENCE_CHARS` characters, as they stand in the text.
+    """
     for part in _SENTENCE_END.split(text):
         sentence = part.strip().rstrip(".!?")[: 2 * MAX_ITEM_CHARS]
         if len(sentence) >= _MIN_SENTENCE_CHARS:

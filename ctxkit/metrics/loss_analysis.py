@@ -485,7 +485,15 @@ class TimeSpans(NamedTuple):
 
 
 def expand_ranges(first: Any, counts: Any) -> Ints:
-    """Return ``first, first + 1, ...`` for each range, `counts` numbers each, concatenated."""
+    """Return ``first, first + 1, ...`` for each range, `counts` numbers each, concatenated.
+
+    Args:
+        first: the first number of each range.
+        counts: how many numbers each range has; 0 is allowed.
+
+    Returns:
+        An array of ``sum(counts)`` integers.
+    """
     total = int(counts.sum())
     offsets = (
         np.repeat(first - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)

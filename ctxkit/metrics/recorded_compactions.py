@@ -58,6 +58,9 @@ def get_message_fates(session: Session, upto: int | None = None) -> dict[str, Me
     Args:
         session: the session.
         upto: number of edits to apply, from the first; None: all.
+
+    Returns:
+        By message id the last state, the compaction that caused it, and what replaced the message.
     """
     if not session.edits:
         return {}
