@@ -93,6 +93,13 @@ class _TakesSummariser(Protocol):
 def as_policy(candidate: object, what: str = "policy") -> BasePolicy:
     """Return a policy or a pruning as a `BasePolicy`; a function is wrapped.
 
+    Args:
+        candidate: a policy, a pruning, or a function ``(history, budget) -> history``.
+        what: the word for it in an error.
+
+    Returns:
+        The candidate itself where it derives from `BasePolicy`.
+
     Raises:
         BadArguments: it cannot be called, or has a method `using` without deriving from
             `BasePolicy`.
@@ -144,7 +151,19 @@ def apply_policy(policy: Policy, history: History, budget: ContextBudget) -> His
 
 
 def coerce_to_history(new: object, history: History, policy: Policy) -> History:
-    """Return the result of a policy as a history of the same call; see `apply_policy`."""
+    """Return the result of a policy as a history of the same call; see `apply_policy`.
+
+    Args:
+        new: what the policy returned: a history or a list of messages.
+        history: the history that it was given.
+        policy: the policy, for the error.
+
+    Returns:
+        A history of the same log and call.
+
+    Raises:
+        BadArguments: `new` is neither, or is a history of another session or call.
+    """
     if isinstance(new, History):
         if new.log is not history.log or new.call != history.call:
             raise BadArguments(
@@ -350,6 +369,11 @@ def non_default_settings(part: Any) -> dict[str, Any]:
 def at_least(part: Any, low: float, *names: str) -> None:
     """Check that settings are at least `low`.
 
+    Args:
+        part: an object with settings.
+        low: the smallest value that is allowed.
+        names: names of the settings.
+
     Raises:
         BadArguments: one is lower; the message names it.
     """
@@ -470,6 +494,12 @@ def split_pruning(
     """Split a pruning into the leading parts with a schedule, and the rest, run call by call.
 
     The rest begins with the first part without a schedule, or that counts appended messages.
+
+    Args:
+        pruning: a policy or a chain; None: nothing is pruned.
+
+    Returns:
+        (parts whose prompts can be computed at once, parts that are run at each call).
     """
     parts = () if pruning is None else flatten_chain(pruning)
     scheduled, has_appended = list[ScheduledPruning](), False

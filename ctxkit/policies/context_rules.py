@@ -402,6 +402,12 @@ def budget_thresholds(rules: Rules) -> dict[str, int]:
 
     They are the settings of these names (fuseraft), else the limits of the first warning and the
     first trigger on tokens spent.
+
+    Args:
+        rules: any rules.
+
+    Returns:
+        `{"warn_at": tokens, "cutover_at": tokens}`.
     """
     trigger = () if rules.trigger is None else (rules.trigger,)
     triggers_by_name = {"warn_at": rules.warnings, "cutover_at": trigger}

@@ -71,6 +71,9 @@ def make_entry(
         guid: the id; empty: a new one.
         secrets: result of `get_environment_secrets()`, to compute it once for many entries.
 
+    Returns:
+        An entry whose texts may be put into a prompt.
+
     Raises:
         BadArguments: there is no name, or the type is no word.
     """
