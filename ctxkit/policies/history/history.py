@@ -268,11 +268,11 @@ def find_turn_start(history: History, position: int) -> int:
         A position at or before it, or -1.
     """
     head, log = history.head, history.log
-    if position >= head.size:
-        rows = log.of_role[USER]
-        at = bisect_right(rows, history.lo + position - head.size) - 1
-        if at >= 0 and rows[at] >= history.lo:
-            return head.size + rows[at] - history.lo
+    if position >= head.size:  # in the unchanged tail: positions follow from the rows of the log
+        user_rows = log.of_role[USER]
+        last = bisect_right(user_rows, history.lo + position - head.size) - 1
+        if last >= 0 and user_rows[last] >= history.lo:
+            return head.size + user_rows[last] - history.lo
     return next(
         (p for p in range(min(position, head.size - 1), -1, -1) if head.items[p].role(log) == USER),
         -1,
