@@ -10,13 +10,12 @@ from msgspec.structs import replace
 
 from ctxkit._internal.formatting import format_failure
 from ctxkit._internal.redaction import redact
-from ctxkit.agent.live_budget import LiveBudget
-from ctxkit.agent.live_context import LiveContext
+from ctxkit.agent.live_context import LiveBudget, LiveContext
 from ctxkit.agent.model_summaries import (
     TOOL_SUMMARY_TRIGGER,
-    CachedPrefix,
     ModelSummariser,
-    ResultSummaryPolicy,
+    PromptWithCachedPrefix,
+    ToolResultSummaryPolicy,
     find_result_excerpts,
     find_results_to_summarise,
     sum_usage,
@@ -27,7 +26,7 @@ from ctxkit.agent.tools.runner import OutputLimits, run_in_thread
 from ctxkit.agent.unsuccessful_compactions import (
     IneffectiveCompaction,
     SummaryBackoff,
-    make_attempt_message,
+    make_ineffective_compaction_message,
     make_summary_bill_fields,
 )
 from ctxkit.engine.session_prompts import SentPrompts
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.memory.flush import MemoryFlusher
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.transcript import Transcript
-    from ctxkit.agent.turn import Limits, SpentInTurn
+    from ctxkit.agent.turn_state_and_events import Limits, SpentInTurn
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.protocols import Policy
@@ -175,7 +174,7 @@ class Compactor:
         """Note an answered prompt: the provider caches it for `rules.cache_life` seconds."""
         self._last_answered = self.transcript.clock(), messages
 
-    def _cached_prefix(self) -> CachedPrefix | None:
+    def _cached_prefix(self) -> PromptWithCachedPrefix | None:
         """Return the next prompt if the writer's cache holds its beginning, else None."""
         answered_at, last = self._last_answered
         if (
@@ -190,7 +189,7 @@ class Compactor:
         while common < min(len(last), len(prompt)) and last[common] == prompt[common]:
             common += 1
         cached_tokens = log.fixed + sum(map(log.measure, prompt[:common]))
-        return CachedPrefix(
+        return PromptWithCachedPrefix(
             prompt, self._tools, cached_tokens, tokens, self.context.run.budget.limit
         )
 
@@ -251,7 +250,10 @@ class Compactor:
                 summaries[result.id] = text
             if summaries:
                 await self.compact(
-                    spent, limits, ResultSummaryPolicy(said=summaries), trigger=TOOL_SUMMARY_TRIGGER
+                    spent,
+                    limits,
+                    ToolResultSummaryPolicy(said=summaries),
+                    trigger=TOOL_SUMMARY_TRIGGER,
                 )
                 self._result_backoff.reset()
             if error:
@@ -421,7 +423,7 @@ class Compactor:
         how |= make_summary_bill_fields(model, usage)
         how |= {"retry_after_calls": retry_after} if retry_after else {}
         self._emit_end(how, attempt.trigger, size, attempt.messages)
-        message = make_attempt_message(
+        message = make_ineffective_compaction_message(
             attempt,
             settings=self._backoff.settings,
             model=model,

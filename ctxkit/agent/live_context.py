@@ -1,8 +1,9 @@
-"""Prompts of a live session: prepared by the replay engine, and recorded as they were sent."""
+"""Prompts of a live session: prepared by the replay engine, recorded as sent, held to a budget."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -18,13 +19,14 @@ from ctxkit.engine import (
 from ctxkit.engine.session_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import StoreError
 from ctxkit.policies.base import CompositePolicy, apply_policy
-from ctxkit.policies.context_rules import RecordedCompactionsPolicy
+from ctxkit.policies.context_rules import RecordedCompactionsPolicy, budget_thresholds
 from ctxkit.policies.offload import ResultOffload, find_artifact_in_stub
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.schedules.unpruned_messages import HistoryRows
 from ctxkit.policies.texts.message_content import format_call_hint, replace_text
+from ctxkit.policies.triggers import NearMessageCap
 from ctxkit.policies.window_compaction import get_last_resort_stages
-from ctxkit.session.messages import get_plain_text
+from ctxkit.session.messages import Edit, Message, get_plain_text
 from ctxkit.tokens.live_prompt_sizes import (
     COUNTED_TOKENS_KEY,
     collect_bills,
@@ -33,14 +35,14 @@ from ctxkit.tokens.live_prompt_sizes import (
 )
 
 if TYPE_CHECKING:
+    from ctxkit.agent.turn_state_and_events import Limits
     from ctxkit.engine import BlockedCompaction
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.history.history import History
     from ctxkit.policies.protocols import Policy
-    from ctxkit.session.messages import Edit, Message, ToolCall
+    from ctxkit.session.messages import ToolCall, Usage
     from ctxkit.session.session import Session
-
 
 _replace = msgspec.structs.replace
 
@@ -84,6 +86,17 @@ class LiveContext:
         save_artifact: stores the results that stubs name; None: results stay whole.
         shorten_unsaved: cuts a result that could not be stored.
         prompts: records the prompts that are sent.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent import LiveContext
+        >>> from ctxkit.policies import Rules
+        >>> from ctxkit.session import Message, Text
+        >>> context = LiveContext(ck.Session(id="demo"), Rules())
+        >>> context.add(Message(role="user", parts=(Text("hello there"),)))
+        >>> prepared = context.prepare(0.0)
+        >>> len(prepared.messages), prepared.tokens, prepared.edits
+        (1, 2, ())
     """
 
     def __init__(
@@ -365,3 +378,95 @@ def _find_offloaded(run: Run, artifact_ids: set[str]) -> dict[str, Message]:
     if run.rules.pruning is not None:
         apply_part(run.rules.pruning, run.history.at(max(run.call - 1, 0)))
     return results
+
+
+class LiveBudget:
+    """Prompt tokens since the last compaction and in this turn, and events about their thresholds.
+
+    A cycle lasts from one compaction to the next; the cap on messages is warned of once a cycle.
+
+    Args:
+        rules: their settings `warn_at`, `cutover_at` and `max_single_turn_input_tokens` (fuseraft's
+            names), or a trigger on tokens spent.
+        session: the session so far.
+        emit: called with each event (kind, payload).
+    """
+
+    def __init__(
+        self, rules: Rules, session: Session, emit: Callable[[str, dict[str, Any]], None]
+    ) -> None:
+        thresholds = budget_thresholds(rules)
+        self.warn_at: int | None = thresholds["warn_at"] or None
+        self.cutover_at: int | None = thresholds["cutover_at"] or None
+        self.max_turn_tokens: int | None = (
+            rules.parameters.get("max_single_turn_input_tokens") or None
+        )
+        self.cumulative, self.turn = _tokens_since_compaction(session), 0
+        self._emit, self._cap_warned = emit, False
+        self._rules_cap: tuple[int, float] = (
+            rules.parameters.get("max_tail_messages") or 0,
+            rules.parameters.get("context_cap_fraction") or 0.0,
+        )
+
+    def begin_turn(self) -> None:
+        """Begin a turn."""
+        self.turn = 0
+
+    def add_call(self, usage: Usage | None) -> None:
+        """Add the prompt tokens of a call."""
+        tokens = (usage.prompt_tokens if usage else None) or 0
+        self.cumulative += tokens
+        self.turn += tokens
+
+    def emit_warning(self, trigger: str, tokens: int, messages: int) -> None:
+        """Emit a warning whose condition was met."""
+        if trigger == NearMessageCap.word:
+            self._emit_near_cap(messages, *self._rules_cap)
+            return
+        sums = {
+            "cumulative_input_tokens": self.cumulative,
+            "warn_at": self.warn_at,
+            "cutover_at": self.cutover_at,
+        }
+        self._emit("context_budget_warn", {**sums, "trigger": trigger, "tokens": tokens})
+
+    def emit_cutover(self, trigger: str | None, tokens: int, window: int) -> None:
+        """Emit `context_budget_cutover` with the budget that was exceeded."""
+        if self.max_turn_tokens and self.turn >= self.max_turn_tokens:
+            payload: dict[str, Any] = {
+                "input_tokens": self.turn,
+                "cutover_at": self.max_turn_tokens,
+            }
+            payload["reason"] = "single_turn_limit"
+        elif self.cutover_at and self.cumulative >= self.cutover_at:
+            payload = {"cumulative_input_tokens": self.cumulative, "cutover_at": self.cutover_at}
+        else:
+            payload = {"input_tokens": tokens, "context_window": window, "reason": trigger}
+        self._emit("context_budget_cutover", payload)
+
+    def begin_cycle(self) -> None:
+        """Start a new cycle after a compaction."""
+        self.cumulative, self._cap_warned = 0, False
+
+    def warn_near_message_cap(self, messages: int, limits: Limits) -> None:
+        """Emit a warning, once a cycle, if a prompt is near the cap on messages."""
+        if limits.messages is None or self._cap_warned:
+            return
+        if messages > int(limits.messages * limits.messages_share):
+            self._cap_warned = True
+            self._emit_near_cap(messages, limits.messages, limits.messages_share)
+
+    def _emit_near_cap(self, messages: int, cap: int, share: float) -> None:
+        payload = {
+            "messages": messages,
+            "cap": cap,
+            "fraction": share,
+            "threshold": int(cap * share),
+        }
+        self._emit("context_cap_warning", payload)
+
+
+def _tokens_since_compaction(session: Session) -> int:
+    since = takewhile(lambda entry: not isinstance(entry, Edit), reversed(session.path))
+    usages = (entry.usage for entry in since if isinstance(entry, Message) and entry.usage)
+    return sum(usage.prompt_tokens or 0 for usage in usages)

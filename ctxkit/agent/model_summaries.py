@@ -77,12 +77,13 @@ PASSAGE_END_CLAUSE = (
 #           billed as a cache read, the rest as a cache write
 #
 # "prefix" is used only for a passage from the start of the conversation, if it fits the window and
-# is cheaper by the model's prices (`CachedPrefix.is_cheaper`). If the model answers it with a tool
-# call or without text, the summary is requested again as "text". Policies call the summariser from
-# a worker thread, the model runs on the turn's event loop; the thread waits on a future.
+# is cheaper by the model's prices (`PromptWithCachedPrefix.is_cheaper`). If the model answers it
+# with a tool call or without text, the summary is requested again as "text". Policies call the
+# summariser from a worker thread, the model runs on the turn's event loop; the thread waits on a
+# future.
 
 
-class CachedPrefix(NamedTuple):
+class PromptWithCachedPrefix(NamedTuple):
     """The next prompt of the conversation, the beginning of which the provider has cached."""
 
     messages: tuple[Message, ...]
@@ -132,7 +133,7 @@ class ModelSummariser:
         *,
         exceeded_limit: Callable[[int], str | None] = lambda _: None,
         on_first_call: Callable[[], None] | None = None,
-        cached_prefix: Callable[[], CachedPrefix | None] = lambda: None,
+        cached_prefix: Callable[[], PromptWithCachedPrefix | None] = lambda: None,
     ) -> None:
         self._cached_prefix = cached_prefix
         self.ways: list[str] = []
@@ -298,7 +299,7 @@ def find_results_to_summarise(
     return [m for m in old if not (m.pinned or m.pending or message_content.has_images(m))]
 
 
-class ResultSummary(NamedTuple):
+class ToolResultSummary(NamedTuple):
     """A model's summary of a tool result."""
 
     text: str = ""
@@ -308,7 +309,7 @@ class ResultSummary(NamedTuple):
     """Reason of the failure; empty if there was none."""
 
 
-async def summarise_result(model: Model, result: Message) -> ResultSummary:
+async def summarise_result(model: Model, result: Message) -> ToolResultSummary:
     """Return a model's summary of a tool result; failures are returned, not raised."""
     text = message_content.truncate_middle(
         get_plain_text(result), HEAD_CHARS, TAIL_CHARS, EXCERPT_MARKER
@@ -321,15 +322,15 @@ async def summarise_result(model: Model, result: Message) -> ResultSummary:
         async with asyncio.timeout(SUMMARY_SECONDS):
             reply = await model(request, ignore_delta)
     except TimeoutError:
-        return ResultSummary(error=f"The summary took longer than {SUMMARY_SECONDS:g} s.")
+        return ToolResultSummary(error=f"The summary took longer than {SUMMARY_SECONDS:g} s.")
     except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
-        return ResultSummary(error=format_failure(e))
+        return ToolResultSummary(error=format_failure(e))
     text = redact(get_plain_text(reply).strip())[:SUMMARY_CHARS]
-    return ResultSummary(text, reply.usage, "" if text else "The model returned nothing.")
+    return ToolResultSummary(text, reply.usage, "" if text else "The model returned nothing.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ResultSummaryPolicy(DataclassPolicy):
+class ToolResultSummaryPolicy(DataclassPolicy):
     """Replace tool results by stubs, and add a message with their summaries at the end."""
 
     said: Mapping[str, str] = field(default_factory=dict)

@@ -121,13 +121,13 @@ def exam_(
     whose result still shows the answers. With --model that model answers, without knowing whose
     result it reads.
     """
-    from ctxkit.experiments.exams import CompactorCandidate, SummaryPrompt, exam
+    from ctxkit.experiments.exams import CompactorCandidate, SummaryPromptCandidate, exam
     from ctxkit.experiments.gates.compactor_command import command
 
     candidates: dict[str, object] = dict(zip(rules, rules, strict=True))
     candidates |= {words: CompactorCandidate(command(words)) for words in commands}
     candidates |= {
-        path.name: SummaryPrompt(path.read_text(encoding="utf-8", errors="replace"))
+        path.name: SummaryPromptCandidate(path.read_text(encoding="utf-8", errors="replace"))
         for path in prompts
     }
 

@@ -127,7 +127,7 @@ def advise(
     return with_display(best, display_advice)
 
 
-def get_promised_rules(advice: pd.DataFrame) -> str:
+def get_advised_setting(advice: pd.DataFrame) -> str:
     """Return the setting of the first advised row as text, else that of the cheapest."""
     advised = advice[advice["advised"]]
     rules = str((advised if len(advised) else advice)["rules"].iloc[0])

@@ -94,6 +94,12 @@ class Comparison(pd.DataFrame):
     `experiments.score_columns.SCORE_COLUMNS`. Methods of DataFrame return plain frames. The display
     shows the chief figures and a verdict for each setting; `detail` has all figures. `replays` maps
     each name to its session, which ``plots.growth(comparison)`` charts.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> table = ck.compare(ck.samples.path("billing"), ["none"], progress=False)
+        >>> table.index.tolist()
+        ['recorded', 'none']
     """
 
     _metadata = ["replays", "max_loss"]  # noqa: RUF012  pandas' own way to carry attributes

@@ -142,7 +142,17 @@ def score_session(
     loss: bool = True,
     reuse: bool = False,
 ) -> dict[str, Any]:
-    """Return the score of a session or a replay as a dictionary of plain values."""
+    """Return the score of a session or a replay as a dictionary of plain values.
+
+    Args:
+        session: recorded, or a replay.
+        base: analyses of the record, shared by several scores of it; None: they are made here.
+        loss: compute the columns of loss, rereads and reorientation, too.
+        reuse: bill the call that writes a summary as reading the cached prompt.
+
+    Returns:
+        A value for each of `SCORE_COLUMNS` that applies.
+    """
     base = base or SessionScoreCache(session.origin or session)
     if session.origin is None:
         row = _score_record(base, reuse=reuse)
@@ -190,7 +200,18 @@ def score_loss(
 def score_run(
     base: SessionScoreCache, run: Run, label: str, *, loss: bool = False, reuse: bool = False
 ) -> dict[str, Any]:
-    """Return the score of a run; it equals the score of the session that `replay` makes of it."""
+    """Return the score of a run; it equals the score of the session that `replay` makes of it.
+
+    Args:
+        base: analyses of the record.
+        run: a finished run of rules on it.
+        label: of the rules in the row.
+        loss: compute the columns of loss, too.
+        reuse: bill the call that writes a summary as reading the cached prompt.
+
+    Returns:
+        A value for each of `SCORE_COLUMNS` that applies; no session is built for it.
+    """
     rules, prompts = run.rules, RunPromptSizes(run)
     row = _score_prompts(
         base,
@@ -435,9 +456,9 @@ class SessionScoreCache:
         return SessionActions(self.memory)
 
     @cached_property
-    def forecast(self) -> ElongationForecast:
+    def forecast(self) -> RunLengthForecast:
         """Forecast of how many calls real runs would take."""
-        return ElongationForecast(self.session)
+        return RunLengthForecast(self.session)
 
     @cached_property
     def window(self) -> int | None:
@@ -540,7 +561,7 @@ _PROCESSOR_KINDS: dict[str, PolicyKind] = {"swe_agent_mask": "mask", "none": "ra
 """Policy kind of each history processor that a log reader infers."""
 
 
-class ElongationForecast:
+class RunLengthForecast:
     """Forecast of the length of real runs, from the policy of the record and published studies."""
 
     def __init__(self, session: Session) -> None:
@@ -622,14 +643,21 @@ _COUNTED = ("prompt_tokens", "peak_tokens")
 """Figures that a score counts where the log has no usage."""
 
 
-def name_score_figures(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures of a score's row by the names that other views have for them."""
+def map_score_row_to_view_figures(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of a score's row by the names that other views have for them.
+
+    Args:
+        row: a score by column.
+
+    Returns:
+        Values by the names of `metrics.view_figures`, by which views of one session are compared.
+    """
     return {figure: row.get(name) for name, figure in _FIGURES.items()}
 
 
-def name_session_figures(row: dict[str, Any], session: Session) -> dict[str, Any]:
+def map_session_score_to_view_figures(row: dict[str, Any], session: Session) -> dict[str, Any]:
     """Return the figures of the score of a session, without counts that no other view shows."""
-    figures = name_score_figures(row)
+    figures = map_score_row_to_view_figures(row)
     if row["source"] == "estimated" and session.origin is None:
         # The log states no prompts: the counts are in the score alone.
         figures = {name: n for name, n in figures.items() if name not in _COUNTED}
@@ -638,4 +666,4 @@ def name_session_figures(row: dict[str, Any], session: Session) -> dict[str, Any
 
 @register_view_figures("score")
 def _read_figures(session: Session) -> dict[str, Any]:
-    return name_session_figures(score_session(session, loss=False), session)
+    return map_session_score_to_view_figures(score_session(session, loss=False), session)

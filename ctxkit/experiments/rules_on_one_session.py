@@ -11,7 +11,11 @@ from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.engine import get_run_of_replay, make_log_from_session, run_rules, with_message_ids
 from ctxkit.engine.replay import build_replay_log, find_context_window
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, name_score_figures, score_run
+from ctxkit.experiments.cost_and_loss_scores import (
+    SessionScoreCache,
+    map_score_row_to_view_figures,
+    score_run,
+)
 from ctxkit.experiments.grids import RejectedSetting, convert_to_plain
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.metrics.view_figures import register_view_figures
@@ -133,7 +137,14 @@ class SessionRunner:
 
 
 def make_session_key(session: Session) -> str:
-    """Return a hash that identifies the content of a session (not of its texts)."""
+    """Return a hash that identifies the content of a session (not of its texts).
+
+    Args:
+        session: recorded.
+
+    Returns:
+        A text that stays equal over processes, for journals of sweeps and baselines of gates.
+    """
     last = session.log[-1].id if session.log else ""
     usages = [
         (c.message.usage.prompt_tokens if c.message.usage else None, c.position)
@@ -169,4 +180,4 @@ def _read_figures(session: Session) -> dict[str, Any]:
     if run is None:
         return {}
     runner = SessionRunner(session.origin or session)
-    return name_score_figures(runner.row(NamedRules.of("", run.rules), SweepOptions()))
+    return map_score_row_to_view_figures(runner.row(NamedRules.of("", run.rules), SweepOptions()))

@@ -198,6 +198,9 @@ def without(session: Session, *names: str) -> Session:
         session: any session, the path of a log, or a list of messages.
         names: names of the sections to remove.
 
+    Returns:
+        A session with the same calls whose messages lack these sections.
+
     Raises:
         BadArguments: a section is not in the session.
 

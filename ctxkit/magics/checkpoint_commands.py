@@ -121,7 +121,17 @@ def restore_checkpoint(kit: KitState, line: RestoreArguments) -> PreformattedTex
 
 
 def branch_session(kit: KitState, line: BranchArguments) -> PreformattedText:
-    """Make a session of its own that is at a checkpoint; the old one stays as it is."""
+    """Make a session of its own that is at a checkpoint; the old one stays as it is.
+
+    Args:
+        line: the checkpoint, and the new session's name.
+
+    Returns:
+        A sentence that names the new session and says whether it can be continued at once.
+
+    Raises:
+        BadArguments: the checkpoint lies before the first message.
+    """
     from ctxkit.agent.store.session_log import get_checkpoint
 
     session = kit.session(line.session)

@@ -122,7 +122,19 @@ class CompactionReport:
 
 
 def run_compact(kit: KitState, options: CompactArguments, body: str) -> object:
-    """Compact a live session as a line and a cell ask for."""
+    """Compact a live session as a line and a cell ask for.
+
+    Args:
+        options: the parsed line.
+        body: the cell: what a summary should dwell on.
+
+    Returns:
+        A `CompactionReport`, also of a dry run, which changes nothing.
+
+    Raises:
+        BadArguments: `--keep` is below 0, or the session does not live.
+        ModelError: the summary could not be written; the history stays as it was.
+    """
     focus = "\n".join(t for t in (options.focus.strip(), body.strip()) if t)
     if options.keep is not None and options.keep < 0:
         raise BadArguments(

@@ -44,9 +44,14 @@ from ctxkit.session.messages import OTHER_AGENT_KINDS, Message, Text
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import is_write_tool, map_results_by_call
 from ctxkit.teams.contract_checks import TurnChanges, make_turn_changes
-from ctxkit.teams.handoffs import SUMMARY_FILE, SourceFiles, format_declared_context, parse_sources
+from ctxkit.teams.handoffs import (
+    SUMMARY_FILE,
+    SourceFilesAndChanges,
+    format_declared_context,
+    parse_context_sources,
+)
 from ctxkit.teams.plan import TeamPlan
-from ctxkit.teams.shared_history import FRESH_TURN_KEY, DeclaredContext, get_own_history_limits
+from ctxkit.teams.shared_history import FRESH_TURN_KEY, DeclaredContextView, get_own_history_limits
 from ctxkit.teams.team_members import ISOLATIONS
 from ctxkit.tokens.counter_registry import default_counter
 from ctxkit.tokens.message_sizes import MessageSizes
@@ -124,11 +129,11 @@ class TeamView:
         if self.context:
             hears = IsolatedView(agent=agent, isolation="fresh", handoffs=False)
             turns, chars = get_own_history_limits(self.context)
-            pruning = Chain.of(hears, DeclaredContext(turns=turns, max_chars=chars))
+            pruning = Chain.of(hears, DeclaredContextView(turns=turns, max_chars=chars))
             return Rules(name=self.name, pruning=pruning)
         hears = IsolatedView(agent=agent, isolation=self.isolation)
         parts: list[Any] = [hears] if self.isolation != "shared" else []
-        parts += [DeclaredContext(heard=True)] if self.anew else []
+        parts += [DeclaredContextView(heard=True)] if self.anew else []
         parts += self.window
         return Rules(name=self.name, pruning=Chain.of(*parts) if parts else None)
 
@@ -170,7 +175,7 @@ def parse_view(name: str, keys: object) -> TeamView:
     isolation = (f.text("Isolation") or "shared").casefold()
     if isolation not in ISOLATIONS:
         raise BadArguments(f"Isolation of view {name!r} is Shared, Fresh or Fork.")
-    context = parse_sources(f.rows("Context"), f"Context of view {name!r}", allow_own=True)
+    context = parse_context_sources(f.rows("Context"), f"Context of view {name!r}", allow_own=True)
     return TeamView(name, _make_window_filter(inner), isolation, context, f.flag(FRESH_TURN_KEY))
 
 
@@ -248,12 +253,14 @@ def add_declared_context(
     """
     by_name = {log.agent: log for log in logs}
     folder = next((log.record.cwd for log in logs if log.record.cwd), "") or ""
-    files, changes = RecordedFiles(folder), list[TurnChanges]()
+    files, changes = RecordedTeamFolder(folder), list[TurnChanges]()
     blocks: dict[str, dict[int, str]] = {name: {} for name in by_name}
     for number, turn in enumerate(turns):
         if turn.agent not in by_name or not turn.calls:
             continue
-        source_files = SourceFiles(root=files, brief=TeamPlan.brief, changes=tuple(changes))
+        source_files = SourceFilesAndChanges(
+            root=files, brief=TeamPlan.brief, changes=tuple(changes)
+        )
         # the block is made before the turn's own writes are applied: it shows earlier turns
         blocks[turn.agent][turn.calls[0]] = format_declared_context(source_files, declared)
         messages = _turn_messages(by_name[turn.agent].record, turn.calls)
@@ -295,7 +302,7 @@ _PATCH_ARGUMENTS = (("old", "new"), ("old_string", "new_string"), ("old_str", "n
 """Arguments that hold a file's whole text, and those that hold what is put in the place of what."""
 
 
-class RecordedFiles:
+class RecordedTeamFolder:
     """A team's folder, reconstructed from what its agents wrote so far."""
 
     def __init__(self, folder: str = "") -> None:

@@ -192,7 +192,7 @@ class TurnChanges:
         return "\n".join(lines)
 
 
-def find_changes(
+def find_written_files_and_commands(
     messages: Iterable[Message],
 ) -> tuple[tuple[str, ...], tuple[tuple[str, bool], ...]]:
     """Return the files that were written and the commands that were run, with their success."""
@@ -222,8 +222,17 @@ def find_changes(
 
 
 def make_turn_changes(turn: int, agent: str, messages: Sequence[Message]) -> TurnChanges | None:
-    """Return what an agent changed in a turn; None if it changed nothing."""
-    written, commands = find_changes(messages)
+    """Return what an agent changed in a turn; None if it changed nothing.
+
+    Args:
+        turn: number of the team's turn, from 0.
+        agent: whose turn it was.
+        messages: that the turn added to the agent's session.
+
+    Returns:
+        Files and commands, with the time of the last message in seconds since 1970.
+    """
+    written, commands = find_written_files_and_commands(messages)
     if not written and not commands:
         return None
     time = next((m.time for m in reversed(messages) if m.time is not None), 0.0)

@@ -24,7 +24,7 @@ from ctxkit.agent.tools.tool_selection import FILE_TOOLS, make_tools
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.memory_entries import get_memory_folder_name
 from ctxkit.teams.handoffs import make_team_tools
-from ctxkit.teams.permissions import Capabilities, limit_tools
+from ctxkit.teams.permissions import ToolCapabilities, limit_tools
 from ctxkit.teams.scripted_agents import is_scripted
 from ctxkit.teams.team_members import (
     ASKING,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.tools.runner import Approve
     from ctxkit.agent.tools.tool import Tool
-    from ctxkit.agent.turn import Limits, Listener
+    from ctxkit.agent.turn_state_and_events import Limits, Listener
     from ctxkit.policies.context_rules import Rules
     from ctxkit.teams.contract_checks import TurnChanges
     from ctxkit.teams.plan import Member, SubAgentPlan, TeamPlan
@@ -286,7 +286,7 @@ class SessionFactory:
     def _permitted_tools(
         self,
         granted: Sequence[str | Tool],
-        capabilities: Capabilities,
+        capabilities: ToolCapabilities,
         workspace: Workspace | None,
     ) -> list[str | Tool]:
         """Return tools limited to the agent's capabilities and the team's change envelope."""

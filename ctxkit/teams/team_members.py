@@ -16,10 +16,10 @@ from ctxkit.presets.fuseraft_config import (
     read_config,
 )
 from ctxkit.presets.registry import preset
-from ctxkit.teams.handoffs import parse_sources
+from ctxkit.teams.handoffs import parse_context_sources
 from ctxkit.teams.permissions import parse_capabilities
 from ctxkit.teams.plan import Member, SubAgentPlan
-from ctxkit.teams.shared_history import DeclaredContext, with_view_filters
+from ctxkit.teams.shared_history import DeclaredContextView, with_view_filters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,7 +79,7 @@ def _parse_member(
         )
     plugins = [p.casefold() for p in f.texts("Plugins")]
     tool_groups = dict.fromkeys(PLUGIN_TOOLS[p] for p in plugins if p in PLUGIN_TOOLS)
-    context = parse_sources(
+    context = parse_context_sources(
         f.rows("Context"), f"Context of {sanitize_text(name, 40)}", allow_own=True
     )
     window = f.section("ContextWindow")
@@ -174,7 +174,7 @@ SUB_AGENT_INSTRUCTIONS = (
     "You are asked by another agent. Look for what it asks, change nothing, and answer in a few "
     "lines with paths and facts: it reads your answer, and nothing else that you do."
 )
-SUB_AGENT_RULES = Rules(name="each question anew", pruning=DeclaredContext())
+SUB_AGENT_RULES = Rules(name="each question anew", pruning=DeclaredContextView())
 """Each question begins without the ones before."""
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ctxkit.plots.chart import Chart
     from ctxkit.plots.cumulative_input_charts import CumulativeAgentTokens
-    from ctxkit.widgets.data_source import DataSource
+    from ctxkit.widgets.data_source import WidgetDataSource
 
 _NAME = 80
 
@@ -89,7 +89,7 @@ class BudgetWidget(ChartWidget):
 
     def __init__(
         self,
-        feed: DataSource,
+        feed: WidgetDataSource,
         *,
         warn: int | None = None,
         cutover: int | None = None,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ctxkit.metrics.thrashing import CompactionOutcome
     from ctxkit.plots.chart import Chart
     from ctxkit.session.session import Session
-    from ctxkit.widgets.data_source import DataSource
+    from ctxkit.widgets.data_source import WidgetDataSource
 
 
 EXPORTED_DETAILS = 60
@@ -51,7 +51,7 @@ class SavingsWidget(ChartWidget):
     shared: ClassVar = ("data", "picked")
     picked = t.Int(0, min=0).tag(sync=True)
 
-    def __init__(self, feed: DataSource, **settings: Any) -> None:
+    def __init__(self, feed: WidgetDataSource, **settings: Any) -> None:
         self._rows: list[CompactionRow] = []
         self._places: list[tuple[Session, int]] = []
         """For each row its session, and its number there."""

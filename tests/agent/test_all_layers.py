@@ -13,7 +13,7 @@ import ctxkit as ck
 from ctxkit.agent import (
     ContextStore,
     LiveSession,
-    LocalMemory,
+    LocalMemoryProvider,
     MemoryStore,
     ScriptedModel,
     SessionMemory,
@@ -92,7 +92,7 @@ def test_live_log_and_replay_agree_with_all_layers_on(place, mode):
     rules = replace(rules, counter=COUNT, policy=Chain.of(rules.policy, LessonRecall()))
     with hook(block="The user prefers tabs.") as (url, asked):
         memory = SessionMemory(
-            held, [LocalMemory(held), Webhook(load_url=url, save_url=url, save_every=2)]
+            held, [LocalMemoryProvider(held), Webhook(load_url=url, save_url=url, save_every=2)]
         )
         model = ScriptedModel(tuple(turns()), name="made", counter=COUNT, clock=tick)
         with LiveSession("main", model=model, rules=rules, clock=tick, workspace=Workspace(place),

@@ -17,7 +17,7 @@ from talkers import COUNT, Says, agent, live, run, said
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit._internal.formatting import FAILURE_CHARS
-from ctxkit.agent import Provider
+from ctxkit.agent import ProviderModel
 from ctxkit.errors import ModelError
 from ctxkit.policies import Fallback, HybridSummary, Rules, Summary
 from ctxkit.policies.offline_summarisers import may_call_model
@@ -65,7 +65,7 @@ def failing(how):
     if how == "answers 401":
         with wire("chat", Play(status=401, said="Incorrect API key provided")) as up:
             options = {"api_base": up.url, "api_key": "none"}
-            yield Asked(Provider(FORMATS["chat"][0], context_window=50_000, options=options))
+            yield Asked(ProviderModel(FORMATS["chat"][0], context_window=50_000, options=options))
         gc.collect()  # what it left open warns here, where that is allowed
     else:
         yield Asked({"raises": _raises, "answers empty": _is_silent, "times out": _sleeps}[how])

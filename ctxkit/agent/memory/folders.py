@@ -54,7 +54,7 @@ _REMOVAL_ORDER = ("episode", "note", "procedure", "fact")
 """Kinds of entries in the order in which they are removed."""
 
 
-def find_surplus(
+def find_surplus_entries(
     entries: Iterable[MemoryEntry],
     rows: Mapping[str, Mapping[str, Any]],
     by: str,
@@ -132,7 +132,7 @@ class MemoryStore:
     def __init__(self, homes: Sequence[str | Path], base: str | Path | None = None) -> None:
         if not homes:
             raise BadArguments("A memory needs a folder.")
-        self.folders, self.scope = [MemoryFolder(h) for h in homes], MemoryScope(base)
+        self.folders, self.scope = [MemoryFolder(h) for h in homes], WorkingFolderMemoryIds(base)
 
     def entries(self, *, everywhere: bool = False) -> list[MemoryEntry]:
         """Return the entries in scope, or all with `everywhere`, by name."""
@@ -252,7 +252,7 @@ class MemoryStore:
     def consolidate(
         self, by: str, budgets: MemoryDigestBudgets = STORE_BUDGETS
     ) -> list[tuple[MemoryEntry, str]]:
-        """Remove surplus entries (see `find_surplus`); return them with the reasons.
+        """Remove surplus entries (see `find_surplus_entries`); return them with the reasons.
 
         Args:
             by: author whose entries may be removed.
@@ -261,7 +261,7 @@ class MemoryStore:
         Raises:
             StoreError: an entry cannot be removed.
         """
-        surplus = find_surplus(self.entries(), self.newest_rows(), by, budgets)
+        surplus = find_surplus_entries(self.entries(), self.newest_rows(), by, budgets)
         for surplus_entry, why in surplus:
             folder, entry = self.of(surplus_entry.guid)
             folder.remove(entry)
@@ -488,7 +488,7 @@ _MAX_REFS_BYTES = 256_000
 _SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class MemoryScope:
+class WorkingFolderMemoryIds:
     """The entries that belong to a working folder, as lists of guids per session.
 
     Args:

@@ -46,6 +46,13 @@ class ArtifactStore:
             result that is stored and was not before.
         advice: returns how parts of an artifact are read, with `{path}` (see
             `ResultOffload.advice`).
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.agent import ArtifactStore, Workspace
+        >>> store = ArtifactStore(Workspace(tempfile.mkdtemp()), lambda: ["s1"])
+        >>> store.list_files(".")
+        []
     """
 
     def __init__(
@@ -178,7 +185,15 @@ def _split_artifact_path(path: str) -> str | None:
 
 
 def describe_artifact_reading(tools: Iterable[ToolSchema]) -> str:
-    """Return how parts of an artifact are read with the given tools, with `{path}` for its path."""
+    """Return how parts of an artifact are read with the given tools, with `{path}` for its path.
+
+    Args:
+        tools: schemas of the session's tools.
+
+    Returns:
+        A sentence for the stub of a stored result; it names the tool that reads lines, else the one
+        that searches, else says that none does.
+    """
     names = {t.name: t.parameters.get("properties", {}) for t in tools}
     parameters = set(names.get("read_file", {}))
     lines = next((pair for pair in _LINE_PARAMETERS if parameters.issuperset(pair)), None)
@@ -195,7 +210,7 @@ _ARTIFACT_FILE = re.compile(r"[0-9a-f]{12}\.txt")
 _LINE_PARAMETERS = (("start", "end"), ("startLine", "maxLines"))
 
 
-class ToolFileSources:
+class CombinedExtraFiles:
     """Several kinds of extra files as one; the first that holds a path answers."""
 
     def __init__(self, *parts: ExtraFiles) -> None:

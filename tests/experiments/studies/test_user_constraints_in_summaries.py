@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.studies.published_constraints import (
+from ctxkit.experiments.studies.user_constraints_in_summaries import (
     COMPINT,
     FRAMING,
     PUBLISHED_RETENTION,
