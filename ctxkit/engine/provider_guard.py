@@ -195,7 +195,15 @@ def count_refused_calls(session: Session, run: RunLike) -> int | None:
 
 
 def count_shared(before: Sequence[Any], after: Sequence[Any]) -> int:
-    """Return the number of first items that are equal in two prompts."""
+    """Return the number of first items that are equal in two prompts.
+
+    Args:
+        before: the items of the earlier prompt.
+        after: those of the later one.
+
+    Returns:
+        The length of the longest common prefix.
+    """
     pairs = enumerate(zip(before, after, strict=False))
     n = min(len(before), len(after))
     return next((i for i, (a, b) in pairs if a is not b and a != b), n)

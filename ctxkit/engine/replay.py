@@ -116,6 +116,10 @@ def run_replay(
         fixed: the same.
         last_usage: the same.
 
+    Returns:
+        The finished run: `prompts` and `fresh_tokens` have one value a call, in tokens;
+        `compactions`, `events` and `errors` are in order of calls.
+
     Raises:
         BadArguments: the rules are none, or have a setting that they cannot have.
 
@@ -180,6 +184,17 @@ def find_context_window(session: Session) -> int | None:
 
     The log's own figure comes first, then the price table's, unless a prompt of the log is larger.
     A Codex log gives 95 % of the window; the whole window is returned.
+
+    Args:
+        session: a recorded or live session.
+
+    Returns:
+        The whole window of the first model of the session, in tokens, or None.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> find_context_window(ck.read(ck.samples.path("billing")))
+        48000
     """
     from ctxkit.tokens.context_windows import get_full_context_window
 
@@ -191,7 +206,16 @@ def find_context_window(session: Session) -> int | None:
 def make_session_from_run(
     session: Session, run: Run, children: tuple[Session, ...] = ()
 ) -> Session:
-    """Return the replay of a session: its messages with the edits and prompt sizes of a run."""
+    """Return the replay of a session: its messages with the edits and prompt sizes of a run.
+
+    Args:
+        session: the record.
+        run: a run over its log.
+        children: replays of its subagents.
+
+    Returns:
+        A session with `origin` set to the record; prompts of its calls are asked of the run.
+    """
     prompts, fresh, shared = (
         run.prompts.tolist(),
         run.fresh_tokens.tolist(),
@@ -247,6 +271,12 @@ def run_record(session: Session) -> Run:
     """Return the run of a record under its own compactions, and the mask of its processor.
 
     It is made once. Its prompts are counted as those of a replay are.
+
+    Args:
+        session: a recorded session.
+
+    Returns:
+        The run, cached with the session.
     """
     run: Run | None = session.__dict__.get("run of the record")
     if run is None:
@@ -303,7 +333,14 @@ def summarize_run(run: Run) -> dict[str, Any]:
 
 
 def describe_run_oddities(run: Run) -> str | None:
-    """Return what is odd about a run's rules: settings without effect, a window that is full."""
+    """Return what is odd about a run's rules: settings without effect, a window that is full.
+
+    Args:
+        run: a finished run.
+
+    Returns:
+        Sentences, joined; None where nothing is odd.
+    """
     window = describe_crowded_window(run)
     sentences = [*([window] if window else []), *describe_inert_settings(run.rules)]
     return " ".join(sentences) or None
@@ -322,7 +359,14 @@ def describe_crowded_window(run: Run) -> str | None:
 
 
 def compute_shared_tokens(run: Run) -> NDArray[Any]:
-    """Return for each call the tokens shared with the prompt before, even where not cached."""
+    """Return for each call the tokens shared with the prompt before, even where not cached.
+
+    Args:
+        run: a finished run.
+
+    Returns:
+        An array with one value a call, in tokens; 0 for the first call.
+    """
     prompts, fresh = run.prompts, run.fresh_tokens
     shared, fixed = np.asarray(prompts - fresh), run.log.fixed_at
     for call in run.clock.calls:
@@ -337,6 +381,12 @@ def compute_shared_tokens(run: Run) -> NDArray[Any]:
 def count_hidden_messages_and_results(run: Run) -> tuple[int, int]:
     """Return how many messages the next call would not see unchanged, and how many of these are
     tool results.
+
+    Args:
+        run: a finished run.
+
+    Returns:
+        (messages, tool results among them).
     """
     view, log = run.coming(), run.log
     unchanged = view.head.unchanged_rows()

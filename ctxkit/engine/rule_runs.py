@@ -73,6 +73,21 @@ class Run:
 
     `total`, `fresh` and `peak` are over the prompts sent, in tokens: all of them, those that are no
     cached prefix, and the largest prompt; `prompts` and `fresh_tokens` have one value a call.
+
+    Args:
+        log: the messages, as `make_log_from_session` builds them; it may grow while the run
+            advances.
+        rules: policy, trigger, pruning, guards and window.
+        limit: the context window in tokens where the rules have none; None: unknown.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.engine import run_replay
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules("window:keep_tokens=3000", above)
+        >>> run = run_replay(ck.read(ck.samples.path("chat")), rules)
+        >>> int(run.peak) == max(run.prompts.tolist()), int(run.total) == sum(run.prompts.tolist())
+        (True, True)
     """
 
     def __init__(self, log: MessageLog, rules: Rules, limit: int | None = None) -> None:
@@ -392,7 +407,25 @@ class Run:
 
 
 def run_rules(log: MessageLog, rules: Rules, limit: int | None = None) -> Run:
-    """Run rules over a whole log; `limit` is the window, in tokens, where the rules have none."""
+    """Run rules over a whole log; `limit` is the window, in tokens, where the rules have none.
+
+    Args:
+        log: the messages, as `make_log_from_session` builds them.
+        rules: what is run.
+        limit: the context window in tokens where the rules have none; None: unknown.
+
+    Returns:
+        The run after the last call of the log.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.engine import make_log_from_session
+        >>> rules = ck.policies.Rules("window:keep_tokens=3000", ck.policies.triggers.Above(4_000))
+        >>> log = make_log_from_session(ck.read(ck.samples.path("chat")), rules)
+        >>> run = run_rules(log, rules)
+        >>> len(run.compactions) > 0, len(run.prompts) == log.calls
+        (True, True)
+    """
     run = advance_run(Run(log, rules, limit), rules, log.calls)
     run.over = True
     return run
@@ -408,7 +441,25 @@ def find_first_compaction_call(log: MessageLog, rules: Rules, limit: int | None 
 
 
 def advance_run(run: Run, rules: Rules, stop: int) -> Run:
-    """Advance a run up to the call `stop` (exclusive): bill up to a compaction, do it, continue."""
+    """Advance a run up to the call `stop` (exclusive): bill up to a compaction, do it, continue.
+
+    Args:
+        run: a run whose log may have grown since.
+        rules: the rules of the coming calls.
+        stop: the first call that is not run; at most the calls of the log.
+
+    Returns:
+        The same object, advanced: `run.call` is `stop`.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.engine import make_log_from_session
+        >>> rules = ck.policies.Rules("window:keep_tokens=3000", ck.policies.triggers.Above(4_000))
+        >>> log = make_log_from_session(ck.read(ck.samples.path("chat")), rules)
+        >>> run = advance_run(Run(log, rules), rules, 5)
+        >>> run.call, len(run.prompts)
+        (5, 5)
+    """
     call, policy = run.call, rules.policy
     if stop > call:
         run.clock.sync()

@@ -60,6 +60,16 @@ def make_log_from_session(
         last_usage: give each prompt the size that was known before it was sent, and bill what the
             record billed beyond that; see `count_sizes_by_last_usage`.
         anchored: the session's sizes under the rules' counter, if they were measured already.
+
+    Returns:
+        The log: one row a message of `session.messages`, and the recorded compactions beside it.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> log = make_log_from_session(session)
+        >>> len(log) == len(session.messages), log.calls == len(session.calls)
+        (True, True)
     """
     from ctxkit.tokens.counter_registry import default_counter
     from ctxkit.tokens.message_sizes import measure_sizes
@@ -104,7 +114,20 @@ def make_log_from_session(
 
 
 def get_run_of_replay(session: Session) -> Run | None:
-    """Return the run behind a replay; None for other sessions and replays of other processes."""
+    """Return the run behind a replay; None for other sessions and replays of other processes.
+
+    Args:
+        session: any session.
+
+    Returns:
+        The run that made the session in this process, or None.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> get_run_of_replay(session) is None, get_run_of_replay(ck.replay(session, "pi")) is None
+        (True, False)
+    """
     return session.prompt_source if isinstance(session.prompt_source, Run) else None
 
 
@@ -126,6 +149,21 @@ def count_sizes_by_last_usage(
     the estimates of ai and Pi do). At first, and after a compaction, it knows only the count with
     the tools' schemas, until the next bill. Where prunings or a trim sent less than the record
     shows, a live session's record has the counted tokens.
+
+    Args:
+        session: a session whose replies may have usage.
+        counter: counts the messages since the last bill.
+
+    Returns:
+        (sizes, fixed parts): tokens of each of `session.messages`, and one `FixedPromptTokens` a
+        call.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> sizes, fixed = count_sizes_by_last_usage(session, ck.tokens.default_counter())
+        >>> len(sizes) == len(session.messages), len(fixed) == len(session.calls)
+        (True, True)
     """
     sizes = {id(m): counter.message(m) for m in session.messages}
     sizes |= {id(m): counter.message(m) for e in session.edits for m in e.inserted}
@@ -165,13 +203,36 @@ def compute_billing_offset(reply: Message, counted: int, before: int = 0) -> int
         counted: counted tokens of its prompt.
         before: what is returned where the reply has no bill, or one below 1 / `MAX_COUNT_PER_BILL`
             of the count, which cannot be the size of that prompt.
+
+    Returns:
+        Billed less counted tokens; below 0 where the count is too large.
+
+    Example:
+        >>> from ctxkit.session import Message, Usage
+        >>> reply = Message(role="assistant", usage=Usage(input_tokens=5_200))
+        >>> compute_billing_offset(reply, 5_000)
+        200
     """
     billed = get_billed_prompt(reply)
     return before if not billed or billed < counted / MAX_COUNT_PER_BILL else billed - counted
 
 
 def with_message_ids(session: Session) -> Session:
-    """Return the session with a distinct id for every message; itself where all have one."""
+    """Return the session with a distinct id for every message; itself where all have one.
+
+    Args:
+        session: any session; formats without ids give messages the id `""`.
+
+    Returns:
+        The session, or a copy in which messages without an id, or with one that was used before,
+        have a new one.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = with_message_ids(ck.read([{"role": "user", "content": "Hello"}] * 2))
+        >>> len({message.id for message in session.messages})
+        2
+    """
     ids = {m.id for m in session.messages}
     if "" not in ids and len(ids) == len(session.messages):
         return session
@@ -193,6 +254,14 @@ def estimate_call_start(reply: Message, input_time: float | None) -> float | Non
     Args:
         reply: the reply of the call.
         input_time: time of the last message before it that has one.
+
+    Returns:
+        Unix seconds, or None.
+
+    Example:
+        >>> from ctxkit.session import Message
+        >>> estimate_call_start(Message(role="assistant", time=100.0, latency=4.0), 90.0)
+        96.0
     """
     if reply.time is not None and reply.latency is not None:
         return reply.time - reply.latency
@@ -216,7 +285,23 @@ def _fixed_parts(
 
 
 def interleave_edits(messages: Iterable[Message], run: Run) -> Iterator[Message | Edit]:
-    """Yield the messages with a run's edits, each before the reply of its call."""
+    """Yield the messages with a run's edits, each before the reply of its call.
+
+    Args:
+        messages: the messages of the run's log.
+        run: a run; its compactions become edits.
+
+    Yields:
+        The messages as they are; of a compaction before call c its edits, numbered and named after
+        the rules, come just before the reply of c.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.engine import run_replay
+        >>> run = run_replay(ck.read(ck.samples.path("billing")), ck.policies.recorded_rules())
+        >>> len(list(interleave_edits(run.log.messages, run))) > len(run.log.messages)
+        True
+    """
     log, name = run.log, run.rules.label
     before: dict[int, list[tuple[int, Compaction]]] = {}
     for n, compaction in enumerate(run.compactions):

@@ -111,7 +111,18 @@ _replace = msgspec.structs.replace
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """A compaction: the call before which it happened, and the history without and with it."""
+    """A compaction: the call before which it happened, and the history without and with it.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.engine import run_replay
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules("window:keep_tokens=3000", above)
+        >>> run = run_replay(ck.read(ck.samples.path("chat")), rules)
+        >>> first = run.compactions[0]
+        >>> first.before > 4_000 > first.after, first.messages_before > first.messages_after
+        (True, True)
+    """
 
     call: int
     was: History
@@ -161,7 +172,18 @@ class Compaction(msgspec.Struct, frozen=True):
 
 
 class BlockedCompaction(NamedTuple):
-    """A compaction that was due and did not happen."""
+    """A compaction that was due and did not happen.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.engine import run_replay
+        >>> once = ck.policies.guards.CompactionCountLimit(1, per="run")
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules("window:keep_tokens=3000", above, guards=(once,))
+        >>> run = run_replay(ck.read(ck.samples.path("chat")), rules)
+        >>> run.blocked[0].outcome
+        'skipped'
+    """
 
     call: int
     guard: str
@@ -182,7 +204,17 @@ class BlockedCompaction(NamedTuple):
 
 
 class PolicyRunEvent(NamedTuple):
-    """The start or the end of a policy's run, for hooks and logs."""
+    """The start or the end of a policy's run, for hooks and logs.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.engine import run_replay
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules("window:keep_tokens=3000", above)
+        >>> run = run_replay(ck.read(ck.samples.path("chat")), rules)
+        >>> [event.kind for event in run.events][:2]
+        ['start', 'end']
+    """
 
     kind: str
     """`start` or `end`."""

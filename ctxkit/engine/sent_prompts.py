@@ -76,6 +76,9 @@ def build_uncompacted_prompt(run: RunLike, call: int) -> tuple[list[SentItem], d
     Args:
         run: the run.
         call: number of the call; at least one call of the run came before it.
+
+    Returns:
+        (items in order, by row the pruning that left it out).
     """
     return _items_and_left_out(run, call, run.pruned(call - 1))
 

@@ -35,6 +35,15 @@ def to_chat_messages(
             thinking is left out.
         in_results: True if tool results may contain images (Anthropic). OpenAI refuses that; the
             images then go into a user message after the results of the reply.
+
+    Returns:
+        Dictionaries with `role` and `content`, replies also with `tool_calls`, results with
+        `tool_call_id`.
+
+    Example:
+        >>> from ctxkit.session import Message, Text
+        >>> to_chat_messages([Message(role="user", parts=(Text("Hello"),))])
+        [{'role': 'user', 'content': 'Hello'}]
     """
     paired = _pair_results(list(messages))
     return [

@@ -246,8 +246,17 @@ def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
         source: the file.
         reader: the reader to use; None: detected.
 
+    Returns:
+        The main sessions of the file; subagents are in their `children`.
+
     Raises:
         ReadError: it cannot be read as a session.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.formats import Source
+        >>> [session.format for session in read_source(Source(ck.samples.path("chat")))]
+        ['native']
     """
     is_detected = reader is None
     if reader is None:
@@ -394,6 +403,9 @@ class Sessions(UserList[Session]):
         failed: a DataFrame of the files that could not be read (file, line, why).
         failures: the same as tuples.
         passed_over: paths of the files in a folder that are plainly no logs.
+
+    Args:
+        sessions: the sessions that were read; files that failed are added by `add_failure`.
 
     Example:
         >>> import ctxkit as ck

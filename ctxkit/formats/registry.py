@@ -109,6 +109,13 @@ def all_readers() -> tuple[Reader, ...]:
     """Return all readers: registered ones, built-in ones, then those of other packages.
 
     A reader of another package that cannot be loaded is named in a warning, once.
+
+    Returns:
+        Readers in the order in which `detect_reader` tries them.
+
+    Example:
+        >>> [reader.NAME for reader in all_readers() if reader.NAME.startswith("openai")]
+        ['openai-responses', 'openai']
     """
     return tuple(iter_readers())
 
@@ -157,6 +164,9 @@ def _check_reader(reader: Any) -> Reader:
 def format_names() -> tuple[str, ...]:
     """Return the names of all formats that can be read, as `format=` takes them.
 
+    Returns:
+        Names in the order of `all_readers`, without the aliases.
+
     Example:
         >>> "claude-code" in format_names()
         True
@@ -167,8 +177,18 @@ def format_names() -> tuple[str, ...]:
 def get_reader(format: str) -> Reader:  # noqa: A002  the word that a user types
     """Return the reader of a format by its name or alias.
 
+    Args:
+        format: a name or alias in any case, with `-`, `_` or a blank.
+
+    Returns:
+        The first reader that has it.
+
     Raises:
         UnknownFormat: no reader has that name.
+
+    Example:
+        >>> get_reader("Claude_Code").NAME
+        'claude-code'
     """
     normalized = str(format).lower().replace("_", "-").replace(" ", "-")
     for reader in iter_readers():
@@ -186,6 +206,9 @@ def detect_reader(source: Source) -> Reader:
 
     Args:
         source: the file.
+
+    Returns:
+        The reader; its `read` gives the sessions of the file.
 
     Raises:
         UnknownFormat: no reader recognizes it; the error says what the file looks like.

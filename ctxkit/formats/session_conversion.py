@@ -33,6 +33,9 @@ def as_session(value: Any) -> Session:
         value: a session, the path of a log, a list of messages, or an object with a `session` (a
             live session, a recording, a context).
 
+    Returns:
+        The session itself, or the one that is read or made of the argument.
+
     Raises:
         BadArguments: it is none of these.
         ReadError: the file cannot be read, or does not hold exactly one session.
@@ -61,6 +64,9 @@ def as_sessions(value: Any) -> list[Session]:
 
     Args:
         value: one of the values that `as_session` takes, an iterable of them, or a folder.
+
+    Returns:
+        The sessions in the order given; of a folder in the order of its files.
 
     Raises:
         BadArguments: an item is none of these.

@@ -59,6 +59,9 @@ def measure_compactions(session: Session, count: Count = None) -> list[MeasuredC
         session: any session.
         count: how to count messages whose size neither a bill nor the log gives, as for `frame`;
             None: as `frame` by default, but anchored sizes for a log without usage.
+
+    Returns:
+        One value a compaction; sizes are None where neither a bill nor a count gives them.
     """
     if not session.edits:
         return []

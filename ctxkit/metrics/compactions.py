@@ -201,6 +201,15 @@ def make_compaction_columns(
     """Return a score's columns of compactions; None: not known.
 
     Savings cover all compactions; verdicts only those that a call follows.
+
+    Args:
+        compactions: all compactions of a run or replay, in order.
+        prompts: the prompts that its calls sent.
+        cost_model: prices and cache behaviour of the record.
+        costs: dollars of each compaction's summaries; None: no price.
+
+    Returns:
+        A value for each column that `docs/scores.md` lists under compactions; shares are 0..1.
     """
     observed = filter_observed(compactions, len(prompts))
     verdicts = judge_compactions(observed, prompts, cost_model, costs)
@@ -262,6 +271,9 @@ def get_run_compactions(run: Run, prompts: SentPromptSizes | None = None) -> lis
     Args:
         run: the run.
         prompts: the prompts that it sent; None: computed here.
+
+    Returns:
+        One value a call with compactions, in order; sizes in tokens of that call's prompt.
     """
     compactions, sent = [], prompts or RunPromptSizes(run)
     for number, compaction in enumerate(run.compactions):
@@ -305,7 +317,14 @@ def get_run_compactions(run: Run, prompts: SentPromptSizes | None = None) -> lis
 
 
 def get_replay_compactions(session: Session) -> list[Compaction]:
-    """Return the compactions of a replay from the edits in its session."""
+    """Return the compactions of a replay from the edits in its session.
+
+    Args:
+        session: a replay; also one that another process made.
+
+    Returns:
+        One value a call with compactions, in order; sizes in tokens of that call's prompt.
+    """
     call_at, calls_n = {}, 0
     for position, entry in enumerate(session.path):
         call_at[position] = calls_n
@@ -352,12 +371,26 @@ def _written_summary(call: int, edit: Edit) -> WrittenSummary | None:
 
 
 def get_replay_prompts(session: Session) -> SentPromptSizes:
-    """Return the prompts of a replay."""
+    """Return the prompts of a replay.
+
+    Args:
+        session: a replay.
+
+    Returns:
+        Tokens of each call's prompt and of the prefix that it shares with earlier ones.
+    """
     return SentPromptSizes(*(of.tolist() for of in get_replay_prompt_arrays(session)))
 
 
 def get_replay_prompt_arrays(session: Session) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return prompt tokens and shared tokens of each call of a replay."""
+    """Return prompt tokens and shared tokens of each call of a replay.
+
+    Args:
+        session: a replay.
+
+    Returns:
+        Two arrays with one value a call.
+    """
     replies = [c.message for c in session.calls]
     sizes = (m.usage.prompt_tokens if m.usage else m.details.get("prompt_tokens") for m in replies)
     prompts = [n or 0 for n in sizes]

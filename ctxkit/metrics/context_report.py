@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -147,24 +148,31 @@ def report(
 
 def _sum_parts(messages: tuple[SentMessage, ...]) -> list[WindowPart]:
     """Return the parts of the sent messages, summed by group and name."""
-    totals: dict[tuple[str, str], list[int]] = {}
+    tokens: Counter[tuple[str, str]] = Counter()
+    raw_tokens, chars, messages_n = tokens.copy(), tokens.copy(), tokens.copy()
     estimated: set[tuple[str, str]] = set()
     for sent in messages:
         pieces = split_message_tokens(sent.message, sent.tokens)
         raw_sizes = apportion(sent.raw_tokens, [p.weight for p, _ in pieces])
-        keys = set()
-        for (piece, n), m in zip(pieces, raw_sizes, strict=True):
-            key = (piece.group, piece.name)
-            row = totals.setdefault(key, [0, 0, 0, 0])
-            row[0], row[1], row[2] = row[0] + n, row[1] + piece.raw(m), row[2] + piece.chars
-            keys.add(key)
-        for key in keys:
-            totals[key][3] += 1
+        parts = {(piece.group, piece.name) for piece, _ in pieces}
+        for (piece, size), raw_size in zip(pieces, raw_sizes, strict=True):
+            part = piece.group, piece.name
+            tokens[part] += size
+            raw_tokens[part] += piece.raw(raw_size)
+            chars[part] += piece.chars
+        messages_n.update(parts)
         if sent.source != "derived":
-            estimated |= keys
+            estimated |= parts
     return [
-        WindowPart(*key, n, m, c, k, "estimated" if key in estimated else "derived")
-        for key, (n, m, c, k) in totals.items()
+        WindowPart(
+            *part,
+            tokens=tokens[part],
+            raw_tokens=raw_tokens[part],
+            chars=chars[part],
+            messages_n=messages_n[part],
+            source="estimated" if part in estimated else "derived",
+        )
+        for part in tokens
     ]
 
 

@@ -136,6 +136,13 @@ def widen_to_closed_loops(elongation: Elongation, after: PolicyKind) -> Elongati
     Published studies are few, and their agents need less of what was hidden than the scripted agent
     does. Its runs were measured, so an interval that excludes them is too narrow. Without a
     closed-loop run of the family the elongation is returned unchanged.
+
+    Args:
+        elongation: the estimate of `estimate_elongation`.
+        after: family of the replayed policy.
+
+    Returns:
+        An elongation of the same factor whose interval is at least as wide.
     """
     ratios = [run.ratio for run in load_closed_loops() if run.kind == after]
     return elongation._replace(
@@ -144,7 +151,14 @@ def widen_to_closed_loops(elongation: Elongation, after: PolicyKind) -> Elongati
 
 
 def get_model_family(model: str | None) -> str:
-    """Return the family of a model, as the studies group them: gemini, qwen or other."""
+    """Return the family of a model, as the studies group them: gemini, qwen or other.
+
+    Args:
+        model: the model's name in any spelling; None: unknown.
+
+    Returns:
+        A value of the column `family` of the studies.
+    """
     return next((f for f in _FAMILIES if f in (model or "").lower()), "other")
 
 
@@ -163,6 +177,9 @@ def estimate_elongation(
         family: family of the model (`get_model_family`); only its studies are used if there are at
             least three.
         among: the studies; None: those of the package.
+
+    Returns:
+        The factor by which the record's calls are multiplied, with its interval.
 
     Example:
         >>> estimate_elongation("raw").factor
@@ -237,6 +254,9 @@ def classify_policy(
         compactions: number of compactions.
         hidden: number of messages that are no longer shown as written, and of tool results among
             them.
+
+    Returns:
+        The family, as the studies name it, or None.
     """
     if summaries:
         return "hybrid" if pruned else "summary"

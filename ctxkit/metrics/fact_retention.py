@@ -210,7 +210,15 @@ def split_plain_sentences(text: str) -> list[str]:
 
 
 def find_missing_values(values: Iterable[str], text: str) -> tuple[str, ...]:
-    """Return the values that a casefolded text does not contain."""
+    """Return the values that a casefolded text does not contain.
+
+    Args:
+        values: exact values of a fact, as `extract_exact_values` returns them.
+        text: the text, casefolded.
+
+    Returns:
+        The missing ones in their order; a value inside a longer word or number does not count.
+    """
     return tuple(v for v in values if not _contains_value(v.casefold(), text))
 
 

@@ -251,6 +251,9 @@ def estimate_floor(
         session: a recorded session with usage.
         anchored: the sizes of its messages.
         memory: the items of its messages; None: it has no text.
+
+    Returns:
+        Tokens by kind: the fixed part of a prompt, the running turn, and what was needed later.
     """
     prompts = [n for n in anchored.recorded if n]
     system = sum(anchored.of(m) for m in session.messages if m.role == "system" and m.visible)

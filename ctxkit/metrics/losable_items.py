@@ -40,7 +40,12 @@ SPEAKERS = ("user", "assistant")
 
 
 class LosableItem(NamedTuple):
-    """One item; its text is normalised, so that equal items are equal."""
+    """One item; its text is normalised, so that equal items are equal.
+
+    Example:
+        >>> LosableItem("path", "src/a.py").family
+        'path'
+    """
 
     family: ItemFamily
     text: str
@@ -140,6 +145,12 @@ _COMMAND_ARGUMENTS = ("command", "cmd", "script")
 def extract_items(message: Message) -> frozenset[LosableItem]:
     """Return the items of a message.
 
+    Args:
+        message: any message; paths and values are also found in the arguments of calls.
+
+    Returns:
+        Items of the families `ITEM_FAMILIES`; constraints only of users, decisions only of agents.
+
     Example:
         >>> from ctxkit.session import Message, Text
         >>> asked = Message(role="user", parts=(Text("Look into src/api/users.py"),))
@@ -194,7 +205,14 @@ def iter_texts(message: Message) -> Iterator[str]:
 
 
 def extract_text_items(text: str) -> list[LosableItem]:
-    """Return the paths, URLs, ids, names, numbers and errors of a text; some repeat."""
+    """Return the paths, URLs, ids, names, numbers and errors of a text; some repeat.
+
+    Args:
+        text: a text of any length; no item spans two lines.
+
+    Returns:
+        Items in no order.
+    """
     items, rest = [], text
     if "://" in text:
         items = [LosableItem("url", hit.rstrip(".,;:!?")) for hit in _URL.findall(text)]
@@ -315,7 +333,14 @@ def _find_sentence_items(role: str, text: str) -> list[LosableItem]:
 
 
 def split_sentences(text: str) -> Iterator[str]:
-    """Yield the sentences and lines of a text without the final full stop; skip short ones."""
+    """Yield the sentences and lines of a text without the final full stop; skip short ones.
+
+    Args:
+        text: the text of a message.
+
+    Yields:
+        Sentences of at least `_MIN_SENTENCE_CHARS` characters, as they stand in the text.
+    """
     for part in _SENTENCE_END.split(text):
         sentence = part.strip().rstrip(".!?")[: 2 * MAX_ITEM_CHARS]
         if len(sentence) >= _MIN_SENTENCE_CHARS:

@@ -297,6 +297,8 @@ class LossAnalysis:
 
     def _count_fates(self, group_of: Ints, groups_n: int) -> Ints:
         """Return counts of removed items with the axes fate, group of the item, change."""
+        # An item counts at every change from its first removal on: as retained while the prompt
+        # states it, as recoverable while only something that the agent can read does, else as lost.
         changes_n, removed = len(self.change_ticks), np.flatnonzero(self.is_removed)
         shape = (groups_n, changes_n)
         gone = count_over_ranges(
@@ -387,12 +389,13 @@ class OracleBound:
         value_of_row = np.bincount(
             rows[is_needed[index.row_mentions.values[:mentions_n]]], minlength=rows_n
         )
+        # fill the prompt by needed items per token; of the last message only a part may fit
         useful = np.flatnonzero(value_of_row)
         value, tokens = value_of_row[useful], np.maximum(index.row_tokens[useful], 1)
         by_density = np.argsort(-value / tokens, kind="stable")
         value, tokens = value[by_density], tokens[by_density]
-        left = self._count_prompt_tokens(tick, rows_n) - np.cumsum(tokens) + tokens
-        share = np.clip(left / tokens, 0.0, 1.0)  # only a part of the last message fits
+        capacity_left = self._count_prompt_tokens(tick, rows_n) - np.cumsum(tokens) + tokens
+        share = np.clip(capacity_left / tokens, 0.0, 1.0)
         needed_n = int(is_needed.sum())
         return needed_n - min(float((value * share).sum()), float(needed_n))
 
@@ -485,7 +488,15 @@ class TimeSpans(NamedTuple):
 
 
 def expand_ranges(first: Any, counts: Any) -> Ints:
-    """Return ``first, first + 1, ...`` for each range, `counts` numbers each, concatenated."""
+    """Return ``first, first + 1, ...`` for each range, `counts` numbers each, concatenated.
+
+    Args:
+        first: the first number of each range.
+        counts: how many numbers each range has; 0 is allowed.
+
+    Returns:
+        An array of ``sum(counts)`` integers.
+    """
     total = int(counts.sum())
     offsets = (
         np.repeat(first - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)

@@ -94,7 +94,14 @@ def score_loss_shares(session: Session) -> dict[str, Any]:
 
 
 def make_loss_columns(analysis: LossAnalysis) -> dict[str, Any]:
-    """Return the columns of loss of a score, from an analysis."""
+    """Return the columns of loss of a score, from an analysis.
+
+    Args:
+        analysis: what `analyse_loss` returned.
+
+    Returns:
+        A value for each column that `docs/scores.md` lists under loss; shares are 0..1.
+    """
     index, changes_n = analysis.memory, len(analysis.change_ticks)
     # Pairs of a removed item and a change at or after its removal; how many are retained.
     pairs_n = int((changes_n - analysis.first_change[analysis.is_removed]).sum())
@@ -147,7 +154,14 @@ class FamilyLossCounts(NamedTuple):
 
 
 def list_counts_by_compaction_and_family(analysis: LossAnalysis) -> list[FamilyLossCounts]:
-    """Return the counts of each compaction and family, by compaction, then by family."""
+    """Return the counts of each compaction and family, by compaction, then by family.
+
+    Args:
+        analysis: what `analyse_loss` returned.
+
+    Returns:
+        Counts of items that were removed, retained, recoverable, lost and needed.
+    """
     counts, visibility = analysis.count_by_family(), analysis.visibility
     changes = zip(visibility.compaction_numbers, visibility.moments.tolist(), strict=True)
     return [

@@ -414,11 +414,7 @@ def when_to_compact(
     triggers = {"best": best, "half": (best + floor) // 2, "double": 2 * best - floor}
     triggers |= {"window": window, **profile.recorded_trigger}
     triggers |= {"dollars alone": cheapest} if cheapest < best else {}
-    rows = [
-        costs.cost_trigger(name, size)._replace(loss=None if risk is None else risk.at(size))
-        for name, size in triggers.items()
-        if floor < size <= window
-    ]
+    triggers = {name: size for name, size in triggers.items() if floor < size <= window}
     recorded = profile.recorded_trigger.get("recorded")
     return CompactionTimingAdvice(
         session=session.id,
@@ -452,8 +448,19 @@ def when_to_compact(
         max_loss=max_loss,
         pays_after=costs.count_calls_to_break_even(best),
         kept_usd=costs.cost_floor(best),
-        ceilings=tuple(sorted(rows, key=lambda c: (c.tokens, c.name))),
+        ceilings=_price_triggers(triggers, costs, risk),
     )
+
+
+def _price_triggers(
+    triggers: dict[str, int], costs: TriggerCostModel, risk: LossBoundBySize | None
+) -> tuple[TriggerCost, ...]:
+    """Return the average cost of a call and the loss under each trigger, by size, then by name."""
+    rows = [
+        costs.cost_trigger(name, size)._replace(loss=None if risk is None else risk.at(size))
+        for name, size in triggers.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: (row.tokens, row.name)))
 
 
 def _clock_runs_backwards(session: Session) -> bool:

@@ -46,6 +46,9 @@ def predict_interval(values: Sequence[float], share: float = SHARE) -> Predictio
         values: earlier values, in any order; without values the result is None.
         share: the probability, above 0 and below 1.
 
+    Returns:
+        The median and the interval; its ends are None where there are too few values for the share.
+
     Example:
         >>> predict_interval([1, 2, 3, 4, 5, 6, 7, 8, 9])
         PredictionInterval(middle=5, low=1.0, high=9.0)

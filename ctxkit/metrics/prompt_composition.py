@@ -64,6 +64,10 @@ def count_groups_by_call(
         counter: counts messages of a record where usage does not give their size.
         sized: the sizes of a record's messages; None: measured here.
 
+    Returns:
+        The calls, for each group that occurs the tokens of each call, and where the sums come from:
+        `"derived"` from billed prompts or `"estimated"`.
+
     Example:
         >>> import ctxkit as ck
         >>> counted = count_groups_by_call(ck.read(ck.samples.path("billing")))
@@ -155,6 +159,9 @@ def separate_schemas(
         session: any session.
         fixed: tokens of a prompt that belong to no message.
         is_whole: True where the fixed part consists of schemas only, as in a live session.
+
+    Returns:
+        (unlogged tokens, tokens of each of `session.tools`); together they are `fixed`.
     """
     schemas = _estimate_schema_tokens(session)
     if schemas and (is_whole or sum(schemas) > fixed):
@@ -343,7 +350,15 @@ def split_message(message: Message) -> list[PromptPiece]:
 
 
 def split_message_tokens(message: Message, tokens: int) -> list[tuple[PromptPiece, int]]:
-    """Return the pieces of a message, each with its share of the message's tokens."""
+    """Return the pieces of a message, each with its share of the message's tokens.
+
+    Args:
+        message: the message as it was sent.
+        tokens: its size, which the pieces share by their weights.
+
+    Returns:
+        Pieces with whole numbers of tokens that add up to `tokens`.
+    """
     pieces = split_message(message)
     if not pieces and tokens:  # only its size is known
         pieces = [PromptPiece(*_group_of_part(message, Text("")), 0, 1)]
@@ -430,6 +445,9 @@ def split_sections(text: str) -> tuple[PromptSection, ...]:
 
     Args:
         text: the prompt.
+
+    Returns:
+        Sections, each with its name; `preamble` for the text before the first.
 
     Example:
         >>> sections = split_sections("<rules>Never push.</rules>")

@@ -81,6 +81,10 @@ def get_prompt_contents(
         index: number of the call, from 0; None: the next prompt.
         counter: counts messages of a record where usage does not give their size.
         sized: the sizes of a record's messages; None: measured here.
+
+    Returns:
+        Messages with their sizes, schemas and the rest of the prompt, in tokens that add up to the
+        billed prompt where there is a bill.
     """
     if session.prompt_source is None and not has_mask_processor(session):
         return _contents_of_record(session, index, sized or measure_sizes(session, counter))

@@ -58,14 +58,17 @@ def get_message_fates(session: Session, upto: int | None = None) -> dict[str, Me
     Args:
         session: the session.
         upto: number of edits to apply, from the first; None: all.
+
+    Returns:
+        By message id the last state, the compaction that caused it, and what replaced the message.
     """
     if not session.edits:
         return {}
     fates: dict[str, MessageFate] = {}
-    origin: dict[str, str] = {}
-    number = {id(edit): group.number for group in group_edits(session) for edit in group.edits}
+    origin: dict[str, str] = {}  # by id of a replacement: the id of the message as written
+    compaction_of_edit = {id(e): g.number for g in group_edits(session) for e in g.edits}
     for edit in session.edits[:upto]:
-        compaction = number[id(edit)]
+        compaction = compaction_of_edit[id(edit)]
         replacements = edit.inserted if edit.kind in ("shortened", "replaced") else ()
         for i, target in enumerate(edit.targets):
             first = origin.get(target, target)

@@ -65,6 +65,9 @@ def make_facts(n: int = 12, seed: int = 0) -> tuple[PlantedFact, ...]:
         n: number of facts.
         seed: seed of the words.
 
+    Returns:
+        Facts of the families in turn; the same seed gives the same facts.
+
     Example:
         >>> [fact.family for fact in make_facts(4)]
         ['constraint', 'decision', 'reference', 'superseded']
@@ -91,6 +94,9 @@ def plant_facts(
         facts: the facts.
         seed: seed of the positions.
         until: share of the session, from its start, in which the facts are stated.
+
+    Returns:
+        The copy; the session that was given stays as it is.
 
     Raises:
         BadArguments: that part of the session has no user message.
@@ -139,6 +145,9 @@ def check_facts_in_view(
         facts: the facts.
         call: number of the call; None: the next prompt.
 
+    Returns:
+        A boolean a fact, in the order of the facts.
+
     Example:
         >>> import ctxkit as ck
         >>> facts = make_facts(2)
@@ -167,6 +176,9 @@ def mcnemar(one: Sequence[bool], other: Sequence[bool]) -> McNemarTest:
     Args:
         one: outcomes of one setting, one per fact.
         other: outcomes of the other setting for the same facts.
+
+    Returns:
+        The four counts of pairs, and the two-sided p-value.
 
     Raises:
         BadArguments: the lists differ in length.

@@ -175,6 +175,9 @@ def find_pareto_front(*columns: Sequence[float | None]) -> NDArray[Any]:
 
     A row is on it if no other row is at most as large in every column and smaller in one. Rows with
     a missing value are never on it. O(n^2) for n rows.
+
+    Returns:
+        A boolean a row.
     """
     values = np.array([[np.nan if v is None else float(v) for v in c] for c in columns], float)
     is_complete = ~np.isnan(values).any(axis=0)

@@ -244,6 +244,13 @@ def _split_block(block: PromptBlock, ends: tuple[int, int, int]) -> Iterable[Blo
 def get_strip_data(session: Session, call: int = -1) -> PromptStrip:
     """Return the blocks of one prompt, and its tokens that were read, written and fresh.
 
+    Args:
+        session: a recorded session with cache usage.
+        call: number of the call; -1: the last.
+
+    Returns:
+        Blocks in order of the prompt; their tokens add up to the billed ones.
+
     Raises:
         BadArguments: there is no such call, or the log does not show what was cached.
     """

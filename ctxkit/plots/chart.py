@@ -341,7 +341,14 @@ def with_notes(chart: Callable[_P, Chart]) -> Callable[_P, Chart]:
 
 
 def collect_notes(source_data: Any) -> list[str]:
-    """Return the notes of sessions, a comparison or a frame of runs; of several with the name."""
+    """Return the notes of sessions, a comparison or a frame of runs; of several with the name.
+
+    Args:
+        source_data: a session, several, a comparison, or a frame of `sweep` or `compare`.
+
+    Returns:
+        Each note once, in order; after `_NOTES` of them a line says how many more there are.
+    """
     replays = getattr(source_data, "replays", None)
     if hasattr(source_data, "columns") and not replays:
         notes_by_name = _notes_of_runs(source_data)

@@ -112,6 +112,9 @@ def draw_savings_chart(
         data: the compactions.
         several: they belong to several sessions, one after another.
         is_unknown: there are none, because the log cannot record compactions.
+
+    Returns:
+        A chart with a bar a compaction: retained, inserted and saved tokens.
     """
 
     def hover(k: int) -> str:
@@ -278,6 +281,17 @@ def build_thrash_data(  # noqa: PLR0917  what is tried, then the guard
     """Return the data of the chart.
 
     `tries` has call and share saved of each compaction, `suppressed` call and reason.
+
+    Args:
+        name: the session, for the title.
+        tries: call and share saved (None: unknown) of each compaction, in order.
+        suppressed: call and reason of each compaction that a guard suppressed.
+        min_savings: share that a compaction must save, 0..1.
+        window: compactions in a row below it after which the guard closes.
+        by: `tokens` or `messages`, of which the shares are.
+
+    Returns:
+        What `draw_thrash_chart` draws, with the call after which the guard closes.
     """
     attempts = [CompactionAttempt(call, share, "") for call, share in tries]
     suppressed_attempts = [CompactionAttempt(call, None, why) for call, why in suppressed]
@@ -320,7 +334,14 @@ def thrash(
 
 
 def get_suppressed(session: Session) -> list[CompactionAttempt]:
-    """Return the compactions that a replay's own guards suppressed."""
+    """Return the compactions that a replay's own guards suppressed.
+
+    Args:
+        session: a replay; other sessions have none.
+
+    Returns:
+        In order of calls, each with the reason that the guard gave.
+    """
     replay: Any = session.details.get("replay")
     suppressed = replay.get("held") if isinstance(replay, dict) else None
     rows = [h for h in suppressed if isinstance(h, dict)] if isinstance(suppressed, list) else []
@@ -345,6 +366,14 @@ def find_guard_closing(shares: Sequence[float | None], least: float, window: int
     """Return the compaction after which a guard against thrash closes; None: it stays open.
 
     It closes after `window` fruitless compactions in a row. The browser runs the same rule.
+
+    Args:
+        shares: share saved by each compaction; None: unknown, which counts as enough.
+        least: the share that it must save.
+        window: how many in a row must be below it.
+
+    Returns:
+        Index of the compaction, or None.
     """
     in_a_row = 0
     for i, share in enumerate(shares):
@@ -602,5 +631,12 @@ def get_compaction_table(of: Any, names: Sequence[str], chart: str) -> Compactio
 
 
 def drop_unmarked(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame of compactions without the unmarked drops of the prompt."""
+    """Return a frame of compactions without the unmarked drops of the prompt.
+
+    Args:
+        table: a frame of `per='compaction'`.
+
+    Returns:
+        The rows that the log marks as compactions.
+    """
     return table[table["kind"].ne("unmarked").fillna(value=True)] if "kind" in table else table

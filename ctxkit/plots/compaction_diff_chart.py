@@ -80,6 +80,9 @@ def get_diff_data(
             o200k_base where its vocabulary is installed. For replays and live sessions the sizes
             are those that were sent, including prunings.
 
+    Returns:
+        One value a message: what happened to it, tokens before and after, and why.
+
     Raises:
         BadArguments: the session has no such compaction.
     """

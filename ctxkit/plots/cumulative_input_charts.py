@@ -74,6 +74,12 @@ def get_budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> Cumulativ
 
     The thresholds come from the first row that has one, as in fuseraft's own chart.
 
+    Args:
+        of: a session, several, a frame of `per='turn'`, or one of snapshots.
+
+    Returns:
+        One running sum an agent, with thresholds in tokens (None: not set) and compactions.
+
     Raises:
         BadArguments: a frame lacks the columns of a turn frame.
     """

@@ -24,6 +24,13 @@ def decimate(y: NDArray[Any], n: int) -> NDArray[np.int64]:
     """Return ascending indices of about `n` points of `y`, with the extremes of every bin.
 
     NaN is never an extreme.
+
+    Args:
+        y: values at equal steps.
+        n: points that a chart can show; 2 or more.
+
+    Returns:
+        Indices into `y`; all of them where there are at most `n`.
     """
     size = len(y)
     if size <= n:

@@ -70,7 +70,15 @@ class BasePolicy(HasName):
 
 
 class FunctionPolicy(FunctionWrapper, BasePolicy):
-    """A plain function, or any other callable, as a policy."""
+    """A plain function, or any other callable, as a policy.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> def drop_oldest_ten(history, budget):
+        ...     return history.drop(slice(0, 10))
+        >>> ck.policies.as_rules(drop_oldest_ten).label
+        'drop_oldest_ten'
+    """
 
     def __call__(self, history: History, budget: ContextBudget) -> Any:
         """Return what the function returns."""
@@ -84,6 +92,13 @@ class _TakesSummariser(Protocol):
 
 def as_policy(candidate: object, what: str = "policy") -> BasePolicy:
     """Return a policy or a pruning as a `BasePolicy`; a function is wrapped.
+
+    Args:
+        candidate: a policy, a pruning, or a function ``(history, budget) -> history``.
+        what: the word for it in an error.
+
+    Returns:
+        The candidate itself where it derives from `BasePolicy`.
 
     Raises:
         BadArguments: it cannot be called, or has a method `using` without deriving from
@@ -107,6 +122,14 @@ def as_policy(candidate: object, what: str = "policy") -> BasePolicy:
 def apply_policy(policy: Policy, history: History, budget: ContextBudget) -> History:
     """Return the history after a policy; a list of messages that it returns becomes the prompt.
 
+    Args:
+        policy: any callable ``(history, budget) -> history``.
+        history: the messages before it.
+        budget: the tokens that it may fill.
+
+    Returns:
+        The history itself where the policy changes nothing.
+
     Raises:
         BadArguments: it returned something else, or a history of another session or call.
         UnsoundHistory: a tool call lost its result, or a protected message is gone.
@@ -128,7 +151,19 @@ def apply_policy(policy: Policy, history: History, budget: ContextBudget) -> His
 
 
 def coerce_to_history(new: object, history: History, policy: Policy) -> History:
-    """Return the result of a policy as a history of the same call; see `apply_policy`."""
+    """Return the result of a policy as a history of the same call; see `apply_policy`.
+
+    Args:
+        new: what the policy returned: a history or a list of messages.
+        history: the history that it was given.
+        policy: the policy, for the error.
+
+    Returns:
+        A history of the same log and call.
+
+    Raises:
+        BadArguments: `new` is neither, or is a history of another session or call.
+    """
     if isinstance(new, History):
         if new.log is not history.log or new.call != history.call:
             raise BadArguments(
@@ -334,6 +369,11 @@ def non_default_settings(part: Any) -> dict[str, Any]:
 def at_least(part: Any, low: float, *names: str) -> None:
     """Check that settings are at least `low`.
 
+    Args:
+        part: an object with settings.
+        low: the smallest value that is allowed.
+        names: names of the settings.
+
     Raises:
         BadArguments: one is lower; the message names it.
     """
@@ -454,6 +494,12 @@ def split_pruning(
     """Split a pruning into the leading parts with a schedule, and the rest, run call by call.
 
     The rest begins with the first part without a schedule, or that counts appended messages.
+
+    Args:
+        pruning: a policy or a chain; None: nothing is pruned.
+
+    Returns:
+        (parts whose prompts can be computed at once, parts that are run at each call).
     """
     parts = () if pruning is None else flatten_chain(pruning)
     scheduled, has_appended = list[ScheduledPruning](), False

@@ -17,7 +17,11 @@ _REFUSALS: ContextVar[list[str] | None] = ContextVar("ctxkit_refusals", default=
 
 @contextmanager
 def collect_refusals() -> Iterator[list[str]]:
-    """Collect the reasons for which policies refuse a result inside the block, in order."""
+    """Collect the reasons for which policies refuse a result inside the block, in order.
+
+    Yields:
+        A list that grows while the block runs.
+    """
     refusals: list[str] = []
     token = _REFUSALS.set(refusals)
     try:

@@ -361,6 +361,9 @@ def as_rules(rules: Rules | Policy | str) -> Rules:
     Args:
         rules: rules, a function ``(history, budget) -> history``, or a text as for `parse`.
 
+    Returns:
+        The rules themselves, or rules that have the policy and no trigger.
+
     Raises:
         BadArguments: it is none of these.
 
@@ -399,6 +402,12 @@ def budget_thresholds(rules: Rules) -> dict[str, int]:
 
     They are the settings of these names (fuseraft), else the limits of the first warning and the
     first trigger on tokens spent.
+
+    Args:
+        rules: any rules.
+
+    Returns:
+        `{"warn_at": tokens, "cutover_at": tokens}`.
     """
     trigger = () if rules.trigger is None else (rules.trigger,)
     triggers_by_name = {"warn_at": rules.warnings, "cutover_at": trigger}
@@ -422,7 +431,15 @@ def _flatten_triggers(triggers: tuple[BaseTrigger, ...]) -> Iterator[BaseTrigger
 
 @dataclass(frozen=True)
 class RecordedCompactionsPolicy(BasePolicy):
-    """The recorded compactions as a policy: at each call, the edits recorded before it."""
+    """The recorded compactions as a policy: at each call, the edits recorded before it.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> recorded = ck.policies.triggers.Recorded()
+        >>> rules = ck.policies.Rules(RecordedCompactionsPolicy(), recorded)
+        >>> len(ck.replay(ck.samples.path("billing"), rules).edits)
+        2
+    """
 
     name = "recorded"
 
@@ -440,6 +457,9 @@ class RecordedCompactionsPolicy(BasePolicy):
 
 def recorded_rules() -> Rules:
     """Return rules that repeat the recorded compactions, with the recorded summaries.
+
+    Returns:
+        Rules named `recorded`, due where the log has a compaction.
 
     Example:
         >>> import ctxkit as ck

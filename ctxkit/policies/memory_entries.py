@@ -33,7 +33,12 @@ _FRONT_MATTER_END = re.compile(r"^---[ \t]*(?:\n|\Z)", re.MULTILINE)
 
 
 class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of a memory."""
+    """One entry of a memory.
+
+    Example:
+        >>> MemoryEntry(name="tests", description="Run them with make test.").head
+        '[project] tests: Run them with make test.'
+    """
 
     name: str
     description: str = ""
@@ -65,6 +70,9 @@ def make_entry(
         body: further text; it may have several lines.
         guid: the id; empty: a new one.
         secrets: result of `get_environment_secrets()`, to compute it once for many entries.
+
+    Returns:
+        An entry whose texts may be put into a prompt.
 
     Raises:
         BadArguments: there is no name, or the type is no word.
@@ -304,7 +312,15 @@ _SNIPPET_CHARS = 600
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryDigestBudgets:
-    """Limits of a digest, in all and for each kind of entry (Tyrum's defaults)."""
+    """Limits of a digest, in all and for each kind of entry (Tyrum's defaults).
+
+    Raises:
+        BadArguments: a limit is no whole number from 0 on, or a kind is unknown.
+
+    Example:
+        >>> MemoryDigestBudgets(items=3).kinds["fact"]
+        (6, 800)
+    """
 
     items: int = 12
     chars: int = 2_400

@@ -389,7 +389,7 @@ class PruneToolCalls(ScheduledPruning):
     def __post_init__(self) -> None:
         if not _MODE.fullmatch(self.tool_calls):
             raise BadArguments(
-                f"Prune knows none, all, before-last-N-messages, not {self.tool_calls!r}."
+                f"PruneToolCalls knows none, all, before-last-N-messages, not {self.tool_calls!r}."
             )
 
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:

@@ -58,6 +58,9 @@ MEMBERS = {
 def names() -> list[str]:
     """Return the names of all policies that `parse` accepts, those of other packages last.
 
+    Returns:
+        Names as `parse` and a sweep take them.
+
     Example:
         >>> import ctxkit as ck
         >>> ck.policies.names()[:3]
@@ -68,6 +71,9 @@ def names() -> list[str]:
 
 def entries() -> dict[str, Any]:
     """Return the entry points of policies in other packages, by name; they load when used.
+
+    Returns:
+        An entry point a name; `load()` imports the class.
 
     Example:
         >>> import ctxkit as ck
@@ -112,6 +118,9 @@ def parse(words: str) -> Policy:
 
     Args:
         words: the line.
+
+    Returns:
+        A policy, or a `Chain` of several.
 
     Raises:
         UnknownPreset: there is no policy of that name.

@@ -667,6 +667,14 @@ class LastUsageOverBudget(BaseTrigger):
     The budget is the window less the reserve. This is Pi's `_checkCompaction`: failed replies
     report no usage, so the messages after the last successful reply are added as counted; a reply
     from before the last compaction is ignored.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> trigger = LastUsageOverBudget()
+        >>> rules = ck.policies.Rules("window:keep_tokens=3000", trigger, window=6_000)
+        >>> len(ck.replay(session, rules).edits) > 0
+        True
     """
 
     word = "window_size"

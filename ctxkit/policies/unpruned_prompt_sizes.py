@@ -37,6 +37,22 @@ class UnprunedForecast:
 
     The size of a call is a constant (what the edited head differs from the log) plus a running sum
     over the log, which never falls, so a search is a bisection: O(log n) per question.
+
+    Args:
+        history: what is in force at the call from which on is looked ahead.
+        budget: the limit that triggers compare with, in tokens, and the reserve.
+        sent: returns billed tokens where the bill differs from the counted prompts; None: it does
+            not.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> counter = ck.tokens.default_counter()
+        >>> log = ck.policies.MessageLog.of(ck.read(ck.samples.path("chat")).messages, counter)
+        >>> history, budget = ck.policies.History.start(log), ck.ContextBudget(200_000, 0, counter)
+        >>> forecast = UnprunedForecast(history, budget)
+        >>> first = forecast.above(4_000, 0, log.calls)
+        >>> history.at(first - 1).tokens <= 4_000 < history.at(first).tokens
+        True
     """
 
     __slots__ = ("budget", "history", "log", "off", "sent")

@@ -383,6 +383,12 @@ class ConfigWriter:
 def get_preset_defaults(system: str) -> dict[str, Any]:
     """Return the parameters of a preset with their defaults.
 
+    Args:
+        system: name of a preset.
+
+    Returns:
+        The defaults in the order of the signature.
+
     Raises:
         UnknownPreset: the kit has no such preset.
     """

@@ -29,6 +29,12 @@ def load_config(path: str | Path) -> tuple[dict[str, Any], str]:
     """Return what a config file says and the syntax it has: `json` (comments allowed), `yaml` or
     `toml`.
 
+    Args:
+        path: a file of at most `MAX_BYTES`; its suffix or its content decides the syntax.
+
+    Returns:
+        (keys and values, syntax).
+
     Raises:
         ReadError: it is no file, too large, no text, or broken.
         UnknownFormat: it holds no keys and values.

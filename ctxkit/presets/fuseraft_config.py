@@ -282,6 +282,13 @@ def weigh_config(config: Mapping[str, Any]) -> int:
 def read_config(config: Mapping[str, Any], agent: str | None) -> ParsedConfig:
     """Parse the settings of one agent; without a name, those on which all agents agree.
 
+    Args:
+        config: keys and values of the file.
+        agent: name of an agent; None: all.
+
+    Returns:
+        Settings under the names of the preset's parameters, with the keys that nothing reads.
+
     Raises:
         BadArguments: there is no such agent, or a value is of the wrong kind.
     """

@@ -78,6 +78,17 @@ def parse_rules(
     """Return the rules of a config file, what was found in it, and its path as a text.
 
     Args and errors are those of `load_rules`; nothing is warned of.
+
+    Args:
+        path: as for `load_rules`.
+        system: name of the system; None: detected.
+        agent: name of the agent whose settings count; None: those on which all agree.
+
+    Returns:
+        (rules, settings and unknown keys, path).
+
+    Raises:
+        BadArguments: as for `load_rules`.
     """
     if isinstance(path, Mapping):
         content, syntax, path = dict(path), "env", "the environment"
@@ -167,6 +178,13 @@ def detect_system_config_file(content: Mapping[str, Any], path: str | Path) -> S
     """Detect the system of a config file by its keys; the most matching keys win.
 
     The file name adds two points, which decides between similar formats (Fased and OpenClaw).
+
+    Args:
+        content: keys and values of the file.
+        path: its path, whose name counts, too.
+
+    Returns:
+        The description with most points.
 
     Raises:
         UnknownFormat: no key matches any system.

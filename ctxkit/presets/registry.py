@@ -66,7 +66,15 @@ PRESETS = (
 
 
 def names() -> list[str]:
-    """Return the names of the presets: the five of the design documents first, `none` last."""
+    """Return the names of the presets: the five of the design documents first, `none` last.
+
+    Returns:
+        Names, each a function of `ck.presets`.
+
+    Example:
+        >>> names()[:3], names()[-1]
+        (['fuseraft', 'tyrum', 'ai'], 'none')
+    """
     return list(PRESETS)
 
 
@@ -76,6 +84,9 @@ def preset(name: str, **settings: Any) -> Rules:
     Args:
         name: name of the preset, in any case, with ``-`` or ``_``.
         settings: settings of the preset.
+
+    Returns:
+        The rules; `parameters` has the settings in force.
 
     Raises:
         UnknownPreset: there is no preset, or no setting, of that name; the sentence names the
@@ -115,6 +126,9 @@ def preset_differences(name: str) -> tuple[PresetDifference, ...]:
     Args:
         name: one of `names()`.
 
+    Returns:
+        Differences in the order of the page on conformance; none where both agree.
+
     Example:
         >>> [difference.topic for difference in preset_differences("pi")][:2]
         ['second compaction', 'when']
@@ -131,6 +145,9 @@ def resolve_rules(rules: RulesLike, *, once: bool = False) -> Rules:
     Args:
         rules: rules, a preset, a policy, or the text of one of them.
         once: the rules are applied once, not call by call; no warning is given.
+
+    Returns:
+        Rules; those that are given come back unchanged.
 
     Raises:
         BadArguments: it is none of these, or the settings are invalid.

@@ -61,7 +61,12 @@ Provenance = Literal["recorded", "derived", "estimated"]
 
 
 class Text(msgspec.Struct, frozen=True, tag="text", gc=False):
-    """Plain text."""
+    """Plain text.
+
+    Example:
+        >>> Text("Fix the test.").text
+        'Fix the test.'
+    """
 
     text: str
 
@@ -72,6 +77,10 @@ class Thinking(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True, 
     `hidden` is the length, in characters, of an encrypted or signed blob that is sent back to the
     provider. `redacted` thinking has no text: its `signature` holds all of it, sealed by the
     provider.
+
+    Example:
+        >>> Thinking("The test fails first.", hidden=420).hidden
+        420
     """
 
     text: str
@@ -93,6 +102,10 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True,
     """A model's request to run a tool.
 
     `arguments` is the JSON object; `raw` is the text as written where it is no JSON object.
+
+    Example:
+        >>> ToolCall("call-1", "read_file", {"path": "src/a.py"}).arguments["path"]
+        'src/a.py'
     """
 
     id: str
@@ -102,7 +115,12 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True,
 
 
 class SizeOnly(msgspec.Struct, frozen=True, tag="sized", omit_defaults=True, gc=False):
-    """Content that the log does not hold, only its `kind` and its size in `chars` or `tokens`."""
+    """Content that the log does not hold, only its `kind` and its size in `chars` or `tokens`.
+
+    Example:
+        >>> SizeOnly("compaction", tokens=1_200)
+        SizeOnly(kind='compaction', chars=None, tokens=1200)
+    """
 
     kind: str
     chars: int | None = None
@@ -333,14 +351,24 @@ def join_summary_errors(edits: Iterable[Edit]) -> str:
 
 
 class Fault(msgspec.Struct, frozen=True, gc=False):
-    """A place that could not be read: its line from 1 (0: the file), and what was expected."""
+    """A place that could not be read: its line from 1 (0: the file), and what was expected.
+
+    Example:
+        >>> Fault(12, "expected a JSON object")
+        Fault(line=12, why='expected a JSON object')
+    """
 
     line: int
     why: str
 
 
 class ToolSchema(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A tool offered to the model, as far as a log has it; `chars` is the length of its JSON."""
+    """A tool offered to the model, as far as a log has it; `chars` is the length of its JSON.
+
+    Example:
+        >>> ToolSchema(name="read_file", parameters={"type": "object"}, chars=310).chars
+        310
+    """
 
     name: str
     description: str = ""
@@ -349,5 +377,18 @@ class ToolSchema(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 def get_plain_text(message: Message) -> str:
-    """Return the plain text parts of a message, joined by newlines, without thinking."""
+    """Return the plain text parts of a message, joined by newlines, without thinking.
+
+    Args:
+        message: any message; calls, images and reasoning in it are left out.
+
+    Returns:
+        The text, `""` where the message has no text part.
+
+    Example:
+        >>> from ctxkit.session import Message, Text
+        >>> parts = (Text("Read the log."), Text("Then answer."))
+        >>> get_plain_text(Message(role="user", parts=parts)).splitlines()
+        ['Read the log.', 'Then answer.']
+    """
     return "\n".join([p.text for p in message.parts if isinstance(p, Text)])

@@ -254,6 +254,18 @@ def is_overflow(error: str | BaseException) -> bool:
 
     At most the first 20,000 characters are read. Throttling and rate limits never count as
     overflow.
+
+    Args:
+        error: the exception, or its text as a log has it.
+
+    Returns:
+        True for the overflow texts of the providers in `OVERFLOW_TEXTS`.
+
+    Example:
+        >>> is_overflow("prompt is too long: 210000 tokens > 200000 maximum")
+        True
+        >>> is_overflow("429 Too Many Requests: rate limit reached")
+        False
     """
     text = _error_text(error)
     return not _NOT_OVERFLOW.search(text) and bool(_OVERFLOW.search(text))
@@ -288,6 +300,16 @@ def parse_window(text: str) -> int | None:
     """Return the context window, in tokens, that an overflow's text names; None if it names none.
 
     A number below 256 is no window.
+
+    Args:
+        text: the text of an overflow error; its first 20,000 characters are read.
+
+    Returns:
+        The window in tokens, or None.
+
+    Example:
+        >>> parse_window("prompt is too long: 210000 tokens > 200000 maximum")
+        200000
     """
     for pattern in _WINDOW_PATTERNS:
         match = pattern.search(text[:_MAX_SCANNED_CHARS])
@@ -297,7 +319,18 @@ def parse_window(text: str) -> int | None:
 
 
 def is_rate_limit(error: str | BaseException) -> bool:
-    """Return whether an error is a rate limit: a later retry helps, a compaction does not."""
+    """Return whether an error is a rate limit: a later retry helps, a compaction does not.
+
+    Args:
+        error: the exception, or its text as a log has it.
+
+    Returns:
+        True where waiting is the cure; False for an overflow, whatever else its text says.
+
+    Example:
+        >>> is_rate_limit("429 Too Many Requests: rate limit reached")
+        True
+    """
     return not is_overflow(error) and bool(_RATE_LIMIT.search(_error_text(error)))
 
 
@@ -316,6 +349,19 @@ def is_silent_overflow(reply: Message, context_window: int) -> bool:
     (z.ai), and a stop by length with no output whose prompt fills at least 99 % of it (Xiaomi
     MiMo). A server that silently
     truncates the prompt cannot be detected.
+
+    Args:
+        reply: a reply with its usage; without usage the answer is False.
+        context_window: the window of its model, in tokens.
+
+    Returns:
+        True in the two cases.
+
+    Example:
+        >>> from ctxkit.session import Message, Usage
+        >>> reply = Message(role="assistant", stop="stop", usage=Usage(input_tokens=130_000))
+        >>> is_silent_overflow(reply, 128_000)
+        True
     """
     usage = reply.usage
     if usage is None:

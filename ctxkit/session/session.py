@@ -373,6 +373,18 @@ def with_unique_ids(sessions: Iterable[Session]) -> list[Session]:
     """Return sessions with distinct ids: the second with an id gets `id (2)`, the third `id (3)`.
 
     A subagent whose parent comes before it refers to the parent by its new id.
+
+    Args:
+        sessions: sessions in the order in which they are numbered.
+
+    Returns:
+        As many sessions in the same order; one whose id is unique is the same object.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> chat = ck.read(ck.samples.path("chat"))
+        >>> [session.id == chat.id for session in with_unique_ids([chat, chat])]
+        [True, False]
     """
     sessions = list(sessions)
     out: list[Session] = []
@@ -415,7 +427,21 @@ def _iter_views(
 
 
 def apply_edit(visible: list[Message], edit: Edit) -> list[Message]:
-    """Return the visible messages after an edit; targets that are not visible are ignored."""
+    """Return the visible messages after an edit; targets that are not visible are ignored.
+
+    Args:
+        visible: the messages that the next call would be sent.
+        edit: what a policy, a person or a provider changed; see `Edit` for its kinds.
+
+    Returns:
+        A new list; `visible` stays as it is.
+
+    Example:
+        >>> from ctxkit.session import Message
+        >>> old, new = Message(role="user", id="a"), Message(role="user", id="b")
+        >>> [m.id for m in apply_edit([old, new], Edit(kind="dropped", id="e", targets=("a",)))]
+        ['b']
+    """
     if not edit.targets and edit.kind in ("dropped", "summarised"):
         return [*visible, *edit.inserted]
     targets = set(edit.targets)
@@ -434,6 +460,16 @@ class ListPrefix(Sequence[T_co]):
     """The first values of a list that only grows, without a copy of them.
 
     It behaves like a tuple; slices and sums of it are tuples.
+
+    Args:
+        values: the list; values that are appended to it later are not in the prefix.
+
+    Example:
+        >>> values = [1, 2]
+        >>> prefix = ListPrefix(values)
+        >>> values.append(3)
+        >>> len(prefix), prefix[-1]
+        (2, 2)
     """
 
     __slots__ = ("_n", "_values")

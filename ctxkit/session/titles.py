@@ -28,6 +28,18 @@ def get_title(session: Session, limit: int = 60) -> str:
 
     This is its title, else the first words of its first prompt, else its project and day, else its
     id and day.
+
+    Args:
+        session: any session.
+        limit: maximal length in characters; a longer name ends with an ellipsis.
+
+    Returns:
+        One line without control characters. Escape it before it is put into HTML.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> len(get_title(ck.read(ck.samples.path("chat")), limit=20)) <= 20
+        True
     """
     title = sanitize_line(session.title or "", limit)
     if title and not _PLACEHOLDER.fullmatch(title):
@@ -89,12 +101,36 @@ def get_start_day(session: Session) -> str | None:
 
 
 def make_unique_titles(sessions: Iterable[Session]) -> list[str]:
-    """Return a distinct readable name for each session."""
+    """Return a distinct readable name for each session.
+
+    Args:
+        sessions: sessions in the order in which equal titles are numbered.
+
+    Returns:
+        One title a session, as `get_title` gives it, with a number where it is not the first.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> chat = ck.read(ck.samples.path("chat"))
+        >>> make_unique_titles([chat, chat])[1].endswith(" (2)")
+        True
+    """
     return make_names_unique(get_title(session, 60) for session in sessions)
 
 
 def make_names_unique(names: Iterable[str]) -> list[str]:
-    """Return distinct names: the second occurrence of a name becomes `name (2)`."""
+    """Return distinct names: the second occurrence of a name becomes `name (2)`.
+
+    Args:
+        names: names in the order in which equal ones are numbered.
+
+    Returns:
+        As many names, in the same order; no two are equal.
+
+    Example:
+        >>> make_names_unique(["pi", "fased", "pi"])
+        ['pi', 'fased', 'pi (2)']
+    """
     unique: dict[str, None] = {}
     used: dict[str, int] = {}
     for name in names:

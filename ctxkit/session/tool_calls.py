@@ -36,7 +36,19 @@ _MAX_CHARS = 4_000
 
 
 def get_call_path(call: ToolCall) -> str | None:
-    """Return the file that a call works on, as the log has it; None if it names none."""
+    """Return the file that a call works on, as the log has it; None if it names none.
+
+    Args:
+        call: a call of any tool; its arguments are searched for a known name of a path.
+
+    Returns:
+        The path; None also for a patch of several files.
+
+    Example:
+        >>> from ctxkit.session import ToolCall
+        >>> get_call_path(ToolCall("1", "read", {"file_path": "src/a.py"}))
+        'src/a.py'
+    """
     for key in _present_keys(call.arguments, _PATH_KEYS):
         value = call.arguments[key]
         if isinstance(value, str) and 0 < len(value) <= _MAX_CHARS:
@@ -50,6 +62,17 @@ def get_path_and_command(call: ToolCall) -> tuple[str | None, str | None]:
 
     A list of words is joined; of `bash -lc LINE` the line is returned. Where a tool has a path, its
     `command` is a verb (`view`) and no command line.
+
+    Args:
+        call: a call of any tool.
+
+    Returns:
+        (path, command line); at most one of them is given.
+
+    Example:
+        >>> from ctxkit.session import ToolCall
+        >>> get_path_and_command(ToolCall("1", "shell", {"command": ["bash", "-lc", "go test"]}))
+        (None, 'go test')
     """
     path = get_call_path(call)
     return path, _command_line(call) if path is None else None
@@ -74,6 +97,14 @@ def describe_call(call: ToolCall, folder: str | None = None, limit: int = 80) ->
         call: a tool call.
         folder: the agent's working folder; paths below it are relative to it.
         limit: maximal length in characters.
+
+    Returns:
+        One line without control characters, to be escaped for HTML.
+
+    Example:
+        >>> from ctxkit.session import ToolCall
+        >>> describe_call(ToolCall("1", "Read", {"path": "/repo/src/a.py"}), folder="/repo")
+        'Read src/a.py'
     """
     tool, (path, command) = sanitize_line(call.name, 40), get_path_and_command(call)
     if path is not None:
@@ -102,6 +133,14 @@ def describe_message(message: Message, call: ToolCall | None, folder: str | None
         message: any message.
         call: the call of a tool result, where it is known.
         folder: the agent's working folder.
+
+    Returns:
+        One line: a result by its call, a reply by its largest part, others by role and text.
+
+    Example:
+        >>> from ctxkit.session import Message, Text
+        >>> describe_message(Message(role="user", parts=(Text("Fix the test."),)), None)
+        'user: Fix the test.'
     """
     if message.role == "tool" or message.call_id:
         if call:
@@ -121,6 +160,18 @@ def pair_with_calls(messages: Iterable[Message]) -> Iterator[tuple[Message, Tool
     """Yield messages in order, each tool result with its call (None where it has none).
 
     Ids of calls may repeat: the last call before the result counts.
+
+    Args:
+        messages: messages in the order of the log.
+
+    Yields:
+        (message, call); the call is None for all messages but results whose call came before.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> messages = ck.read(ck.samples.path("billing")).messages
+        >>> next(call.name for message, call in pair_with_calls(messages) if call is not None)
+        'read_file'
     """
     calls: dict[str, ToolCall] = {}
     for message in messages:
@@ -134,7 +185,21 @@ def pair_with_calls(messages: Iterable[Message]) -> Iterator[tuple[Message, Tool
 
 
 def map_results_by_call(messages: Iterable[Message]) -> dict[int, Message]:
-    """Return the results of tool calls by the identity (`id()`) of their call."""
+    """Return the results of tool calls by the identity (`id()`) of their call.
+
+    Args:
+        messages: messages in the order of the log; keep them while the map is used.
+
+    Returns:
+        The result by `id(call)`; calls without a result are missing.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> messages = ck.read(ck.samples.path("billing")).messages
+        >>> results = map_results_by_call(messages)
+        >>> {result.role for result in results.values()}
+        {'tool'}
+    """
     return {id(c): m for m, c in pair_with_calls(messages) if c is not None and m.role == "tool"}
 
 

@@ -86,6 +86,10 @@ def get_context_window(
         session: the session.
         model: the model; None: unknown.
         message: the reply of a call, for the window recorded at that call.
+
+    Returns:
+        Tokens, the source of the figure, and a note where the log refutes a table; tokens are None
+        where nothing is known.
     """
     recorded = (message.context_window if message is not None else None) or session.context_window
     if recorded:
@@ -122,7 +126,16 @@ def get_context_window(
 def get_full_context_window(
     session: Session, model: str | None, message: Message | None = None
 ) -> int | None:
-    """Return the model's whole context window, which rules use; Codex logs only a share of it."""
+    """Return the model's whole context window, which rules use; Codex logs only a share of it.
+
+    Args:
+        session: the session whose log may refute a table's window.
+        model: the model's name; None: unknown.
+        message: a reply of the model, whose own window comes first.
+
+    Returns:
+        Tokens, or None where nothing is known.
+    """
     window = get_context_window(session, model, message)
     if window.tokens and window.source == "recorded" and session.format == "codex":
         return round(window.tokens / _CODEX_SHARE)

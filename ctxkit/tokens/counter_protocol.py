@@ -229,6 +229,12 @@ def measure_message(message: Message) -> tuple[int, int]:
 
     The estimate equals ``tokens.get_counter("chars/4").message``. Frames need both numbers for each
     message of many files, so this function makes one pass over the parts.
+
+    Args:
+        message: any message; images count `IMAGE_TOKENS` and no characters.
+
+    Returns:
+        (characters, tokens).
     """
     parts = message.parts
     if len(parts) == 1 and type(parts[0]) is Text:

@@ -81,6 +81,9 @@ def collect_bills(replies: Iterable[Message | None], base: int) -> list[BilledPr
     Args:
         replies: of all calls, in order; None for a call without one.
         base: counted tokens of the tool schemas.
+
+    Returns:
+        Counted and billed tokens of each, in order of calls.
     """
     out: list[BilledPrompt] = []
     model: str | None = None
@@ -109,6 +112,9 @@ def estimate_billed_tokens(
         billed_prompts: bills of prompts whose count is known; without any, the count is the
             estimate.
         base: the bill of the prompt that this one extends; None: the bill nearest in size.
+
+    Returns:
+        Billed tokens; the counted ones where there is no bill.
     """
     if not billed_prompts:
         return counted

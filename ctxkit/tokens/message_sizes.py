@@ -207,7 +207,15 @@ def estimate_tool_tokens(tools: Iterable[ToolSchema]) -> list[int]:
 
 
 def is_count_near(recorded: int, counted: int) -> bool:
-    """Return whether counting error alone can explain a count's difference from the record."""
+    """Return whether counting error alone can explain a count's difference from the record.
+
+    Args:
+        recorded: tokens that the record gives.
+        counted: tokens that the counter gives for the same messages.
+
+    Returns:
+        True within the error that counters have for other providers' tokenizers.
+    """
     return 0 < counted / MAX_COUNT_FACTOR <= recorded <= counted * MAX_COUNT_FACTOR
 
 
@@ -625,7 +633,15 @@ def _returned_output(message: Message) -> int:
 
 
 def split_by_weight(total: int, weights: Sequence[int]) -> list[int]:
-    """Split a whole number by weights into whole parts that sum up to it (largest remainders)."""
+    """Split a whole number by weights into whole parts that sum up to it (largest remainders).
+
+    Args:
+        total: the number to split.
+        weights: one weight a part.
+
+    Returns:
+        One number a weight.
+    """
     if len(weights) < 2:
         return [total] * len(weights)
     weight_sum = sum(weights)
@@ -667,6 +683,12 @@ def find_prompt_drops(session: Session) -> tuple[PromptDrop, ...]:
 
     A prompt is compared with the one before it of the same agent and model. A smaller prompt after
     which the next one is as large as before is no drop: it was another kind of request.
+
+    Args:
+        session: a recorded session with usage.
+
+    Returns:
+        Each drop: its call, and the tokens of the prompts before and after.
     """
     if session.format == "replay" or session.origin is not None:
         return ()
@@ -677,7 +699,14 @@ def find_prompt_drops(session: Session) -> tuple[PromptDrop, ...]:
 
 
 def group_prompts_by_agent(session: Session) -> dict[str, list[tuple[ModelCall, int]]]:
-    """Return the calls with a recorded prompt, by agent; records of whole turns are left out."""
+    """Return the calls with a recorded prompt, by agent; records of whole turns are left out.
+
+    Args:
+        session: a recorded session.
+
+    Returns:
+        By agent the calls in order, each with the tokens of its prompt.
+    """
     out: dict[str, list[tuple[ModelCall, int]]] = {}
     for call in session.calls:
         prompt = call.message.prompt_tokens

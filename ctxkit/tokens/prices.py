@@ -264,6 +264,9 @@ def price(model: str | None, *, at: float | None = None) -> Price | None:
         model: the model's name in any of these spellings.
         at: time of the call, in seconds since 1970, whose prices are meant; None: today's.
 
+    Returns:
+        Dollars per token by class, limits in tokens, and the source; None: not in the table.
+
     Example:
         >>> from ctxkit.tokens import prices
         >>> prices.price("claude-sonnet-4-5").input
@@ -284,13 +287,23 @@ def cost_usd(
         usage: the call's tokens by class.
         model: the model's name.
         at: seconds since 1970 of the call, for prices that have changed since; None: today's.
+
+    Returns:
+        Dollars, cache reads and writes at their own prices.
     """
     prices = price(model)
     return None if prices is None or usage is None else prices.on(at).cost_usd(usage)
 
 
 def context_limit(model: str | None) -> int | None:
-    """Return the maximal prompt of a model, in tokens; None where it is unknown."""
+    """Return the maximal prompt of a model, in tokens; None where it is unknown.
+
+    Args:
+        model: the model's name in any spelling, as `price` takes it.
+
+    Returns:
+        Tokens, or None.
+    """
     prices = price(model)
     return None if prices is None else prices.context_limit
 

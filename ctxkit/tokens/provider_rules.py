@@ -104,7 +104,16 @@ def _read_file() -> _RuleFile:
 
 
 def load_rules() -> tuple[ProviderRule, ...]:
-    """Return all rules in the order of the data file."""
+    """Return all rules in the order of the data file.
+
+    Returns:
+        Rules of prompt caches, price ratios, tokenizers and refusals, each with its source and
+        period.
+
+    Example:
+        >>> {rule.fact for rule in load_rules()} >= {"cache_life"}
+        True
+    """
     return _read_file().rules
 
 
@@ -133,6 +142,9 @@ def find_rules(fact: Fact, model: str | None, *, at: float | None = None) -> lis
         fact: name of the fact.
         model: the model's name; None: unknown.
         at: seconds since 1970 at which they hold; None: today's rules.
+
+    Returns:
+        Rules in force at that time; the last one decides.
     """
     if not model or len(model) > _MAX_NAME_CHARS:
         return []
@@ -192,6 +204,15 @@ def get_value(
 ) -> Any:
     """Return the value of a fact for a model, else the default. As `find_rule`.
 
+    Args:
+        fact: name of the fact.
+        model: the model's name; None: unknown.
+        default: what is returned where no rule is known.
+        at: seconds since 1970; None: today's rules.
+
+    Returns:
+        A number, a text or a table, as the fact has it.
+
     Example:
         >>> get_value("read_share", "claude-fable-5-1"), get_value("read_share", "llama-4", 1.0)
         (0.025, 1.0)
@@ -207,6 +228,13 @@ def get_comparison_models() -> list[str]:
 
 def compare_tokenizers(model: str | None, other: str | None) -> float | None:
     """Return the tokens of a text for another model over those for a model; None: unknown.
+
+    Args:
+        model: the model whose tokens are known.
+        other: the model whose tokens are asked for.
+
+    Returns:
+        The factor for the tokens of `model`, or None.
 
     Example:
         >>> compare_tokenizers("claude-sonnet-4-5", "claude-haiku-5-5")

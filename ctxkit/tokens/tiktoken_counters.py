@@ -230,6 +230,9 @@ def exact_counter(encoding: str = "o200k_base", *, allow_download: bool = False)
         allow_download: whether the vocabulary may be downloaded. It is loaded at the first count
             from ctxkit's cache or wheel, LiteLLM's wheel or a cache of tiktoken where it can be.
 
+    Returns:
+        A counter that tokenises each text once.
+
     Raises:
         BadArguments: there is no such encoding.
 

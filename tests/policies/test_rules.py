@@ -95,9 +95,11 @@ def test_parts_that_cannot_work_are_refused(part):
 
 
 def test_the_sentence_names_the_setting_of_a_trigger_or_a_guard():
-    with pytest.raises(BadArguments, match="Attempts needs run or turn for per, not 'day'"):
+    with pytest.raises(
+        BadArguments, match="CompactionCountLimit needs run or turn for per, not 'day'"
+    ):
         guards.CompactionCountLimit(1, "day")
-    with pytest.raises(BadArguments, match="Spent needs a number above 0 for limit, not nan"):
+    with pytest.raises(BadArguments, match="TokensSpent needs a number above 0 for limit, not nan"):
         triggers.TokensSpent(float("nan"))
     assert triggers.TokensSpent(float("inf")).limit == float("inf")
 

@@ -239,6 +239,12 @@ def get_call_features(session: Session) -> tuple[CallFeatures, ...]:
     """Return the features of each billed call, in order; cached with the session.
 
     Empty where no cache read is recorded.
+
+    Args:
+        session: a recorded session.
+
+    Returns:
+        One value a billed call; what only the reply tells (its read, its output) is not in it.
     """
     features: tuple[CallFeatures, ...] | None = session.__dict__.get("call_features")
     if features is None:
@@ -531,7 +537,14 @@ MISS_RULES = (
 
 
 def find_miss_cause(call: CallFeatures) -> MissCause:
-    """Return the cause that a miss at this call would have, `unexplained` where no rule holds."""
+    """Return the cause that a miss at this call would have, `unexplained` where no rule holds.
+
+    Args:
+        call: the features of a call.
+
+    Returns:
+        The first cause of the rules in order whose condition the call meets.
+    """
     return next((rule.name for rule in MISS_RULES if rule.holds(call)), "unexplained")
 
 
@@ -563,5 +576,13 @@ MISS_TOLERANCE, MIN_MISS_TOKENS = 0.05, 1024
 
 
 def is_miss(expected: int, read: int) -> bool:
-    """Return whether a read is short of the expected tokens by more than whole blocks explain."""
+    """Return whether a read is short of the expected tokens by more than whole blocks explain.
+
+    Args:
+        expected: tokens that the call shares with the prompt before it.
+        read: tokens that it read from the cache.
+
+    Returns:
+        False for a shortfall of less than what rounding to blocks of the cache explains.
+    """
     return expected - read > max(MISS_TOLERANCE * expected, MIN_MISS_TOKENS)

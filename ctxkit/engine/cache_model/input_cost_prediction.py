@@ -434,6 +434,13 @@ def predict_reads_after_compactions(session: Session) -> tuple[ReadAfterCompacti
     session, so the median of the other compactions is the prediction. Nothing stays where the pause
     was longer than the cache lives.
 
+    Args:
+        session: a recorded session with compactions and cache reads.
+
+    Returns:
+        One value a compaction that a billed call follows; the prediction is None where there is no
+        other to learn from.
+
     Raises:
         BadArguments: it is no session.
     """
@@ -465,6 +472,12 @@ def _median_without(ordered: Sequence[int], value: int) -> int | None:
 def compute_compaction_read_error(reads: Sequence[ReadAfterCompaction]) -> float | None:
     """Return the absolute error of the predicted reads after compactions, as a share of the
     prompts' tokens; None where none is predicted.
+
+    Args:
+        reads: what `predict_reads_after_compactions` returned.
+
+    Returns:
+        The sum of absolute errors over the sum of prompts, 0 or more.
     """
     errors = [(r.prompt, abs(r.read - r.predicted)) for r in reads if r.predicted is not None]
     return sum(off for _, off in errors) / sum(n for n, _ in errors) if errors else None

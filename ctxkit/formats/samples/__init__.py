@@ -28,6 +28,9 @@ def names() -> list[str]:
     tool schemas that no message of the log holds. `incident`: large logs, another provider.
     `migration`: long, never compacted. `research`: long pages in a window of 200,000.
 
+    Returns:
+        Six names, which `path` takes.
+
     Example:
         >>> names()
         ['billing', 'chat', 'inbox', 'incident', 'migration', 'research']

@@ -133,17 +133,17 @@ class CacheFit(msgspec.Struct, frozen=True):
         """Fit the cache model to a session's calls and their misses."""
         shortfalls: list[int] = []
         smallest, writes = MIN_CACHEABLE, False
-        last: dict[tuple[str, str | None], int] = {}
-        for call, u, prompt in _billed_calls(session):
+        last_prompt: dict[tuple[str, str | None], int] = {}  # a cache is of one agent and model
+        for call, usage, prompt in _billed_calls(session):
             key = (call.agent, call.message.model)
-            p = price(call.message.model or session.model)
-            writes = writes or bool(u.cache_write_tokens or u.cache_write_1h_tokens)
-            writes = writes or (p is not None and p.writes_unread)
-            if u.cache_read_tokens:
+            prices = price(call.message.model or session.model)
+            writes = writes or bool(usage.cache_write_tokens or usage.cache_write_1h_tokens)
+            writes = writes or (prices is not None and prices.writes_unread)
+            if usage.cache_read_tokens:
                 smallest = min(smallest, prompt)
-            if misses[call.index] is None and key in last:
-                shortfalls.append(last[key] - (u.cache_read_tokens or 0))
-            last[key] = prompt
+            if misses[call.index] is None and key in last_prompt:  # a hit: how far it falls short
+                shortfalls.append(last_prompt[key] - (usage.cache_read_tokens or 0))
+            last_prompt[key] = prompt
         after_compaction = [
             m.read_tokens for m in misses if m is not None and m.kind == "compaction"
         ]

@@ -244,12 +244,24 @@ def expect_cost(pause: Pause, choice: str, gaps: Sequence[float]) -> float | Non
         pause: the current pause.
         choice: a key of `CHOICES`.
         gaps: lengths of earlier pauses in seconds; infinite: no return.
+
+    Returns:
+        Dollars, or None where a price is missing.
     """
     return average_cost(pause, choice, spread_gaps(gaps, READY_SHARE * pause.prices.life))
 
 
 def average_cost(pause: Pause, choice: str, gaps: Sequence[float]) -> float | None:
-    """Return the mean dollars of a choice over pauses of given lengths."""
+    """Return the mean dollars of a choice over pauses of given lengths.
+
+    Args:
+        pause: the pause whose prefix and prices count.
+        choice: a key of `CHOICES`.
+        gaps: lengths of pauses in seconds; infinite: no return.
+
+    Returns:
+        Dollars, or None where no length is that of a pause that has a price.
+    """
     costs = [pause.cost(choice, gap) for gap in gaps if gap >= READY_SHARE * pause.prices.life]
     priced = [c for c in costs if c is not None]
     return sum(priced) / len(priced) if priced else None
@@ -281,7 +293,14 @@ def spread_gaps(gaps: Sequence[float], least: float) -> list[float]:
 
 
 def rank_choices(costs: dict[str, float | None]) -> tuple[str, ...]:
-    """Return the choices that have a cost, the cheapest first."""
+    """Return the choices that have a cost, the cheapest first.
+
+    Args:
+        costs: dollars by choice; None: unknown.
+
+    Returns:
+        Keys of `costs`; choices of equal cost stay in their order.
+    """
     priced = {name: cost for name, cost in costs.items() if cost is not None}
     return tuple(sorted(priced, key=lambda name: (priced[name], list(CHOICES).index(name))))
 

@@ -82,6 +82,9 @@ def bill_replay(
         cost_model: the cost model of the record.
         sent: the prompts of the replay's calls.
         summaries: dollars of the calls that wrote summaries; None: one has no price.
+
+    Returns:
+        Sums over the calls that the record bills: tokens by class and dollars.
     """
     tally = TokenTally(cost_model)
     if isinstance(sent, RunPromptSizes) and (sums := LogPrefixSums.of(cost_model, sent.log)):

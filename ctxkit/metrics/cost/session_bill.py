@@ -38,6 +38,10 @@ def bill_session(session: Session, *, reuse: bool = False) -> SessionBill:
         reuse: bill summaries that the log does not price as if their calls had read the cached
             prompt.
 
+    Returns:
+        One charge a call and one summary bill a compaction whose summary a model wrote; sums are
+        properties.
+
     Example:
         >>> import ctxkit as ck
         >>> bill = bill_session(ck.samples.path("billing"))

@@ -149,7 +149,18 @@ class BillSplits:
 
 
 class Spend(BillSplits):
-    """The cost of a session and its splits. Every split adds up to `total_usd`."""
+    """The cost of a session and its splits. Every split adds up to `total_usd`.
+
+    Args:
+        session: a recorded session, a replay or a live one; subagents are counted by their own
+            logs.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> spend = Spend(ck.read(ck.samples.path("billing")))
+        >>> f"${spend.total_usd:.2f}", spend.children
+        ('$3.29', [])
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session

@@ -46,6 +46,9 @@ def build_frame(columns: Sequence[FrameColumn], data: dict[str, list[Any]]) -> p
         columns: the columns.
         data: a list of values for each column by name, all of one length; a column without a list
             is missing throughout.
+
+    Returns:
+        A frame of nullable dtypes, one row an item of the lists.
     """
     import pandas as pd
 

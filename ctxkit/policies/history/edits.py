@@ -254,7 +254,16 @@ def new_item(
 
 
 def measure_message(view: H, message: Message, row: int) -> tuple[int, int]:
-    """Return tokens and estimate of a message that is new (row -1) or replaces a row."""
+    """Return tokens and estimate of a message that is new (row -1) or replaces a row.
+
+    Args:
+        view: the history, whose log has the counter and the estimator.
+        message: the message as it will be sent.
+        row: the row that it replaces; -1: none.
+
+    Returns:
+        (tokens, the system's own estimate).
+    """
     log = view.log
     tokens = log.measure(message, row)
     return tokens, tokens if log.estimates is log.tokens else log.estimator.message(message)
@@ -275,7 +284,17 @@ ChangedRows = tuple["NDArray[Any]", tuple[Any, Any], list[MessageSource]]
 
 
 def keep_messages(view: H, which: Mask, reason: str, method: str | None) -> H:
-    """Keep the messages of a mask; remove all others with their groups."""
+    """Keep the messages of a mask; remove all others with their groups.
+
+    Args:
+        view: the history.
+        which: a boolean a message, or positions.
+        reason: why the others go, for the log.
+        method: name of the method, for the log.
+
+    Returns:
+        The history with one more edit; itself where nothing goes. Protected messages stay.
+    """
     is_dropped = _whole_groups(view, ~to_mask(view, which) & ~view.stays)
     return (
         drop_positions(view, np.flatnonzero(is_dropped), reason, method)

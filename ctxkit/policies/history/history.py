@@ -258,13 +258,21 @@ class History(HistoryView, frozen=True):
 
 
 def find_turn_start(history: History, position: int) -> int:
-    """Return the position of the last user message at or before a position; -1: none."""
+    """Return the position of the last user message at or before a position; -1: none.
+
+    Args:
+        history: any history.
+        position: position in its prompt, from 0.
+
+    Returns:
+        A position at or before it, or -1.
+    """
     head, log = history.head, history.log
-    if position >= head.size:
-        rows = log.of_role[USER]
-        at = bisect_right(rows, history.lo + position - head.size) - 1
-        if at >= 0 and rows[at] >= history.lo:
-            return head.size + rows[at] - history.lo
+    if position >= head.size:  # in the unchanged tail: positions follow from the rows of the log
+        user_rows = log.of_role[USER]
+        last = bisect_right(user_rows, history.lo + position - head.size) - 1
+        if last >= 0 and user_rows[last] >= history.lo:
+            return head.size + user_rows[last] - history.lo
     return next(
         (p for p in range(min(position, head.size - 1), -1, -1) if head.items[p].role(log) == USER),
         -1,
@@ -277,6 +285,9 @@ def find_first_since_compaction(history: History, *, waiting: bool = False) -> i
     Args:
         history: the history.
         waiting: a request that was pending at the compaction counts as after it.
+
+    Returns:
+        A position from 0 to the length of the history.
     """
     if not history.since or not any(i.row < 0 for i in history.head.items):
         return 0
@@ -315,7 +326,16 @@ def find_end_of_summaries(history: History) -> int:
 
 
 def has_content(history: History, before: int, start: int = 0) -> bool:
-    """Return True where start..before holds more than summaries and protected messages."""
+    """Return True where start..before holds more than summaries and protected messages.
+
+    Args:
+        history: any history.
+        before: one past the last position that is looked at.
+        start: the first one.
+
+    Returns:
+        False where a summary of the range would have nothing to say.
+    """
     head, log = history.head, history.log
     if before > head.size:
         first, last = history.lo + max(start - head.size, 0), history.lo + before - head.size

@@ -400,7 +400,16 @@ def find_fitting(view: HistoryView, budget: int, *, start: int = 0, estimated: b
 
 
 def tokens_before(view: HistoryView, position: int, *, estimated: bool = False) -> int:
-    """Return the tokens of the messages before a position, without the fixed part."""
+    """Return the tokens of the messages before a position, without the fixed part.
+
+    Args:
+        view: the history.
+        position: one past the last message that counts.
+        estimated: by the system's own estimate instead of the counter.
+
+    Returns:
+        Tokens; of all messages for the length of the history.
+    """
     nh = view.head.size
     if position < nh:
         return view.head.before(position, estimated=estimated)

@@ -163,6 +163,13 @@ class MessageLog(GroupedRows):
         fixed: tokens of each prompt outside all messages (system prompt, tool schemas), if known.
         agent: name of the agent of messages that name none.
         estimator: the system's own size estimate; None: the same as the tokens.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> log = MessageLog.of(session.messages, ck.tokens.default_counter())
+        >>> log.calls == len(session.calls), log.upto[0]
+        (True, 2)
     """
 
     def __init__(

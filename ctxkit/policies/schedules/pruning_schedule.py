@@ -65,6 +65,15 @@ class Schedule:
         history: the messages before any pruning.
         parts: each has a ``schedule(view, budget)``, and works on the result of the part before.
         budget: the context budget: limit, reserve (tokens) and counter.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session, counter = ck.read(ck.samples.path("incident")), ck.tokens.default_counter()
+        >>> log = ck.policies.MessageLog.of(session.messages, counter)
+        >>> history, budget = ck.policies.History.start(log), ck.ContextBudget(200_000, 0, counter)
+        >>> schedule = Schedule(history, [ck.policies.Clear(keep_last=3)], budget).extend(log.calls)
+        >>> schedule.prompt_at(log.calls - 1).tokens < history.at(log.calls - 1).tokens
+        True
     """
 
     def __init__(

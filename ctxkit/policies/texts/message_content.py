@@ -62,7 +62,15 @@ def without_calls(message: Message, ids: Container[str | None]) -> Message:
 def replace_arguments(
     message: Message, change: Callable[[ToolCall], dict[str, Any] | None]
 ) -> Message:
-    """Return the message with new arguments for each call where `change` returns some."""
+    """Return the message with new arguments for each call where `change` returns some.
+
+    Args:
+        message: a reply; other messages have no calls.
+        change: returns the new arguments of a call, or None to keep them.
+
+    Returns:
+        A copy of the message; its other parts are the same objects.
+    """
 
     def change_part(part: Part) -> Part:
         new = change(part) if isinstance(part, ToolCall) else None
@@ -165,7 +173,16 @@ TruncateMode = Literal["head", "head_tail", "middle"]
 
 
 def truncate_end(text: str, limit: int, suffix: str) -> str:
-    """Return the first `limit` characters and a suffix (`{n}`: characters removed), if longer."""
+    """Return the first `limit` characters and a suffix (`{n}`: characters removed), if longer.
+
+    Args:
+        text: any text.
+        limit: characters that stay, without the suffix.
+        suffix: put behind what stays.
+
+    Returns:
+        The text itself where it is not longer.
+    """
     if len(text) <= limit:
         return text
     return text[:limit] + suffix.replace("{n}", f"{len(text) - limit:,}")

@@ -47,7 +47,15 @@ TYRUM_FIELDS = (
 
 
 def write_pi_transcript(messages: Iterable[Message], result_chars: int = 2000) -> str:
-    """Write messages as Pi does, with tool results cut to `result_chars`."""
+    """Write messages as Pi does, with tool results cut to `result_chars`.
+
+    Args:
+        messages: the messages to summarise.
+        result_chars: characters of a tool result that are written.
+
+    Returns:
+        One paragraph a part of a message, as the prompt of Pi's summariser has it.
+    """
     return "\n\n".join(row for m in messages for row in _pi_rows(m, result_chars))
 
 
@@ -98,7 +106,15 @@ def plain_text(message: Message) -> str:
 
 
 def with_focus(instructions: str, focus: str) -> str:
-    """Add a user's focus to the instructions of a summariser, as Pi and Fased do."""
+    """Add a user's focus to the instructions of a summariser, as Pi and Fased do.
+
+    Args:
+        instructions: the summariser's instructions.
+        focus: the user's words; empty: the instructions stay as they are.
+
+    Returns:
+        Instructions for the summariser, which are sent to the model as they are.
+    """
     return f"{instructions}\n\nAdditional focus: {focus.strip()}" if focus.strip() else instructions
 
 

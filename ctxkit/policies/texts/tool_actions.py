@@ -117,6 +117,12 @@ def get_outcome(result: Message | None) -> Outcome:
 
     It is `pending` without a result, and `unknown` where the format has no flag of failure and the
     result no exit status.
+
+    Args:
+        result: the result of the call; None: there is none yet.
+
+    Returns:
+        `done`, `failed`, `pending` or `unknown`.
     """
     if result is None:
         return "pending"

@@ -125,6 +125,14 @@ def adk(
         focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that do nothing unless a pair is set; then one summary in place of the events before
+        the last ones.
+
+    Raises:
+        BadArguments: of a pair (token_threshold and event_retention_size, or compaction_interval
+            and overlap_size) only one is set.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.adk(context_window=128_000)

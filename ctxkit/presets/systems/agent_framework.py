@@ -165,6 +165,13 @@ def agent_framework(
         keep_last_tool_call_groups: replies with tool calls at the end that stay whole.
         preserve_first_user_group: whether the first user message always stays.
 
+    Returns:
+        Rules whose policy runs before each call above the first share: it collapses old tool uses,
+        then drops whole groups.
+
+    Raises:
+        BadArguments: truncation_threshold is below tool_eviction_threshold.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.agent_framework(keep_last_tool_call_groups=2)

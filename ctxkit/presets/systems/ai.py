@@ -192,6 +192,13 @@ def ai(
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: reproduce the program: compact by whole turns, without a digest.
 
+    Returns:
+        Rules with a summary of old messages, due also after an overflow error, and with prunings
+        that cut tool output as it comes and turn old results into excerpts.
+
+    Raises:
+        BadArguments: context_window is below 0.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.ai(reserve_tokens=8_000)

@@ -53,6 +53,9 @@ def ai_sdk(
         tools: names or globs of the tools that this concerns.
         empty_messages: what becomes of messages that hold nothing afterwards.
 
+    Returns:
+        Rules without a trigger: only the prompt of each call is pruned, the history stays.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.ai_sdk(context_window=128_000)

@@ -99,6 +99,10 @@ def aider(
         focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules whose summary takes the older half of the history, due where the user has spoken and
+        the history is above the limit by Aider's estimate.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.aider(max_chat_history_tokens=4_000)

@@ -61,6 +61,9 @@ def anthropic_clear_tools(
         exclude_tools: tools whose uses are never cleared.
         clear_tool_inputs: clear the arguments of the calls too.
 
+    Returns:
+        Rules without a trigger: each prompt above `trigger` has placeholders for old tool results.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.anthropic_clear_tools(clear_at_least=5_000)

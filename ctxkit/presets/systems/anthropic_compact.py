@@ -107,6 +107,14 @@ def anthropic_compact(
         instructions: instructions for the summariser, instead of the standard prompt.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that put a readable summary in place of the messages before it, at a threshold or,
+        with `keep_turns`, on demand.
+
+    Raises:
+        BadArguments: keep_turns and pause_after_compaction are both given, or trigger is below what
+            the API accepts.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.anthropic_compact(trigger=100_000)

@@ -131,6 +131,13 @@ def boise(
         focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that cut down to the floor once the prompt is above the ceiling; the cut waits for a
+        cold cache and is due again only after the prompt was below the ceiling.
+
+    Raises:
+        BadArguments: the hard ceiling is below the ceiling, or protected_turns is below 1.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.boise(ceiling_ratio=0.4)

@@ -206,6 +206,13 @@ def claude_code(
         focus: a topic that the summary should also cover, as after `/compact`.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that summarise the whole conversation near the limit or, from 2.1.299 on, in a long
+        pause of a session with one-hour cache writes.
+
+    Raises:
+        BadArguments: autocompact_pct_override is not above 0 and at most 100.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.claude_code(context_window=200_000)

@@ -103,6 +103,10 @@ def cline(
         focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that summarise all but the newest tokens and the last turn, due near the window or
+        after an overflow error.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.cline(version="3")

@@ -185,6 +185,10 @@ def codex(
         focus: a topic that the summary should also cover (not in Codex).
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that put one summary after what the user said, due at a share of the window or after
+        an overflow error.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.codex(context_window=272_000)

@@ -122,6 +122,12 @@ def deepagents(
         summary_prompt: instructions for the summariser, instead of the default ones.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that shorten old arguments first, and summarise where that is not enough.
+
+    Raises:
+        BadArguments: trigger is None.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.deepagents(trigger=("fraction", 0.8))

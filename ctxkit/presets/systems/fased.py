@@ -190,6 +190,10 @@ def fased(
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: reproduce the program where it fails or differs from its document.
 
+    Returns:
+        Rules with Pi's summary in stages, due above the window less the reserve or after an
+        overflow error, and with the pruning and the memory flush of the document.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.fased(reserve_tokens=40_000)

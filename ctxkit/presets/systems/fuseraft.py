@@ -266,6 +266,10 @@ def fuseraft(
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: reproduce the program where it differs from its document.
 
+    Returns:
+        Rules of one agent: compaction by its mode, guards, filters of earlier turns, and the
+        warnings `warn_at` and `cutover_at`.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.fuseraft(token_budget=60_000)

@@ -225,6 +225,14 @@ def gemini(
         focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that put a snapshot in place of the older part at a share of the window or, where the
+        pipeline is chosen, beyond its maximum of tokens.
+
+    Raises:
+        BadArguments: retained_tokens is not below max_tokens, or compression_preserve_threshold is
+            not between 0 and 1.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.gemini(variant="pipeline")

@@ -99,6 +99,10 @@ def goose(
         focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that summarise everything and repeat the last request, due above a share of the window
+        or after an overflow error.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.goose(auto_compact_threshold=0.7)

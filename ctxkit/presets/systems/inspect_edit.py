@@ -131,6 +131,9 @@ def inspect_edit(
             become one line.
         exclude_tools: tools whose uses are never cleared.
 
+    Returns:
+        Rules that clear old thinking and tool uses in the history itself, due above the threshold.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.inspect_edit(keep_tool_uses=5)

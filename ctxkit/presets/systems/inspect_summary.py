@@ -75,6 +75,9 @@ def inspect_summary(
         prompt: instructions that replace the default ones.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that summarise all behind the first user message, due above the threshold.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.inspect_summary(threshold=0.8)

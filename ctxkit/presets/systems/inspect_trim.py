@@ -81,6 +81,10 @@ def inspect_trim(
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
         preserve: share of the messages after the task that one pass leaves.
 
+    Returns:
+        Rules that drop the oldest fifth behind the first user message, repeated until the prompt is
+        within the threshold.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.inspect_trim(threshold=0.8)

@@ -151,6 +151,13 @@ def jev(
         scorer: scores a result, ``(message) -> (keep its call, keep it)``; None: all calls stay, no
             old result does.
 
+    Returns:
+        Rules that cut or drop scored tool results and write no summary, due above a share of the
+        window or after an overflow error.
+
+    Raises:
+        BadArguments: scorer cannot be called.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.jev(compact_at=0.7)

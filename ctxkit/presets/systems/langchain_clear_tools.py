@@ -57,6 +57,9 @@ def langchain_clear_tools(
         exclude_tools: tools whose results are never cleared.
         placeholder: text of a cleared result.
 
+    Returns:
+        Rules without a trigger: each prompt above `trigger` has placeholders for old tool results.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.langchain_clear_tools(keep=5)

@@ -96,6 +96,10 @@ def langchain_summary(
         summary_prompt: instructions for the summariser, instead of the default ones.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that do nothing unless `trigger` is set; then one message in place of all but what
+        `keep` names.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.langchain_summary(trigger=("messages", 50))

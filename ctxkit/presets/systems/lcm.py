@@ -148,6 +148,13 @@ def lcm(
         focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that summarise the oldest chunk at a time until the prompt fits; summaries stay and
+        are condensed when there are many.
+
+    Raises:
+        BadArguments: context_threshold is not between 0 and 1.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.lcm(fanout=4)

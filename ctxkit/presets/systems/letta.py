@@ -104,6 +104,13 @@ def letta(
         focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that summarise the oldest share of the messages, more in steps of a tenth until the
+        rest fits.
+
+    Raises:
+        BadArguments: sliding_window_percentage is not between 0 and 1.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.letta(sliding_window_percentage=0.5)

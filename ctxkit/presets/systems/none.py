@@ -14,6 +14,9 @@ def none(*, context_window: int | None = None) -> Rules:
         context_window: the model's context window in tokens; None: from the price table, else
             200,000.
 
+    Returns:
+        Rules without policy, trigger and pruning; only the window of a replay differs.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.none(context_window=128_000)

@@ -108,6 +108,10 @@ def openai_server(
         item_tokens: size of the item, in tokens: an assumption, since no log shows it.
         on_demand: compacted by a request of its own, which keeps the user's messages.
 
+    Returns:
+        Rules that put one opaque item in place of all before it; its size is an assumption, for
+        nobody can read it.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.openai_server(context_window=128_000)

@@ -251,6 +251,10 @@ def openclaw(
         tools_deny: names or globs of the tools whose results never are.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules with the safeguard's summary, due above the window less the reserve or after an
+        overflow error, and with the pruning of old results where it is on.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.openclaw(recent_turns_preserve=2)

@@ -246,6 +246,10 @@ def opencode(
         focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that keep the last turns within a budget and summarise the rest, due at the window
+        less the reserve or after an overflow error; tool output is cut as it comes.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.opencode(version="1.0")

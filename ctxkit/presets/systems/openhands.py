@@ -110,6 +110,14 @@ def openhands(
         minimum_progress: share of the events that a condensation must forget.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that put one event in place of the middle, due above the number of messages or tokens,
+        or after an overflow error.
+
+    Raises:
+        BadArguments: keep_first is not below half of max_size less one, or minimum_progress is not
+            from 0 up to 1.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.openhands(max_size=120)

@@ -159,6 +159,10 @@ def pi(
         quirks: reproduce the program of that version where it loses messages, cuts nothing, or
             looks only before a turn.
 
+    Returns:
+        Rules with Pi's summary of all but the newest tokens, due above the window less the reserve
+        or after an overflow error.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.pi(reserve_tokens=8_000)

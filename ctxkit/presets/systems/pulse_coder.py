@@ -165,6 +165,13 @@ def pulse_coder(
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: take a result that is not smaller.
 
+    Returns:
+        Rules that summarise all but the last turns, due at the trigger by its own estimate or after
+        a reply that was cut off.
+
+    Raises:
+        BadArguments: compact_trigger is not above compact_target.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.pulse_coder(keep_last_turns=4)

@@ -80,6 +80,10 @@ def roo(
         custom_condensing_prompt: instructions for the summariser, instead of the default ones.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that summarise everything at a share of the window, and drop half of the messages
+        where that does not help.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.roo(auto_condense_context_percent=80)

@@ -154,6 +154,9 @@ def semantic_kernel(
         focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that summarise or drop the oldest messages, due above a number of messages.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.semantic_kernel(context_window=128_000)

@@ -159,6 +159,10 @@ def strands(
         focus: a topic that the summary should also cover.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
 
+    Returns:
+        Rules that keep the newest messages or, by `method`, summarise the oldest share; due beyond
+        the window of messages or after an overflow error.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.strands(method="summary")

@@ -23,6 +23,9 @@ def swe_agent_mask(*, n: int = 10, polling: int = 1, context_window: int | None 
         context_window: the model's context window in tokens; None: from the price table, else
             200,000.
 
+    Returns:
+        Rules without a trigger: each prompt has placeholders for all but the newest results.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.swe_agent_mask(n=10)

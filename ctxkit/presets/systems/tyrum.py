@@ -370,6 +370,10 @@ def tyrum(
         quirks: find only inner parts of paths, audit nothing and look only before a turn, as the
             program.
 
+    Returns:
+        Rules that put a checkpoint of what is owed in place of old messages, and prune tool calls
+        of each prompt.
+
     Example:
         >>> from ctxkit import presets
         >>> rules = presets.tyrum(reserved_input_tokens=30_000)
