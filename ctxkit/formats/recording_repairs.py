@@ -204,15 +204,15 @@ def estimate_truncated_outputs(session: Session) -> Session:
     counts = {
         id(message): estimate_message_tokens(message)
         for message in session.log
-        if type(message) is Message and message.usage is not None
+        if message.usage is not None and type(message) is Message
     }
-    candidate_ids = {id_ for id_, n in counts.items() if n >= _MIN_REPLY_TOKENS}
     fragments = [
         message
         for message in session.log
-        if id(message) in candidate_ids
-        and type(message) is Message
-        and _is_fragment(message, counts[id(message)])
+        if type(message) is Message
+        and message.usage is not None
+        and (count := counts[id(message)]) >= _MIN_REPLY_TOKENS
+        and _is_fragment(message, count)
     ]
     if not fragments:
         return session
