@@ -238,9 +238,7 @@ class _SpendSum(msgspec.Struct, gc=False):
     prompt: int = 0
     output: int = 0
 
-    def add(
-        self, usd: float | None, calls_n: int = 0, prompt: int = 0, output: int = 0
-    ) -> None:
+    def add(self, usd: float | None, calls_n: int = 0, prompt: int = 0, output: int = 0) -> None:
         self.usd = None if usd is None or self.usd is None else self.usd + usd
         self.calls_n += calls_n
         self.prompt += prompt

@@ -60,6 +60,8 @@ SPLITS = {
 }
 """The ways to split a bill, with the title of each table."""
 _MAX_HTML_ROWS, _MAX_TEXT_ROWS = 60, 6
+_WHAT_IFS_TITLE = "what would have changed the cost"
+"""Title of the sentences about other models, pauses and summaries."""
 _TEXT_SPLITS = ("cache", "tool", "turn", "file")
 """Tables of the plain-text display."""
 _CAUSE_NAMES = {
@@ -372,11 +374,10 @@ class Spend(BillSplits):
             lines += wrap_lines(sanitize_line(sentence, 400), TERMINAL_COLUMNS)
         for way in _TEXT_SPLITS:
             lines += ["", self.table(way, _MAX_TEXT_ROWS).to_text()]
-        lines += ["", "if:"] + [
-            row
-            for w in self.what_ifs[:_MAX_TEXT_ROWS]
-            for row in wrap_lines(sanitize_line(w.sentence, 400), TERMINAL_COLUMNS)
-        ]
+        shown = self.what_ifs[:_MAX_TEXT_ROWS]
+        lines += ["", f"{_WHAT_IFS_TITLE}:"] if shown else []
+        for w in shown:
+            lines += wrap_lines(sanitize_line(w.sentence, 400), TERMINAL_COLUMNS)
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -395,7 +396,8 @@ class Spend(BillSplits):
             if way != "subagent" or self.children
         )
         ifs = "".join(f"<li>{escape_html(w.sentence, 600)}</li>" for w in self.what_ifs)
-        ifs = f"<details open><summary>if</summary><ul>{ifs}</ul></details>" if ifs else ""
+        if ifs:
+            ifs = f"<details open><summary>{_WHAT_IFS_TITLE}</summary><ul>{ifs}</ul></details>"
         treemap = _treemap_svg(self.by("tool"), self.total_usd)
         return (
             f'<div class="ctxkit-spend {NO_MATHJAX}" '

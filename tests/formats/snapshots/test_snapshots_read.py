@@ -536,8 +536,6 @@ def test_a_session_under_another_name_is_the_session(tmp_path, name, cache):
 
 def test_a_session_that_has_its_own_name_wins_over_another(tmp_path):
     both = ROW.replace('"agent"', '"session_id":"other","agent"')
-    frame = ck.read_snapshots(
-        write(tmp_path / "ctx_snapshots.jsonl", both + "\n"), cache=False
-    )
+    frame = ck.read_snapshots(write(tmp_path / "ctx_snapshots.jsonl", both + "\n"), cache=False)
     assert frame["session"].tolist() == ["77d6be00"]
     assert "`session_id` is no known field" in frame.attrs["faults"][0].why
