@@ -23,6 +23,24 @@ MUTED_COLOR_CSS = (
 """The theme's colour of secondary text; on other pages the text colour, softened, as no one grey
 has a contrast of 4.5:1 on white and of 7:1 on black.
 """
+_PAGE_COLOR = (
+    "var(--jp-layout-color0,var(--vscode-editor-background,var(--paper,"
+    "var(--md-default-bg-color,Canvas))))"
+)
+"""The colour of the page: of a notebook's theme, an exported page or this site, else the browser's.
+"""
+SCROLL_BOX_CSS = (
+    "overflow-x:auto;background:"
+    f"linear-gradient(to right,{_PAGE_COLOR} 40%,transparent) 0 0/36px 100% no-repeat local,"
+    f"linear-gradient(to left,{_PAGE_COLOR} 40%,transparent) 100% 0/36px 100% no-repeat local,"
+    "linear-gradient(to right,rgba(128,128,128,.55),transparent) 0 0/12px 100% no-repeat scroll,"
+    "linear-gradient(to left,rgba(128,128,128,.55),transparent) 100% 0/12px 100% no-repeat scroll"
+)
+"""A box whose content scrolls sideways: a shadow stands at each edge beyond which there is more.
+
+The shadows stay at the edges of the box; the two covers move with the content and hide a shadow
+where the content ends.
+"""
 _TONE_CSS = {
     "": "",
     "grey": f";{MUTED_COLOR_CSS}",
@@ -116,7 +134,7 @@ class Table:
         body = "".join(
             f"<tr>{''.join(self._row_cells(i, row))}</tr>" for i, row in enumerate(self.rows)
         )
-        box = f"overflow:auto;max-height:{high}px" if high else "overflow-x:auto"
+        box = SCROLL_BOX_CSS + (f";overflow-y:auto;max-height:{high}px" if high else "")
         legend = (
             f'<div style="{MUTED_COLOR_CSS};font-size:90%">{escape_html(self.legend, 2000)}</div>'
             if self.legend

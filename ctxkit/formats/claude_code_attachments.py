@@ -39,7 +39,8 @@ def find_request_shape(
 ) -> tuple[tuple[Part, ...], tuple[ToolSchema, ...]]:
     """Return system prompt and tools of the first request with tools; else nothing.
 
-    `shapes` are the lines of type `SHAPE_TYPE`. A request without tools is a side call of the program (a title), not the agent's.
+    `shapes` are the lines of type `SHAPE_TYPE`. A request without tools is a side call of the
+    program (a title), not the agent's.
     """
     for record in shapes:
         shape = as_dict(record.get("shape"))

@@ -36,7 +36,7 @@ _ALL_CONTENT = "all content"
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Token estimates of one session against the provider's counts; its display names the closest."""
+    """Token estimates of one session against the provider's counts; it shows the closest."""
 
     session: str
     kinds: pd.DataFrame
@@ -343,6 +343,9 @@ def _find_first_true(flags: pd.Series[bool]) -> int | None:
 # -- display
 # ------------------------------------------------------------------------------------------------
 
+_MORE_FRAMES = (
+    ".detail has the tokens of each kind of content, .triggers each threshold, .calls each prompt."
+)
 _MAX_KINDS = 4
 """Kinds of content that have a column, those with most recorded tokens."""
 
@@ -368,10 +371,7 @@ def _display_calibration(result: Calibration) -> FrameDisplay:
     return FrameDisplay(
         _describe_closest(result, names, threshold),
         Table(tuple(heads), tuple(rows)),
-        (
-            ".detail has the tokens of each kind of content, .triggers each threshold, .calls each"
-            " prompt.",
-        ),
+        (_MORE_FRAMES,),
     )
 
 

@@ -16,7 +16,14 @@ from ctxkit._internal.formatting import (
     wrap_lines,
 )
 from ctxkit._internal.palette import COLOURS
-from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
+from ctxkit._internal.tables import (
+    SCROLL_BOX_CSS,
+    TERMINAL_COLUMNS,
+    TEXT_COLOR_CSS,
+    Cell,
+    Column,
+    Table,
+)
 from ctxkit.engine.cache_model.call_features import PAUSE_CAUSES
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.metrics.cost import bill_splits
@@ -445,8 +452,10 @@ def _treemap_svg(parts: list[BillPart], total: float) -> str:
             f'style="fill:#ffffff;font:11px system-ui,sans-serif">{escape_html(name)}</text></g>'
         )
     return (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 150" role="img" aria-label="The'
-        f' bill by tool" style="width:100%;max-width:720px;height:auto">{"".join(cells_svg)}</svg>'
+        f'<div style="{SCROLL_BOX_CSS}"><svg xmlns="http://www.w3.org/2000/svg"'
+        ' viewBox="0 0 720 150" role="img" aria-label="The bill by tool"'
+        ' style="width:100%;min-width:620px;max-width:720px;height:auto">'
+        f"{''.join(cells_svg)}</svg></div>"
     )
 
 
