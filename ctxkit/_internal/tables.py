@@ -53,6 +53,8 @@ _NUMBER_CSS = (
 _TEXT_CSS = "text-align:left;padding:2px 8px;white-space:nowrap"
 _LAST_COLUMN_CSS = _TEXT_CSS.replace("nowrap", "normal")
 """Style of the last column, whose text wraps on a narrow page."""
+_LONG_TEXT = 24
+"""Characters of a text that wraps to lines of 12em at least."""
 _NARROW_PAGE_STYLE = (
     "<style>@media(max-width:800px){.ctxkit-spare{display:none}}@media(max-width:1000px){"
     ".ctxkit-table :is(td,th){padding:2px 4px!important}"
@@ -227,6 +229,8 @@ class Table:
         for k, (head, cell) in enumerate(zip(self.heads, row, strict=True)):
             last = k == len(row) - 1
             text = _LAST_COLUMN_CSS if last else _TEXT_CSS + ("" if head.firm else _SHRINKABLE_CSS)
+            if last and len(cell.text) > _LONG_TEXT:
+                text += ";min-width:12em"
             style = (_NUMBER_CSS if head.number else text) + _TONE_CSS[cell.tone]
             value = -i if k == 0 and cell.value is None else cell.value
             sort = "" if value is None else f' data-value="{value:.9g}"'

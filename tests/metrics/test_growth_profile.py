@@ -35,3 +35,8 @@ def test_prompts_that_do_not_grow_have_no_profile():
     for reads in ([(10_000, 5_000)], [(10_000, 0), (10_000, 10_000)]):
         with pytest.raises(BadArguments, match="do not grow"):
             make_profile(*reads)
+
+
+def test_a_session_that_does_not_grow_is_named_by_its_first_prompt():
+    with pytest.raises(BadArguments, match="The prompts of “go 0” do not grow"):
+        make_profile((10_000, 5_000))

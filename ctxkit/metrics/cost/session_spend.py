@@ -17,7 +17,6 @@ from ctxkit._internal.formatting import (
 )
 from ctxkit._internal.palette import COLOURS
 from ctxkit._internal.tables import (
-    SCROLL_BOX_CSS,
     TERMINAL_COLUMNS,
     TEXT_COLOR_CSS,
     Cell,
@@ -69,6 +68,8 @@ SPLITS = {
 _MAX_HTML_ROWS, _MAX_TEXT_ROWS = 60, 6
 _WHAT_IFS_TITLE = "what would have changed the cost"
 """Title of the sentences about other models, pauses and summaries."""
+_NARROW_PAGE_STYLE = "<style>@media(max-width:560px){.ctxkit-treemap{display:none}}</style>"
+"""Hides the picture where its words would be too small; the table by tool says the same."""
 _TEXT_SPLITS = ("cache", "tool", "turn", "file")
 """Tables of the plain-text display."""
 _CAUSE_NAMES = {
@@ -452,10 +453,9 @@ def _treemap_svg(parts: list[BillPart], total: float) -> str:
             f'style="fill:#ffffff;font:11px system-ui,sans-serif">{escape_html(name)}</text></g>'
         )
     return (
-        f'<div style="{SCROLL_BOX_CSS}"><svg xmlns="http://www.w3.org/2000/svg"'
+        f'{_NARROW_PAGE_STYLE}<svg class="ctxkit-treemap" xmlns="http://www.w3.org/2000/svg"'
         ' viewBox="0 0 720 150" role="img" aria-label="The bill by tool"'
-        ' style="width:100%;min-width:620px;max-width:720px;height:auto">'
-        f"{''.join(cells_svg)}</svg></div>"
+        f' style="width:100%;max-width:720px;height:auto">{"".join(cells_svg)}</svg>'
     )
 
 
