@@ -2,7 +2,8 @@
 
 Left out, since they change nothing or nothing that a test should hold: annotations, docstrings,
 `TYPE_CHECKING`,
-`__all__`, and swaps where the order says nothing (`max`, `min`, `isinstance`, sets).
+`__all__`, whether records are frozen, and swaps where the order says nothing (`max`, `min`,
+`isinstance`, sets, what stands behind `in`).
 """
 
 from __future__ import annotations
@@ -117,7 +118,8 @@ def _is_skipped(node: ast.AST) -> bool:
     if isinstance(node, ast.Call) and _name_of(node.func) in {"dataclass", "lru_cache"}:
         return True  # whether a class is frozen or has a repr; how much a cache holds
     if isinstance(node, ast.keyword):
-        return node.arg == "strict"  # of `zip`: the lengths are equal
+        # `strict` of `zip`: the lengths are equal; the others are of classes, as for `dataclass`
+        return node.arg in {"strict", "frozen", "gc"}
     if isinstance(node, ast.Assign):
         return any(isinstance(t, ast.Name) and t.id in NOT_MUTATED for t in node.targets)
     return isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("Literal")
@@ -155,11 +157,24 @@ def _list_changes(place: _Place) -> list[tuple[str, Callable[[], ast.AST | None]
         case ast.Dict(keys=keys):
             return _swaps("column swapped", keys, _are_texts)
         case ast.List(elts=items) | ast.Tuple(elts=items) if isinstance(node.ctx, ast.Load):
+            if _has_no_order(node, place.parent):
+                return []
             return _swaps("column swapped", items, _are_texts)
         case ast.Call(args=args) if _name_of(node.func) not in WITHOUT_ORDER:
             return _swaps("arguments swapped", args, _are_swappable)
         case _:
             return _change_statement(place) if isinstance(node, ast.stmt) else []
+
+
+def _has_no_order(node: ast.AST, parent: ast.AST) -> bool:
+    """Say whether the order of a list says nothing: it stands behind `in`, or becomes a set."""
+    if isinstance(parent, ast.Call):
+        return _name_of(parent.func) in {"set", "frozenset"}
+    return (
+        isinstance(parent, ast.Compare)
+        and isinstance(parent.ops[-1], ast.In | ast.NotIn)
+        and node is parent.comparators[-1]
+    )
 
 
 def _change_statement(place: _Place) -> list[tuple[str, Callable[[], ast.AST | None]]]:

@@ -48,8 +48,11 @@ OPTIONS = [
 FIRST_TESTS, FIRST_SECONDS = 30, 20.0
 """Tests that run first, those that reach few lines: at most so many, and so many recorded
 seconds."""
-TABLE_TESTS = ("tests/policies/test_defaults.py::test_every_default_is_the_one_of_the_table",)
-"""Tests that read constants and defaults without a line that names them."""
+TABLE_TESTS = (
+    "tests/policies/test_defaults.py::test_every_default_is_the_one_of_the_table",
+    "tests/metrics/frames/test_column_tables.py::test_each_field_of_a_column",
+)
+"""How the ids of tests begin that read constants and defaults without a line that names them."""
 MAX_BYTES = 3 << 30
 """Memory that a fault may take."""
 START_SECONDS = 60.0
@@ -215,14 +218,14 @@ class Runner:
         )  # fmt: skip
 
     def tests_of(self, file: str, fault: Fault) -> list[str]:
-        """Return the tests that reach a fault, those that reach few lines first."""
+        """Return the tests that reach a fault: tables, then those that reach few lines."""
         lines = {file: {fault.line}}
         if fault.in_function:
             tests = self.found.tests_of_lines(lines)
         else:
             tests = self.found.tests_of_names(fault.names, file)
-            tests |= self.found.seconds.keys() & set(TABLE_TESTS)
-        return sorted(tests, key=lambda t: (self.reach[t], t))
+            tests |= {t for t in self.found.seconds if t.startswith(TABLE_TESTS)}
+        return sorted(tests, key=lambda t: (not t.startswith(TABLE_TESTS), self.reach[t], t))
 
     def _first_tests(self, tests: list[str]) -> list[str]:
         out, left = list[str](), FIRST_SECONDS

@@ -270,12 +270,12 @@ if os.environ.get(RECORDING):
 
 def record(tests: list[str], workers: int) -> LineMap:
     """Run tests and write the map of their lines; other tests of the map stay as they are."""
-    whole = LineMap.load() if MAP.exists() else LineMap()
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, RECORDING: folder, "PYTHONPATH": str(ROOT)}
         plugin = ["-p", "benchmarks.tests_by_line", "--dist", "worksteal", "-n", str(workers)]
         subprocess.run([*PYTEST, *plugin, *tests], cwd=ROOT, env=environment, check=False)
         new = _read_recorded(Path(folder))
+    whole = LineMap.load() if MAP.exists() else LineMap()
     again = tuple(t.rstrip("/") for t in tests)
     for test in [t for t in whole.seconds if t.startswith(again)]:
         del whole.seconds[test], whole.lines[test]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers that share cores wait for each other
 settings.register_profile(
     "ctxkit", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -29,6 +35,17 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["CTXKIT_SEED"] = str(SEED)  # one seed for all workers
     os.environ.pop("VIRTUAL_ENV", None)  # IPython warns where another one than its own is active
     os.environ["XDG_STATE_HOME"] = mkdtemp(prefix="ctxkit-state-")  # kernels of tests inherit it
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without looking for garbage: thousands of tests stay, and would be looked through often."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def sessions_folder() -> Path | None:

@@ -1,21 +1,29 @@
-"""The default of every setting of every policy, trigger, guard and preset, as one table.
+"""The default of every setting of every policy, trigger, guard and preset, and every named value, as one table.
 
-`python tests/setting_defaults.py` writes it to `tests/setting_defaults.json`, one line a setting; a test compares
-it with the code, so a default changes only together with its line.
+A named value is a constant of a module, or the default of an argument or of a class, in the packages whose figures
+depend on it: `metrics`, `engine`, `policies` and `presets`. `python tests/setting_defaults.py` writes the table to
+`tests/setting_defaults.json`, one line a value; a test compares it with the code, so a value changes only together
+with its line.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
 from hashlib import sha256
 from importlib import import_module
-from inspect import Parameter, isclass, isfunction, signature
+from inspect import Parameter, getsource, isclass, isfunction, signature, unwrap
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+import ctxkit.engine
+import ctxkit.metrics
 import ctxkit.policies
 import ctxkit.presets
 from ctxkit.policies.context_rules import ConvertingField, unwrap_function
@@ -23,33 +31,105 @@ from ctxkit.presets import names, preset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FunctionType, ModuleType
 
 TABLE = Path(__file__).with_suffix(".json")
 LONGEST_TEXT = 80
 """Characters of a value; a longer one stands by its beginning, its length and its hash."""
 
 
+SETTING_PACKAGES = (ctxkit.policies, ctxkit.presets)
+VALUE_PACKAGES = (*SETTING_PACKAGES, ctxkit.engine, ctxkit.metrics)
+
+
+def list_modules(*packages: ModuleType) -> list[ModuleType]:
+    """Return the modules of packages, by name."""
+    found = [m for p in packages for m in walk_packages(p.__path__, f"{p.__name__}.")]
+    return [import_module(name) for name in sorted(m.name for m in found)]
+
+
+def list_classes(module: ModuleType) -> list[type]:
+    """Return the classes that a module defines."""
+    return [c for c in vars(module).values() if isclass(c) and c.__module__ == module.__name__]
+
+
 def list_setting_classes() -> list[type]:
     """Return every dataclass of the packages of policies and presets: policies, triggers, guards, rules, parts."""
-    found = set[type]()
-    for package in (ctxkit.policies, ctxkit.presets):
-        for module in walk_packages(package.__path__, f"{package.__name__}."):
-            found |= {
-                value
-                for value in vars(import_module(module.name)).values()
-                if isclass(value) and is_dataclass(value) and value.__module__ == module.name
-            }
+    found = {c for m in list_modules(*SETTING_PACKAGES) for c in list_classes(m) if is_dataclass(c)}
     return sorted(found, key=lambda c: (c.__module__, c.__qualname__))
 
 
+def collect_named_values() -> dict[str, dict[str, str]]:
+    """Return the constants of each module, and the defaults of the classes and functions that it defines.
+
+    Texts are left out unless they are in a collection: what they say is held by the tests of their subject.
+    """
+    out = dict[str, dict[str, str]]()
+    for module in list_modules(*VALUE_PACKAGES):
+        values = vars(module)
+        found = {f"constants of {module.__name__}": {n: values[n] for n in list_constants(module)}}
+        for c in list_classes(module):
+            found[f"{c.__module__}.{c.__qualname__}"] = get_class_values(c)
+        for function in list_functions(module):
+            parameters = signature(function).parameters.values()
+            found[f"{module.__name__}.{function.__qualname__}"] = {
+                p.name: p.default for p in parameters
+            }
+        for owner, named in found.items():
+            out[owner] = {n: format_value(v) for n, v in named.items() if is_plain(v)}
+    return out
+
+
+def list_constants(module: ModuleType) -> list[str]:
+    """Return the names in capitals that a module binds itself."""
+    statements = [
+        s for s in ast.parse(getsource(module)).body if isinstance(s, ast.Assign | ast.AnnAssign)
+    ]
+    stored = [n for s in statements for n in ast.walk(s) if isinstance(n, ast.Name)]
+    return [n.id for n in stored if isinstance(n.ctx, ast.Store) and n.id.isupper()]
+
+
+def list_functions(module: ModuleType) -> list[FunctionType]:
+    """Return the functions and methods that a module defines, also decorated ones."""
+    bound = [vars(module), *map(vars, list_classes(module))]
+    values = [
+        unwrap(getattr(v, "__func__", v)) for names in bound for v in names.values() if callable(v)
+    ]
+    return [
+        f
+        for f in values
+        if isfunction(f) and f.__module__ == module.__name__ and f.__name__ != "__init__"
+    ]
+
+
+def get_class_values(of: type) -> dict[str, Any]:
+    """Return the defaults of the fields of a record, and the attributes of a class."""
+    fields_with_default = getattr(of, "__struct_defaults__", ())
+    names = getattr(of, "__struct_fields__", ())[-len(fields_with_default) :]
+    own = {n: v for n, v in vars(of).items() if not n.startswith("_") or n.isupper()}
+    return (
+        own
+        | dict(zip(names, fields_with_default, strict=False))
+        | getattr(of, "_field_defaults", {})
+    )
+
+
+def is_plain(value: Any) -> bool:
+    """Say whether a value is a number, or a collection of numbers and texts."""
+    if type(value) in (dict, tuple, list, set, frozenset):
+        every = (*value, *value.values()) if isinstance(value, dict) else value
+        return bool(value) and all(isinstance(v, str) or is_plain(v) for v in every)
+    return isinstance(value, bool | int | float | range | np.ndarray)
+
+
+@cache
 def collect_defaults() -> dict[str, dict[str, str]]:
-    """Return the defaults by class or preset, and of each preset the settings of all its parts."""
-    out = {
-        f"{c.__module__}.{c.__qualname__}": {
-            f.name: format_value(read_default(f)) for f in fields(c) if f.init
-        }
-        for c in list_setting_classes()
-    }
+    """Return the defaults by class or preset, of each preset the settings of all its parts, and the named values."""
+    out = collect_named_values()
+    for c in list_setting_classes():
+        settings = {f.name: format_value(read_default(f)) for f in fields(c) if f.init}
+        name = f"{c.__module__}.{c.__qualname__}"
+        out[name] = settings | out[name]
     for name in names():
         function = getattr(ctxkit.presets, name)
         arguments = signature(function).parameters.values()

@@ -77,6 +77,8 @@ def test_a_default_is_a_constant_outside_a_function():
         ("max(a, b)", 0),
         ("x = min(a, b)", 0),
         ("x = {'a', 'b'}", 0),
+        ("frozenset(('a', 'b'))", 0),
+        ("class A(Struct, frozen=True): pass", 0),
         ("__all__ = ['a', 'b']", 0),
         ("x = dict(zip(a, a, strict=True))", 0),
         ("x = lru_cache(maxsize=64)", 0),
@@ -89,6 +91,10 @@ def test_a_default_is_a_constant_outside_a_function():
 )
 def test_what_makes_no_difference_is_not_planted(line, indent):
     assert list_faults(line, indent) == set()
+
+
+def test_the_order_of_what_is_searched_is_not_changed():
+    assert {kind for kind, _ in list_faults("return a in ('b', 'c')")} == {"comparison", "return None"}  # fmt: skip
 
 
 def test_a_fault_is_noticed_only_by_a_test_that_passes_without_it(tmp_path):

@@ -50,6 +50,8 @@ PLOTLY_LAYOUT = {
 WARN_COLOUR, STOP_COLOUR = "#b8860b", "#d55e00"
 ALERT_TEXT_CSS = f"color:color-mix(in srgb,{STOP_COLOUR} 50%,currentColor)"
 """Style of warnings: the stop colour, mixed with the page's text until it can be read on both."""
+BUDGET_WARNING_CSS = "background:#ffd75f;color:#000000"
+"""Style of a warning about a budget of tokens: black on yellow, read on light and dark pages."""
 SVG_DASHES = {
     "solid": "",
     "dash": "6 4",

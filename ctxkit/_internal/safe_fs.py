@@ -34,8 +34,11 @@ _TEMP_SUFFIX = ".ctxkit-new"
 """Suffix of temporary files, which replace another file when they are complete."""
 LOCK_NAME = ".lock"
 """Name of the file that is locked while one process changes a folder."""
-_STALE_LINK_SECONDS = 1.0
-"""Age after which a temporary file that gets its name when complete is one of a killed process."""
+_STALE_LINK_SECONDS = 10.0
+"""Age after which a temporary file that gets its name when complete is one of a killed process.
+
+A process of a busy machine may stand still for some seconds between two steps.
+"""
 _STALE_FILE_SECONDS = 3600.0
 """The same for a temporary file that has its name from the beginning."""
 

@@ -84,7 +84,7 @@ def _note_thrashing(outcomes: list[SettingOutcome], runs: pd.DataFrame) -> list[
     share = is_thrashing.groupby(runs["rules"].astype(str)).agg(["sum", "count"])
     out = []
     for outcome in outcomes:
-        thrashing_n, runs_n = (int(n) for n in share.loc[outcome.name])
+        thrashing_n, runs_n = share.loc[outcome.name].tolist()
         where = "it thrashes" if runs_n == 1 else f"it thrashes in {thrashing_n} of {runs_n} runs"
         if 2 * thrashing_n >= runs_n:
             out.append(outcome._replace(flaw=where))

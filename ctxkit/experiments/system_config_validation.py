@@ -10,8 +10,7 @@ from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_di
 from ctxkit._internal.formatting import pluralize, sanitize_text
 from ctxkit._internal.setting_types import PROPORTION
 from ctxkit.errors import CtxkitError
-from ctxkit.metrics.frames.building import build_frame
-from ctxkit.metrics.frames.columns import TEXT, FrameColumn
+from ctxkit.metrics.frames.columns import TEXT, FrameColumn, build_frame
 from ctxkit.presets import config_syntax
 from ctxkit.presets.config_schema import get_section
 from ctxkit.presets.fuseraft_config import find_budget_faults
@@ -116,12 +115,28 @@ def _find_fuseraft_faults(body: Any) -> _Faults:
     )
     if all(tracked) and tracked[0] != tracked[1]:
         yield LEVEL_ERROR, "ChangeTracking.Path and Validation.ChangeLogPath must be the same file."
-    mode = str(_get(body, "Compaction.Mode")).casefold()
-    if mode == "intent" and _get(body, "ChangeTracking") is None:
-        yield LEVEL_WARNING, "Compaction.Mode intent falls back to a model without ChangeTracking."
+    yield from _find_missing_mode_parts(body)
     yield from _find_agent_faults(body.get("agents"))
     if str(get_section(body, "selection.type")).casefold() == "magentic":
         yield from _find_fresh_agents(body.get("agents"))
+
+
+def _find_missing_mode_parts(body: Any) -> _Faults:
+    """Yield a warning where fuseraft's mode of compaction lacks a section that it requires."""
+    mode = str(_get(body, "Compaction.Mode")).casefold()
+    missing = []
+    if mode == "intent" and _get(body, "ChangeTracking") is None:
+        missing = ["ChangeTracking"]
+    elif mode in ("lossless", "hybrid"):
+        if str(get_section(body, "selection.type")).casefold() != "statemachine":
+            missing.append("Selection.Type statemachine")
+        if _get(body, "EvidenceStore") is None:
+            missing.append("EvidenceStore")
+    if missing:
+        why = (
+            f"Compaction.Mode {mode} requires {' and '.join(missing)}: fuseraft takes another mode"
+        )
+        yield LEVEL_WARNING, f"{why} without. Here it holds and goes by the record of the session."
 
 
 def _find_fresh_agents(agents: Any) -> _Faults:

@@ -21,6 +21,7 @@ from ctxkit._internal.formatting import (
     sanitize_text,
     shorten_error,
 )
+from ctxkit._internal.palette import BUDGET_WARNING_CSS
 from ctxkit.plots.xy_figure import Axes
 from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import ATTEMPT_OUTCOMES
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.agent.turn import LiveEvent
+    from ctxkit.agent.turn_state_and_events import LiveEvent
 
 
 _MAX_SCREEN_CHARS = 6000
@@ -218,11 +219,12 @@ class RenderedTurn:
         return [sanitize_text(n) for n in self.lines if isinstance(n, Notice)]
 
     def _visible_html(self, *, is_final: bool) -> str:
-        """Return the text escaped, its notices bold."""
+        """Return the text escaped, its notices bold, warnings about a budget on yellow."""
         notices = {line for n in self._notices() for line in n.split("\n")}
         lines = self._visible_text(is_final=is_final).split("\n")
         return "\n".join(
-            f"<b>{escape_html(n)}</b>" if n in notices else escape_html(n) for n in lines
+            f"<b{_notice_style(n)}>{escape_html(n)}</b>" if n in notices else escape_html(n)
+            for n in lines
         )
 
 
@@ -345,12 +347,19 @@ def _relative_path(file: str) -> str:
     return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
 
 
+_BUDGET_WARNING = "! context budget: "
+
+
+def _notice_style(line: str) -> str:
+    return f' style="{BUDGET_WARNING_CSS}"' if line.startswith(_BUDGET_WARNING) else ""
+
+
 def _warning_line(payload: dict[str, Any]) -> str:
     if payload.get("warn_at"):  # a budget of tokens sent, as fuseraft's
         sent = f"{payload['cumulative_input_tokens']:,} tokens sent since the last compaction"
         cut = f", cutover at {payload['cutover_at']:,}" if payload.get("cutover_at") else ""
-        return f"! context budget: {sent}, warned at {payload['warn_at']:,}{cut}"
-    return f"! context budget: {payload['tokens']:,} tokens in the prompt, near the next compaction"
+        return f"{_BUDGET_WARNING}{sent}, warned at {payload['warn_at']:,}{cut}"
+    return f"{_BUDGET_WARNING}{payload['tokens']:,} tokens in the prompt, near the next compaction"
 
 
 _EVENT_LINES: dict[str, Callable[[dict[str, Any]], str]] = {

@@ -20,7 +20,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.session.messages import Image, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.tokens import TokenCounter, can_count_exactly, get_counter
-from ctxkit.tokens.message_sizes import MessageSlots, iter_usage_anchors, measure_sizes
+from ctxkit.tokens.message_sizes import CountedMessages, iter_usage_anchors, measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ _ALL_CONTENT = "all content"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibration:
+class EstimatorErrors:
     """Token estimates of one session against the provider's counts; it shows the closest."""
 
     session: str
@@ -114,7 +114,7 @@ def calibrate(
     estimators: Iterable[str | TokenCounter] | None = None,
     *,
     thresholds: Sequence[int] | None = None,
-) -> Calibration:
+) -> EstimatorErrors:
     """Measure the error of token estimators against the usage that a session recorded.
 
     Args:
@@ -141,7 +141,7 @@ def calibrate(
         get_counter(e) if isinstance(e, str) else e
         for e in estimators or (*_ESTIMATORS, *(["exact"] * can_count_exactly()))
     ]
-    slots = MessageSlots(session, counters[0])
+    slots = CountedMessages(session, counters[0])
     anchors = list(iter_usage_anchors(session, slots))
     if len(anchors) < 2:
         raise BadArguments(
@@ -156,7 +156,7 @@ def calibrate(
         [round(share * peak) for share in THRESHOLD_SHARES] if thresholds is None else thresholds
     )
     limits = list(dict.fromkeys(limits))  # shares of a small prompt can be equal
-    return Calibration(
+    return EstimatorErrors(
         session=session.id,
         kinds=_tabulate_kinds(_collect_samples(slots, anchors), counts),
         triggers=_tabulate_triggers(calls, limits),
@@ -178,7 +178,7 @@ class _CountedMessages(NamedTuple):
 
 
 def _count_messages(
-    slots: MessageSlots, counters: Sequence[TokenCounter]
+    slots: CountedMessages, counters: Sequence[TokenCounter]
 ) -> list[_CountedMessages]:
     return [
         _CountedMessages(c.name, {id(m): c.message(m) for m in slots.messages}) for c in counters
@@ -198,7 +198,7 @@ class _SizedMessages(NamedTuple):
     source: str
 
 
-def _collect_samples(slots: MessageSlots, anchors: list[UsageAnchor]) -> list[_SizedMessages]:
+def _collect_samples(slots: CountedMessages, anchors: list[UsageAnchor]) -> list[_SizedMessages]:
     samples: list[_SizedMessages] = []
     for anchor in anchors:
         growth = anchor.prompt - anchor.before
@@ -350,7 +350,7 @@ _MAX_KINDS = 4
 """Kinds of content that have a column, those with most recorded tokens."""
 
 
-def _display_calibration(result: Calibration) -> FrameDisplay:
+def _display_calibration(result: EstimatorErrors) -> FrameDisplay:
     sizes = result.kinds.groupby("kind")["recorded_tokens"].max().drop(_ALL_CONTENT)
     kinds = list(sizes[sizes > 0].sort_values(ascending=False).index[:_MAX_KINDS])
     threshold = None if result.triggers.empty else int(result.triggers["threshold"].max())
@@ -375,7 +375,7 @@ def _display_calibration(result: Calibration) -> FrameDisplay:
     )
 
 
-def _describe_closest(result: Calibration, names: list[str], threshold: int | None) -> str:
+def _describe_closest(result: EstimatorErrors, names: list[str], threshold: int | None) -> str:
     """Return which estimator is closest, and when a trigger on it fires."""
     calls, best = pluralize(len(result.calls), "call"), names[0]
     if pd.isna(result.error(best)):
@@ -396,7 +396,7 @@ def _describe_closest(result: Calibration, names: list[str], threshold: int | No
     return f"{out}{trigger} fires {when}{'' if late == 0 else 'late' if late > 0 else 'early'}."
 
 
-def _find_trigger(result: Calibration, name: str, threshold: int) -> pd.Series:
+def _find_trigger(result: EstimatorErrors, name: str, threshold: int) -> pd.Series:
     of_name = result.triggers[result.triggers["estimator"] == name]
     return of_name[of_name["threshold"] == threshold].iloc[0]
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,16 +35,16 @@ from ctxkit.metrics.losable_items import (
     ITEM_FAMILIES,
     MAX_SEARCHED_CHARS,
     SPEAKERS,
-    Item,
+    LosableItem,
     iter_texts,
     split_sentences,
 )
-from ctxkit.policies.history.edited_head import content_hash
+from ctxkit.policies.history.edited_head import hash_content
 from ctxkit.session.messages import Text, ToolCall
 from ctxkit.session.tool_calls import get_call_path, is_read_tool, is_write_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -99,23 +100,24 @@ class ItemIndex(MessageRows):
     def __init__(self, session: Session, item_cache: MessageItemCache) -> None:
         super().__init__(session)
         self.item_cache, messages = item_cache, self.messages
-        self.item_numbers: dict[Item, int] = {}
+        self.item_numbers: dict[LosableItem, int] = {}
         """The number of each item, in ascending order."""
         self._numbers_of_set: dict[int, list[int]] = {}
         mentions = [self._number_set(item_cache.names(m)) for m in messages]
         self.rule_matcher = RuleMatcher(
             (n, item) for item, n in self.item_numbers.items() if item.family == "constraint"
         )
-        self._rules_by_text: dict[tuple[str, int], set[int]] = {}
+        rules_by_text = self._find_stated_rules()
         self.row_mentions = RaggedArray(
-            map(_append_missing, mentions, map(self._find_stated_rules, messages))
+            _append_missing(numbers, rules_by_text.get(id(m.parts)) if m.role in SPEAKERS else None)
+            for numbers, m in zip(mentions, messages, strict=True)
         )
         """The items that each row mentions: its own, path endings, and rules in other words."""
         self.row_items = RaggedArray(self._number_set(item_cache.items(m)) for m in messages)
         """The items that each row states itself."""
         self.reply_items = RaggedArray(
             _append_missing(
-                self._number_set(item_cache.used(c.message)), self._find_stated_rules(c.message)
+                self._number_set(item_cache.used(c.message)), rules_by_text.get(id(c.message.parts))
             )
             for c in session.calls
         )
@@ -165,17 +167,18 @@ class ItemIndex(MessageRows):
         rows_before_use = np.append(self.rows_before_call, 0)[last_use]
         return np.flatnonzero((last_use >= 0) & (rows_before_use > first_row))
 
-    def _find_stated_rules(self, message: Message) -> set[int]:
-        """Return the rules that a message of user or agent states, in any wording."""
-        if message.role not in SPEAKERS:
-            return set()
-        key = message.role, id(message.parts)
-        if key not in self._rules_by_text:
-            spoken = "\n".join(
-                p.text[:MAX_SEARCHED_CHARS] for p in message.parts if isinstance(p, Text)
-            )
-            self._rules_by_text[key] = self.rule_matcher.in_text(spoken)
-        return self._rules_by_text[key]
+    def _find_stated_rules(self) -> dict[int, set[int]]:
+        """Return the rules that messages of user and agent state, in any wording, by `id()` of the
+        parts; without messages that state none.
+        """
+        replies = (c.message for c in self.session.calls if not c.message.visible)
+        speakers = [m for m in chain(self.messages, replies) if m.role in SPEAKERS]
+        spoken = [
+            "\n".join([p.text[:MAX_SEARCHED_CHARS] for p in m.parts if isinstance(p, Text)])
+            for m in speakers
+        ]
+        stated = zip(speakers, self.rule_matcher.in_texts(spoken), strict=True)
+        return {id(m.parts): rules for m, rules in stated if rules}
 
     def find_first_uses(self, items: Ints, calls: Ints) -> Ints:
         """Return the first call at or after a given call that uses each item, else ``1 << 62``."""
@@ -200,7 +203,7 @@ class ItemIndex(MessageRows):
 
     # -- numbers of items --------------------------------------------------------------------------
 
-    def _number_set(self, items: frozenset[Item]) -> list[int]:
+    def _number_set(self, items: frozenset[LosableItem]) -> list[int]:
         """Return the numbers of a set of the item cache; most sets are requested three times.
 
         Sets are identified by `id()`, which stays unique while the cache keeps them alive.
@@ -210,7 +213,7 @@ class ItemIndex(MessageRows):
             numbers = self._numbers_of_set[id(items)] = self._number_items(items)
         return numbers
 
-    def _number_items(self, items: Iterable[Item]) -> list[int]:
+    def _number_items(self, items: Iterable[LosableItem]) -> list[int]:
         numbers = self.item_numbers
         return [numbers.setdefault(item, len(numbers)) for item in items]
 
@@ -218,7 +221,7 @@ class ItemIndex(MessageRows):
         """Return pairs of an item of a file's content and the path of the file."""
         if not path:
             return []
-        (path_number,) = self._number_items([Item("path", path)])
+        (path_number,) = self._number_items([LosableItem("path", path)])
         return [
             (self._number_items([item])[0], path_number)
             for item in self.item_cache.items(message)
@@ -226,7 +229,7 @@ class ItemIndex(MessageRows):
         ]
 
 
-def _append_missing(numbers: list[int], more: set[int]) -> list[int]:
+def _append_missing(numbers: list[int], more: set[int] | None) -> list[int]:
     return [*numbers, *sorted(more.difference(numbers))] if more else numbers
 
 
@@ -235,8 +238,8 @@ class RaggedArray:
 
     def __init__(self, lists: Iterable[list[int]]) -> None:
         rows = list(lists)
-        lengths = [len(row) for row in rows]
-        self.values = np.array([n for row in rows for n in row], np.int64)
+        lengths = list(map(len, rows))
+        self.values = np.fromiter(chain.from_iterable(rows), np.int64, sum(lengths))
         self.owner = np.repeat(np.arange(len(rows)), lengths)
         """The index of the list that each value belongs to."""
         self.starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
@@ -274,7 +277,7 @@ class TextItemMatcher:
     number with or without a space before its unit, a user's rule in any wording.
     """
 
-    def __init__(self, numbers: Mapping[Item, int], rule_matcher: RuleMatcher) -> None:
+    def __init__(self, numbers: Mapping[LosableItem, int], rule_matcher: RuleMatcher) -> None:
         self._rule_matcher = rule_matcher
         self._items_by_text: dict[Any, Ints] = {}
         self._verbatim_search = NumberedTextSearch(
@@ -301,7 +304,7 @@ class TextItemMatcher:
         return items | self._rule_matcher.in_text(message.text[:MAX_SEARCHED_CHARS])
 
 
-def _iter_written_forms(item: Item) -> Iterator[str]:
+def _iter_written_forms(item: LosableItem) -> Iterator[str]:
     yield item.text
     if item.family == "number":
         yield _NUMBER_UNIT_GAP.sub(" ", item.text, count=1)
@@ -309,7 +312,7 @@ def _iter_written_forms(item: Item) -> Iterator[str]:
 
 def make_text_key(message: Message) -> str | int:
     """Return a key that is equal for messages with equal content."""
-    return content_hash(message) if message.tool_calls else message.text
+    return hash_content(message) if message.tool_calls else message.text
 
 
 MIN_COMMON_SHARE = 0.6
@@ -318,6 +321,8 @@ MIN_COMMON_WORDS = 3
 """Words that both sentences must have, or all words of a rule that has fewer."""
 _CACHED_SENTENCES = 1 << 13
 """Maximum number of sentences whose rules are cached, because summaries repeat them."""
+_SEARCHED_AT_ONCE = 1_000_000
+"""Characters of the texts that are joined for one search."""
 _NEGATION = re.compile(
     r"(?<!\w)(?:not|never|no|none|without|avoid|forbidden|prohibited|\w{2,8}n['’]t|dont|cannot)(?!\w)",
     re.IGNORECASE,
@@ -357,7 +362,7 @@ class RuleMatcher:
         rules: items that are rules, each with its number.
     """
 
-    def __init__(self, rules: Iterable[tuple[int, Item]]) -> None:
+    def __init__(self, rules: Iterable[tuple[int, LosableItem]]) -> None:
         self._values_of_rule: dict[int, tuple[str, ...]] = {}
         self._topic_of_rule: dict[int, int] = {}
         topics: dict[RuleTopic, int] = {}
@@ -409,6 +414,21 @@ class RuleMatcher:
                 rules.add(number)
         return rules
 
+    def in_texts(self, texts: Sequence[str]) -> Iterator[set[int]]:
+        """Yield the result of `in_text` for each text.
+
+        A text is read by itself only if it has as many stems as the shortest rule needs. One search
+        over many texts, joined line by line, counts these; no stem spans two lines.
+        """
+        for first, stop in _iter_chunks(list(map(len, texts)), _SEARCHED_AT_ONCE):
+            folded = [text.casefold() for text in texts[first:stop]]
+            ends = np.cumsum([len(text) + 1 for text in folded])
+            hits = self._stem_search.find_all("\n".join(folded))
+            starts = np.fromiter((start for _, start, _ in hits), np.int64, len(hits))
+            counts = np.bincount(ends.searchsorted(starts, "right"), minlength=len(folded))
+            for text, stems_n in zip(texts[first:stop], counts.tolist(), strict=True):
+                yield self.in_text(text) if stems_n >= max(self._min_stems, 1) else set()
+
     def _find_values(self, folded_text: str) -> set[str]:
         """Return the rules' values that occur in a casefolded text."""
         hits = self._value_search.find_all(folded_text)
@@ -433,6 +453,18 @@ class RuleMatcher:
         return (
             common_n >= min(MIN_COMMON_WORDS, rule_n) and common_n >= MIN_COMMON_SHARE * shorter_n
         )
+
+
+def _iter_chunks(sizes: Sequence[int], limit: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of a list whose sizes sum up to at most a limit, or of one larger item."""
+    first = total = 0
+    for at, size in enumerate(sizes):
+        if total + size > limit and at > first:
+            yield first, at
+            first, total = at, 0
+        total += size
+    if sizes:
+        yield first, len(sizes)
 
 
 class MultiTextSearch:

@@ -39,7 +39,7 @@ SPEAKERS = ("user", "assistant")
 """Roles whose sentences are searched for constraints, decisions and open points."""
 
 
-class Item(NamedTuple):
+class LosableItem(NamedTuple):
     """One item; its text is normalised, so that equal items are equal."""
 
     family: ItemFamily
@@ -137,7 +137,7 @@ _OPEN_CHECKBOX = "- [ ]"
 _COMMAND_ARGUMENTS = ("command", "cmd", "script")
 
 
-def extract_items(message: Message) -> frozenset[Item]:
+def extract_items(message: Message) -> frozenset[LosableItem]:
     """Return the items of a message.
 
     Example:
@@ -146,17 +146,25 @@ def extract_items(message: Message) -> frozenset[Item]:
         >>> [(item.family, item.text) for item in extract_items(asked)]
         [('path', 'src/api/users.py')]
     """
-    return frozenset(_iter_items(message))
+    # no item spans two lines, so the texts of a message are read as one
+    items = extract_text_items("\n".join(iter_texts(message)))
+    is_speaker = message.role in SPEAKERS
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            items += _find_command_items(part)
+        elif is_speaker and isinstance(part, Text):
+            items += _find_sentence_items(message.role, part.text[:MAX_SEARCHED_CHARS])
+    return frozenset(items)
 
 
-def expand_path_endings(items: Iterable[Item]) -> frozenset[Item]:
+def expand_path_endings(items: Iterable[LosableItem]) -> frozenset[LosableItem]:
     """Return items and the endings of their paths: `src/a/b.ts` also mentions `a/b.ts`."""
     items = frozenset(items)
     paths = [item.text for item in items if item.family == "path"]
     return items.union(*map(path_endings, paths)) if paths else items
 
 
-def extract_spoken_items(message: Message) -> frozenset[Item]:
+def extract_spoken_items(message: Message) -> frozenset[LosableItem]:
     """Return the items of a message, without its thinking."""
     if not message.thinks:
         return extract_items(message)
@@ -164,7 +172,7 @@ def extract_spoken_items(message: Message) -> frozenset[Item]:
     return extract_items(msgspec.structs.replace(message, parts=spoken_parts))
 
 
-def extract_thinking_items(message: Message) -> frozenset[Item]:
+def extract_thinking_items(message: Message) -> frozenset[LosableItem]:
     """Return the items of a message's thinking."""
     return frozenset(
         item
@@ -172,16 +180,6 @@ def extract_thinking_items(message: Message) -> frozenset[Item]:
         if type(part) is Thinking
         for item in extract_text_items(part.text[:MAX_SEARCHED_CHARS])
     )
-
-
-def _iter_items(message: Message) -> Iterator[Item]:
-    for text in iter_texts(message):
-        yield from extract_text_items(text)
-    for part in message.parts:
-        if isinstance(part, ToolCall):
-            yield from _iter_command_items(part)
-        elif isinstance(part, Text):
-            yield from _iter_sentence_items(message.role, part.text[:MAX_SEARCHED_CHARS])
 
 
 def iter_texts(message: Message) -> Iterator[str]:
@@ -195,23 +193,37 @@ def iter_texts(message: Message) -> Iterator[str]:
             yield from _iter_strings(part.arguments)
 
 
-def extract_text_items(text: str) -> Iterator[Item]:
-    """Yield the paths, URLs, ids, names, numbers and errors of a text; some repeat."""
-    rest = text
+def extract_text_items(text: str) -> list[LosableItem]:
+    """Return the paths, URLs, ids, names, numbers and errors of a text; some repeat."""
+    items, rest = [], text
     if "://" in text:
-        for hit in _URL.findall(text):
-            yield Item("url", hit.rstrip(".,;:!?"))
+        items = [LosableItem("url", hit.rstrip(".,;:!?")) for hit in _URL.findall(text)]
         rest = _URL.sub(" ", text)
     words = [w for w in set(rest.split()) if not w.isalpha()]
-    if joined_words := " ".join(words):
-        has_digit = _DIGIT.search(joined_words) is not None
-        yield from _iter_word_items(words, joined_words, has_digit=has_digit)
-        for hit in _NUMBER.findall(rest) if has_digit else ():
-            yield Item("number", hit.replace(" ", ""))
-    if True in map(rest.__contains__, _ERROR_WORDS):
+    for word in words:
+        items += (_find_word_items if len(word) <= _MAX_CACHED_WORD else _search_word)(word)
+    if words and _DIGIT.search(rest):
+        items += [LosableItem("number", hit.replace(" ", "")) for hit in _NUMBER.findall(rest)]
+    if _may_have_error(rest):
         for start, end in _find_lines_with(_ERROR_WORDS, rest).items():
-            for hit in _ERROR.findall(rest, start, end):
-                yield Item("error", normalise_text(hit))
+            items += [
+                LosableItem("error", normalise_text(h)) for h in _ERROR.findall(rest, start, end)
+            ]
+    return items
+
+
+def _may_have_error(text: str) -> bool:
+    """Return False only if a text has none of `_ERROR_WORDS`; a loop takes twice as long."""
+    return (
+        "rror" in text
+        or "xception" in text
+        or "ailure" in text
+        or "ault" in text
+        or "fatal:" in text
+        or "panic:" in text
+        or "FAILED" in text
+        or "raceback" in text
+    )
 
 
 def _find_lines_with(words: Iterable[str], text: str) -> dict[int, int]:
@@ -226,36 +238,44 @@ def _find_lines_with(words: Iterable[str], text: str) -> dict[int, int]:
     return line_ends
 
 
-def _iter_word_items(words: list[str], joined_words: str, *, has_digit: bool) -> Iterator[Item]:
-    """Yield items without a space; each pattern reads only words with its required character."""
-    if "/" in joined_words:
-        for hit in _PATH.findall(" ".join([w for w in words if "/" in w])):
-            if _EXTENSION.search(hit):
-                yield Item("path", hit)
-    if has_digit or joined_words.count("-") >= _UUID_HYPHENS:
-        for hit in _ID.findall(joined_words):
+def _search_word(word: str) -> tuple[LosableItem, ...]:
+    """Return the items of a word that is not all letters.
+
+    A blank ends every item here, so a text has the items of its words. Each pattern is tried only
+    where the word has the characters that it requires.
+    """
+    items: list[LosableItem] = []
+    if "/" in word:
+        items += [LosableItem("path", hit) for hit in _PATH.findall(word) if _EXTENSION.search(hit)]
+    hyphens_n = word.count("-")
+    if hyphens_n >= _UUID_HYPHENS or _DIGIT.search(word):
+        for hit in _ID.findall(word):
             if not hit.isalpha() and (
                 hit.isdigit() or hit[0] == "#" or "-" in hit or _has_digits_and_letters(hit)
             ):
-                yield Item("id", hit.casefold())
-    joined = [w for w in words if "-" in w] if "-" in joined_words else []
-    for hit in _HYPHENATED_CODE.findall(" ".join(joined)) if joined else ():
+                items.append(LosableItem("id", hit.casefold()))
+    for hit in _HYPHENATED_CODE.findall(word) if hyphens_n else ():
         code = hit.casefold()
         if any(c.isdigit() for c in hit) and code not in _COMMON_CODES:
-            yield Item("id", code)
-    if "_" in joined_words:
-        joined += [w for w in words if "_" in w]
-    for hit in _NAME.findall(" ".join(joined)) if joined else ():
+            items.append(LosableItem("id", code))
+    for hit in _NAME.findall(word) if hyphens_n or "_" in word else ():
         if "_" in hit or not any(c.isdigit() for c in hit):
-            yield Item("name", hit)
+            items.append(LosableItem("name", hit))
+    return tuple(items)
+
+
+_MAX_CACHED_WORD = 200
+"""Characters of the longest word whose items are cached."""
+_find_word_items = lru_cache(1 << 14)(_search_word)
+"""`_search_word`, cached: sessions name the same paths, ids and numbers again and again."""
 
 
 @lru_cache(1 << 13)
-def path_endings(path: str) -> tuple[Item, ...]:
+def path_endings(path: str) -> tuple[LosableItem, ...]:
     """Return a path and its endings of at least two components."""
     parts = [p for p in path.split("/") if p not in ("", ".", "..", "~")]
-    ends = (Item("path", "/".join(parts[i:])) for i in range(len(parts) - 1))
-    return Item("path", path), *ends
+    ends = (LosableItem("path", "/".join(parts[i:])) for i in range(len(parts) - 1))
+    return LosableItem("path", path), *ends
 
 
 def normalise_text(text: str) -> str:
@@ -267,29 +287,31 @@ def _has_digits_and_letters(word: str) -> bool:
     return any(c.isdigit() for c in word) and any(c.isalpha() for c in word)
 
 
-def _iter_command_items(call: ToolCall) -> Iterator[Item]:
+def _find_command_items(call: ToolCall) -> list[LosableItem]:
+    items = []
     for name in _COMMAND_ARGUMENTS:
         value = call.arguments.get(name)
         if isinstance(value, list):
             value = " ".join(v for v in value if isinstance(v, str))
         if isinstance(value, str) and value.strip():
-            yield Item("command", normalise_text(value))
+            items.append(LosableItem("command", normalise_text(value)))
+    return items
 
 
-def _iter_sentence_items(role: str, text: str) -> Iterator[Item]:
-    """Yield the user's constraints, the agent's decisions, and the open points of both."""
-    if role not in SPEAKERS or len(text) < _MIN_SENTENCE_CHARS:
-        return
+def _find_sentence_items(role: str, text: str) -> list[LosableItem]:
+    """Return the user's constraints, the agent's decisions, and the open points of both."""
+    if len(text) < _MIN_SENTENCE_CHARS:
+        return []
     family, phrases = _PHRASES_OF_ROLE[role]
     may_state = phrases.may_occur_in(text)
     may_be_open = _OPEN_CHECKBOX in text or _OPEN_PHRASES.may_occur_in(text)
-    if not may_state and not may_be_open:
-        return
-    for hit in split_sentences(text):
+    items: list[LosableItem] = []
+    for hit in split_sentences(text) if may_state or may_be_open else ():
         if may_state and phrases.occur_in(hit):
-            yield Item(family, normalise_text(hit))
+            items.append(LosableItem(family, normalise_text(hit)))
         if may_be_open and (_OPEN_CHECKBOX in hit or _OPEN_PHRASES.occur_in(hit)):
-            yield Item("open", normalise_text(hit))
+            items.append(LosableItem("open", normalise_text(hit)))
+    return items
 
 
 def split_sentences(text: str) -> Iterator[str]:
@@ -317,9 +339,9 @@ class MessageItemCache:
     """
 
     def __init__(self, anchored: MessageSizes | None = None) -> None:
-        self._items: dict[int, tuple[Any, frozenset[Item], frozenset[Item]]] = {}
+        self._items: dict[int, tuple[Any, frozenset[LosableItem], frozenset[LosableItem]]] = {}
         """By `id()` of the parts: the parts (kept alive), items, items with path endings."""
-        self._used: dict[int, frozenset[Item]] = {}
+        self._used: dict[int, frozenset[LosableItem]] = {}
         self._size: dict[int, int] = {}
         if anchored is not None:
             messages = anchored.session.messages
@@ -327,15 +349,15 @@ class MessageItemCache:
                 id(m.parts): n for m, n in zip(messages, anchored.tokens, strict=True) if m.parts
             }
 
-    def items(self, message: Message) -> frozenset[Item]:
+    def items(self, message: Message) -> frozenset[LosableItem]:
         """Return the items of a message."""
         return self._get_entry(message)[1]
 
-    def names(self, message: Message) -> frozenset[Item]:
+    def names(self, message: Message) -> frozenset[LosableItem]:
         """Return the items of a message and the endings of its paths."""
         return self._get_entry(message)[2]
 
-    def used(self, message: Message) -> frozenset[Item]:
+    def used(self, message: Message) -> frozenset[LosableItem]:
         """Return the items that a reply mentions in text and arguments, not in thinking."""
         self._get_entry(message)
         return self._used[id(message.parts)]
@@ -348,19 +370,21 @@ class MessageItemCache:
         recorded = sum(p.tokens or 0 for p in message.parts if isinstance(p, SizeOnly))
         return recorded or len(message.text) // 4
 
-    def extract(self, message: Message) -> tuple[frozenset[Item], frozenset[Item]]:
+    def extract(self, message: Message) -> tuple[frozenset[LosableItem], frozenset[LosableItem]]:
         """Return the items of a message without its thinking, and those of its thinking."""
         if not message.thinks:
             return extract_items(message), frozenset()
         return extract_spoken_items(message), extract_thinking_items(message)
 
-    def _get_entry(self, message: Message) -> tuple[Any, frozenset[Item], frozenset[Item]]:
+    def _get_entry(
+        self, message: Message
+    ) -> tuple[Any, frozenset[LosableItem], frozenset[LosableItem]]:
         key = id(message.parts)
         entry = self._items.get(key)
         if entry is None:
             spoken, thought = self.extract(message)
             items = spoken | thought if thought else spoken
-            mentions = expand_path_endings(items)
+            mentions = expand_path_endings(items) if items else items
             self._used[key] = expand_path_endings(spoken) if thought else mentions
             entry = self._items[key] = (message.parts, items, mentions)
         return entry

@@ -13,6 +13,7 @@ import pytest
 from agent.models.wires import FORMATS, Play, endless, wire
 from builders import session
 from talkers import COUNT, ECHO, USAGE, Says, agent, run, said
+from waiting import HANG
 
 from ctxkit.agent import (
     Agent,
@@ -20,23 +21,23 @@ from ctxkit.agent import (
     Limits,
     LiveSession,
     MemoryStore,
-    Provider,
+    ProviderModel,
     ReplyBuilder,
     Request,
     SessionMemory,
-    Turn,
+    TurnState,
     Workspace,
     ignore_delta,
     tool,
 )
 from ctxkit.agent.model_calls import MAX_REPLY_CHARS, MAX_TOOL_CALLS
-from ctxkit.agent.turn import TurnTimeExceeded
+from ctxkit.agent.turn_state_and_events import TurnTimeExceeded
 from ctxkit.policies import Rules
 from ctxkit.session import ToolCall
 
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn about each other
-SLACK = 1.5
-"""Seconds by which a turn may be late on a busy machine; without its checks it is late by more."""
+SLACK = 30.0
+"""Seconds by which a turn may be late on a busy machine; what floods or hangs does so for longer."""
 
 
 def turn_of(model, seconds=1.0, tools=(), **more):
@@ -57,10 +58,10 @@ def results(made):
 
 
 class Floods(Says):
-    """A model that emits for some seconds without ever waiting."""
+    """A model that emits for minutes without ever waiting."""
 
     async def __call__(self, request, emit):
-        end = time.monotonic() + 6
+        end = time.monotonic() + HANG
         while time.monotonic() < end:
             emit(Delta("wait", "busy"))
         return said("done")
@@ -92,7 +93,7 @@ def flooded(kind, play):
     """Take a turn of a second with a server that floods; LiteLLM is warm."""
     with wire(kind, Play("Hello."), play) as up:
         options = {"api_base": up.url, "api_key": "none"}
-        model = Provider(FORMATS[kind][0], context_window=50_000, options=options)
+        model = ProviderModel(FORMATS[kind][0], context_window=50_000, options=options)
         request = Request(messages=session().messages or (said("x"),))
         run(model(request, ignore_delta))
         made, outcome, late = turn_of(model, tools=[ECHO])
@@ -155,7 +156,7 @@ def test_the_loop_has_its_turn_at_every_chunk(kind):
 
     with wire(kind, Play(" ".join(map(str, range(400))))) as up:
         options = {"api_base": up.url, "api_key": "none"}
-        model = Provider(FORMATS[kind][0], context_window=50_000, options=options)
+        model = ProviderModel(FORMATS[kind][0], context_window=50_000, options=options)
         run(heard())
     assert len(set(seen)) >= 400  # another one at each word
 
@@ -177,7 +178,7 @@ def test_what_litellm_does_at_a_stretch_is_done_beside_the_loop(slow, monkeypatc
     monkeypatch.setattr(slow, noted)
     with wire("chat", Play("Hello.")) as up:
         options = {"api_base": up.url, "api_key": "none"}
-        model = Provider(FORMATS["chat"][0], context_window=50_000, options=options)
+        model = ProviderModel(FORMATS["chat"][0], context_window=50_000, options=options)
         assert run(model(Request(messages=(said("x"),)), ignore_delta)).text.strip() == "Hello."
     assert called
     assert on_loop == []
@@ -216,7 +217,7 @@ def test_many_calls_end_at_the_limit_and_each_has_a_result():
 
     made, outcome, late = turn_of(Says(asks(MAX_TOOL_CALLS)), 1.0, [tool(work)])
     assert is_held(outcome, late)
-    assert len(results(made)) == MAX_TOOL_CALLS
+    assert len(ran) < MAX_TOOL_CALLS == len(results(made))
     assert [m.is_error for m in results(made)] == [
         n >= len(ran) - 1 for n in range(MAX_TOOL_CALLS)
     ] or ([m.is_error for m in results(made)] == [n >= len(ran) for n in range(MAX_TOOL_CALLS)])
@@ -241,10 +242,15 @@ def test_of_a_reply_with_too_many_calls_none_is_run():
     assert run(few.turn("go")).ended == "answered"
 
 
-def test_a_huge_result_does_not_hold_the_turn_while_it_is_redacted(tmp_path):
+def test_a_huge_result_does_not_hold_the_turn_while_it_is_redacted(tmp_path, monkeypatch):
+    over = threading.Event()
+    monkeypatch.setattr(
+        "ctxkit.agent.store.artifacts.redact", lambda text: over.wait(HANG) and text
+    )
+
     def work(n: int) -> str:
         """Say much."""
-        return "password=abc word " * 2_000_000
+        return "password=abc word " * 20_000
 
     model = Says(asks(1))
     with LiveSession("one", model=model, rules=Rules(counter=COUNT), clock=time.time,
@@ -252,7 +258,9 @@ def test_a_huge_result_does_not_hold_the_turn_while_it_is_redacted(tmp_path):
                      limits=Limits(seconds=1.0)) as live:  # fmt: skip
         began = time.monotonic()
         outcome = run(live.turn("go"))
-        assert is_held(outcome, time.monotonic() - began - 1)
+        late = time.monotonic() - began - 1
+        over.set()
+        assert is_held(outcome, late)
         assert "Stopped at the limit" in live.session.messages[-1].text
 
 
@@ -263,11 +271,11 @@ def test_a_huge_result_does_not_hold_the_turn_while_it_is_redacted(tmp_path):
 def test_a_memory_that_hangs_counts_for_the_limit(tmp_path, monkeypatch, hangs):
     class Hangs:
         async def before(self, agent, prompt):
-            await asyncio.sleep(30 if hangs == "before" else 0)
+            await asyncio.sleep(HANG if hangs == "before" else 0)
             return "Remember."
 
         async def after(self, agent, history, turns):
-            await asyncio.sleep(30 if hangs == "after" else 0)
+            await asyncio.sleep(HANG if hangs == "after" else 0)
             return True
 
     monkeypatch.setattr("ctxkit.agent.live_session.MEMORY_GRACE", 0.3)
@@ -305,7 +313,7 @@ def test_a_turn_ends_when_its_deadline_expires_with_a_result_waiting():
     """`asyncio.wait_for` may swallow the cancellation where its result is there, too."""
 
     async def run():
-        turn = Turn(task=asyncio.current_task())
+        turn = TurnState(task=asyncio.current_task())
         with pytest.raises((TurnTimeExceeded, TimeoutError)):
             await listen(turn)
         assert turn.late

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from agent import made_documents as made
+from waiting import PATIENCE
 
-from ctxkit.agent.document_text import DOCUMENT_MODULES, DocumentBounds, is_document, read_document
+from ctxkit.agent.document_text import (
+    DOCUMENT_MODULES,
+    DocumentReadLimits,
+    is_document,
+    read_document,
+)
 from ctxkit.errors import BadArguments, StoreError
 
 if TYPE_CHECKING:
@@ -21,7 +27,7 @@ for _each in DOCUMENT_MODULES.values():
 
 def read(path: Path, *wanted: str, **bounds):
     with path.open("rb") as file:
-        return read_document(file, path.name, wanted or None, DocumentBounds(**bounds))
+        return read_document(file, path.name, wanted or None, DocumentReadLimits(**bounds))
 
 
 def test_each_kind_gives_its_text_piece_by_piece(tmp_path):
@@ -90,10 +96,8 @@ def test_entities_that_multiply_end_in_a_sentence(tmp_path):
            "<w:body><w:p><w:r><w:t>&e11;</w:t></w:r></w:p></w:body></w:document>").encode()  # fmt: skip
     base = made.docx(tmp_path / "base.docx")
     bomb = made.rewritten(base, tmp_path / "bomb.docx", "word/document.xml", xml)
-    began = time.monotonic()
     with pytest.raises(StoreError, match=r"no docx \(XMLSyntaxError"):
-        read(bomb, seconds=20)
-    assert time.monotonic() - began < 10
+        read(bomb)
 
 
 def test_an_outside_entity_is_not_followed(tmp_path):
@@ -131,14 +135,14 @@ def test_a_pdf_that_unpacks_without_end_is_refused(tmp_path):
     bomb = made.pdf(tmp_path / "a.pdf", "x", packed=zlib.compress(b"(lol) Tj " * 10_000_000, 1))
     assert bomb.stat().st_size < 1_000_000
     with pytest.raises(StoreError, match=r"'a\.pdf' was not read: "):
-        read(bomb, seconds=20)
+        read(bomb)
 
 
 def test_a_document_that_takes_too_long_is_ended(tmp_path):
     began = time.monotonic()
     with pytest.raises(StoreError, match=r"ended after 0\.2 seconds|too much memory or time"):
         read(made.xlsx(tmp_path / "a.xlsx", rows=20_000), seconds=0.2)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < PATIENCE
 
 
 def test_a_document_that_takes_too_much_memory_is_ended(tmp_path):

@@ -250,10 +250,10 @@ def test_a_strangers_index_of_very_many_items_is_bounded(base):
     write(home / "index.json", json.dumps({"items": items}))
     for n in range(30):
         write(home / "i00000" / f"{n}.md", "x")
-    began = time.process_time()
+    began = time.thread_time()
     library = ContextStore(base)
     assert list(library.items()) == [".ctxkit/context/i00000"]  # what it names is there
-    assert time.process_time() - began < 1
+    assert time.thread_time() - began < 1
     assert library.faults()[0].startswith("1499 entries are not used")
     with pytest.raises(StoreError), library.open_file(".ctxkit/context/i00000/39.md"):
         pass

@@ -9,13 +9,14 @@ import sys
 import textwrap
 
 import pytest
+from waiting import HANG, PATIENCE
 
 from ctxkit.agent.event_loops import BackgroundTask, run_coroutine
 
 
 async def slow(log: list):
     try:
-        await asyncio.sleep(30)
+        await asyncio.sleep(HANG)
     finally:
         log.append("left whole")
 
@@ -49,7 +50,7 @@ def test_it_can_be_stopped():
     with pytest.raises(TimeoutError):
         handle.result(0.1)
     handle.stop()
-    assert handle.wait(5)
+    assert handle.wait(PATIENCE)
     assert handle.state == "stopped"
     assert log == ["left whole"]
     with pytest.raises(asyncio.CancelledError):
@@ -65,7 +66,7 @@ def test_an_interrupt_cancels_and_waits_for_the_end():
         async def slow():
             try:
                 print("begun", flush=True)
-                await asyncio.sleep(30)
+                await asyncio.sleep(300)
             finally:
                 await asyncio.sleep(0.3)
                 print("left whole", flush=True)
@@ -80,7 +81,7 @@ def test_an_interrupt_cancels_and_waits_for_the_end():
         try:
             assert child.stdout.readline() == "begun\n"
             child.send_signal(signal.SIGINT)
-            told, _ = child.communicate(timeout=20)
+            told, _ = child.communicate(timeout=PATIENCE)
         finally:
             child.kill()
     assert told.split("\n")[:2] == ["left whole", "interrupted"]
@@ -91,4 +92,4 @@ def test_an_ending_that_fails_is_raised_and_not_waited_for():
         return 1
 
     with pytest.raises(ZeroDivisionError):
-        BackgroundTask(work(), lambda: 1 / 0).result(5)
+        BackgroundTask(work(), lambda: 1 / 0).result(PATIENCE)

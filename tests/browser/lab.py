@@ -23,6 +23,7 @@ from urllib.request import Request, urlopen
 
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from waiting import PATIENCE
 
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
@@ -86,6 +87,10 @@ CELLS = """() => window.notebook.content.widgets
   }))"""
 
 
+SETTLE = """ms => new Promise(done => setTimeout(
+  () => requestAnimationFrame(() => requestAnimationFrame(() => done())), ms))"""
+
+
 @dataclass
 class Seen:
     """What a run showed; all is well where `problems` is empty."""
@@ -145,7 +150,7 @@ def lab(root: Path, home: Path):
         finally:
             server.terminate()  # the server ends its kernels first
             try:
-                server.wait(20)
+                server.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 server.kill()
                 server.wait()
@@ -154,17 +159,17 @@ def lab(root: Path, home: Path):
 def _wait_until_up(server: subprocess.Popen, base: str, token: str) -> None:
     request, end = (
         Request(f"{base}/api/status", headers={"Authorization": f"token {token}"}),
-        time.monotonic() + 90,
+        time.monotonic() + 2 * PATIENCE,
     )
     while time.monotonic() < end:
         if server.poll() is not None:
             raise RuntimeError(f"jupyter lab ended at its start with {server.returncode}")
         try:
-            with urlopen(request, timeout=2):
+            with urlopen(request, timeout=PATIENCE):
                 return
         except (URLError, OSError):
             time.sleep(0.2)
-    raise RuntimeError("jupyter lab did not answer within 90 s")
+    raise RuntimeError("jupyter lab did not answer within 120 s")
 
 
 @contextmanager
@@ -245,8 +250,13 @@ def jupyter_in(browser: Any, folder: Path):
         yield Jupyter(page, root, seen)
 
 
+def settle(page: Any, milliseconds: int = 300) -> None:
+    """Wait by the page's own clock, which is late where the page is: what it began is drawn then."""
+    page.evaluate(SETTLE, milliseconds)
+
+
 def _wait_until_drawn(page: Any, seen: Seen) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     while (missing := _look(page, seen)) and time.monotonic() < end:
         page.wait_for_timeout(250)
     seen.problems += missing
@@ -284,7 +294,7 @@ def _look(page: Any, seen: Seen) -> list[str]:
 
 def _shoot(page: Any, seen: Seen, shots: Path, stem: str) -> None:
     page.evaluate("() => { window.notebook.content.activeCellIndex = 0 }")
-    page.wait_for_timeout(300)
+    settle(page)
     page.screenshot(path=shots / f"{stem}.png")
     nodes = page.locator(".jp-Notebook .jp-Cell")
     for cell in seen.cells:

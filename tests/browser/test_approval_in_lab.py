@@ -50,7 +50,6 @@ def test_what_is_clicked_is_what_is_done(jupyter, tmp_path: Path):
     ran: list[str] = []
 
     def use(page, _) -> None:
-        page.set_default_timeout(20_000)
         for n, answer in enumerate(ANSWERS, 1):
             page.wait_for_selector(f"pre:has-text('<b>call {n}</b>')")
             asked.append(page.locator("pre:has-text('May the agent call note?')").inner_text())

@@ -11,7 +11,7 @@ from conftest import ALL, SEED
 from widgets.made_teams import team
 
 import ctxkit as ck
-from browser.lab import Seen, browser_page
+from browser.lab import Seen, browser_page, settle
 from ctxkit.plots.compaction_charts import find_guard_closing, is_guard_off, is_saving_too_small
 from ctxkit.plots.cumulative_input_charts import CumulativeAgentTokens
 from ctxkit.widgets.base import read_asset
@@ -123,7 +123,7 @@ def test_no_text_lies_on_another_in_any_width_and_theme(
         page.wait_for_function(
             f"() => document.querySelectorAll('.ctxkit-hand:has(.main-svg)').length === {len(charts)}"
         )
-        page.wait_for_timeout(300)
+        settle(page)
         assert page.evaluate(OVERLAPS) == []
     assert (seen.problems, seen.left) == ([], [])
 

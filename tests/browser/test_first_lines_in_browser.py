@@ -6,6 +6,7 @@ import pytest
 from builders import assistant, session, user
 
 import ctxkit as ck
+from browser.lab import settle
 from browser.stand import stand
 from browser.test_pictures import leaf
 
@@ -21,7 +22,7 @@ SHOWN = """() => [...document.querySelectorAll('.ctxkit-hand :is(svg, input)')]
 def show(page, widget, *, plotly: bool = False) -> dict:
     stand(page, widget, plotly=plotly)
     page.wait_for_selector(".handle", state="attached")
-    page.wait_for_timeout(300)
+    settle(page)
     return page.evaluate(LINES)
 
 
@@ -45,7 +46,7 @@ def test_lines_that_are_off_lie_beside_each_other_and_each_can_be_dragged(chromi
         page.mouse.move(x, cut["y"])
         page.mouse.down()
         page.mouse.move(x, cut["y"] - 80, steps=8)
-        page.wait_for_timeout(200)
+        settle(page, 200)
         moved = page.evaluate(LINES)
         assert moved["cutover at"]["value"] > 0
         assert abs(moved["cutover at"]["y"] - (cut["y"] - 80)) < 3  # under the pointer
@@ -66,10 +67,10 @@ def test_a_drag_moves_the_line_under_the_pointer_and_no_other(chromium, plotly, 
         page.mouse.move(x, line["y"])
         page.mouse.down()
         page.mouse.move(x, to, steps=7)
-        page.wait_for_timeout(200)
+        settle(page, 200)
         assert abs(page.evaluate(LINES)[word]["y"] - to) < 2
         page.mouse.up()
-        page.wait_for_timeout(400)  # the axis may follow, and Python hears of it
+        settle(page, 400)  # the axis may follow, and Python hears of it
         moved = page.evaluate(LINES)
     assert getattr(widget, key) == moved[word]["value"] < before[key]
     assert getattr(widget, other) == before[other]

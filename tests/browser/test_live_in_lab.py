@@ -28,7 +28,7 @@ CELLS = (
     "%%agent --model scripted/audit\nGo",
     TUNE,
     COPY,
-    "import time\ndef write_file(path, content):\n    'Write.'\n    time.sleep(60)",
+    "import time\ndef write_file(path, content):\n    'Write.'\n    time.sleep(300)",
     "%%agent --background --tools write_file --out turn\nGo on",
 )
 POINTS = """() => [...document.querySelectorAll('div[role=img] > svg')].filter(p => p.checkVisibility()).map(
@@ -40,7 +40,6 @@ def test_a_session_is_run_watched_stopped_and_tuned(jupyter, tmp_path: Path):
     copied: list[str] = []
 
     def use(page, _) -> None:
-        page.set_default_timeout(20_000)
         seen_points.extend(page.evaluate(POINTS))
         page.locator("button:has-text('Stop')").click()
         page.wait_for_selector("text=The turn of session 'main' is over")

@@ -14,6 +14,7 @@ from widgets.made_teams import team
 
 import ctxkit as ck
 from browser.charts import charts, plotly_gallery
+from browser.lab import settle
 from browser.pictures import faults, gallery
 from browser.stand import stand
 
@@ -35,7 +36,7 @@ LOOKS = LOOKS if ALL else LOOKS[:2]
 @contextmanager
 def leaf(chromium: Any, wide: int, scheme: str):
     page = chromium.new_page(viewport={"width": wide, "height": 1000}, color_scheme=scheme)
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(90_000)
     try:
         yield page
     finally:
@@ -44,7 +45,7 @@ def leaf(chromium: Any, wide: int, scheme: str):
 
 def drawn(page: Any, least: int) -> None:
     page.wait_for_function(f"() => document.querySelectorAll('.main-svg').length >= {least}")
-    page.wait_for_timeout(300)
+    settle(page)
 
 
 def test_what_is_wrong_is_seen(chromium):
@@ -100,7 +101,7 @@ def test_widgets(chromium, name):
             page.wait_for_selector(
                 ".ctxkit-hand .main-svg" if ALL else ".ctxkit-hand .plain text", state="attached"
             )
-            page.wait_for_timeout(300)
+            settle(page)
             page.evaluate("document.getElementById('here').dataset.picture = 'widget'")
             assert faults(page) == []
             assert page.evaluate("document.documentElement.scrollWidth") <= wide
@@ -121,6 +122,6 @@ def test_an_exported_report_on_screen_and_on_paper(chromium, scheme, tmp_path: P
             page.set_viewport_size({"width": 720, "height": 1018})  # A4 within its margins
             page.emulate_media(media="print", color_scheme="light")
             page.evaluate("dispatchEvent(new Event('beforeprint'))")
-            page.wait_for_timeout(500)
+            settle(page, 500)
             assert [f for f in faults(page) if "contrast" not in f] == []
             assert len(page.pdf(format="A4")) > 20_000

@@ -10,7 +10,7 @@ from conftest import ALL
 from widgets.reports.hostile import hostile
 
 import ctxkit as ck
-from browser.lab import Seen, browser_page
+from browser.lab import Seen, browser_page, settle
 
 pytestmark = pytest.mark.browser
 
@@ -28,7 +28,7 @@ def opened(chromium, file: Path, name: str, *, dark: bool) -> tuple[Seen, dict]:
             item.evaluate("e => { e.open = true }")
         page.mouse.move(400, 500)
         page.mouse.move(640, 600)  # hover texts are built from the log too
-        page.wait_for_timeout(400)
+        settle(page, 400)
         found = page.evaluate(
             "() => ({evil: window.evil ?? null, charts: document.querySelectorAll('.main-svg').length,"
             " wide: document.documentElement.scrollWidth - innerWidth, title: document.title,"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ctxkit as ck
-from browser.lab import IDLE, REOPEN, browser_page, jupyter_in, written
+from browser.lab import IDLE, REOPEN, browser_page, jupyter_in, settle, written
 from ctxkit.widgets.saved_outputs import STILL_NOTE
 
 if TYPE_CHECKING:
@@ -74,13 +74,13 @@ def test_pictures_survive_the_end_of_the_kernel(jupyter, chromium, tmp_path: Pat
         wait_for_views(page)
         page.evaluate(REOPEN)
         page.wait_for_selector(IDLE, state="attached")
-        page.wait_for_timeout(1500)  # longer than the mounter's own clock
+        settle(page, 1500)  # longer than the mounter's own clock
         told["new kernel"] = page.evaluate(STILL), page.evaluate(LIVE), page.evaluate(TEXT)
         told["file"] = page.evaluate("() => window.notebook.context.path")
         page.route("**/api/sessions*", lambda route: route.abort())
         page.evaluate(REOPEN)
         page.wait_for_selector(".jp-Dialog").press("Escape")
-        page.wait_for_timeout(1500)
+        settle(page, 1500)
         told["no kernel"] = page.evaluate(STILL), page.evaluate(LIVE), page.evaluate(TEXT)
         page.unroute("**/api/sessions*")
 

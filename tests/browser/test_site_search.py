@@ -28,7 +28,7 @@ def site(tmp_path_factory):
     return folder / "site"
 
 
-def search_from_file(chromium, site, word):
+def search_from_file(chromium, site, word, seconds=60):
     """What the search says of a word, and errors of the page."""
     page = chromium.new_page(viewport={"width": 390, "height": 844})
     errors = []
@@ -38,7 +38,7 @@ def search_from_file(chromium, site, word):
     page.locator("input.md-search__input").press_sequentially(word, delay=40)
     found = page.locator(".md-search-result__item")
     try:
-        found.first.wait_for(timeout=8_000)
+        found.first.wait_for(timeout=1000 * seconds)
     except Exception:
         errors.append("nothing is found")
     texts = [text.replace("\n", " ") for text in found.all_inner_texts()]
@@ -47,7 +47,7 @@ def search_from_file(chromium, site, word):
 
 
 def test_a_word_is_found_in_pages_opened_from_files(chromium, site):
-    assert search_from_file(chromium, site, "zyzzyva")[1], "without our script it cannot"
+    assert search_from_file(chromium, site, "zyzzyva", seconds=5)[1], "without our script it cannot"
     spec = importlib.util.spec_from_file_location("make_site", ROOT / "docs" / "make_site.py")
     make_site = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(make_site)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
-import time
 from types import ModuleType
 
 import pytest
 from experiments.test_sweeps_scores import talk
+from waiting import wait_until
 
 import ctxkit as ck
 from ctxkit.experiments import parallel, sweep_runs
@@ -110,7 +110,7 @@ def test_only_what_takes_long_is_worth_a_start(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(parallel, "process_time", lambda: now[0])
     monkeypatch.setattr(parallel, "monotonic", lambda: now[0])
-    pace = parallel.WorkEstimate(110)
+    pace = parallel.RemainingTimeEstimate(110)
     now[0] = 5.0
     pace.record_run(10)
     assert not pace.is_slow  # reading the log tells nothing of the other runs
@@ -126,7 +126,7 @@ def test_it_does_not_look_at_each_short_run(monkeypatch):
     now, looks = [0.0], []
     monkeypatch.setattr(parallel, "process_time", lambda: looks.append(now[0]) or now[0])
     monkeypatch.setattr(parallel, "monotonic", lambda: now[0])
-    pace = parallel.WorkEstimate(100)
+    pace = parallel.RemainingTimeEstimate(100)
     looks.clear()
     for n in range(100):
         now[0] = n * parallel.CHECK_INTERVAL_SECONDS / 10
@@ -138,7 +138,7 @@ def test_it_is_too_early_to_say(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(parallel, "process_time", lambda: now[0])
     monkeypatch.setattr(parallel, "monotonic", lambda: now[0])
-    pace = parallel.WorkEstimate(100)
+    pace = parallel.RemainingTimeEstimate(100)
     pace.record_run(1)
     pace.record_run(1)
     now[0] = parallel.FIRST_CHECK_SECONDS / 2
@@ -148,8 +148,5 @@ def test_it_is_too_early_to_say(monkeypatch):
 
 
 def ended() -> bool:
-    """Whether all workers end within some seconds."""
-    end = time.monotonic() + 20
-    while multiprocessing.active_children() and time.monotonic() < end:
-        time.sleep(0.05)
-    return not multiprocessing.active_children()
+    """Wait until all workers have ended."""
+    return wait_until(lambda: not multiprocessing.active_children())

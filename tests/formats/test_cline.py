@@ -139,11 +139,11 @@ def test_a_tasks_folder_is_one_session_among_many(tmp_path: Path):
 
 
 def test_marks_that_nothing_closes_are_read_in_linear_time():
-    begun = time.process_time()
+    begun = time.thread_time()
     inner = "<path>a.py</path>" + "<li>" * 100_000 + "<path>b.py</path>"
     assert _parse_xml_arguments(inner) == {"path": "b.py"}
     assert _parse_xml_arguments("<a><b>1</b></a><c>2</c></a>") == {"a": "<b>1</b>", "c": "2"}
-    assert time.process_time() - begun < 2
+    assert time.thread_time() - begun < 2
 
 
 def test_a_link_beside_the_history_is_not_followed(tmp_path: Path):

@@ -58,6 +58,6 @@ def test_what_a_cell_says_stays_text(tmp_path):
 
 def test_long_lines_are_read_in_linear_time():
     said = "▸ f(" + "(" * 400_000 + "\n" + "1 calls · " * 40_000
-    began = time.process_time()
+    began = time.thread_time()
     read(cell("%%agent\nHi.", said, "%" + BILL * 1000))
-    assert time.process_time() - began < 3
+    assert time.thread_time() - began < 3

@@ -50,9 +50,9 @@ def test_what_is_no_call_stays_text():
 
 
 def test_marks_that_nothing_closes_are_read_in_linear_time():
-    begun = time.process_time()
+    begun = time.thread_time()
     read(ASK, ("gpt", "<tool_call>{" * 80_000))
-    assert time.process_time() - begun < 2
+    assert time.thread_time() - begun < 2
 
 
 def test_several_results_of_one_message_are_one_each():

@@ -8,9 +8,9 @@ import pytest
 
 pytestmark = pytest.mark.skipif(not find_spec("ipykernel"), reason="ipykernel is not installed")
 
-SLOW = "import time\ndef list_files():\n    'List.'\n    time.sleep(60)"
+SLOW = "import time\ndef list_files():\n    'List.'\n    time.sleep(300)"
 LAST = "print(get_ipython().magics_manager.registry['CtxKit'].session().messages[-1].text)"
-WAIT = 25
+WAIT = 90
 """Seconds, less than the slow tool sleeps: who waits for it fails."""
 
 
@@ -111,7 +111,7 @@ def test_a_turn_beside_the_notebook_can_be_stopped(kernels):
     kernel.until(calls_the_tool)
     assert "running" in shown(kernel.run("turn.state"))  # the kernel is free meanwhile
     kernel.run("turn.stop()")
-    stopped = errors(kernel.run("turn.result(20)"))
+    stopped = errors(kernel.run("turn.result(90)"))
     assert stopped == [
         ("TurnInterrupted", "Stopped. What was said so far is kept in session 'main'.")
     ]
@@ -124,7 +124,7 @@ def test_a_turn_beside_the_notebook_leaves_its_words_in_the_notebook(kernels, se
     kernel = kernels()
     kernel.run(f"%config CtxKit.seed = {seed!r}")
     kernel.begin("%%agent --background --out turn\nWrite it")
-    kernel.begin("print('the', turn.result(20).outcome.ended, turn.running._thread.join())")
+    kernel.begin("print('the', turn.result(90).outcome.ended, turn.running._thread.join())")
     seen = kernel.until(lambda m: "the answered None" in m["content"].get("text", ""))
     updates = [m["content"] for m in seen if m["msg_type"] == "update_display_data"]
     left = [u["data"] for u in updates if "is over" in u["data"]["text/plain"]]

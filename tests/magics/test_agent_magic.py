@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import pytest
 from agent.test_span_exports import collector
 from magics.shells import completions, new_shell
+from waiting import PATIENCE, wait_until
 
 import ctxkit as ck
 from ctxkit import presets
@@ -17,6 +17,9 @@ from ctxkit.policies import Above, Rules, Summary
 
 NOTICE = "no LLM was called"
 AUDIT = "%%agent --model scripted/audit --tools files"
+SLOW_TOOL = (
+    "import threading\ngate = threading.Event()\ndef list_files():\n    'List.'\n    gate.wait(300)"
+)
 
 
 def run(shell, cell: str):
@@ -275,38 +278,30 @@ def test_completion_knows_options_sessions_and_presets(shell):
 
 
 def test_a_turn_beside_the_notebook_is_busy_until_it_ends(shell):
-    run(
-        shell,
-        "import threading\ngate = threading.Event()\ndef list_files():\n    'List.'\n    gate.wait(60)",
-    )
+    run(shell, SLOW_TOOL)
     handle = run(shell, "%%agent --background --tools list_files --out r\nWrite it")
     assert handle.state == "running"
     lines_of_error(shell, "%%agent\nmore", BadArguments, "busy")
     lines_of_error(shell, "%compact", BadArguments, "busy")
     assert shell.user_ns["r"] is handle
     shell.user_ns["gate"].set()
-    assert handle.result(60).text.startswith("`heat.py`")
+    assert handle.result(PATIENCE).text.startswith("`heat.py`")
     assert handle.state == "done"
     assert run(shell, "%%agent\nmore").session.turns[-1] == 1
 
 
 def test_stopping_keeps_the_partial_turn(shell):
-    run(shell, "import time\ndef list_files():\n    'List.'\n    time.sleep(30)")
+    run(shell, SLOW_TOOL)
     handle = run(shell, "%%agent --background --tools list_files\nWrite it")
-    wait_for(lambda: kit(shell).session().calls)
+    wait_until(lambda: kit(shell).session().calls)
     handle.stop()
     with pytest.raises(KeyboardInterrupt, match="kept in session 'main'"):
-        handle.result(3)  # the tool sleeps on, and nobody waits for it
+        handle.result(PATIENCE)  # the tool runs on, and nobody waits for it
+    shell.user_ns["gate"].set()
     assert handle.state == "stopped"
     kept = kit(shell).session().messages
     assert kept[-1].text == "Interrupted by the user before it ended."
     assert run(shell, "%%agent --tools files\nWrite it").text.startswith("The constant")
-
-
-def wait_for(true) -> None:
-    end = time.monotonic() + 20
-    while not true() and time.monotonic() < end:
-        time.sleep(0.02)
 
 
 # -- %compact -------------------------------------------------------------------------------------------------------
@@ -466,6 +461,17 @@ def test_list_and_detail_show_the_report_of_a_call(long):
     assert {"tool schemas", "tool results"} <= set(listed["part"])
     page = repr(run(long, "%context detail --call -1"))
     assert f"{report.prompt_tokens:,} tokens" in page
+
+
+def test_detail_is_the_whole_report_of_the_call_or_of_a_turn_before(long):
+    """T12: It is the report with all of its parts; by its id it is the one kept of another turn."""
+    now = ck.report(kit(long).session(), -1)
+    assert run(long, "%context detail --call -1") == now
+    assert len(now.contributors) > 3
+    ids = list(run(long, "%context turns --reports").index)
+    assert len(ids) > 1
+    kept = [run(long, f"%context detail --kept {name}") for name in (ids[-1], "last")]
+    assert kept[0].prompt_tokens != kept[1].prompt_tokens
 
 
 def test_the_status_says_how_many_compactions_there_were(long):

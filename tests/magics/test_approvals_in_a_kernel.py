@@ -162,7 +162,7 @@ def test_a_turn_beside_the_notebook_shows_it_in_its_widget_and_takes_it_away(ker
     kernel.begin(turn("beside").replace("--approve", "--background --approve"))
     shown = kernel.until(is_question)
     assert PASSWORD not in str([m for m in shown if m["msg_type"] == "display_data"])
-    sent = kernel.client.execute("a.result(20)", allow_stdin=True)  # this cell asks by itself
+    sent = kernel.client.execute("a.result(90)", allow_stdin=True)  # this cell asks by itself
     assert PASSWORD not in kernel.client.get_stdin_msg(timeout=WAIT)["content"]["prompt"]
     kernel.client.input("y")
     saved = Saved()
@@ -177,10 +177,10 @@ def test_a_kernel_that_is_shut_down_takes_the_key_away_first(tmp_path):
     try:
         _, saved, _ = asked(kernel, "s")
         kernel.manager.shutdown_kernel(now=False)
-        end = time.monotonic() + 10
+        end = time.monotonic() + WAIT
         with suppress(Empty):
             while PASSWORD in str(saved) and time.monotonic() < end:
-                saved.take(kernel.client.get_iopub_msg(timeout=5))
+                saved.take(kernel.client.get_iopub_msg(timeout=WAIT))
         assert PASSWORD not in str(saved)
         assert PASSWORD not in on_disk(tmp_path)
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from magics.test_agent_in_a_kernel import Kernel, errors
+from waiting import PATIENCE, wait_until
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
@@ -221,23 +222,16 @@ def test_a_call_that_cannot_be_shown_whole_does_not_run_and_says_why(shell, aske
     assert [p.name for p in Path(".ctxkit/scratch/s").iterdir()] == ["1.txt"]
 
 
-def until(is_so) -> None:
-    end = time.monotonic() + 10
-    while not is_so() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert is_so()
-
-
 def test_beside_the_notebook_the_buttons_answer(shell):
     handle = run(shell, "%%agent --background --approve write_file\nWrite it")
     handle._ipython_display_()
     box = handle._views[-1]
-    until(lambda: not box.choices[0].disabled)
+    wait_until(lambda: not box.choices[0].disabled)
     assert "May the agent call write_file?" in box.question.value
     assert [b.description for b in box.choices] == ["Allow", "Deny", "Always"]
     assert handle.state == "running"
     box.choices[0].click()
-    answer = handle.result(20)
+    answer = handle.result(PATIENCE)
     assert "did not allow" not in results(answer)[0]
     assert box.asks.layout.display == "none"
     handle.deny()  # nothing is asked any more
@@ -249,32 +243,32 @@ def test_the_second_of_two_fast_clicks_does_not_answer_the_next_question(shell):
     handle = run(shell, f"%%agent {words}\nWrite it")
     handle._ipython_display_()
     box = handle._views[-1]
-    until(lambda: not box.choices[0].disabled)
+    wait_until(lambda: not box.choices[0].disabled)
     first = handle._question
     box.choices[0].click()
-    until(lambda: handle._question not in (first, None))
+    wait_until(lambda: handle._question not in (first, None))
     box.choices[0].click()
     assert box.choices[0].disabled
     time.sleep(0.2)
     assert "two" in handle._question.whole  # it still stands
     handle.answer("y", first)  # an answer to the first comes too late
-    until(lambda: not box.choices[1].disabled)
+    wait_until(lambda: not box.choices[1].disabled)
     box.choices[1].click()
-    assert ["did not allow" in r for r in results(handle.result(20))] == [False, True]
+    assert ["did not allow" in r for r in results(handle.result(PATIENCE))] == [False, True]
 
 
 def test_a_cell_that_waits_for_it_asks_itself(shell, asked):
     asked.answers[:] = ["n"]
     handle = run(shell, "%%agent --background --approve write_file\nWrite it")
-    assert "did not allow" in results(handle.result(20))[0]
+    assert "did not allow" in results(handle.result(PATIENCE))[0]
     assert len(asked) == 1
 
 
 def test_a_turn_that_asks_can_be_stopped(shell):
     handle = run(shell, "%%agent --background --approve write_file\nWrite it")
-    until(lambda: handle._question)
+    wait_until(lambda: handle._question)
     handle.stop()
-    assert handle.running.wait(5)
+    assert handle.running.wait(PATIENCE)
     assert handle.state == "stopped"
     assert not Path(".ctxkit/scratch/main/heat.py").exists()
 
@@ -289,7 +283,7 @@ class TestInAKernel:
 
     def test_it_asks_in_the_cells_own_field(self, kernel, tmp_path):
         sent = kernel.client.execute("%%agent --approve write_file\nWrite it", allow_stdin=True)
-        request = kernel.client.get_stdin_msg(timeout=25)
+        request = kernel.client.get_stdin_msg(timeout=PATIENCE)
         assert request["msg_type"] == "input_request"
         assert "May the agent call write_file, as shown above?" in request["content"]["prompt"]
         assert not (tmp_path / ".ctxkit/scratch/main/heat.py").exists()
@@ -299,7 +293,7 @@ class TestInAKernel:
 
     def test_an_interrupt_while_it_asks_ends_the_turn(self, kernel, tmp_path):
         sent = kernel.client.execute("%%agent --approve write_file\nWrite it", allow_stdin=True)
-        kernel.client.get_stdin_msg(timeout=25)
+        kernel.client.get_stdin_msg(timeout=PATIENCE)
         kernel.manager.interrupt_kernel()
         assert [name for name, _ in errors(kernel.end(sent))] == ["TurnInterrupted"]
         assert not (tmp_path / ".ctxkit/scratch/main/heat.py").exists()

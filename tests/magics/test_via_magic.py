@@ -11,6 +11,7 @@ from pathlib import Path
 
 import agent.tools.test_pictures as pictures
 import pytest
+from waiting import PATIENCE
 
 import ctxkit as ck
 from ctxkit.agent.acp_client import MISSING_RESULT, parse_acp_usage
@@ -193,10 +194,10 @@ def test_an_agent_that_dies_leaves_what_it_said(via):
 @pytest.mark.parametrize("manner", ["hangs", "deaf", "floods"])
 def test_a_turn_that_takes_too_long_is_ended(via, manner, monkeypatch):
     monkeypatch.setattr("ctxkit.agent.acp_agent._CANCEL_SECONDS", 0.5)
-    monkeypatch.setattr("ctxkit.agent.json_lines_process._EXIT_SECONDS", 0.5)
+    monkeypatch.setattr("ctxkit.agent.child_processes._EXIT_SECONDS", 0.5)
     began = time.monotonic()
     answer = via(manner, options="--max-seconds 2")
-    assert time.monotonic() - began < 20  # the first turn of a process imports, on a busy machine
+    assert time.monotonic() - began < PATIENCE  # the agent would hang for longer
     assert "stopped at the limit of 2 seconds" in repr(answer)
     assert via.live().session.messages[-1].is_error is (manner != "floods")  # no call is open there
     cancelled = '"session/cancel"' in via.heard.read_text()
@@ -207,7 +208,7 @@ def test_a_turn_beside_the_notebook_is_stopped(via):
     handle = via("hangs", options="--background")
     threading.Timer(1.0, handle.stop).start()
     with pytest.raises(KeyboardInterrupt, match="Stopped"):
-        handle.result(20)
+        handle.result(PATIENCE)
     assert '"session/cancel"' in via.heard.read_text()
 
 

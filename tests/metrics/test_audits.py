@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from builders import assistant, call, result, session, summarised, user
 from experiments.test_sweeps_scores import talk
 
 import ctxkit as ck
 from ctxkit.metrics import audits, drift, retention_checks, thrash
+from ctxkit.session import Edit
 
 
 def test_a_good_summary_passes_and_a_bad_one_is_named():
@@ -115,3 +117,104 @@ def test_what_follows_cuts_is_what_thrash_says(real):
         whole.reread_rate,
         whole.reorientation,
     )
+
+
+def test_each_compaction_is_audited_against_what_it_found():
+    names = [f"deadbeef{n:02}" for n in range(4)]
+    task, ask = user(f"Fix {names[0]} and {names[1]}."), user("Now write the changelog.")
+    first = summarised([task], f"Seen: {names[0]}. " + "x" * 200)
+    noise = assistant(f"Looked at {names[2]} and {names[3]}.")
+    second = summarised([*first.inserted, noise], f"{names[0]}, {names[3]}")
+    one, two = [dict(r) for _, r in audits(session(task, assistant(), first, ask, noise, second, user())).iterrows()]  # fmt: skip
+    assert (one["session"], one["compaction"], one["call"]) == ("test", 0, 1)
+    assert (one["identifiers_n"], one["identifiers_kept"], one["missing"]) == (2, 0.5, names[1])
+    assert (one["task_lost"], one["request_lost"], one["visible_requests_n"]) == (True, True, 0)
+    assert (one["marker_only"], one["orphans_n"]) == (False, 0)
+    assert (two["compaction"], two["call"]) == (1, 2)
+    # of the three that it took, of the first summary and of the reply, one is gone
+    assert (two["identifiers_n"], two["missing"]) == (3, names[2])
+    assert two["identifiers_kept"] == pytest.approx(2 / 3)
+    assert (two["task_lost"], two["request_lost"], two["visible_requests_n"]) == (True, False, 1)
+    assert (two["marker_only"], two["request_reflected"]) == (True, False)
+
+
+@pytest.mark.parametrize(("chars", "is_marker"), [(0, False), (1, True), (199, True), (200, False)])
+def test_a_summary_of_fewer_than_two_hundred_characters_is_a_marker(chars, is_marker):
+    old = [user(), assistant()]
+    s = session(*old, summarised(old, "y" * chars), user(), assistant())
+    assert audits(s)["marker_only"].to_list() == [is_marker]
+
+
+def test_a_short_replacement_is_no_marker_and_nothing_inserted_reflects_nothing():
+    old = [user("the task"), assistant()]
+    (hidden,) = audits(session(*old, Edit(kind="hidden", id="e", targets=(old[1].id,)), user())).to_dict("records")  # fmt: skip
+    assert (hidden["marker_only"], hidden["task_lost"]) == (False, False)
+    assert pd.isna(hidden["request_reflected"])
+    assert pd.isna(hidden["identifiers_kept"])
+
+
+def test_sections_are_headings_on_lines_of_their_own():
+    old = [user(), assistant()]
+    text = "  ## Goal  \nabout ## Next\n## Done"
+    s = session(*old, summarised(old, text), user(), assistant())
+    row = audits(s, sections=["## Goal", "## Next", "## Done", "## Open"]).iloc[0]
+    assert row["sections_missing"] == "## Next, ## Open"
+
+
+def test_calls_that_a_compaction_parts_from_their_results_are_orphans():
+    a, b, c = (call("bash", command=str(n)) for n in range(3))
+    ra, rb = result("A", a), result("B", b)
+    log = [user(), a, ra, b, rb, c]
+    drop = lambda *of: Edit(kind="hidden", id="e", targets=tuple(m.id for m in of))
+    counts = [audits(session(*log, drop(*of), user()))["orphans_n"][0] for of in ((a,), (ra,), (a, ra), (a, rb), (c,))]  # fmt: skip
+    assert counts == [1, 1, 0, 2, 0]  # the last reply's calls wait for their results
+
+
+def test_drift_tells_the_call_the_shares_and_the_summary_of_each_step():
+    a, b = user("see src/one.py and src/two.py"), user("see src/three.py")
+    first = summarised([a], "src/one.py was seen")
+    second = summarised([b, *first.inserted], "src/three.py is left")
+    frame = drift(session(a, first, b, assistant(), second, user(), assistant()))
+    columns = ["session", "call", "retained", "recoverable", "lost"]
+    assert frame[columns].to_numpy().tolist() == [
+        ["test", 0, 0.5, 0.0, 0.5],
+        ["test", 1, 0.0, 0.0, 1.0],
+        ["test", 1, 1.0, 0.0, 0.0],
+    ]
+    assert frame["summary_tokens"].isna().all()  # a record does not say what a model wrote
+
+
+def test_planted_facts_are_alike_for_a_seed_and_stand_before_requests_of_the_first_part():
+    one, again, other = (retention_checks.make_facts(9, seed=s) for s in (0, 0, 1))
+    assert one == again != other
+    assert [f.family for f in one[:5]] == [
+        *("constraint", "decision", "reference", "superseded", "constraint"),
+    ]
+    assert len({f.key for f in one}) == 9
+    assert all(f.key in f.text and f.key.endswith(f"-{i}") for i, f in enumerate(one))
+    log = [m for n in range(10) for m in (user(f"ask {n}"), assistant())]
+    planted = retention_checks.plant_facts(session(*log), one, until=0.2)
+    places = [i for i, m in enumerate(planted.messages) if m.kind == "planted"]
+    texts = [m.text for m in planted.messages if m.kind != "planted"]
+    assert texts == [m.text for m in log]
+    behind = [next(m.text for m in planted.messages[i:] if m.kind != "planted") for i in places]
+    assert set(behind) <= {"ask 0", "ask 1", "ask 2"}  # positions 0, 2 and 4 of 20
+    assert {m.role for m in planted.messages if m.kind == "planted"} == {"user"}
+    everywhere = retention_checks.plant_facts(session(*log), one * 9, seed=3, until=1.0)
+    assert len([m for m in everywhere.messages if m.kind == "planted"]) == 81
+    assert everywhere.messages[-3].text != "ask 8"
+
+
+def test_a_fact_is_in_view_of_a_call_or_not():
+    facts = retention_checks.make_facts(2)
+    log = [user(facts[0].text), assistant(), user(facts[1].text), assistant()]
+    s = session(*log, Edit(kind="hidden", id="e", targets=(log[0].id,)), user())
+    found = [list(retention_checks.check_facts_in_view(s, facts, call).values()) for call in (0, 1, None)]  # fmt: skip
+    assert found == [[True, False], [True, True], [False, True]]
+
+
+def test_paired_outcomes_are_counted_by_both():
+    one, other = [True, True, False, True, False], [True, False, True, False, False]
+    assert retention_checks.mcnemar(one, other) == (1, 2, 1, 1, 1.0)
+    assert retention_checks.mcnemar([True] * 5, [False] * 5).p == 2 / 2**5
+    assert retention_checks.mcnemar([], []).p == 1.0

@@ -15,6 +15,7 @@ from ctxkit.metrics.recorded_compactions import (
     compare_with_marks,
     infer_compactions,
 )
+from ctxkit.session import Edit
 
 
 def sized(*prompts: int):
@@ -97,3 +98,51 @@ def test_both_rules_find_pis_compactions(real):
 def test_every_find_is_a_fall(prompts):
     for rule in (TraceLabRule(), CtxMapRule()):
         assert all(prompts[i] < prompts[i - 1] for i in rule(prompts))
+
+
+def test_an_agreement_has_each_count_and_share():
+    first = [user(), assistant(usage=usage(150_000))]
+    log = [*first, summarised(first), user(), assistant(usage=usage(20_000))]
+    log += [m for n in (21_000, 22_000) for m in (user(), assistant(usage=usage(n)))]
+    log += [user(), assistant(usage=usage(150_000)), user(), assistant(usage=usage(15_000))]
+    missed = [user(), assistant(usage=usage(14_000))]
+    s = session(*log, summarised(log[-1:]), *missed, format="pi")
+    row = compare_with_marks(s, ["tracelab"]).iloc[0].to_dict()
+    assert row == {
+        "session": "test",
+        "format": "pi",
+        "rule": "tracelab",
+        "calls": 7,
+        "marked": 2,  # before calls 1 and 6
+        "derived": 2,  # at the falls of calls 1 and 5
+        "true_positives_n": 1,
+        "false_negatives_n": 1,
+        "false_positives_n": 1,
+        "recall": 0.5,
+        "precision": 0.5,
+    }
+
+
+def test_what_was_only_changed_or_derived_is_no_mark():
+    first = [user(), assistant(usage=usage(150_000))]
+    after = [user(), assistant(usage=usage(20_000))]
+    other = summarised(first, source="derived"), Edit(kind="hidden", id="e", targets=(first[0].id,))
+    for edit in other:
+        assert compare_with_marks(session(*first, edit, *after)).empty
+    dropped = Edit(kind="dropped", id="e", targets=(first[0].id,), source="recorded")
+    assert compare_with_marks(session(*first, dropped, *after))["marked"].to_list() == [1, 1]
+    assert compare_with_marks(session(dropped, *after, *first)).empty  # no call came before
+
+
+def test_a_rule_finds_the_smallest_fall_that_it_names():
+    assert TraceLabRule()([200_000, 136_000]) == [1]
+    assert TraceLabRule()([200_000, 136_001]) == []
+    assert TraceLabRule()([200_000, 150_000, 20_000]) == [2]  # from three quarters of the largest
+    assert TraceLabRule()([200_001, 150_000, 20_000]) == []
+    assert TraceLabRule()([400_000, 299_999]) == [1]
+    assert TraceLabRule()([400_000, 300_000]) == []  # not below three quarters
+    stays = [200_000, 20_000, 149_999, 149_999, 150_000]
+    assert TraceLabRule()(stays) == [1]
+    assert TraceLabRule()([*stays[:3], 150_000]) == []
+    assert CtxMapRule()([100, 49, 100, 50]) == [1]
+    assert TraceLabRule()([]) == CtxMapRule()([]) == []

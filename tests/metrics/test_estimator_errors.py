@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pandas as pd
 import pytest
 from builders import assistant, result, session, tool_call, usage, user
+from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit import tokens
@@ -57,6 +60,30 @@ def test_a_calibration_of_prompts_that_never_grew_says_that_errors_are_unknown()
     assert "the errors are unknown" in repr(ck.calibrate(shrinking, ["chars/4"]))
 
 
+def billed_by_a_tokenizer(text):
+    """A talk of one text, its usage counted by the tokenizer of a model."""
+    counter, rows, size = tokens.get_counter("o200k_base"), [], 0
+    for _ in range(6):
+        ask, reply = user(text * 6), assistant(text * 2)
+        size += counter.message(ask)
+        rows += [ask, replace(reply, usage=usage(size, output=counter.message(reply)))]
+        size += counter.message(reply)
+    return session(*rows)
+
+
+def test_other_languages_and_structured_text_are_where_it_is_most_off():
+    """P8: Characters divided by four: their error on prose, on another language, on JSON."""
+    rows = [{"id": n, "at": f"2027-01-{n:02}T08:{n}:00Z", "v": n * 1.37} for n in range(1, 20)]
+    texts = ("The reader asks for the report of the last quarter. ", "读者要求提供上一季度的报告。",
+             json.dumps(rows))  # fmt: skip
+    prose, chinese, table = (
+        ck.calibrate(billed_by_a_tokenizer(text), ["chars/4"]).error("chars/4") for text in texts
+    )
+    assert abs(prose) < 0.3
+    assert chinese < -0.5
+    assert table < -0.4
+
+
 def test_a_low_estimate_fires_late_or_never():
     c = ck.calibrate(grown(), ["chars/4"], thresholds=[1100, 3000])
     first, last = (row for _, row in c.triggers.iterrows())
@@ -69,6 +96,14 @@ def test_a_low_estimate_fires_late_or_never():
     ) == (1, 2, 1, 1900)
     assert last.recorded_call == 4
     assert pd.isna(last.estimated_call)
+
+
+def test_a_high_estimate_fires_early():
+    """P22: Calls by which it is early are below 0, and the prompt of then is the recorded one."""
+    c = ck.calibrate(grown(), [tokens.estimated_counter(1)], thresholds=[3000])
+    (row,) = (row for _, row in c.triggers.iterrows())
+    assert (row.recorded_call, row.estimated_call, row.calls_late) == (4, 2, -2)
+    assert row.tokens_at_estimate == 1900
 
 
 def test_what_cannot_be_calibrated_is_told():

@@ -17,7 +17,7 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.metrics import trigger_replays, when_to_compact
 from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL, TriggerReplays
-from ctxkit.policies import Fixed, Rules, Summary, triggers
+from ctxkit.policies import FixedSizeSummariser, Rules, Summary, triggers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ def working(n, *, first=20_000, by=1_000, hour=False, model="claude-sonnet-4-5")
 def replayed(s, told, sizes):
     """Dollars of `compare` for compactions at some sizes down to what `when` calls the floor."""
     kept = told.floor - min(told.stays.fixed, told.floor) - SUMMARY
-    policy = Summary(keep_tokens=max(kept, 1), summariser=Fixed(SUMMARY))
+    policy = Summary(keep_tokens=max(kept, 1), summariser=FixedSizeSummariser(SUMMARY))
     rules = [
         Rules(name=str(n), policy=policy, trigger=triggers.Above(n)) for n in dict.fromkeys(sizes)
     ]
@@ -137,3 +137,54 @@ def test_replays_show_their_progress_after_a_second(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
     when_to_compact(working(60), floor=30_000)
     assert re.search(r"when: +\d+%.*replay", capsys.readouterr().err)
+
+
+class Priced(TriggerReplays):
+    """Replays whose dollars are given by size, of a session with so many calls."""
+
+    def __init__(self, usd, calls=10):
+        self._session, self.usd, self.asked = SimpleNamespace(calls=range(calls)), usd, []
+
+    def bill(self, size):
+        self.asked.append(size)
+        return self.usd(size)
+
+
+def test_a_range_ends_where_the_dearest_costs_a_twentieth_more_than_the_cheapest(monkeypatch):
+    bars = []
+
+    class Bar(SimpleNamespace):
+        def __enter__(self):
+            bars.append(self)
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def update(self):
+            self.n += 1
+
+    def make_bar(**options):
+        return Bar(n=0, **options)
+
+    monkeypatch.setattr(trigger_replays, "make_progress_bar", make_bar)
+    rising = Priced(lambda size: 100 + abs(size - 100) / 10)
+    assert rising.find_alike(100, 50, 200, 10) == (50, 150)
+    assert rising.asked == [100, 90, 80, 70, 60, 50, 110, 120, 130, 140, 150, 160]
+    assert (bars[0].n, bars[0].total, bars[0].disable) == (11, 11, True)  # full where it ends early
+    # what is cheaper than the best narrows the range on the other side
+    falling = Priced(lambda size: 100 + (size - 100) / 10)
+    assert falling.find_alike(100, 50, 200, 10) == (60, 100)
+    assert falling.find_alike(100, 100, 130, 10, progress=True) == (100, 130)
+    assert bars[-1].disable is False
+    assert Priced(lambda _: None).find_alike(100, 50, 200, 10) == (100, 100)
+
+
+@pytest.mark.parametrize(("calls", "replays"), [(1, 100), (3_000, 66), (10**6, 10)])
+def test_a_long_session_is_replayed_at_fewer_sizes(calls, replays):
+    priced = Priced(lambda _: 1.0, calls)
+    assert priced.find_alike(1_000, 1_000, 11_000, 1) == (1_000, 11_000)
+    sizes = priced.asked[1:]
+    assert len(sizes) == replays
+    assert sizes[-1] == 11_000
+    assert max(b - a for a, b in pairwise(sizes)) <= round(10_000 / replays) + 1

@@ -44,7 +44,7 @@ def answer(method, params):
         return {"tools": tools()}
     name, given = params["name"], params.get("arguments") or {}
     if MANNER == "hangs":
-        time.sleep(60)
+        time.sleep(300)
     if MANNER == "dies":
         sys.exit("out of luck")
     if MANNER == "large":
@@ -52,7 +52,7 @@ def answer(method, params):
     if MANNER == "endless":
         sys.stdout.write("x" * 20_000_000)
         sys.stdout.flush()
-        time.sleep(60)
+        time.sleep(300)
     if MANNER == "lies":
         return {"content": "not a list", "isError": "perhaps"}
     if name == "draw":
@@ -78,7 +78,7 @@ def say(row):
 
 def main():
     if MANNER == "mute":
-        time.sleep(60)
+        time.sleep(300)
     say("Welcome to the server!")  # some greet where only messages belong
     for row in sys.stdin:
         asked = json.loads(row)

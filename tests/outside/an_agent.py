@@ -193,7 +193,7 @@ def work(session, prompt):
 
 def main():
     if MANNER == "mute":
-        time.sleep(60)
+        time.sleep(300)
     sessions = 0
     while True:
         message = read()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from builders import tool_call
+from waiting import HANG, PATIENCE
 
 from ctxkit.agent import McpServer, run_tool
 from ctxkit.errors import BadArguments, CtxkitError
@@ -77,7 +78,7 @@ def test_calls_of_several_turns_go_to_one_server_and_a_dead_one_begins_again(ser
     ("lies", r"did not answer as the protocol asks"),
 ])  # fmt: skip
 def test_a_call_that_goes_wrong_is_a_sentence(server, manner, said):
-    tools = server(manner, seconds=20).tools()
+    tools = server(manner, seconds=PATIENCE).tools()
     if manner == "hangs":
         one = server(manner, seconds=2)
         tools = one.tools()
@@ -85,7 +86,7 @@ def test_a_call_that_goes_wrong_is_a_sentence(server, manner, said):
     result = ran(tools, "echo", text="x")
     assert result.is_error
     assert re.search(said, result.text), result.text
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < PATIENCE
 
 
 def test_ten_megabytes_are_bounded(server):
@@ -98,7 +99,7 @@ def test_ten_megabytes_are_bounded(server):
 ])  # fmt: skip
 def test_a_server_that_does_not_begin_is_a_sentence(server, manner, said):
     with pytest.raises(BadArguments, match=said):
-        server(manner, seconds=2 if manner == "mute" else 20).tools()
+        server(manner, seconds=2 if manner == "mute" else PATIENCE).tools()
 
 
 @pytest.mark.parametrize(("command", "said"), [
@@ -123,7 +124,7 @@ def test_odd_tools_are_left_out_or_named_soundly(server):
 
 
 def test_an_interrupted_call_leaves_the_server_usable(server):
-    tools = server("hangs", seconds=20).tools()
+    tools = server("hangs", seconds=HANG).tools()
 
     async def interrupted():
         task = asyncio.ensure_future(tools[0].run(text="x"))
@@ -134,4 +135,4 @@ def test_an_interrupted_call_leaves_the_server_usable(server):
 
     began = time.monotonic()
     asyncio.run(interrupted())
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < PATIENCE

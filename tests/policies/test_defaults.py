@@ -1,4 +1,4 @@
-"""The default of every setting is in a table: one that changes is meant, and seen in the diff."""
+"""Every default and constant is in a table: one that changes is meant, and seen in the diff."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from ctxkit.policies import History, LastUsageOverBudget, MessageLog, Rules, Unp
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
 from ctxkit.policies.triggers import as_trigger
+from ctxkit.session import Usage
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(200, 50, Fours())
@@ -59,8 +60,8 @@ def test_the_reply_before_may_have_failed():
     )
     assert due(t.Overflow(recorded=True), user(), overflow)
     assert not due(t.Overflow(recorded=True), user(), assistant("fine"))
-    assert due(t.CutShort(), user(), assistant("and so", stop="length"))
-    assert not due(t.CutShort(), user(), assistant("and so", stop="length"), assistant("on"))
+    assert due(t.ReplyCutShort(), user(), assistant("and so", stop="length"))
+    assert not due(t.ReplyCutShort(), user(), assistant("and so", stop="length"), assistant("on"))
 
 
 def test_a_pause_outlives_the_cache():
@@ -119,15 +120,15 @@ def test_thrash_is_told_by_messages_or_by_tokens():
 
 
 def test_grace_is_in_calls_or_turns():
-    assert first(g.Grace(calls=3), cut(9)) == 13
-    assert first(g.Grace(calls=3)) == 10
-    assert first(g.Grace(turns=1), cut(9)) == 11  # the next turn is let pass, too
+    assert first(g.GraceAfterCompaction(calls=3), cut(9)) == 13
+    assert first(g.GraceAfterCompaction(calls=3)) == 10
+    assert first(g.GraceAfterCompaction(turns=1), cut(9)) == 11  # the next turn is let pass, too
 
 
 def test_attempts_are_counted():
-    assert first(g.Attempts(2, "run"), cut(1)) == 10
-    assert first(g.Attempts(2, "run"), cut(1), cut(2)) == 20
-    assert first(g.Attempts(1), cut(10)) == 11
+    assert first(g.CompactionCountLimit(2, "run"), cut(1)) == 10
+    assert first(g.CompactionCountLimit(2, "run"), cut(1), cut(2)) == 20
+    assert first(g.CompactionCountLimit(1), cut(10)) == 11
 
 
 def test_waits_end():
@@ -158,3 +159,119 @@ def test_turns_since_the_last_compaction():
 
     log = MessageLog.of([m for _ in range(7) for m in (user(), assistant())], Fours())
     assert [c.call for c in run_rules(log, rules).compactions] == [2, 4, 6]
+
+
+def test_a_compaction_that_saves_just_the_share_is_good_enough():
+    enough, too_little = (cut(0, after=75), cut(1, after=75)), (cut(0, after=76), cut(1, after=76))
+    assert first(g.AntiThrash(0.25, 2), *enough) == 10
+    assert first(g.AntiThrash(0.25, 2), *too_little) == 20
+    assert first(g.AntiThrash(0.25, 2), cut(0, before=0, after=0), too_little[1]) == 20
+    past = SimpleNamespace(compactions=too_little)
+    assert g.AntiThrash(0.25, 3).why(past) == "anti-thrash: 2 of 3 below 25%"
+
+
+def test_thrash_is_over_after_the_calls_of_a_reset():
+    poor = [cut(n, after=95) for n in (1, 2, 9)]
+    assert first(g.AntiThrash(0.1, 2, reset=8), *poor) == 17  # nine and eight
+    assert first(g.AntiThrash(0.1, 2, reset=7), *poor) == 10  # seven calls lie before the last one
+    assert first(g.AntiThrash(0.1, 2, reset=40), *poor) == 20  # not in these calls
+    assert first(g.AntiThrash(0.1, 2, reset=8), *(cut(n, after=95) for n in (0, 1))) == 10
+
+
+def test_a_wait_ends_where_its_last_call_or_token_is_reached():
+    assert first(g.GraceAfterCompaction(calls=1), cut(9)) == 11
+    assert first(g.GraceAfterCompaction(turns=2), cut(9)) == 12
+    assert (
+        first(g.GraceAfterCompaction(turns=20), cut(9))
+        == first(g.GraceAfterCompaction(calls=20), cut(9))
+        == 20
+    )
+    # prompts of 210 tokens at call 10 and 20 more at each: 130 of growth is passed at call 12
+    assert [first(g.Hysteresis(tokens=n), cut(9, after=100)) for n in (109, 110)] == [10, 11]
+    assert [first(g.Hysteresis(share=n), cut(9, after=100)) for n in (1.0, 1.25)] == [10, 11]
+    assert [first(g.UntilCold(n)) for n in (209, 210)] == [10, 11]
+    assert [first(g.Cooldown(n), cut(9)) for n in (100, 101)] == [10, 11]
+    assert first(g.Cooldown(100_000), cut(9)) == 20
+
+
+def test_attempts_of_a_turn_are_used_up_in_that_turn_alone():
+    log = MessageLog.of([user(), *step(), *step(), *step(), user(), assistant()], Fours())
+
+    def first_after(guard, *calls, start):
+        past = SimpleNamespace(compactions=[cut(c) for c in calls], log=log, begin=0)
+        return guard.first(past, UnprunedForecast(History.start(log, 0), ROOM), start, 4)
+
+    assert first_after(g.CompactionCountLimit(2), 0, start=1) == 1
+    assert first_after(g.CompactionCountLimit(2), 0, 1, start=2) == 3
+    assert first_after(g.CompactionCountLimit(1, "turn"), 0, start=3) == 3
+    assert first_after(g.GraceAfterCompaction(turns=1), 0, start=1) == 4
+    assert first_after(g.GraceAfterCompaction(calls=1), 0, start=1) == 2
+
+
+def test_progress_is_asked_for_in_both_units():
+    h = shown(*(user("x" * 400) for _ in range(4)))
+    less = h.drop(1)  # 100 of 400 tokens
+    asked = [g.MinProgress(0.25), g.MinProgress(0.26), g.MinProgress(0.1, tokens=101)]
+    assert [one.refuses(None, h, less) is None for one in asked] == [True, False, False]
+    assert g.Smaller().refuses(None, h, h) is not None
+
+
+@pytest.mark.parametrize("settings", [{"share": 1.0}, {"share": -0.1}, {"tokens": -1}])
+def test_no_compaction_can_save_everything_or_less_than_nothing(settings):
+    from ctxkit.errors import BadArguments
+
+    with pytest.raises(BadArguments, match="from 0 up to 1"):
+        g.MinProgress(**settings)
+    assert g.MinProgress(0.0, 0)
+
+
+@pytest.mark.parametrize("settings", [{}, {"tokens": -1}, {"share": -0.5, "tokens": 1}])
+def test_growth_is_above_nothing(settings):
+    from ctxkit.errors import BadArguments
+
+    with pytest.raises(BadArguments, match="above 0"):
+        g.Hysteresis(**settings)
+    assert g.Hysteresis(tokens=1)
+    assert g.Hysteresis(share=0.1)
+
+
+def test_an_agents_tokens_are_spent_at_the_sum_itself():
+    # three turns, whose prompts have 100, 300 and 500 tokens
+    log = [m for _ in range(3) for m in (user("x" * 400), assistant("y" * 400))]
+    history = History.start(MessageLog.of(log, Fours()), 0)
+
+    def first_due(trigger):
+        return trigger.first(UnprunedForecast(history, ContextBudget(9000, 0, Fours())), 0, 3)
+
+    assert [first_due(t.TokensSpent(n)) for n in (100, 101, 400, 401)] == [1, 2, 2, 3]
+    assert [first_due(t.TurnTokensSpent(n)) for n in (99, 100, 299, 300)] == [1, 2, 2, 3]
+    assert [first_due(t.Turns(n)) for n in (1, 2, 3)] == [1, 2, 3]
+    assert [first_due(t.Count(n)) for n in (1, 2, 3, 4, 5, 6)] == [0, 1, 1, 2, 2, 3]
+
+
+def test_a_limit_between_two_numbers_of_tokens_is_passed_by_the_next_one():
+    log = [user("x" * 400)]  # 100 tokens
+    shares = [t.Share(1 / 2), t.Share(1 / 2, or_equal=True)]
+    for window, dues in ((199, [True, True]), (200, [False, True]), (201, [False, False])):
+        budget = ContextBudget(window, 0, Fours())
+        assert [s(shown(*log), budget) for s in shares] == dues
+    assert not due(t.Above(100.5), *log) and not due(t.Above(100.5, or_equal=True), *log)
+    assert due(t.Above(99.5), *log) and due(t.Above(99.5, or_equal=True), *log)
+
+
+def test_the_last_usage_counts_its_reply_and_what_came_after_it():
+    def first_due(reply, *more, since=None):
+        log = MessageLog.of([user("x" * 400), reply, *more, user("go on"), assistant()], Fours())
+        calls = log.calls
+        history = History.start(log, calls - 1)
+        if since is not None:
+            history = History.start(log, since).drop(1)
+            assert history.since == since
+        forecast = UnprunedForecast(history, ROOM)  # 150 tokens are left of 200
+        return LastUsageOverBudget().first(forecast, 0, calls) - (calls - 1)
+
+    assert [first_due(assistant("y" * n)) for n in (200, 204)] == [1, 0]
+    bills = [Usage(input_tokens=1, output_tokens=n) for n in (50, 51)]
+    assert [first_due(assistant("y" * 4, usage=bill)) for bill in bills] == [1, 0]
+    assert [first_due(assistant("y" * 160), user("z" * n)) for n in (40, 44)] == [1, 0]
+    assert first_due(assistant("y" * 204), since=1) == 1  # the reply is older than the compaction

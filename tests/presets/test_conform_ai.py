@@ -6,7 +6,7 @@ from histories import ROOM, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.policies import ARCHIVED_STUB, Digest, Excerpts
+from ctxkit.policies import ARCHIVED_STUB, ResultDigest, ResultExcerpts
 from ctxkit.policies.offload import DIGEST_HEADING
 from ctxkit.policies.texts import message_content, summary_prompts
 from ctxkit.presets.systems.ai import AiSummary, effective_limit, parse_strategy
@@ -34,6 +34,12 @@ def due(rules, *messages):
 def test_effective_limits(window, limit, keep):
     assert effective_limit(window)[0] == limit
     assert presets.ai(context_window=window).policy.keep_tokens == keep
+
+
+def test_there_is_no_limit_of_tokens_where_nothing_sets_one():
+    """A13: Neither a window nor MaxTokens: no number of tokens makes a compaction due."""
+    assert effective_limit(0, max_tokens=0) == (0, "none")
+    assert not due(presets.ai(max_tokens=0, context_window=0), user("x" * 4_000_000))
 
 
 def test_go1_the_newest_that_fit_are_kept():
@@ -64,6 +70,13 @@ def test_go3_tokens_count_before_messages():
     assert not due(presets.ai(max_tokens=101, context_window=0), user("x" * 400))
 
 
+def test_a_prompt_of_just_the_window_less_the_reserve_is_due():
+    """A11: The limit itself is reached, by a window as by MaxTokens; a token below it is not."""
+    rules = presets.ai(context_window=20_000)
+    assert due(rules, user("x" * 4 * 3_616))
+    assert not due(rules, user("x" * 4 * 3_615))
+
+
 def test_go4_auto_compact_off():
     """auto_compact false: never by itself"""
     assert presets.ai(auto_compact=False).auto is False
@@ -80,7 +93,7 @@ def test_go5_what_the_agent_does_not_see_weighs_nothing():
 def test_go6_old_results_go_behind_a_digest():
     """cutoff 1 of two results: the first is archived, the last message is a digest for the agent only"""
     h = shown(user("u"), step("read", "old " * 400), step("bash", "new"))
-    new = Digest(keep_last=1)(h, ROOM).messages
+    new = ResultDigest(keep_last=1)(h, ROOM).messages
     assert [m.kind for m in new if m.role == "tool"] == ["tool_result_archived", ""]
     assert new[2].text == ARCHIVED_STUB
     assert (new[-1].kind, new[-1].role, new[-1].visible, new[-1].details["user_visible"]) == (
@@ -186,10 +199,10 @@ def test_a_call_is_never_parted_from_its_result():
 
 def test_old_results_are_excerpts_in_the_loop():
     h = shown(user("u"), *(step("bash", "row\n" * 500) for _ in range(3)))
-    new = Excerpts(keep_last=2)(h, ROOM)
+    new = ResultExcerpts(keep_last=2)(h, ROOM)
     assert new.messages[2].text.startswith("[Tool output summary]\nTool: bash\nCall ID: ")
-    assert Excerpts(strategy="off")(h, ROOM) is h
-    assert Excerpts(keep_last=2)(new, ROOM) is new
+    assert ResultExcerpts(strategy="off")(h, ROOM) is h
+    assert ResultExcerpts(keep_last=2)(new, ROOM) is new
 
 
 def test_settings_that_cannot_work():

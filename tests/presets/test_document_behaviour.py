@@ -13,9 +13,10 @@ import ctxkit as ck
 from ctxkit import presets
 from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.errors import ModelError
-from ctxkit.policies import cache_ttl
+from ctxkit.policies import History, MessageLog, cache_ttl
+from ctxkit.policies.unpruned_prompt_sizes import UnprunedForecast
 from ctxkit.session import Message, Text, Thinking, ToolCall
-from ctxkit.tokens import AI, PULSE_CODER
+from ctxkit.tokens import AI, PULSE_CODER, TYRUM
 
 LAYERS = {
     "view": ({"text_only": True, "max_tail_messages": 20}, {"pruning"}),
@@ -150,22 +151,30 @@ def test_pulse_coder_is_due_at_its_trigger_and_when_forced_below_it():
         )  # whoever forces it asks no trigger
 
 
-def test_pulse_coders_trigger_is_early_by_less_than_a_token_a_message_and_says_so():
-    """P10: Messages are rounded one by one, so that the trigger goes by more than all characters
-    divided by four; the preset names it.
-    """
-    rows = [m for _ in range(10) for m in (user("x" * 401), assistant("y" * 401))]
-    size, due = PULSE_CODER.total(rows), []
-    for early in range(len(rows) + 1):
-        rules = presets.pulse_coder(compact_trigger=size + early, compact_target=size // 2)
-        history = shown(rows, counter=PULSE_CODER)
-        due.append(rules.trigger(history, rules.context_budget(history.log)))
-    assert due[0]
-    assert not due[-1]
-    assert any(due[1:])
-    assert "rounding of the size that triggers" in {
-        d.topic for d in presets.preset_differences("pulse_coder")
-    }
+ROUNDED_ONCE = {
+    "pulse_coder": (PULSE_CODER, lambda n: {"compact_trigger": n, "compact_target": n // 2}),
+    "tyrum": (TYRUM, lambda n: {"context_window": n + 9, "reserved_input_tokens": 9}),
+}
+
+
+@pytest.mark.parametrize("system", ROUNDED_ONCE)
+@pytest.mark.parametrize("chars", [5, 401])
+@pytest.mark.parametrize("call", [9, 33])
+def test_characters_are_added_up_before_they_are_divided(system, chars, call):
+    """P7, P10: The size that triggers is rounded once, not message by message; in Tyrum, too."""
+    counter, limits = ROUNDED_ONCE[system]
+    rows = [m for _ in range(40) for m in (user("x" * chars), assistant("y" * chars))]
+    prompt, before = rows[: 2 * call + 1], rows[: 2 * call - 1]
+    limit = counter.total(prompt)
+    assert counter.total(before) < limit < sum(map(counter.message, prompt))
+    rules = presets.preset(system, **limits(limit))
+    whole = shown(rows, counter=counter)
+    forecast = UnprunedForecast(whole, rules.context_budget(whole.log))
+    assert rules.trigger.first(forecast, 0, 40) == call
+    for messages, due in ((before, False), (prompt, True)):
+        opened, log = shown(messages, counter=counter), MessageLog.of(messages, counter)
+        for history in (opened, History.start(log, log.calls)):  # its call is opened, or is not
+            assert rules.trigger(history, rules.context_budget(history.log)) is due
 
 
 def test_where_pulse_coders_summary_fails_thinking_and_calls_go_with_all_but_the_last_turns():

@@ -136,12 +136,17 @@ def test_a_report_names_each_tool_schema_and_the_largest_is_first():
 
 
 def test_a_summary_stays_and_a_pruned_result_is_back_in_the_record():
-    """D3: A compaction is an entry of the log; pruning leaves no entry."""
-    log = session(*(m for n in range(30) for m in (user(f"ask {n}"), *step("bash", "y" * 6_000),
-                    assistant("ok", usage=usage(2_000 * n)))))  # fmt: skip
-    rules = preset("fased", context_window=60_000, summariser="extractive")
+    """D3: A compaction is an entry of the log; pruning leaves no entry and acts for one call."""
+    log = session(*(replace(m, time=1_000.0 * n) for n in range(30)
+                    for m in (user(f"ask {n}"), *step("bash", "y" * 9_000),
+                              assistant("ok", usage=usage(2_000 * n)))))  # fmt: skip
+    rules = preset("fased", context_window=60_000, summariser="extractive",
+                   context_pruning="cache-ttl")  # fmt: skip
     done = ck.replay(log, rules)
-    assert done.edits
+    pruned = [i for n in range(len(done.calls)) for i in done.sent(n) if i.pruned]
+    assert pruned
+    assert {i.message.role for i in pruned} == {"tool"}
+    assert {e.kind for e in done.edits} == {"summarised"}
     assert {type(e).__name__ for e in done.log} == {"Message", "Edit"}
     whole = {m.id: m.parts for m in log.messages}
     assert all(m.parts == whole[m.id] for m in done.messages if m.id in whole)

@@ -294,10 +294,10 @@ def test_states_that_yaml_takes_for_numbers_are_names(tmp_path):
 def test_a_file_that_is_nested_without_end_is_refused_at_once(tmp_path):
     path = tmp_path / "orchestration.json"
     path.write_text('{"Agents": ' + "[" * 400_000 + "]" * 400_000 + "}")
-    begun = time.process_time()
+    begun = time.thread_time()
     with pytest.raises(ck.ReadError, match="nested too deeply"):
         ck.team(path, folder=tmp_path)
-    assert time.process_time() - begun < 5
+    assert time.thread_time() - begun < 5
 
 
 def rows(key, n, row, **more):
@@ -343,10 +343,10 @@ FAULTS = [
 def test_what_no_file_may_hold_is_one_sentence_wherever_it_is_read(tmp_path, text, words):
     path = tmp_path / "orchestration.yaml"
     path.write_text(text)
-    begun = time.process_time()
+    begun = time.thread_time()
     with pytest.raises(ck.CtxkitError) as opened:
         ck.team(path, folder=tmp_path)
-    assert time.process_time() - begun < 5
+    assert time.thread_time() - begun < 5
     with pytest.raises(ck.CtxkitError) as loaded:
         ck.load_rules(path, system="fuseraft")
     faults = [row.why for row in ck.validate(path, system="fuseraft").itertuples()]

@@ -67,6 +67,20 @@ def test_a_hand_off_says_what_its_sources_hold(team):
     assert "## Task: test_targets\nnumbers with 4 and 9; both bounds" in text
 
 
+def test_the_changes_of_a_hand_off_are_those_of_the_file(team):
+    """F46: It names the files and commands of `changes.json`, in its order, and how they ended."""
+    (text,) = [text for kind, text in shown(team, "Reviewer") if kind == "handoff"]
+    block = text.split("## Recent Changes\n")[1].split("\n\n## ")[0]
+    path = team.workspace.state(team.sessions["Developer"].id) / "changes.json"
+    rows = []
+    for entry in json.loads(path.read_text())["Entries"]:
+        rows += entry["FilesWritten"]
+        rows += [f"{run['Command']} [{'OK' if run['succeeded'] else 'FAILED'}]"
+                 for run in entry["CommandsRun"]]  # fmt: skip
+    assert len(rows) == 5
+    assert [line[6:] for line in block.splitlines() if line.startswith("    - ")] == rows
+
+
 def test_a_declared_context_shows_nothing_of_the_others(team):
     """F50, F53, F54, F126: A Tester that is shown artifacts and its own turns sees nothing that others said."""
     first = shown(team, "Tester", 0)

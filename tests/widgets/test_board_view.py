@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
+from waiting import wait_until
 from widgets.reports.hostile import hostile, intruders
 
 import ctxkit as ck
@@ -27,13 +26,6 @@ def folder(tmp_path):
     for i, n in enumerate((len(lines), 120, 40)):
         (place / f"{i}.jsonl").write_bytes(b"".join(lines[:n]))
     return place
-
-
-def until(said, seconds: float = 30) -> bool:
-    end = time.monotonic() + seconds
-    while not said() and time.monotonic() < end:
-        time.sleep(0.02)
-    return bool(said())
 
 
 def test_rows_are_filtered_sorted_and_summed(folder):
@@ -75,7 +67,7 @@ def test_a_click_reads_the_session_and_its_reader_answers(folder):
 
 def test_what_waits_is_read_behind(folder):
     view = ck.board(folder, seconds=-1.0).view()
-    assert until(lambda: view.data["first"]["total"] == 3)
+    wait_until(lambda: view.data["first"]["total"] == 3)
     assert view.board.waiting_n == 0
     view.close()
 
@@ -86,7 +78,7 @@ def test_a_folder_that_grows_is_followed(folder, monkeypatch):
     view = ck.board(folder, seconds=None, follow=True).view()
     before = {r["at"]: r["cells"][1] for r in view.data["first"]["rows"]}
     (folder / "new.jsonl").write_bytes(SAMPLE.read_bytes())
-    assert until(lambda: view.data["first"]["total"] == 4)
+    wait_until(lambda: view.data["first"]["total"] == 4)
     after = {r["at"]: r["cells"][1] for r in view.data["first"]["rows"]}
     assert before.items() <= after.items()  # a number means the same row as before
     view.stop()

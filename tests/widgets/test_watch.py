@@ -6,10 +6,10 @@ import asyncio
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from builders import assistant, session, step, usage, user
+from waiting import PATIENCE, wait_until
 from widgets.reports.hostile import hostile, intruders
 
 import ctxkit as ck
@@ -76,7 +76,7 @@ def test_it_follows_from_another_thread(live):
     shown = ck.watch(live)
     worker = threading.Thread(target=lambda: asyncio.run(live.turn("go")))
     worker.start()
-    worker.join(30)
+    worker.join(PATIENCE)
     assert "6 calls" in shown.gauge
 
 
@@ -160,11 +160,9 @@ with open(sys.argv[2], "ab", buffering=0) as file:
     done = subprocess.Popen(
         [sys.executable, "-c", writer, str(ck.samples.path("billing")), str(path)]
     )
-    assert done.wait(60) == 0
+    assert done.wait(PATIENCE) == 0
     wanted = len(ck.read(path).calls)
-    end = time.monotonic() + 30
-    while shown.state.calls < wanted and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_until(lambda: shown.state.calls >= wanted)
     shown.stop()
     assert shown.state.calls == wanted > before
     assert not any("failed" in gauge for gauge in seen)

@@ -19,7 +19,7 @@ from ctxkit.policies.texts.message_line_index import (
     USER_LINE,
     GrowingArray,
     LineIndex,
-    WeighedLines,
+    WeightedLines,
     expand_ranges,
 )
 
@@ -99,7 +99,7 @@ def _compose_extract(
     return "\n".join(f"{lines.tags[k]}: {lines.texts[k]}" for k in line_numbers) + audit
 
 
-def weigh_lines(lines: LineIndex, parts: NDArray[Any]) -> WeighedLines:
+def weigh_lines(lines: LineIndex, parts: NDArray[Any]) -> WeightedLines:
     """Return the lines of some parts with their weights.
 
     The weight of a line of k words among n lines is sum(ln(1 + n / lines with the word)) /
@@ -114,14 +114,14 @@ def weigh_lines(lines: LineIndex, parts: NDArray[Any]) -> WeighedLines:
     )  # the type of NumPy indices
     count, word_starts = len(line_numbers), sizes.cumsum() - sizes
     if not count:
-        return WeighedLines(line_numbers, ids, word_starts, sizes, line_numbers, np.zeros(0))
+        return WeightedLines(line_numbers, ids, word_starts, sizes, line_numbers, np.zeros(0))
     weights = np.add.reduceat(_information(ids, count), word_starts) / _LENGTH_DIVISORS[sizes]
     weights *= np.where(lines.cues.all[line_numbers], 1.6, 1.0)
     position_factors = np.where(lines.kinds.all[line_numbers] == SUMMARY_LINE, 1.5, 1.0)
     position_factors[0] = 1.5
     weights *= position_factors
     weights *= 0.7 + 0.6 * np.arange(1, count + 1) / count
-    return WeighedLines(
+    return WeightedLines(
         line_numbers, ids, word_starts, sizes, lines.costs.all[line_numbers], weights
     )
 
@@ -139,7 +139,7 @@ def _information(ids: NDArray[Any], n: int) -> NDArray[Any]:
 
 
 def _choose_places(
-    lines: LineIndex, weighed: WeighedLines, budget: float, user: float, near_lines: NDArray[Any]
+    lines: LineIndex, weighed: WeightedLines, budget: float, user: float, near_lines: NDArray[Any]
 ) -> list[int]:
     """Return the places of the chosen lines.
 
@@ -158,7 +158,7 @@ def _choose_places(
 
 
 def choose_lines(
-    weighed: WeighedLines, places: NDArray[Any], budget: float, already_chosen: list[int]
+    weighed: WeightedLines, places: NDArray[Any], budget: float, already_chosen: list[int]
 ) -> list[int]:
     """Return the places of lines that fit the budget, by maximal marginal relevance.
 
@@ -173,11 +173,13 @@ def choose_lines(
         return chosen
     # Lines chosen before count as chosen, so that this round does not repeat them.
     repeats = RedundancyTracker(weighed, candidates)
-    for place in already_chosen:
-        repeats.add(weighed.words(place))
+    repeats.add_all(already_chosen)
     weights, costs = weights[candidates], weighed.costs[candidates]
+    marginal_weights, highest_cost = np.empty(len(candidates)), int(costs.max())
     while True:
-        marginal_weights = weights * (1 - 0.8 * repeats.max_overlap)
+        np.multiply(repeats.max_overlap, -0.8, out=marginal_weights)
+        marginal_weights += 1
+        marginal_weights *= weights
         best = int(marginal_weights.argmax())
         if marginal_weights[best] <= 0:
             return chosen
@@ -186,30 +188,79 @@ def choose_lines(
         budget -= int(costs[best])
         # A chosen line, and lines that no longer fit, are out.
         weights[best] = 0.0
-        weights[costs > budget] = 0.0
-        repeats.add(weighed.words(place))
+        if budget < highest_cost:
+            weights[costs > budget] = 0.0
+        repeats.add(place)
 
 
 class RedundancyTracker:
-    """The largest overlap of each line with the lines chosen so far."""
+    """The largest overlap of each candidate with the lines chosen so far.
 
-    __slots__ = ("_ids", "_mark", "_sizes", "_starts", "max_overlap")
+    The overlap of two lines is their shared words / words of the shorter line.
 
-    def __init__(self, weighed: WeighedLines, places: NDArray[Any]) -> None:
-        self._sizes = weighed.sizes[places]
+    Args:
+        weighed: the lines of a passage.
+        places: the places of the candidates.
+    """
+
+    __slots__ = (
+        "_found",
+        "_ids",
+        "_mark",
+        "_shorter",
+        "_sizes",
+        "_starts",
+        "_weighed",
+        "max_overlap",
+    )
+
+    def __init__(self, weighed: WeightedLines, places: NDArray[Any]) -> None:
+        self._weighed, self._sizes = weighed, weighed.sizes[places]
         self._ids = weighed.ids[expand_ranges(weighed.starts[places], self._sizes)]
         self._starts = self._sizes.cumsum() - self._sizes
         self._mark = np.zeros(int(weighed.ids.max()) + 1)
+        self._found = np.empty(len(self._ids))
+        self._shorter: dict[int, NDArray[Any]] = {}
+        """For each size of a chosen line the words of the shorter of it and each candidate."""
         self.max_overlap = np.zeros(len(places))
-        """For each line its largest overlap: shared words / words of the shorter line."""
 
-    def add(self, words: NDArray[Any]) -> None:
-        """Update the overlaps for one more chosen line, given by its words."""
+    def add(self, place: int) -> None:
+        """Update the overlaps for one more chosen line."""
+        words = self._weighed.words(place)
+        size = len(words)
+        shorter = self._shorter.get(size)
+        if shorter is None:
+            shorter = self._shorter[size] = np.minimum(self._sizes, size)
         self._mark[words] = 1.0
-        shared = np.add.reduceat(self._mark[self._ids], self._starts)
+        self._mark.take(self._ids, out=self._found, mode="clip")  # without a check of each number
         self._mark[words] = 0.0
-        shared /= np.minimum(self._sizes, len(words))
+        shared = np.add.reduceat(self._found, self._starts)
+        shared /= shorter
         np.maximum(self.max_overlap, shared, out=self.max_overlap)
+
+    def add_all(self, places: list[int]) -> None:
+        """Update the overlaps for several chosen lines, by a sparse product of lines and words.
+
+        Only the words that chosen lines and candidates have in common are multiplied.
+        """
+        weighed, candidates_n = self._weighed, len(self._sizes)
+        sizes = weighed.sizes[places]
+        words = weighed.ids[expand_ranges(weighed.starts[places], sizes)]
+        self._mark[words] = 1.0
+        common = np.flatnonzero(self._mark[self._ids])
+        self._mark[words] = 0.0
+        if not len(common):
+            return
+        common = common[np.argsort(self._ids[common], kind="stable")]
+        common_ids, candidates = self._ids[common], self._starts.searchsorted(common, "right") - 1
+        # each chosen line meets the candidates of each of its words, which are a range here
+        first = common_ids.searchsorted(words)
+        counts = common_ids.searchsorted(words, "right") - first
+        chosen = np.repeat(np.repeat(np.arange(len(places)), sizes), counts)
+        pairs = chosen * candidates_n + candidates[expand_ranges(first, counts)]
+        shared = np.bincount(pairs, minlength=len(places) * candidates_n)
+        overlaps = shared.reshape(len(places), -1) / np.minimum.outer(sizes, self._sizes)
+        np.maximum(self.max_overlap, overlaps.max(axis=0), out=self.max_overlap)
 
 
 def _first_words(lines: LineIndex, parts: NDArray[Any], max_chars: int) -> str:
@@ -320,7 +371,7 @@ class FocusMatcher:
             parts_with_term = int((sums[ends] > sums[begins]).sum())
             self._idf[term] = ln(1 + len(all_parts) / parts_with_term) if parts_with_term else 0.0
 
-    def lines(self, weighed: WeighedLines) -> NDArray[Any]:
+    def lines(self, weighed: WeightedLines) -> NDArray[Any]:
         """Return for each line the share of the focus that it holds, by IDF, 0 to 1."""
         total_idf, near = sum(self._idf.values()), np.zeros(len(weighed.at))
         if not total_idf or not len(near):
@@ -335,7 +386,7 @@ class FocusMatcher:
         """Maximum characters of the audit line, with its line end."""
         return len(self._format_audit(9_999_999, 9_999_999, 1.0)) + 1
 
-    def audit(self, weighed: WeighedLines, chosen: list[int]) -> str:
+    def audit(self, weighed: WeightedLines, chosen: list[int]) -> str:
         """Return a line on how many of the words near the focus are in the chosen lines.
 
         The share weights each word by the rarity of its terms.

@@ -16,7 +16,7 @@ from ctxkit.policies.texts.message_content import one_line
 from ctxkit.session.messages import RECALLED_KIND
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import DTypeLike, NDArray
 
@@ -41,19 +41,20 @@ class GrowingArray:
     values takes a tenth of the time of many conversions of a few.
     """
 
-    __slots__ = ("_array", "_new", "_size")
+    __slots__ = ("_array", "_new", "_size", "append", "extend")
 
     def __init__(self, dtype: DTypeLike, *first: int) -> None:
         self._array: NDArray[Any] = np.array(first, dtype)
         self._new: list[float] = []
         self._size = len(first)
+        # the list's own methods, as a call of a Python function would take twice as long
+        self.append: Callable[[float], None] = self._new.append
+        """Append a value; arrays that were returned before do not change."""
+        self.extend: Callable[[Iterable[float]], None] = self._new.extend
+        """Append several values."""
 
     def __len__(self) -> int:
         return self._size + len(self._new)
-
-    def extend(self, values: Iterable[float]) -> None:
-        """Append values; arrays that were returned before do not change."""
-        self._new += values
 
     @property
     def all(self) -> NDArray[Any]:
@@ -65,7 +66,8 @@ class GrowingArray:
                 larger[: self._size] = self._array[: self._size]
                 self._array = larger
             self._array[self._size : end] = self._new
-            self._size, self._new = end, []
+            self._size = end
+            self._new.clear()
         return self._array[: self._size]
 
 
@@ -113,7 +115,7 @@ class LineIndex:
         """For each term of a focus, 1 for each word near it, else 0."""
         self._parts: dict[int, int] = {}
         self._part_by_content: dict[Any, int] = {}
-        self._summary_lines: dict[str, tuple[tuple[int, ...], bool]] = {}
+        self._repeated_lines: dict[str, tuple[tuple[int, ...], bool]] = {}
         self._equal_messages: list[Message] = []
         self._cached_chars: float = 0
 
@@ -170,49 +172,42 @@ class LineIndex:
         return part
 
     def _add_lines(self, message: Message) -> None:
-        ids: list[int] = []
-        ends, costs, cues, kinds = [], [], [], []
-        at = len(self.ids)
+        # Summaries of one session share most lines, and agents make the same calls again.
+        is_summary, end = message.role == "summary", len(self.ids)
         for line in message_lines(message):
-            tag, text = line if line[0] != "Earlier" else _unnest_line(line)
-            words, has_cue = (
-                self._read_line(text) if tag != "Earlier" else self._read_summary_line(text)
-            )
+            tag, text = _unnest_line(*line) if is_summary else line
+            is_repeated = is_summary or tag == "Call"
+            words, has_cue = (self._read_repeated_line if is_repeated else self._read_line)(text)
             if not words:
                 continue
-            ids += words
-            ends.append(at + len(ids))
-            costs.append(len(tag) + len(text) + 3)
-            cues.append(has_cue)
-            kinds.append(_LINE_CODES.get(tag, OTHER_LINE))
+            end += len(words)
+            self.ids.extend(words)
+            self.starts.append(end)
+            self.costs.append(len(tag) + len(text) + 3)
+            self.cues.append(has_cue)
+            self.kinds.append(_LINE_CODES.get(tag, OTHER_LINE))
             self.tags.append(tag)
             self.texts.append(text)
-        self.ids.extend(ids)
-        self.starts.extend(ends)
-        self.costs.extend(costs)
-        self.cues.extend(cues)
-        self.kinds.extend(kinds)
-        self.firsts.extend([len(self.texts)])
+        self.firsts.append(len(self.texts))
 
     def _read_line(self, text: str) -> tuple[tuple[int, ...], bool]:
         """Return the word numbers of a line, and whether it has a cue."""
         ids = tuple(map(self.words.__getitem__, line_words(text)))
         return ids, bool(ids) and CUE_PATTERN.search(text) is not None
 
-    def _read_summary_line(self, text: str) -> tuple[tuple[int, ...], bool]:
-        """Return the result of `_read_line`, cached: summaries of one session share most lines."""
-        cached = self._summary_lines.get(text)
+    def _read_repeated_line(self, text: str) -> tuple[tuple[int, ...], bool]:
+        """Return the result of `_read_line`, cached."""
+        cached = self._repeated_lines.get(text)
         if cached is None:
-            cached = self._summary_lines[text] = self._read_line(text)
+            cached = self._repeated_lines[text] = self._read_line(text)
         return cached
 
 
-def _unnest_line(line: tuple[str, str]) -> tuple[str, str]:
+def _unnest_line(tag: str, text: str) -> tuple[str, str]:
     """Return a line of an earlier extract under the tag that it has there.
 
     So the user's words stay the user's through all summaries, and no tag is repeated.
     """
-    tag, text = line
     while tag == "Earlier" and text.startswith(_NESTED_TAGS):
         tag, _, text = text.partition(": ")
     return tag, text
@@ -254,7 +249,7 @@ def index_for_log(log: MessageLog) -> tuple[LineIndex, GrowingColumn]:
     return entry
 
 
-class WeighedLines(NamedTuple):
+class WeightedLines(NamedTuple):
     """The lines of a passage, and the weight of each."""
 
     at: NDArray[Any]
@@ -299,6 +294,13 @@ _SENTENCE_GAP = re.compile(r"(?<=[.!?])\s+|\n+")
 _TEXT_ROW = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 """The lines of `str.splitlines`, without empty ones, found one at a time."""
 _WORD = re.compile(r"[\w./-]{2,}")
+_BLANKED_BYTES = bytes(
+    ord(chr(n).lower()) if n < 128 and re.match(r"[\w./-]", chr(n)) else ord(" ")
+    for n in range(256)
+)
+"""For each byte of an ASCII text: a blank, or the character of a word in lower case."""
+_ONE_CHAR_WORDS = frozenset(map(chr, _BLANKED_BYTES)) - {" "}
+"""Characters that are no words by themselves."""
 
 
 def speaker_tag(message: Message) -> str:
@@ -306,29 +308,30 @@ def speaker_tag(message: Message) -> str:
     return ROLE_TAGS.get(message.role) or f"Result of {message.tool or 'a tool'}"
 
 
-def message_lines(message: Message) -> Iterator[tuple[str, str]]:
-    """Yield tag and text of each line of a message that has words, except recalled memory."""
+def message_lines(message: Message) -> list[tuple[str, str]]:
+    """Return tag and text of each line of a message, except recalled memory."""
     if message.kind == RECALLED_KIND:
-        return
+        return []
     if message.role == "tool":
         tag = speaker_tag(message)
-        for row in _informative_rows(message):
-            yield tag, one_line(row, MAX_LINE_CHARS)
-        return
-    has_word, is_summary, tag = _WORD.search, message.role == "summary", ROLE_TAGS[message.role]
-    for sentence in chain.from_iterable(map(split_sentences, _readable_parts(message.text))):
-        if has_word(sentence) and not (is_summary and sentence.startswith(FOCUS_MARK)):
-            yield tag, one_line(sentence, MAX_LINE_CHARS)
+        return [(tag, one_line(row, MAX_LINE_CHARS)) for row in _informative_rows(message)]
+    tag = ROLE_TAGS[message.role]
+    sentences = [s for text in _readable_parts(message.text) for s in split_sentences(text) if s]
+    if message.role == "summary":
+        sentences = [s for s in sentences if not s.startswith(FOCUS_MARK)]
+    lines = [(tag, one_line(sentence, MAX_LINE_CHARS)) for sentence in sentences]
     for call in message.tool_calls:
         values = call.arguments.values()
         target = next((v for v in values if isinstance(v, str) and v), call.raw or "")
-        yield "Call", one_line(f"{call.name} {target[:120]}", MAX_LINE_CHARS)
+        lines.append(("Call", one_line(f"{call.name} {target[:120]}", MAX_LINE_CHARS)))
+    return lines
 
 
 def line_words(line: str) -> set[str]:
     """Return the words of a line without their case; a path is one word."""
-    if line.isascii():
-        return set(_WORD.findall(line.lower()))
+    if line.isascii():  # other characters become blanks at once, as a regular expression is slower
+        words = set(line.encode().translate(_BLANKED_BYTES).decode().split())
+        return words - _ONE_CHAR_WORDS
     return {w.lower() for w in _WORD.findall(line)}  # lowering can lengthen a non-ASCII text
 
 

@@ -24,9 +24,9 @@ HOSTILE = [
 
 
 def seconds(text):
-    begun = time.process_time()
+    begun = time.thread_time()
     redact(text)
-    return time.process_time() - begun
+    return time.thread_time() - begun
 
 
 @pytest.mark.parametrize("unit", HOSTILE, ids=ascii)
@@ -39,10 +39,10 @@ def test_backslashes_beside_a_json_web_key_take_no_longer():
 
 
 def test_a_stream_holds_an_open_putty_key_without_trying_every_way_to_break_its_lines():
-    begun, stream = time.process_time(), StreamRedactor([])
+    begun, stream = time.thread_time(), StreamRedactor([])
     shown = stream.feed("Private-Lines: 2" + "\n" * 24 + "!") + stream.flush()
     assert shown.endswith("!")
-    assert time.process_time() - begun < 0.5
+    assert time.thread_time() - begun < 0.5
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,14 @@ def test_a_stream_holds_an_open_putty_key_without_trying_every_way_to_break_its_
 )
 def test_a_stream_takes_linear_time_for_escapes_and_lines_of_keys(unit):
     def stream_seconds(size):
-        stream, begun = StreamRedactor([]), time.process_time()
+        stream, begun = StreamRedactor([]), time.thread_time()
         for i in range(0, size, 400):
             stream.feed((unit * 400)[i % len(unit) :][:400])
-        return time.process_time() - begun
+        return time.thread_time() - begun
 
     stream_seconds(1000)
-    assert stream_seconds(200_000) < 8 * max(stream_seconds(50_000), 0.01)
+    few, many = (min(stream_seconds(size) for _ in range(2)) for size in (50_000, 200_000))
+    assert many < 8 * max(few, 0.01)
 
 
 def holds(start, unit):

@@ -8,6 +8,8 @@ import time
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from waiting import HANG
+
 BAD = (
     "hangs",
     "drips",
@@ -62,7 +64,7 @@ def answer(to, manner, block, stop):
     }
     data = text.get(manner, json.dumps({"block": block}).encode())
     if manner == "hangs":
-        stop.wait(20)
+        stop.wait(HANG)
     to.send_response({"refuses": 500, "redirects": 302}.get(manner, 200))
     if manner == "redirects":
         to.send_header("Location", f"http://127.0.0.1:{to.server.server_port}/elsewhere")
@@ -74,7 +76,7 @@ def answer(to, manner, block, stop):
     if manner == "floods":
         for _ in range(160):
             to.wfile.write(b"x" * 65_536)
-    until = time.monotonic() + 20
+    until = time.monotonic() + HANG
     while manner == "drips" and not stop.is_set() and time.monotonic() < until:
         to.wfile.write(b" ")
         to.wfile.flush()

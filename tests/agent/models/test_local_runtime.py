@@ -14,6 +14,7 @@ import time
 
 import pytest
 from builders import user
+from waiting import PATIENCE
 
 from ctxkit import tokens
 from ctxkit.agent import LiveSession, LocalModel, Request, Workspace, ignore_delta
@@ -148,12 +149,12 @@ def test_an_interrupt_stops_the_generation_and_the_next_call_does_not_wait_for_i
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.to_thread(Server.made[0].idle.wait, 5)
+        await asyncio.to_thread(Server.made[0].idle.wait, PATIENCE)
 
     begun = time.monotonic()
     asyncio.run(interrupted())
     assert Server.made[0].words < 100
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < PATIENCE
 
 
 def test_calls_of_two_sessions_are_made_one_after_the_other(path, monkeypatch):
@@ -162,7 +163,7 @@ def test_calls_of_two_sessions_are_made_one_after_the_other(path, monkeypatch):
     for t in threads:
         t.start()
     for t in threads:
-        t.join(20)
+        t.join(PATIENCE)
     assert Server.made[0].most == 1
 
 

@@ -15,12 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from waiting import HANG, PATIENCE, wait_until
 
 import ctxkit
 from ctxkit import gates
 from ctxkit.agent import McpServer, RootFolder, make_shell_tool, process_supervisor, run_tool
 from ctxkit.agent.acp_client import MAX_RUNNING_AGENTS, AcpClient
-from ctxkit.agent.process_tree import ProcessTree
+from ctxkit.agent.child_processes import ProcessTree
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.session import ToolCall
 
@@ -50,14 +51,11 @@ def hidden(tmp_path):
 
         def words(self, way: str) -> str:
             script = tmp_path / "hides.sh"
-            script.write_text(f"echo $$ >> {self.pids}\nexec sleep 60\n")
+            script.write_text(f"echo $$ >> {self.pids}\nexec sleep 300\n")
             return HIDE[way].format(script, python=sys.executable) + " &"
 
         def wait(self, n: int = 1) -> None:
-            end = time.monotonic() + 10
-            while len(self.pid_list) < n and time.monotonic() < end:
-                time.sleep(0.01)
-            assert len(self.pid_list) >= n
+            wait_until(lambda: len(self.pid_list) >= n)
 
         @property
         def pid_list(self) -> list[int]:
@@ -67,11 +65,8 @@ def hidden(tmp_path):
         def alive(self) -> list[int]:
             return [p for p in self.pid_list if is_alive(p)]
 
-        def gone(self, seconds: float = 4.0) -> bool:
-            end = time.monotonic() + seconds
-            while self.alive and time.monotonic() < end:
-                time.sleep(0.02)
-            return not self.alive
+        def gone(self) -> bool:
+            return wait_until(lambda: not self.alive)
 
     made = Hidden()
     yield made
@@ -108,11 +103,11 @@ def script(tmp_path, words: str, then: str) -> str:
 def test_what_a_compactor_starts_ends_with_it(tmp_path, hidden, way, ends):
     then = {
         "well": """echo '[{"role": "user", "content": "x"}]'""",
-        "late": "sleep 60",
+        "late": "sleep 300",
         "badly": "exit 3",
     }
     program = gates.command(
-        script(tmp_path, hidden.words(way), then[ends]), seconds=3 if ends == "late" else 20
+        script(tmp_path, hidden.words(way), then[ends]), seconds=3 if ends == "late" else PATIENCE
     )
     if ends == "well":
         assert program([]) == [{"role": "user", "content": "x"}]
@@ -162,8 +157,8 @@ def test_what_cannot_be_started_is_a_sentence(tmp_path, mode, text, said):
 @pytest.mark.parametrize("way", HIDE)
 @pytest.mark.parametrize("ends", ["late", "stopped"])
 def test_what_a_shell_command_starts_ends_with_it(tmp_path, hidden, way, ends):
-    words = hidden.words(way) + ("" if way == "holds the output" else " sleep 60")
-    shell = make_shell_tool(RootFolder(tmp_path), seconds=1.0 if ends == "late" else 60)
+    words = hidden.words(way) + ("" if way == "holds the output" else " sleep 300")
+    shell = make_shell_tool(RootFolder(tmp_path), seconds=1.0 if ends == "late" else HANG)
 
     async def stopped():
         running = asyncio.ensure_future(shell.run(words))
@@ -179,7 +174,7 @@ def test_what_a_shell_command_starts_ends_with_it(tmp_path, hidden, way, ends):
         asyncio.run(stopped())
     hidden.wait()
     assert hidden.gone()
-    assert time.monotonic() - began < 12
+    assert time.monotonic() - began < PATIENCE
 
 
 def test_what_a_shell_command_leaves_running_goes_on(tmp_path, hidden):
@@ -200,7 +195,7 @@ def wrapped(tmp_path, hidden, program: str, manner: str) -> list[str]:
     begins = script(tmp_path, hidden.words("session") + hidden.words("orphan"), "")
     path = tmp_path / "stand_in.sh"
     path.write_text(
-        f"{begins} </dev/null >/dev/null 2>&1\n{sys.executable} {OUTSIDE / program} {manner}\nsleep 60"
+        f"{begins} </dev/null >/dev/null 2>&1\n{sys.executable} {OUTSIDE / program} {manner}\nsleep 300"
     )
     return ["sh", str(path)]
 
@@ -211,7 +206,7 @@ def opened(agent: AcpClient) -> AcpClient:
 
 
 def test_an_agent_and_what_it_started_end_when_its_session_is_closed(tmp_path, hidden, monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.json_lines_process._EXIT_SECONDS", 0.2)
+    monkeypatch.setattr("ctxkit.agent.child_processes._EXIT_SECONDS", 0.2)
     agent = opened(AcpClient(wrapped(tmp_path, hidden, "an_agent.py", "good")))
     hidden.wait(2)
     assert len(hidden.alive) == 2
@@ -220,7 +215,7 @@ def test_an_agent_and_what_it_started_end_when_its_session_is_closed(tmp_path, h
 
 
 def test_a_server_of_tools_and_what_it_started_end_with_it(tmp_path, hidden, monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.json_lines_process._EXIT_SECONDS", 0.2)
+    monkeypatch.setattr("ctxkit.agent.child_processes._EXIT_SECONDS", 0.2)
     server = McpServer(wrapped(tmp_path, hidden, "a_server.py", "good"))
     assert server.tools()
     hidden.wait(2)
@@ -235,10 +230,7 @@ def test_where_the_supervisor_itself_is_killed_its_group_still_ends(tmp_path, hi
     os.kill(agent._child._process.pid, signal.SIGKILL)
     assert is_alive(program)
     agent.close()
-    end = time.monotonic() + 5
-    while is_alive(program) and time.monotonic() < end:
-        time.sleep(0.02)
-    assert not is_alive(program)
+    wait_until(lambda: not is_alive(program))
 
 
 OPENS = """\
@@ -248,7 +240,7 @@ agent = AcpAgent(sys.argv[2:])
 asyncio.run(agent.open("/"))
 if "forked" in sys.argv[1] and not os.fork():  # it holds a copy of every pipe
     import time
-    time.sleep(60)
+    time.sleep(300)
     os._exit(0)
 print("opened", flush=True)
 if "closed" in sys.argv[1]:
@@ -270,8 +262,8 @@ def test_an_agent_ends_with_the_kernel(tmp_path, hidden, ends):
             assert kernel.stdout.readline() == b"closed\n"
             assert not hidden.alive
         kernel.stdin.close() if ends == "exits" else kernel.kill()
-        kernel.wait(20)
-        gone = hidden.gone(5)
+        kernel.wait(PATIENCE)
+        gone = hidden.gone()
         with suppress(ProcessLookupError):  # what it forked
             os.killpg(kernel.pid, signal.SIGKILL)
     assert gone
@@ -306,9 +298,7 @@ def test_an_agent_that_died_takes_no_place():
         os.kill(
             process_supervisor.list_descendants(agents[0]._child._process.pid)[0], signal.SIGKILL
         )
-        end = time.monotonic() + 5
-        while not agents[0].end_reason and time.monotonic() < end:
-            time.sleep(0.02)
+        wait_until(lambda: agents[0].end_reason)
         opened(last)
     finally:
         for each in (*agents, last):
@@ -346,7 +336,7 @@ def test_programs_are_started_by_one_mechanism():
         set(started)
         == trees
         == {
-            "json_lines_process.py",
+            "child_processes.py",
             "python_and_shell.py",
             "compactor_command.py",
         }

@@ -9,11 +9,16 @@ import threading
 import time
 
 import pytest
+from waiting import wait_until
 
 from ctxkit.agent import RootFolder, make_file_tools, make_python_tool, make_shell_tool, tool
 from ctxkit.agent.tools import search
 from ctxkit.agent.tools.tool import convert_arguments
-from ctxkit.agent.tools.tool_selection import TOOL_NAMES, make_inert_work_tools, make_tools
+from ctxkit.agent.tools.tool_selection import (
+    TOOL_NAMES,
+    make_inert_brief_and_summary_tools,
+    make_tools,
+)
 from ctxkit.errors import BadArguments, StoreError
 
 
@@ -46,7 +51,7 @@ def test_a_plain_function_is_a_tool():
 @pytest.mark.parametrize("name", TOOL_NAMES)
 def test_the_kits_own_tools_have_the_schema_of_their_function(name, tmp_path):
     made = [
-        make_tools([name], RootFolder(folder), {}, work=make_inert_work_tools())
+        make_tools([name], RootFolder(folder), {}, work=make_inert_brief_and_summary_tools())
         for folder in (tmp_path, tmp_path)
     ]
     for each, again in zip(*made, strict=True):
@@ -152,22 +157,25 @@ def test_the_shell_stays_in_the_root_and_sees_no_keys(tmp_path, monkeypatch):
     assert "planted" not in run("env")
     assert "[exit status 3]" in run("exit 3")
     assert "stopped after" in asyncio.run(
-        make_shell_tool(RootFolder(tmp_path), seconds=0.2).run("sleep 5")
+        make_shell_tool(RootFolder(tmp_path), seconds=0.2).run("sleep 300")
     )
 
 
 def test_an_interrupted_command_is_ended_with_what_it_started(tmp_path):
+    waits = "touch begun; while [ ! -e go ]; do sleep 0.05; done; touch late"
+
     async def go():
         task = asyncio.ensure_future(
-            make_shell_tool(RootFolder(tmp_path)).run("(sleep 1; touch late) & sleep 60")
+            make_shell_tool(RootFolder(tmp_path)).run(f"({waits}) & sleep 300")
         )
-        await asyncio.sleep(0.2)
+        await asyncio.to_thread(wait_until, (tmp_path / "begun").exists)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(go())
-    time.sleep(1.2)
+    (tmp_path / "go").touch()
+    time.sleep(0.4)
     assert not (tmp_path / "late").exists()
 
 
@@ -175,14 +183,14 @@ def test_python_takes_only_what_its_own_thread_prints(capsys):
     printing, over = threading.Event(), threading.Event()
 
     def beside():
-        printing.wait(5)
+        printing.wait(60)
         print("from beside")  # noqa: T201  what is tested
         over.set()
 
     other = threading.Thread(target=beside)
     other.start()
     out = make_python_tool({"printing": printing, "over": over}).run(
-        "print('mine'); printing.set(); over.wait(5); None"
+        "print('mine'); printing.set(); over.wait(60); None"
     )
     other.join()
     assert out == "mine\n"

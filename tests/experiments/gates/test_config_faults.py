@@ -38,7 +38,12 @@ WRONG = [
         "error",
         "same file",
     ),
-    ("ChangeTracking: {Path: changes.json}", "", "warning", "intent falls back"),
+    (
+        "ChangeTracking: {Path: changes.json}",
+        "",
+        "warning",
+        "Mode intent requires ChangeTracking: ",
+    ),
     ("Agents:", "WarnTurnTokens: 120000\nAgents:", "warning", "it warns too late"),
     ("Agents: [{Name: Dev, Instructions: Work.}]", "", "warning", "It has no agents"),
     ("TriggerTurnCount:", "TrigerTurnCount: 3, TriggerTurnCount:", "warning", "Unknown keys"),
@@ -65,6 +70,40 @@ def test_each_fault_is_a_sentence(tmp_path, old, new, level, why):
     rows = found(tmp_path, GOOD.replace(old, new, 1))
     assert [row for row in rows if row[0] == level and why in row[1]], rows
     assert rows == sorted(rows, key=lambda row: row[0] != "error")
+
+
+LOSSLESS = """
+Compaction: {TriggerTurnCount: 40, KeepRecentTurns: 8, Mode: lossless}
+EvidenceStore: {Path: evidence.json}
+Selection: {Type: statemachine}
+Agents: [{Name: Dev, Instructions: Work.}]
+"""
+
+
+@pytest.mark.parametrize("mode", ["lossless", "hybrid"])
+@pytest.mark.parametrize(
+    ("old", "new", "missing"),
+    [
+        ("EvidenceStore: {Path: evidence.json}", "", "EvidenceStore"),
+        ("Type: statemachine", "Type: roundrobin", "Selection.Type statemachine"),
+        ("Selection: {Type: statemachine}", "", "Selection.Type statemachine"),
+    ],
+)
+def test_a_reconstruction_requires_a_state_machine_and_an_evidence_store(
+    tmp_path, mode, old, new, missing
+):
+    """F62, F63: Modes lossless and hybrid require both; a check of the file names what is missing."""
+    text = LOSSLESS.replace("lossless", mode)
+    assert not [why for _, why in found(tmp_path, text) if " requires " in why]
+    rows = found(tmp_path, text.replace(old, new, 1))
+    (why,) = [why for level, why in rows if level == "warning" and " requires " in why]
+    assert why.startswith(f"Compaction.Mode {mode} requires {missing}: ")
+
+
+def test_modes_that_require_nothing_are_not_warned_of(tmp_path):
+    for mode in ("llm", "window"):
+        rows = found(tmp_path, GOOD.replace("intent", mode).replace("ChangeTracking", "Telemetry"))
+        assert not [why for _, why in rows if " requires " in why]
 
 
 def test_any_systems_file_can_be_asked_about(tmp_path):

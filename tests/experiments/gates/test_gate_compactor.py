@@ -7,9 +7,14 @@ import time
 
 import pytest
 from _internal.redaction.corpus import B64, drawn
+from waiting import PATIENCE
 
 import ctxkit as ck
-from ctxkit.experiments.gates.compactor_gate import find_faults, make_canaries, split_session
+from ctxkit.experiments.gates.compactor_gate import (
+    find_message_faults,
+    make_canaries,
+    split_into_rounds,
+)
 from ctxkit.experiments.gates.regression_gate import load_baseline
 
 SAMPLE = ck.samples.path("billing")
@@ -35,7 +40,7 @@ def newest(n):
 
 
 def test_a_compactor_that_does_nothing_loses_nothing(session):
-    found = ck.gates.survival(same, session, 4)
+    found = ck.gates.measure_fact_survival(same, session, 4)
     assert found.survived == 1
     assert found.cliff == 5
     assert found.faults == ()
@@ -49,7 +54,7 @@ def test_a_compactor_that_does_nothing_loses_nothing(session):
 
 
 def test_facts_fall_off_where_they_are_dropped(session):
-    found = ck.gates.survival(newest(150), session, 6)
+    found = ck.gates.measure_fact_survival(newest(150), session, 6)
     assert (found.get_share(1), found.get_share(3), found.cliff) == (1, 0, 2)
     assert 0 < found.get_share(2) < 0.5
     assert found.get_share(1, "decision") == 1
@@ -60,17 +65,21 @@ def test_a_value_whose_new_one_is_gone_is_wrong(session):
     def forgets_news(messages):
         return [m for m in messages if " now." not in (m["content"] or "") or m["role"] != "user"]
 
-    assert [r.wrong_n for r in ck.gates.survival(forgets_news, session, 3).rounds] == [0, 1, 2]
+    assert [r.wrong_n for r in ck.gates.measure_fact_survival(forgets_news, session, 3).rounds] == [
+        0,
+        1,
+        2,
+    ]
 
 
 def test_parts_of_a_session_are_all_of_it_and_part_no_call(session):
-    whole = [m for part in split_session(session, 1) for m in part]
-    parts = list(split_session(session, 6))
+    whole = [m for part in split_into_rounds(session, 1) for m in part]
+    parts = list(split_into_rounds(session, 6))
     assert [m for part in parts for m in part] == whole
     assert len(whole) == len(session.messages)
-    assert all(part[0]["role"] != "tool" and not find_faults(part, part) for part in parts)
+    assert all(part[0]["role"] != "tool" and not find_message_faults(part, part) for part in parts)
     with pytest.raises(ck.BadArguments, match="ask for fewer rounds"):
-        list(split_session(session, 10_000))
+        list(split_into_rounds(session, 10_000))
 
 
 def test_words_of_facts_stand_nowhere_else(session):
@@ -112,14 +121,14 @@ SYSTEM, USER, REPLY = ({"role": r, "content": r} for r in ("system", "user", "as
 )
 def test_what_cannot_be_sent_is_told(back, told):
     given = [SYSTEM, USER, _call("a"), _result("a"), REPLY]
-    found = find_faults(given, back)
+    found = find_message_faults(given, back)
     assert (found == []) if told is None else any(told in f for f in found), found
 
 
 def test_a_message_said_twice_may_come_back_once_or_twice():
     given = [SYSTEM, USER, REPLY, USER, REPLY]
-    assert find_faults(given, given) == []
-    assert find_faults(given, [SYSTEM, REPLY, USER]) == []
+    assert find_message_faults(given, given) == []
+    assert find_message_faults(given, [SYSTEM, REPLY, USER]) == []
 
 
 PROGRAM = """
@@ -141,15 +150,15 @@ def program(tmp_path):
 
 def test_a_program_is_asked_as_a_function_is(session, program):
     words = program("print(json.dumps({'messages': m[:1] + m[-40:]}))")
-    one = ck.gates.survival(ck.gates.command(words), session, 3)
-    assert one == ck.gates.survival(lambda m: m[:1] + m[-40:], session, 3)
+    one = ck.gates.measure_fact_survival(ck.gates.command(words), session, 3)
+    assert one == ck.gates.measure_fact_survival(lambda m: m[:1] + m[-40:], session, 3)
     assert one.faults  # it cuts between calls and results
 
 
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("time.sleep(60)", "did not answer within 1 s"),
+        ("time.sleep(300)", "did not answer within 1 s"),
         (
             "sys.stderr.write('first\\nno key is set\\n'); sys.exit(1)",
             "failed with exit code 1. It said: no key is set",
@@ -170,11 +179,11 @@ def test_a_program_that_misbehaves_is_a_sentence(session, program, monkeypatch, 
     monkeypatch.setattr("ctxkit.experiments.gates.compactor_command.MAX_OUTPUT_BYTES", 1 << 20)
     begun = time.monotonic()
     with pytest.raises(ck.BadArguments) as error:
-        ck.gates.gate_compactor(program(body), session, timeout=1 if "sleep" in body else 20)
+        ck.gates.gate_compactor(program(body), session, timeout=1 if "sleep" in body else PATIENCE)
     assert told in str(error.value)
     assert str(error.value).startswith("Round 1: ")
     assert "\x1b" not in str(error.value)
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < PATIENCE
 
 
 KEY = "ghp_" + "aB3dE6gH9j" * 4
@@ -214,11 +223,14 @@ def test_what_a_program_printed_before_it_ended_is_bounded_too(session, program,
 
 
 def test_what_a_hanging_program_started_ends_with_it(session, tmp_path, program):
-    mark = tmp_path / "still"
-    body = f"import subprocess; subprocess.Popen(['sh', '-c', 'sleep 3; touch {mark}']); time.sleep(60)"
+    begun, go, mark = (tmp_path / name for name in ("begun", "go", "still"))
+    waits = f"touch {begun}; while [ ! -e {go} ]; do sleep 0.05; done; touch {mark}"
+    body = f"import subprocess; subprocess.Popen(['sh', '-c', '{waits}']); time.sleep(300)"
     with pytest.raises(ck.BadArguments):
-        ck.gates.gate_compactor(program(body), session, timeout=1)
-    time.sleep(3)
+        ck.gates.gate_compactor(program(body), session, timeout=3)
+    assert begun.exists()
+    go.touch()
+    time.sleep(0.4)
     assert not mark.exists()
 
 

@@ -37,7 +37,7 @@ def test_every_row_of_a_writing_process_comes_once(tmp_path):
             turns += new["turn"].to_list()
             if len(turns) == 150:
                 follower.stop()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     assert turns == list(range(150))
     assert len(follower.new()) == 0
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import exp, inf, log
+from statistics import NormalDist
 
 import pytest
 from builders import assistant, session, usage, user
@@ -10,7 +11,16 @@ from builders import assistant, session, usage, user
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.metrics import idle
-from ctxkit.metrics.cost.idle_ledger import Pause, PausePrices, find_pauses, rank_choices
+from ctxkit.metrics.cost.idle_ledger import (
+    IdleLedger,
+    Pause,
+    PausePrices,
+    average_cost,
+    expect_cost,
+    find_pauses,
+    rank_choices,
+    spread_gaps,
+)
 
 PRICES = PausePrices(read=1.0, write=10.0, hour_write=16.0, output=50.0, life=300.0, refreshes=10)
 PAUSE = Pause("s", 3, 600.0, 1_000, 0, 200, 2, 100, PRICES)
@@ -106,3 +116,92 @@ def test_the_chart_has_a_line_for_each_choice():
         ck.metrics.cost.idle_ledger.CHOICES.values()
     )
     assert len(chart.rows) == 4
+
+
+@pytest.mark.parametrize(
+    ("choice", "gap", "usd"),
+    [
+        ("nothing", 300, 10_000),  # at its life the cache is gone
+        ("warm", 269.9, 1_000),
+        ("warm", 270, 1_050 + 1_000),  # refreshed at nine tenths of the life
+        ("warm", 2_999, 10 * 1_050 + 1_000),
+        ("warm", 3_000, 10 * 1_050 + 10_000),  # 300 seconds after the tenth and last refresh
+        ("compact", 269.9, 1_000),
+        ("compact", 270, 1_000 + 100 + 2_000),
+        ("hour", 3_599, 600 + 1_000),
+        ("hour", 3_600, 600 + 16_000),
+    ],
+)
+def test_a_choice_changes_its_price_at_the_life_of_the_cache(choice, gap, usd):
+    assert PAUSE.cost(choice, gap) == pytest.approx(usd)
+
+
+def test_no_choice_bills_more_than_the_prefix():
+    small = PAUSE._replace(prefix=150)
+    assert small.cost("compact", 600) == 150 + 100 + 1_500  # it would leave 200 of 150 tokens
+    assert small._replace(still_cached=400).cost("nothing", 600) == 150
+    assert small._replace(still_cached=400).predict_write() == 0
+    assert PAUSE._replace(still_cached=400).predict_write() == 600
+
+
+def test_a_pause_has_the_sizes_and_prices_of_its_calls():
+    first, second, end = find_pauses(talk(1_200, 60, 2_000))
+    assert (first.call, first.prefix, first.still_cached) == (0, 50_010, 0)
+    assert (first.recorded_write, first.grown) == (52_000, 52_000 - 50_010)
+    assert (first.summary, first.compacted_tokens) == (4_000, 54_000)
+    assert first.written == 50_000
+    # written since: all 52,000, then 54,000 less the 52,000 that were read
+    assert (second.call, second.written) == (2, 52_000 + 2_000)
+    assert (end.call, end.gap, end.prefix, end.recorded_write) == (3, inf, 56_000, None)
+    prices = first.prices
+    assert (prices.read, prices.write, prices.output) == pytest.approx((0.3e-6, 3.75e-6, 15e-6))
+    assert (prices.hour_write, prices.life) == (pytest.approx(6e-6), 300.0)
+    assert prices.refreshes == 13  # 12.5 reads cost what a write does
+
+
+def test_a_pause_is_one_from_nine_tenths_of_the_life_on():
+    assert [p.gap for p in find_pauses(talk(269))] == [inf]
+    assert [p.gap for p in find_pauses(talk(270))] == [270.0, inf]
+
+
+def test_gaps_are_spread_around_their_lengths_where_three_came_back():
+    assert spread_gaps([600.0, 900.0, inf, 100.0], 270.0) == [600.0, 900.0, inf, 100.0]
+    spread = spread_gaps([600.0, 900.0, 1_350.0, inf], 270.0)
+    assert len(spread) == 4 * 7
+    assert spread.count(inf) == 7
+    middle = log(1.5) * 3**-0.2  # the deviation of three equal steps is one step
+    assert min(spread) == pytest.approx(600 * exp(middle * NormalDist().inv_cdf(0.5 / 7)))
+    assert min(spread_gaps([270.0, 2_700.0, 27_000.0], 270.0)) >= 270.0  # mirrored at the shortest
+
+
+def test_an_expected_cost_is_the_mean_over_pauses_that_were_long_enough():
+    assert average_cost(PAUSE, "nothing", [100.0, 270.0, 300.0, inf]) == (1_000 + 10_000 + 0) / 3
+    assert average_cost(PAUSE, "nothing", [100.0]) is None
+    assert expect_cost(PAUSE, "nothing", [270.0, 300.0]) == (1_000 + 10_000) / 2
+    paid = PAUSE._replace(prices=PRICES._replace(hour_write=None))
+    assert average_cost(paid, "hour", [300.0]) is None
+
+
+def test_choices_of_one_price_keep_their_order():
+    costs = {"hour": 1.0, "compact": 1.0, "nothing": 2.0, "warm": None}
+    assert rank_choices(costs) == ("compact", "hour", "nothing")
+
+
+def test_a_ledger_sums_pauses_and_counts_what_was_spent_in_vain():
+    end = PAUSE._replace(gap=inf)
+    ledger = IdleLedger((PAUSE, end))
+    assert ledger.choices_usd == {
+        "nothing": 10_000,
+        "warm": 13_600,
+        "compact": 4_200,
+        "hour": 2_200,
+    }
+    assert ledger.order == ("hour", "compact", "nothing", "warm")
+    rows = [[cell.text for cell in row] for row in ledger.table.rows]
+    assert rows[0] == ["pay for the one-hour cache", "$2,200.00", "$1,100.00", "$600.00"]
+    assert [row[3] for row in rows] == ["$600.00", "$1,100.00", "$0.00", "$10,500.00"]
+    paid = PAUSE._replace(prices=PRICES._replace(hour_write=None))
+    assert IdleLedger((paid,)).choices_usd["hour"] is None
+    assert IdleLedger((PAUSE, paid)).choices_usd["hour"] == 600 + 1_000 + 10_000
+    assert "would have cost $2,200.00." in ledger.answer
+    assert "After call 3, 10 min, 1,000 tokens: nothing $10,000.00," in ledger.to_text(why=True)

@@ -69,3 +69,76 @@ def test_every_sentence_of_the_display_is_an_item_of_a_list():
     assert re.search(
         r"<summary>what would have changed the cost</summary><ul><li>", spent._repr_html_()
     )
+
+
+def call(prompt: int, read: int, time: float):
+    usage = Usage(cache_read_tokens=read, cache_write_tokens=prompt - read, output_tokens=1_000)
+    return assistant("ok", usage=usage, model=MODEL, time=time)
+
+
+def talk(*calls):
+    log = [m for c in calls for m in (user(time=c.time - 1), c)]
+    return session(*log, model=MODEL, format="claude-code")
+
+
+FIRST = call(100_000, 0, 1), call(110_000, 0, 1_001)
+"""The second call comes after sixteen minutes, when the cache has gone."""
+AGAIN_USD = 100_000 * (3.75 - 0.30) / 1e6
+"""Dollars of writing the first prompt again, above those of reading it."""
+
+
+@pytest.mark.parametrize(
+    ("last", "written", "pauses"),
+    [
+        (call(120_000, 110_000, 1_011), 100_000 + 10_000 + 10_000, "1 of 1 pause"),
+        (call(120_000, 0, 9_011), 100_000 + 10_000 + 120_000, "1 of 2 pauses"),  # over an hour
+    ],
+)
+def test_an_hour_saves_shorter_pauses_and_makes_all_writing_dearer(last, written, pauses):
+    found = {w.name: w for w in ck.spend(talk(*FIRST, last)).what_ifs}["cache for an hour"]
+    dearer = written * (6.00 - 3.75) / 1e6
+    assert found.usd == pytest.approx(dearer - AGAIN_USD)
+    assert pauses in found.sentence
+    direction = "less in all" if dearer < AGAIN_USD else "more in all"
+    assert found.sentence.endswith(f"{direction}.")
+
+
+def test_without_a_pause_or_with_writes_for_an_hour_no_hour_is_offered():
+    warm = talk(FIRST[0], call(110_000, 100_000, 11))
+    assert "cache for an hour" not in {w.name for w in ck.spend(warm).what_ifs}
+    usage = Usage(cache_read_tokens=0, cache_write_1h_tokens=110_000, output_tokens=5)
+    paid = talk(FIRST[0], assistant("ok", usage=usage, model=MODEL, time=5_000))
+    assert "cache for an hour" not in {w.name for w in ck.spend(paid).what_ifs}
+
+
+def test_another_model_counts_the_same_text_in_its_own_tokens():
+    spent = ck.spend(talk(FIRST[0]))
+    found = {w.name: w for w in spent.what_ifs}["another model"]
+    prices = {name: ck.prices.price(name) for name in get_comparison_models()}
+    scales = {name: 1.3 if name.startswith("claude") else 1.0 for name in prices}
+    usd = {
+        name: prices[name].cost_usd(
+            Usage(cache_write_tokens=round(100_000 * n), output_tokens=round(1_000 * n))
+        )
+        for name, n in scales.items()
+    }
+    assert found.usd == pytest.approx(min(usd.values()) - 0.39)
+    haiku = next(name for name in usd if "haiku" in name)
+    assert f"${usd[haiku]:.2f} at those of {haiku}" in found.sentence
+    assert "with +30 % tokens" in found.sentence
+    places = [found.sentence.index(name) for name in sorted(usd, key=usd.__getitem__)]
+    assert places == sorted(places)
+
+
+def test_summaries_at_the_end_of_the_prompt_read_it_from_the_cache():
+    s = make_compacted(20_000)
+    found = {w.name: w for w in ck.spend(s).what_ifs}["append-only summaries"]
+    billed, reused = (
+        ck.metrics.session_bill.bill_session(s, reuse=reuse).summaries_usd
+        for reuse in (False, True)
+    )
+    assert found.usd == pytest.approx(reused - billed)
+    assert found.usd < 0
+    # 40,000 tokens at 0.30 dollars a million instead of what was replaced, at 3
+    output = reused - 40_000 * 0.30 / 1e6
+    assert 0 < output < 0.02

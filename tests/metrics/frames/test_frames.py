@@ -15,8 +15,7 @@ from make_frames import render_page
 
 import ctxkit as ck
 from ctxkit.metrics import FRAME_COLUMNS
-from ctxkit.metrics.frames.building import build_frame
-from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn, build_frame
 from ctxkit.session import Edit, Image, Message, SizeOnly, Text, Usage
 
 PERS = list(FRAME_COLUMNS)
@@ -67,9 +66,9 @@ def test_many_compactions_are_read_off_in_linear_time():
             log += [*said, summarised([*before, *said])]
             before = log[-1].inserted
         frame = partial(ck.frame, session(*log, model="claude-sonnet-4-5"), per="compaction")
-        begun = time.process_time()
+        begun = time.thread_time()
         assert len(frame()) == n
-        return time.process_time() - begun
+        return time.thread_time() - begun
 
     few = min(seconds(1_000) for _ in range(3))
     assert min(seconds(4_000) for _ in range(3)) < 10 * few

@@ -90,9 +90,9 @@ def test_a_list_tells_its_titles_and_what_failed(tmp_path):
 def test_a_long_session_is_shown_at_once():
     turns = (m for i in range(3000) for m in (user(f"turn {i}"), assistant(usage=usage(100 + i))))
     s = session(*turns, model="claude-sonnet-4-5")
-    start = time.process_time()
+    start = time.thread_time()
     shown = s._repr_mimebundle_()
-    assert time.process_time() - start < 2.0
+    assert time.thread_time() - start < 2.0
     assert "10 dearest of 3,000 turns" in shown["text/plain"]
     assert len(shown["text/html"]) < 400_000
 
