@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
+from ctxkit._internal.display_frame import ColumnsRenderer, DisplayColumn, with_display
 from ctxkit._internal.formatting import pluralize, sanitize_text
 from ctxkit._internal.setting_types import PROPORTION
 from ctxkit.errors import CtxkitError
@@ -59,7 +59,7 @@ def validate(path: str | Path | Mapping[str, str], *, system: str | None = None)
         FAULT_COLUMNS, {c.name: [row[i] for row in rows] for i, c in enumerate(FAULT_COLUMNS)}
     )
     columns = tuple(DisplayColumn(c.name, c.name) for c in FAULT_COLUMNS)
-    return with_display(frame, ColumnDisplay(columns, _describe_faults))
+    return with_display(frame, ColumnsRenderer(columns, _describe_faults))
 
 
 def _describe_faults(frame: pd.DataFrame) -> str:
