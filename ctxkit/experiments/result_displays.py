@@ -81,10 +81,12 @@ def _over_the_window(runs: pd.DataFrame) -> set[str]:
 def _note_thrashing(outcomes: list[SettingOutcome], runs: pd.DataFrame) -> list[SettingOutcome]:
     """Return outcomes that say where their setting thrashes; half of the sessions rule it out."""
     is_thrashing = runs["is_thrashing"].fillna(value=False).astype(bool)
-    share = is_thrashing.groupby(runs["rules"].astype(str)).agg(["sum", "count"])
+    names = runs["rules"].astype(str)
+    thrashing_by_rules = is_thrashing.groupby(names).sum().to_dict()
+    runs_by_rules = is_thrashing.groupby(names).count().to_dict()
     out = []
     for outcome in outcomes:
-        thrashing_n, runs_n = share.loc[outcome.name].tolist()
+        thrashing_n, runs_n = thrashing_by_rules[outcome.name], runs_by_rules[outcome.name]
         where = "it thrashes" if runs_n == 1 else f"it thrashes in {thrashing_n} of {runs_n} runs"
         if 2 * thrashing_n >= runs_n:
             out.append(outcome._replace(flaw=where))
