@@ -693,7 +693,13 @@ def find_prompt_drops(session: Session) -> tuple[PromptDrop, ...]:
     if session.format == "replay" or session.origin is not None:
         return ()
     agents = group_prompts_by_agent(session)
-    marks = [i for i, e in enumerate(session.path) if _explains_drop(e)] if agents else []
+    if not agents:
+        return ()
+    marks = [
+        i
+        for i, e in enumerate(session.path)
+        if (type(e) is Edit or e.details) and _explains_drop(e)
+    ]
     drops = [drop for calls in agents.values() for drop in _find_agent_drops(calls, marks)]
     return tuple(sorted(drops, key=lambda drop: drop.call.index))
 

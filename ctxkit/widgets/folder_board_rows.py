@@ -59,7 +59,7 @@ BOARD_HEADS = (
     Column("model", "", number=False, spare=True),
 )
 GROUP_HEADS = (
-    Column("sessions"),
+    Column("sessions", "without subagents, whose cost is in the next column"),
     Column("cost", "dollars of those that have a price"),
     Column("peak", "the largest prompt of all"),
     Column("compactions", "compactions"),
@@ -106,7 +106,7 @@ def limit_rows(table: Table, rows: int) -> Table:
 
 def make_group_cells(name: str, rows: list[BoardRow]) -> tuple[Cell, ...]:
     """Return the sums of some rows as cells."""
-    usd = _sum_present(r.usd for r in rows)
+    usd, sessions_n = _sum_present(r.usd for r in rows), count_main_sessions(rows)
     peak = max((r.peak for r in rows if r.peak is not None), default=None)
     sums = [
         _sum_present(getattr(r, c) for r in rows)
@@ -114,7 +114,7 @@ def make_group_cells(name: str, rows: list[BoardRow]) -> tuple[Cell, ...]:
     ]
     return (
         Cell(name),
-        Cell(format_count(len(rows)), float(len(rows))),
+        Cell(format_count(sessions_n), float(sessions_n)),
         Cell(format_usd(usd), usd),
         Cell(format_tokens(peak), _float_or_none(peak)),
         *(Cell(format_count(n), n) for n in sums),
@@ -187,6 +187,16 @@ class BoardRow(msgspec.Struct, frozen=True, gc=False):
     """Calls and tools that failed."""
     spark: tuple[int, ...] = ()
     """Sizes of its prompts: the largest of each of at most 24 stretches."""
+
+    @property
+    def is_subagent(self) -> bool:
+        """True for a subagent's session; a session that continues another one is none."""
+        return self.parent is not None and self.agent != "main"
+
+
+def count_main_sessions(rows: Iterable[BoardRow]) -> int:
+    """Count the rows that are sessions of their own, as `ctxkit list` does."""
+    return sum(not row.is_subagent for row in rows)
 
 
 def make_board_row(session: Session, path: str = "") -> BoardRow:

@@ -40,6 +40,11 @@ def test_prompts_that_do_not_grow_have_no_profile():
             make_profile(*reads)
 
 
+def test_a_session_that_does_not_grow_is_named_by_its_first_prompt():
+    with pytest.raises(BadArguments, match="The prompts of “go 0” do not grow"):
+        make_profile((10_000, 5_000))
+
+
 def make_session(*calls, **more):
     """Return a session of calls, each its prompt, its read (None: no split) and the second it is sent at."""
     log = []

@@ -31,7 +31,7 @@ def test_the_causes_add_up_to_the_price_of_the_calls():
     )
     assert sum(u.usd for u in uses) == pytest.approx(whole)
     assert min(v for u in uses for v in u.usd_by_cause.values()) >= 0
-    assert any(c.startswith("again: ") for u in uses for c in u.usd_by_cause)
+    assert any(c.startswith("sent again") for u in uses for c in u.usd_by_cause)
 
 
 def test_the_fullest_span_is_that_of_brute_force():
