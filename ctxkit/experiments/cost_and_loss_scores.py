@@ -8,11 +8,12 @@ same functions score the record, a live `Run` and a replay that was read from a 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.engine import run_of_replay
+from ctxkit.engine import Run, run_of_replay
 from ctxkit.engine.cache_model.input_cost_prediction import (
     NAIVE_MODELS,
     compute_compaction_read_error,
@@ -21,7 +22,11 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 )
 from ctxkit.engine.cache_model.own_developer_logs import DeveloperLogs
 from ctxkit.engine.provider_guard import count_refused_calls
-from ctxkit.engine.replay import count_hidden_messages_and_results, describe_run_oddities
+from ctxkit.engine.replay import (
+    count_hidden_messages_and_results,
+    describe_run_oddities,
+    find_prompt_source,
+)
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.formats.reading import read_all
 from ctxkit.formats.session_conversion import accepts_session
@@ -53,7 +58,7 @@ from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
 from ctxkit.metrics.recorded_compactions import is_sealed
 from ctxkit.metrics.thrashing import get_compactions
 from ctxkit.metrics.view_figures import register_view_figures
-from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_session_visibility
+from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_visibility
 from ctxkit.session.compaction_groups import group_edits, hides_compactions
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
@@ -63,7 +68,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.engine import Run
     from ctxkit.engine.cache_model.input_cost_prediction import InputCostPrediction
     from ctxkit.metrics.compactions import Compaction
     from ctxkit.metrics.cost.bill import SessionBill
@@ -156,19 +160,17 @@ def score_loss(
 ) -> dict[str, Any]:
     """Return the columns of loss, rereads and reorientation of a session or of a run."""
     is_hidden_unknown = False
-    # A replay of this process still has its run; one read from a file has its log only.
-    if run is None and session is not None:
-        run = run_of_replay(session)
-        is_hidden_unknown = run is None and bool(session.details.get("replay", {}).get("pruning"))
     if run is not None:
-        visibility, calls = (
-            get_run_visibility(base.memory, run),
-            [compaction.call for compaction in run.compactions],
-        )
+        visibility = get_run_visibility(base.memory, run)
+        calls = [compaction.call for compaction in run.compactions]
     else:
         assert session is not None  # noqa: S101  the caller passes a run or a session
-        visibility = get_session_visibility(base.memory, session)
-        calls = visibility.moments.tolist()
+        # A replay of this process still has its run; one read from a file has its log only.
+        is_pruned = bool(session.details.get("replay", {}).get("pruning"))
+        is_hidden_unknown = is_pruned and run_of_replay(session) is None
+        visibility = get_visibility(base.memory, session)
+        reply_positions = [c.position for c in session.calls]
+        calls = [bisect_left(reply_positions, g.position) for g in group_edits(session)]
     columns: dict[str, Any] = {}
     if not base.session.has_text:
         columns["loss_note"] = "The log holds no text, so what was lost cannot be said."
@@ -272,7 +274,7 @@ def _score_prompts(
     row = base.head(outcome["rules"], base.source) | outcome
     row |= base.over(map(prompts.prompt, range(len(cost_model.billed))), bill.peak, window)
     row |= {
-        "prompt_tokens": bill.prompts,
+        "prompt_tokens": None if bill.peak is None else bill.prompts,
         "peak_tokens": bill.peak,
         "cost_usd": usd,
         **get_cost_interval(usd, bill.input_usd, base.prediction),
@@ -387,12 +389,14 @@ def get_cost_interval(
 
 
 def _count_hidden_in_record(session: Session) -> dict[str, Any]:
-    visible_ids = {m.id for m in session.view()}
-    hidden = [m for m in session.messages if m.visible and m.id not in visible_ids]
-    return {
-        "hidden_messages_n": len(hidden),
-        "hidden_results_n": sum(m.role == "tool" for m in hidden),
-    }
+    source = find_prompt_source(session)
+    if isinstance(source, Run):
+        counts = count_hidden_messages_and_results(source)
+    else:
+        visible_ids = {m.id for m in session.view()}
+        hidden = [m for m in session.messages if m.visible and m.id not in visible_ids]
+        counts = len(hidden), sum(m.role == "tool" for m in hidden)
+    return dict(zip(("hidden_messages_n", "hidden_results_n"), counts, strict=True))
 
 
 _PREDICTION_ERRORS = (
@@ -633,6 +637,8 @@ def name_session_figures(row: dict[str, Any], session: Session) -> dict[str, Any
     if row["source"] == "estimated" and session.origin is None:
         # The log states no prompts: the counts are in the score alone.
         figures = {name: n for name, n in figures.items() if name not in _COUNTED}
+    if session.origin is not None:
+        figures["summary_tokens"] = row.get("summary_tokens")
     return figures
 
 
