@@ -288,14 +288,12 @@ def _score_prompts(
         row["fresh_tokens"] = bill.fresh
         if cost_model.has_cache:
             row |= {"cache_read_tokens": bill.read, "cache_write_tokens": bill.write}
-    row |= make_compaction_columns(compactions, prompts, cost_model, summary_costs)
+    columns = make_compaction_columns(compactions, prompts, cost_model, summary_costs)
+    row |= columns
     row |= base.forecast.columns(row, pruned=pruned, reuse=reuse)
-    return row if base.has_prompts else _without_sizes(row)
-
-
-def _without_sizes(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of a replay whose record has no size of a prompt, so that no rules are due."""
-    unknown = dict.fromkeys(("prompt_tokens", "peak_tokens", "compactions_n", "is_thrashing"))
+    if base.has_prompts or not base.session.calls:
+        return row
+    unknown = dict.fromkeys(("prompt_tokens", "peak_tokens", *columns))
     return row | unknown | {"note": "The log has no size of a prompt, so no rules can be tried."}
 
 
@@ -393,8 +391,10 @@ def _count_hidden_in_record(session: Session) -> dict[str, Any]:
     if isinstance(source, Run):
         counts = count_hidden_messages_and_results(source)
     else:
-        visible_ids = {m.id for m in session.view()}
-        hidden = [m for m in session.messages if m.visible and m.id not in visible_ids]
+        # a pruned copy has the message's id and other parts
+        parts_by_id = {m.id: m.parts for m in session.view()}
+        rows = (m for m in session.messages if m.visible)
+        hidden = [m for m in rows if m.id not in parts_by_id or parts_by_id[m.id] != m.parts]
         counts = len(hidden), sum(m.role == "tool" for m in hidden)
     return dict(zip(("hidden_messages_n", "hidden_results_n"), counts, strict=True))
 

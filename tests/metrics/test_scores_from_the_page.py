@@ -7,15 +7,20 @@ from functools import cache
 from math import isclose
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from builders import session as make_session
+from builders import user
 from conftest import sample, sessions_folder
-from metrics import score_oracle
-from metrics.score_oracle import CompactionFigures, compute_derived_columns, compute_score, to_plain
+from metrics import loss_oracle, score_oracle
+from metrics.oracle_inputs import to_plain
+from metrics.score_oracle import CompactionFigures, compute_derived_columns, compute_score
 from metrics.test_columns_by_hand import FREED, HOLDS, make_cycles
 
 import ctxkit as ck
 from ctxkit.experiments import SCORE_COLUMN_NAMES
 from ctxkit.experiments.score_columns import UNCOMPUTED_COLUMNS
+from ctxkit.session import Message
 
 PAGE = Path(__file__).parents[2] / "docs" / "scores.md"
 SUFFIXES = (".json", ".jsonl", ".traj", ".md", ".txt")
@@ -101,6 +106,16 @@ def test_the_page_is_enough_for_a_mask_that_a_reader_inferred(real):
     assert ck.score(session)["items_n"] == ck.score(ck.replay(session, "swe_agent_mask"))["items_n"]
 
 
+@pytest.mark.parametrize("rules", RULES, ids=lambda r: r.name if r else "recorded")
+def test_nothing_is_counted_as_zero_where_there_is_no_call_or_no_size(rules):
+    without_calls = make_session(user("Read docs/notes.txt."))
+    without_sizes = make_session(*(Message(role="assistant", id=f"a{n}") for n in range(2)))
+    for record in (without_calls, without_sizes):
+        session = record if rules is None else ck.replay(record, rules)
+        assert pd.isna(ck.score(session)["prompt_tokens"])
+        assert find_differences(session) == []
+
+
 def test_every_column_is_computed_or_the_page_says_on_what_it_rests():
     section = PAGE.read_text("utf-8").split("## What cannot be computed")[1].split("\n## ")[0]
     listed = {n for line in section.splitlines() if line.startswith("- `")
@@ -112,16 +127,16 @@ def test_every_column_is_computed_or_the_page_says_on_what_it_rests():
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "column"),
+    ("module", "name", "value", "column"),
     [
-        ("USER_WEIGHT", 3, "weighted_loss"),
-        ("REREAD_WINDOW", 12, "reread_rate"),
-        ("FULL_AGAIN", 0.5, "rebound_calls"),
-        ("MIN_PROGRESS", 0.9, "no_progress_streak"),
+        (loss_oracle, "USER_WEIGHT", 3, "weighted_loss"),
+        (score_oracle, "REREAD_WINDOW", 12, "reread_rate"),
+        (score_oracle, "FULL_AGAIN", 0.5, "rebound_calls"),
+        (score_oracle, "MIN_PROGRESS", 0.9, "no_progress_streak"),
     ],
 )
-def test_another_number_than_the_page_s_is_seen(monkeypatch, name, value, column):
-    monkeypatch.setattr(score_oracle, name, value)
+def test_another_number_than_the_page_s_is_seen(monkeypatch, module, name, value, column):
+    monkeypatch.setattr(module, name, value)
     lines = find_differences(ck.read(ck.samples.path("billing")))
     assert any(f": {column} is" in line for line in lines)
 
