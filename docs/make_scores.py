@@ -134,7 +134,7 @@ and replays of each format (`tests/metrics/score_oracle.py` does it).
   several before one call, the size before the first and after the last. Savings are means over its rows, but those of kind
   `unmarked`, `failed`, `refused` and `skipped` are no compactions. `refilled_share` (of the tenth call after the first
   that was sent the outcome), `rebound_calls`, `no_progress_streak` and what was paid back end at the next compaction, and
-  one that no call follows is none. One compaction that was not paid back is no thrashing. `summary_tokens` is the sum of
+  one that no call follows is none. One compaction that was not paid back is no thrashing; without sizes a replay has none of these. `summary_tokens` is the sum of
   the frame's column, counted as `"anchored"`, and missing where a summary is sealed (part `SizeOnly` of a message in
   `session.edits[i].inserted`).
 - **The formula above**: `K` is the frame's `cost_usd`, counted as `"anchored"`, else 0; with a sealed summary nothing is

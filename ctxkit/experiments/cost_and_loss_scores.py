@@ -291,7 +291,7 @@ def _score_prompts(
     columns = make_compaction_columns(compactions, prompts, cost_model, summary_costs)
     row |= columns
     row |= base.forecast.columns(row, pruned=pruned, reuse=reuse)
-    if base.has_prompts or not base.session.calls:
+    if base.has_prompts:
         return row
     unknown = dict.fromkeys(("prompt_tokens", "peak_tokens", *columns))
     return row | unknown | {"note": "The log has no size of a prompt, so no rules can be tried."}

@@ -38,9 +38,11 @@ REREAD_WINDOW, FULL_AGAIN, MIN_PROGRESS, NOISE_FLOOR = 24, 0.75, 0.1, 0.21
 def compute_score(session: Session) -> dict[str, Any]:
     """Return all columns that the page calls computable."""
     inputs = PageInputs(session)
-    bill, compactions = compute_bill(inputs), CompactionFigures(inputs).columns()
-    if not inputs.has_sizes:
-        compactions = dict.fromkeys(compactions)
+    bill, figures = compute_bill(inputs), CompactionFigures(inputs)
+    compactions = figures.columns()
+    if not inputs.has_sizes and (inputs.is_replay or figures.rows):
+        sized = compactions.keys() - ({"compactions_n", "message_savings"} if figures.rows else ())
+        compactions |= dict.fromkeys(sized)
     prompts = PromptHistory(inputs)
     columns = compute_activity(inputs, prompts) | LossFigures(inputs, prompts).columns()
     return bill | compute_misses(inputs) | compactions | compute_hidden(inputs) | columns
