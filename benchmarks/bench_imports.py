@@ -60,9 +60,9 @@ assert chart._repr_mimebundle_()
 NO_KEY = """
 import asyncio
 from ctxkit.agent.models.model import Request, ignore_delta
-from ctxkit.agent.models.provider import Provider
+from ctxkit.agent.models.provider import ProviderModel
 try:
-    asyncio.run(Provider("anthropic/claude-sonnet-4-5")(Request(messages=()), ignore_delta))
+    asyncio.run(ProviderModel("anthropic/claude-sonnet-4-5")(Request(messages=()), ignore_delta))
 except Exception as e:
     assert str(e).endswith("ANTHROPIC_API_KEY."), e
 """

@@ -23,10 +23,10 @@ from make_pictures import draw_terminal, run_command
 
 import ctxkit as ck
 from ctxkit.experiments.studies import (
-    exam_answers,
+    exam_accuracy_by_visibility,
     forecast_coverage,
-    published_constraints,
     threshold_holdout,
+    user_constraints_in_summaries,
 )
 from ctxkit.experiments.studies import (
     idle_ledger_accuracy as idle_pauses,
@@ -102,8 +102,12 @@ def measure_rules() -> str:
 
 def measure_constraints() -> str:
     """Measure the same on COMPINT's constraints, and the marks of its summaries beside people's."""
-    frame = measure_rule_survival(published_constraints.make_constraint_talks(CONSTRAINT_TALKS))
-    marks = published_constraints.compare_marks(published_constraints.read_judged_summaries())
+    frame = measure_rule_survival(
+        user_constraints_in_summaries.make_constraint_talks(CONSTRAINT_TALKS)
+    )
+    marks = user_constraints_in_summaries.compare_marks(
+        user_constraints_in_summaries.read_judged_summaries()
+    )
     cheap = (frame["more_tokens"] <= 0.02).sum()
     empty, extract = frame["kept_empty"], frame["kept_extract"]
     least = frame[["with_empty", "with_extract"]].min().min()
@@ -130,8 +134,8 @@ def measure_constraints() -> str:
 
 def measure_exam() -> str:
     """Measure whether answers that are marked as shown are given, on published answers."""
-    answers = exam_answers.read_answers()
-    result = exam_answers.compare_with_answers(answers)
+    answers = exam_accuracy_by_visibility.read_answers()
+    result = exam_accuracy_by_visibility.compare_with_answers(answers)
     low, high = result.difference_interval
     orders = (
         f"Ways with a readable prompt and published answers: {result.policies_n}. An order of ways is"
@@ -156,7 +160,7 @@ def measure_pauses() -> str:
     for seed in IDLE_SEEDS:
         made = idle_pauses.make_developers(IDLE_DEVELOPERS, seed)
         developers |= {f"{seed}-{name}": sessions for name, sessions in made.items()}
-        known = idle_pauses.list_habits(IDLE_DEVELOPERS, seed)
+        known = idle_pauses.list_pause_lengths(IDLE_DEVELOPERS, seed)
         habits |= {f"{seed}-{name}": lengths for name, lengths in known.items()}
     every = [session for sessions in developers.values() for session in sessions]
     pauses = {name: [p for s in ss for p in find_pauses(s)] for name, ss in developers.items()}
@@ -247,7 +251,7 @@ def read_real_sessions() -> list[ck.Session]:
 
 def measure_forecasts() -> str:
     """Measure how many later sessions are in the intervals that earlier ones gave."""
-    made = forecast_coverage.measure_archives(
+    made = forecast_coverage.measure_archive_coverage(
         threshold_holdout.make_developers(FORECAST_DEVELOPERS, sessions=FORECAST_SESSIONS)
     )
     dollars = {tool: c for (tool, figure), c in made.items() if figure == "usd"}
@@ -271,7 +275,7 @@ def measure_recorded_forecasts() -> str:
     """Measure the same on the table of recorded sessions, which holds no prices."""
     figures: dict[str, Callable[[SessionCounts], float | None]] = {
         "calls": lambda row: float(row.calls),
-        "prompt tokens": forecast_coverage.count_prompt_tokens,
+        "prompt tokens": forecast_coverage.count_carried_tokens,
         "dollars of carried tokens": forecast_coverage.price_carried_tokens,
     }
     results = {n: forecast_coverage.measure_coverage(f) for n, f in figures.items()}
@@ -382,7 +386,7 @@ def count_real_developers() -> int:
     return sum(n >= 2 * LATER_SESSIONS for n in counts.values())
 
 
-def _trial_row(trial: threshold_holdout.DeveloperHoldOut) -> list[str]:
+def _trial_row(trial: threshold_holdout.DeveloperThresholdHoldOut) -> list[str]:
     name = f"{trial.developer}: {trial.tool}, {trial.model}"
     tried = trial.held_out
     if tried is None:

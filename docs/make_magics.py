@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxkit.magics.cell_options_and_config import KitSettings
-from ctxkit.magics.line_parser import get_options, get_settings, get_words
+from ctxkit.magics.line_parser import get_options, get_positionals, get_settings
 from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS
 from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
 from ctxkit.magics.subcommand_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC, Subcommand
@@ -77,7 +77,7 @@ def _table(magic: str, subcommands: list[Subcommand]) -> list[str]:
 
 def _rows(shape: type) -> list[tuple[str, str, Any]]:
     """Return each word and option of a line: how it is written, what it is, its field."""
-    words = [(f.name.upper(), f) for f in get_words(shape)]
+    words = [(f.name.upper(), f) for f in get_positionals(shape)]
     options = [
         (name if f.type == "bool" else f"{name} {f.name.rstrip('_').upper()}", f)
         for name, f in get_options(shape).items()

@@ -12,7 +12,7 @@ from ctxkit.experiments.studies.published_runs import (
     COMPLEXITY_TRAP,
     MASKED_TRAJECTORIES,
     TABLES_FOLDER,
-    find_source,
+    find_published_file,
     write_table,
 )
 from ctxkit.metrics import elongation
@@ -38,10 +38,10 @@ def make(
         out: the folder to write to.
         turns: the file of elongation factors; None: the package's own.
     """
-    trap = published_runs.read_runs(find_source(COMPLEXITY_TRAP, root))
+    trap = published_runs.read_runs(find_published_file(COMPLEXITY_TRAP, root))
     ratios, repeats = behaviour.compare_policies(trap), behaviour.pair_repeats(trap)
     tables = {
-        "masks": (masks.measure_masks(find_source(MASKED_TRAJECTORIES, root)), AGENT),
+        "masks": (masks.measure_masks(find_published_file(MASKED_TRAJECTORIES, root)), AGENT),
         "ratios": (ratios, TRAP),
         "floors": (behaviour.estimate_noise_floors([pair for _, pair in repeats]), TRAP),
         "repeats": (behaviour.measure_repeat_ratios(repeats), TRAP),

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.agent.acp_client import ReplyBuilder, parse_acp_usage, with_call_id
+from ctxkit.agent.acp_client import ReplyBuilder, parse_acp_usage, with_stored_call_id
 from ctxkit.agent.agent import Agent, tool_result_payload
 from ctxkit.agent.models.model import Delta
 from ctxkit.agent.transcript import INTERRUPTED_RESULT
-from ctxkit.agent.turn import LimitReached, SpentInTurn, Turn
+from ctxkit.agent.turn_state_and_events import LimitReached, SpentInTurn, TurnState
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.formats.untrusted_fields import as_dict
 from ctxkit.session.messages import REPORTED_CONTEXT_KEY, Edit, Image, Message, ToolCall, Usage
@@ -80,7 +80,7 @@ class ExternalAgent(Agent):
     ) -> None:
         self.acp, self._folder, self._servers = acp, folder, servers
         self.used, self.size = 0, 0
-        self._spending = ReportedCost()
+        self._spending = ReportedRunningCost()
         self._needs_new_session = False
         super().__init__(session, **more)
 
@@ -134,14 +134,14 @@ class ExternalAgent(Agent):
 
     # -- the turn --------------------------------------------------------------------------------
 
-    def _begin_turn(self, prompt: Message, preceding: Sequence[Message]) -> Turn:
+    def _begin_turn(self, prompt: Message, preceding: Sequence[Message]) -> TurnState:
         if self.limits.tokens is not None:  # only the agent itself could keep this limit
             raise BadArguments(
                 f"{self.model.name} counts its tokens by itself: give --max-seconds or --max-calls."
             )
         return super()._begin_turn(prompt, preceding)
 
-    async def _answer_prompt(self, turn: Turn) -> str:
+    async def _answer_prompt(self, turn: TurnState) -> str:
         turn.spent.free, turn.spent.cost_usd = False, None
         await self._open_session()
         self._spending.begin_turn()
@@ -186,7 +186,7 @@ class ExternalAgent(Agent):
         return float(next((n for n in totals if isinstance(n, (int, float))), 0.0))
 
     async def _receive_messages(
-        self, queue: asyncio.Queue[Any], builder: ReplyBuilder, turn: Turn
+        self, queue: asyncio.Queue[Any], builder: ReplyBuilder, turn: TurnState
     ) -> str:
         """Process messages until the agent answers the prompt; return a note on how it ended, or
         "".
@@ -212,7 +212,7 @@ class ExternalAgent(Agent):
                     as_dict(as_dict(message.get("params")).get("update")), builder, turn
                 )
 
-    def _apply_update(self, update: dict[str, Any], builder: ReplyBuilder, turn: Turn) -> None:
+    def _apply_update(self, update: dict[str, Any], builder: ReplyBuilder, turn: TurnState) -> None:
         kind = update.get("sessionUpdate")
         if kind in ("agent_message_chunk", "agent_thought_chunk"):
             delta_kind = "thinking" if kind == "agent_thought_chunk" else "text"
@@ -228,7 +228,9 @@ class ExternalAgent(Agent):
         elif kind == "usage_update":
             self._apply_usage_update(update, turn)
 
-    def _apply_tool_call(self, update: dict[str, Any], builder: ReplyBuilder, turn: Turn) -> None:
+    def _apply_tool_call(
+        self, update: dict[str, Any], builder: ReplyBuilder, turn: TurnState
+    ) -> None:
         ident = str(update.get("toolCallId") or "")
         is_reported = builder.has_call(ident)
         self._store_messages(builder.update_call(update), turn)
@@ -236,7 +238,7 @@ class ExternalAgent(Agent):
         if not is_reported:
             self.emit("tool_call", {"tool_name": call.name, "args": call.arguments})
 
-    def _apply_usage_update(self, update: dict[str, Any], turn: Turn) -> None:
+    def _apply_usage_update(self, update: dict[str, Any], turn: TurnState) -> None:
         """Apply the context size and the cost that the agent reports."""
         used, size, cost = (update.get(k) for k in ("used", "size", "cost"))
         if type(size) is int and size > 0:
@@ -260,12 +262,12 @@ class ExternalAgent(Agent):
             sizes = {"tokens_before": before, "tokens_after": used}
             self.emit("compaction_end", {"outcome": "compacted", "trigger": "its own", **sizes})
 
-    def _store_messages(self, messages: Iterable[Message], turn: Turn) -> None:
+    def _store_messages(self, messages: Iterable[Message], turn: TurnState) -> None:
         """Store complete messages; each reply counts as a model call."""
         ids: dict[str, str] = {}
         for message in messages:
             if message.role == "tool":
-                stored = self._record(self.transcript.add(with_call_id(message, ids), "r"))
+                stored = self._record(self.transcript.add(with_stored_call_id(message, ids), "r"))
                 self.emit("tool_result", tool_result_payload(stored))
                 continue
             details = {
@@ -295,7 +297,7 @@ class ExternalAgent(Agent):
             if max_cost_usd is not None and self._spending.in_turn > max_cost_usd:
                 raise LimitReached(f"the limit of ${max_cost_usd:g}")
 
-    def _finish_answer(self, answer: dict[str, Any], builder: ReplyBuilder, turn: Turn) -> str:
+    def _finish_answer(self, answer: dict[str, Any], builder: ReplyBuilder, turn: TurnState) -> str:
         result = as_dict(answer.get("result"))
         usage = parse_acp_usage(result.get("usage"))
         messages = list(builder.end())
@@ -325,7 +327,7 @@ class ExternalAgent(Agent):
         return messages
 
     def _store_unfinished(
-        self, builder: ReplyBuilder, turn: Turn, error: BaseException | None
+        self, builder: ReplyBuilder, turn: TurnState, error: BaseException | None
     ) -> None:
         """Store the unfinished reply of a turn; open calls get a result that says so."""
         with suppress(LimitReached):
@@ -336,7 +338,7 @@ class ExternalAgent(Agent):
     # -- requests of the agent -------------------------------------------------------------------
 
     async def _answer_request(
-        self, message: dict[str, Any], builder: ReplyBuilder, turn: Turn
+        self, message: dict[str, Any], builder: ReplyBuilder, turn: TurnState
     ) -> None:
         params = as_dict(message.get("params"))
         if message["method"] != "session/request_permission":
@@ -352,7 +354,7 @@ class ExternalAgent(Agent):
         outcome = {"outcome": selection if chosen else {"outcome": "cancelled"}}
         await self.acp.answer(message["id"], outcome)
 
-    async def _ask_permission(self, call: ToolCall, turn: Turn) -> str:
+    async def _ask_permission(self, call: ToolCall, turn: TurnState) -> str:
         """Ask the user for `allow`, `always` or `deny`; `deny` if nobody can be asked."""
         ask = getattr(self.approve, "permit", None)
         if ask is None:
@@ -370,7 +372,7 @@ TOTAL_COST_KEY = "total_cost_usd"
 """
 
 
-class ReportedCost:
+class ReportedRunningCost:
     """The dollars that an agent reports: a running total of its conversation, billed by turns."""
 
     def __init__(self) -> None:
@@ -432,7 +434,7 @@ _STOP_REASONS = {
 }
 
 
-class AcpModel:
+class AcpModelInfo:
     """The model of an external agent: it has a name and cannot be called from here."""
 
     notice = ""
@@ -503,7 +505,7 @@ async def stop_acp_turn(agent: AcpClient, queue: asyncio.Queue[Any]) -> None:
     agent.close()
 
 
-def add_reported_usage(turn: Turn, usage: Usage) -> None:
+def add_reported_usage(turn: TurnState, usage: Usage) -> None:
     """Add the usage that an agent reported to the turn."""
     turn.spent.fresh += (usage.prompt_tokens or 0) - (usage.cache_read_tokens or 0)
     turn.spent.cached += usage.cache_read_tokens or 0

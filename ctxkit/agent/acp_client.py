@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.installed_distribution import get_version
+from ctxkit.agent.child_processes import ChildProcess
 from ctxkit.agent.event_loops import EventLoopClient, EventLoopThread
-from ctxkit.agent.json_lines_process import ChildProcess
 from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.formats.discovery import iter_session_files
@@ -388,6 +388,15 @@ class ReplyBuilder:
 
     Args:
         model: name of the model for the replies.
+
+    Example:
+        >>> from ctxkit.agent import ReplyBuilder
+        >>> builder = ReplyBuilder("claude-code")
+        >>> update = {"content": {"type": "text", "text": "Hello"}}
+        >>> list(builder.add_text("agent_message_chunk", update))
+        []
+        >>> [reply.text for reply in builder.end()]
+        ['Hello']
     """
 
     def __init__(self, model: str) -> None:
@@ -530,7 +539,7 @@ def _find_meta(update: dict[str, Any], name: str) -> Any:
     return next((m[name] for m in _meta_dicts(update.get("_meta")) if name in m), None)
 
 
-def with_call_id(message: Message, ids: dict[str, str]) -> Message:
+def with_stored_call_id(message: Message, ids: dict[str, str]) -> Message:
     """Return a result with the id under which its call was stored."""
     return replace(message, call_id=ids.get(message.call_id or "", message.call_id))
 

@@ -17,22 +17,22 @@ from ctxkit.agent.models.model import accepts_images, images_unsupported_message
 from ctxkit.agent.tools.runner import Approve, OffloadResult, OutputLimits, run_tool
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.agent.transcript import INTERRUPTED_RESULT, LOST_RESULT, AppendEntries, Transcript
-from ctxkit.agent.turn import (
+from ctxkit.agent.turn_state_and_events import (
     LimitReached,
     Limits,
     Listener,
-    LiveEvents,
+    LiveEventEmitter,
     Outcome,
     SpentInTurn,
-    Turn,
     TurnEnd,
+    TurnState,
     TurnTimeExceeded,
     ignore_event,
 )
 from ctxkit.engine.session_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.offload import is_offloaded
-from ctxkit.policies.triggers import CutShort, has_trigger
+from ctxkit.policies.triggers import ReplyCutShort, has_trigger
 from ctxkit.session.messages import (
     CONTINUATION_KEY,
     INJECTED_KIND,
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 #   running call and for each call behind it; a killed kernel is repaired at the next turn.
 # * Tools get the arguments as the model sent them; transcript and events get them redacted.
 # * Limits are checked before each model call with the prompt about to be sent. Time spent waiting
-#   for an approval does not count (`Turn.paused`).
+#   for an approval does not count (`TurnState.paused`).
 
 CONTINUE_PROMPT = "Your reply was cut by its limit of length. Go on exactly where it ended."
 
@@ -111,6 +111,19 @@ class Agent:
             None: nothing is saved.
         sections: prompt sections that the agent adds by itself; None: none.
         outputs: limits of a tool's output; None: those of the rules, else the defaults.
+
+    Example:
+        >>> import asyncio
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent import Agent, make_model
+        >>> from ctxkit.policies import Rules
+        >>> from ctxkit.tokens import default_counter
+        >>> clock = lambda: 0.0
+        >>> model = make_model("scripted/tour", counter=default_counter(), clock=clock)
+        >>> agent = Agent(ck.Session(id="demo"), model=model, rules=Rules(), clock=clock)
+        >>> outcome = asyncio.run(agent.turn("Begin."))
+        >>> outcome.ended, outcome.spent.calls
+        ('answered', 4)
     """
 
     def __init__(
@@ -138,7 +151,7 @@ class Agent:
         self.model, self.limits = model, limits or Limits()
         self.tools = {t.name: t for t in self._offer_tools(tools)}
         self.approve, self._offload, self._clock = approve, offload, clock
-        self._events = LiveEvents(listener, clock, lambda: self.transcript.turn)
+        self._events = LiveEventEmitter(listener, clock, lambda: self.transcript.turn)
         self.writer = summary_model or (None if model.notice.startswith("scripted") else model)
         """The model for summaries and memory; None: no model is called for them."""
         self.summary_seconds = summary_seconds
@@ -263,9 +276,9 @@ class Agent:
 
     # -- the turn ---------------------------------------------------------------------------------
 
-    def _begin_turn(self, prompt: Message, preceding: Sequence[Message]) -> Turn:
+    def _begin_turn(self, prompt: Message, preceding: Sequence[Message]) -> TurnState:
         limits = self.limits.within(self.rules)
-        turn = Turn(limits, self._new_spending(), began=self._clock())
+        turn = TurnState(limits, self._new_spending(), began=self._clock())
         # Raises for a limit that cannot be kept, before anything is written.
         turn.spent.exceeded_limit(self.limits, self.model.name, 0)
         self.compactor.compaction_count, self._compaction_requested = 0, False
@@ -283,7 +296,7 @@ class Agent:
             self.emit("sections_said", section_payload)
         return turn
 
-    async def _answer_prompt(self, turn: Turn) -> str:
+    async def _answer_prompt(self, turn: TurnState) -> str:
         """Call the model and run its tools until it is done; return a note on its last reply, or
         "".
         """
@@ -295,7 +308,7 @@ class Agent:
                 if not turn.start_attempt():
                     return "the reply was cut by its limit of length"
                 self.emit("reply_cut_short", {"continues": not reply.tool_calls})
-                if not has_trigger(self.rules.trigger, CutShort):  # else the rules compact
+                if not has_trigger(self.rules.trigger, ReplyCutShort):  # else the rules compact
                     await self.compactor.force(turn.spent, self.limits, "length")
                 if not reply.tool_calls:
                     details = {CONTINUATION_KEY: True}
@@ -310,7 +323,7 @@ class Agent:
                 self._compaction_requested = False
                 await self.compactor.force(turn.spent, self.limits, "agent_requested")
 
-    def _end_turn(self, turn: Turn, ended: TurnEnd, why: str) -> Outcome:
+    def _end_turn(self, turn: TurnState, ended: TurnEnd, why: str) -> Outcome:
         spent = turn.spent
         spent.seconds = self._clock() - turn.began
         payload = {
@@ -334,7 +347,7 @@ class Agent:
             notice=self.model.notice,
         )
 
-    async def _run_tools(self, reply: Message, turn: Turn) -> None:
+    async def _run_tools(self, reply: Message, turn: TurnState) -> None:
         """Run the tool calls of a reply one by one, and store one result for each.
 
         Tools get the arguments as the model sent them (`turn.asked`); events and the transcript
@@ -392,7 +405,7 @@ class Agent:
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _make_approver(self, turn: Turn) -> Approve | None:
+    def _make_approver(self, turn: TurnState) -> Approve | None:
         """Return `approve` such that the time it takes does not count towards the turn's limit."""
         approve = self.approve
         if approve is None:

@@ -39,8 +39,8 @@ __all__ = [
     "build_change_log",
     "build_evidence_graph",
     "build_intent_log",
+    "check_claims_against_changes",
     "encode_record",
-    "grounding",
     "read_record",
 ]
 __dir__ = public_dir(__all__)
@@ -63,7 +63,7 @@ _TRACKED_TOOLS = (
 _COMMAND_ARGUMENTS = ("command", "cmd", "script")
 
 
-class CallRecord(NamedTuple):
+class ToolCallWithResult(NamedTuple):
     """A tool call of a session with its result."""
 
     call: ToolCall
@@ -107,7 +107,7 @@ class CallRecord(NamedTuple):
         if _COMMIT_TOOL not in self._flat_name:
             return ""
         return redact(
-            message_content.argument_text(self.call.arguments.get("message") or self.call.name)
+            message_content.get_argument_text(self.call.arguments.get("message") or self.call.name)
         )
 
     @property
@@ -124,21 +124,35 @@ class CallRecord(NamedTuple):
         return self.call.name.lower().replace("_", "")
 
 
-def iter_calls(session: Session) -> Iterator[CallRecord]:
+def iter_calls(session: Session) -> Iterator[ToolCallWithResult]:
     """Yield the tool calls of a session in order; turns count from 0."""
     results = map_results_by_call(session.messages)
     turns = {id(c.message): c.turn for c in session.calls}
     for message in session.messages:
         for call in message.tool_calls:
             turn = turns.get(id(message), message.turn or 0)
-            yield CallRecord(
+            yield ToolCallWithResult(
                 call, message, results.get(id(call)), turn, message.agent or session.agent
             )
 
 
 def build_change_log(session: Session) -> ChangeLog:
-    """Return a change log: one entry per turn of an agent that changed anything."""
-    by_turn: dict[tuple[int, str], list[CallRecord]] = {}
+    """Return a change log: one entry per turn of an agent that changed anything.
+
+    Args:
+        session: a recorded or live session; calls without a result are left out.
+
+    Returns:
+        The content of fuseraft's `changes.json`: entries by turn and agent, with the files written
+        and deleted, the commands run and the commits made in it.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent import build_change_log
+        >>> len(build_change_log(ck.read(ck.samples.path("billing"))).entries)
+        18
+    """
+    by_turn: dict[tuple[int, str], list[ToolCallWithResult]] = {}
     for act in iter_calls(session):
         if act.is_tracked and act.outcome != "pending":
             by_turn.setdefault((act.turn, act.agent), []).append(act)
@@ -157,17 +171,17 @@ def to_iso_time(time: float | None) -> str:
     return "" if time is None else datetime.fromtimestamp(time, UTC).isoformat()
 
 
-def get_command(act: CallRecord) -> str:
+def get_command(act: ToolCallWithResult) -> str:
     """Return the command that a call ran, redacted; a list of words becomes one line."""
     arguments = act.call.arguments
     words = next((v for k in _COMMAND_ARGUMENTS if isinstance(v := arguments.get(k), list)), None)
-    command = " ".join(map(str, words)) if words else message_content.call_target(act.call)
+    command = " ".join(map(str, words)) if words else message_content.get_call_target(act.call)
     return redact(command)
 
 
 def _change_entry(
-    session: Session, turn: int, agent: str, records: Sequence[CallRecord]
-) -> ChangeEntry:
+    session: Session, turn: int, agent: str, records: Sequence[ToolCallWithResult]
+) -> TurnChangeEntry:
     file_changes = [a for a in records if a.outcome == "done" and a.path and not a.is_command]
     # The file must say whether a command succeeded, so one without a known outcome is left out.
     commands = [a for a in records if a.is_command and a.outcome != "unknown"]
@@ -176,7 +190,7 @@ def _change_entry(
                    output=redact(a.output)[:MAX_OUTPUT_CHARS] or None)
         for a in commands
     )  # fmt: skip
-    return ChangeEntry(
+    return TurnChangeEntry(
         agent=agent,
         turn_index=turn,
         timestamp=to_iso_time(records[-1].reply.time),
@@ -200,22 +214,22 @@ _INTENT_STATUS: dict[tool_actions.Outcome, IntentStatus] = {
 }
 
 
-def _intent_entry(session: Session, act: CallRecord) -> IntentEntry:
+def _intent_entry(session: Session, act: ToolCallWithResult) -> ToolCallIntent:
     failed, name = act.outcome == "failed", f"{session.id}\0{act.call.id}"
     named = {
-        str(k): redact(message_content.argument_text(v)) for k, v in act.call.arguments.items()
+        str(k): redact(message_content.get_argument_text(v)) for k, v in act.call.arguments.items()
     }
     short_arguments = {
         k: v if len(v) <= MAX_ARGUMENT_CHARS else v[:MAX_ARGUMENT_CHARS] + "…"
         for k, v in named.items()
     }
-    return IntentEntry(
+    return ToolCallIntent(
         intent_id=sha256(name.encode("utf-8", "replace")).hexdigest()[:16],
         timestamp=to_iso_time(act.reply.time),
         agent=act.agent,
         turn_index=act.turn,
         session_id=session.id,
-        operation=Operation(
+        operation=ToolOperation(
             function_name=act.call.name,
             target_path=None if act.is_command else act.path,
             args_summary=short_arguments,
@@ -301,7 +315,7 @@ def find_symbols(
     return nodes, edges
 
 
-def _evidence_node(session: Session, act: CallRecord, number: int) -> EvidenceNode:
+def _evidence_node(session: Session, act: ToolCallWithResult, number: int) -> EvidenceNode:
     output = redact(act.output)[:MAX_OUTPUT_CHARS]
     command = get_command(act) if act.is_command else None
     kind = "FileDelete" if act.is_deletion else "FileWrite"
@@ -328,7 +342,7 @@ def _evidence_node(session: Session, act: CallRecord, number: int) -> EvidenceNo
     )
 
 
-def _written_text(act: CallRecord) -> str:
+def _written_text(act: ToolCallWithResult) -> str:
     values = (act.call.arguments.get(k) for k in _CONTENT_ARGUMENTS)
     return next((v for v in values if isinstance(v, str)), "")
 
@@ -337,7 +351,7 @@ def _sha256(text: str) -> str:
     return sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-def _exit_code(act: CallRecord) -> int | None:
+def _exit_code(act: ToolCallWithResult) -> int | None:
     """Return the exit code that a command's output states, or None."""
     done = tool_actions.ToolAction(
         act.call.name, "", "", act.outcome, act.output, act.turn, act.agent, 0
@@ -370,7 +384,7 @@ _MAX_TEXT_CHARS = 200_000
 GROUNDING_COLUMNS = ["turn", "message", "kind", "claim", "target", "grounded", "why"]
 
 
-class Claim(NamedTuple):
+class AgentClaim(NamedTuple):
     """A statement of an agent that it did something."""
 
     kind: str
@@ -380,7 +394,9 @@ class Claim(NamedTuple):
 
 
 @accepts_session
-def grounding(session: Session, changes: ChangeLog | None = None) -> pd.DataFrame:
+def check_claims_against_changes(
+    session: Session, changes: ChangeLog | None = None
+) -> pd.DataFrame:
     """Check what an agent claims to have done against the change log.
 
     Claims are found by their words ("I created a.py", "ran `pytest`", "all tests pass"), so some
@@ -398,8 +414,8 @@ def grounding(session: Session, changes: ChangeLog | None = None) -> pd.DataFram
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.agent.change_intent_evidence_records import grounding
-        >>> list(grounding(ck.samples.path("billing")).columns)
+        >>> from ctxkit.agent.change_intent_evidence_records import check_claims_against_changes
+        >>> list(check_claims_against_changes(ck.samples.path("billing")).columns)
         ['turn', 'message', 'kind', 'claim', 'target', 'grounded', 'why']
     """
     import pandas as pd
@@ -431,7 +447,7 @@ def grounding(session: Session, changes: ChangeLog | None = None) -> pd.DataFram
 # ("a.py, b.py and c.py") is followed to its end.
 
 
-def find_claims(text: str) -> Iterator[Claim]:
+def find_claims(text: str) -> Iterator[AgentClaim]:
     """Yield the claims in a text."""
     for kind, pattern in (
         ("wrote", _WROTE_CLAIM),
@@ -443,14 +459,14 @@ def find_claims(text: str) -> Iterator[Claim]:
             if not _NEGATION.search(text[max(hit.start() - 40, 0) : hit.start()].lower()):
                 target = hit[1].rstrip(".") if hit.re.groups else ""
                 words = " ".join(hit[0].split())[:200]
-                yield Claim(kind, words, target)
+                yield AgentClaim(kind, words, target)
                 more = _MORE_FILES.match(text, hit.end()) if kind in ("wrote", "deleted") else None
                 while more is not None:
-                    yield Claim(kind, words, more[1].rstrip("."))
+                    yield AgentClaim(kind, words, more[1].rstrip("."))
                     more = _MORE_FILES.match(text, more.end())
 
 
-def _check_claim(claim: Claim, log: ChangeLog, turn: int) -> tuple[bool, str]:
+def _check_claim(claim: AgentClaim, log: ChangeLog, turn: int) -> tuple[bool, str]:
     """Return whether the log up to a turn supports a claim, and why."""
     past = [e for e in log.entries if e.turn_index <= turn]
     runs = [c for e in past for c in e.commands_run]
@@ -497,7 +513,7 @@ class CommandRun(msgspec.Struct, frozen=True, kw_only=True):
     output: str | None = msgspec.field(default=None, name="Output")
 
 
-class ChangeEntry(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+class TurnChangeEntry(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """What one agent changed in one turn."""
 
     agent: str
@@ -515,10 +531,10 @@ class ChangeLog(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """`changes.json`."""
 
     active_session_id: str | None = None
-    entries: tuple[ChangeEntry, ...] = ()
+    entries: tuple[TurnChangeEntry, ...] = ()
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+class ToolOperation(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """The operation of a tool call."""
 
     function_name: str
@@ -527,7 +543,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     args_summary: dict[str, str] = {}
 
 
-class IntentEntry(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+class ToolCallIntent(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """A tool call, written before it runs and again when it ended."""
 
     intent_id: str
@@ -536,7 +552,7 @@ class IntentEntry(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     agent: str = ""
     turn_index: int = 0
     session_id: str | None = None
-    operation: Operation
+    operation: ToolOperation
     status: IntentStatus = "Pending"
     error_message: str | None = None
     completed_at: str | None = None
@@ -546,7 +562,7 @@ class IntentLog(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """`intents.json`."""
 
     active_session_id: str | None = None
-    entries: tuple[IntentEntry, ...] = ()
+    entries: tuple[ToolCallIntent, ...] = ()
 
 
 class EvidenceNode(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True):
@@ -595,8 +611,19 @@ def read_record(path: str | Path, kind: type[RecordType]) -> RecordType:
         path: `changes.json`, `intents.json` or `evidence.json`, ctxkit's or fuseraft's.
         kind: `ChangeLog`, `IntentLog` or `EvidenceGraph`.
 
+    Returns:
+        The record, an instance of `kind`; keys that fuseraft adds and ctxkit does not know are
+        ignored.
+
     Raises:
         ReadError: it cannot be read, is too large, or is not valid.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from ctxkit.agent import ChangeLog, read_record
+        >>> size = Path("changes.json").write_text('{"ActiveSessionId": "s1", "Entries": []}')
+        >>> read_record("changes.json", ChangeLog).active_session_id
+        's1'
     """
     place = Path(path)
     try:
@@ -616,6 +643,13 @@ def read_record(path: str | Path, kind: type[RecordType]) -> RecordType:
 
 
 def encode_record(record: msgspec.Struct) -> bytes:
-    """Return a record as the bytes of its file: one JSON object, indented."""
+    """Return a record as the bytes of its file: one JSON object, indented.
+
+    Args:
+        record: a change log, an intent log or an evidence graph.
+
+    Returns:
+        UTF-8 with fuseraft's keys (`ActiveSessionId`, `Entries`, ...).
+    """
     encoded: Any = msgspec.json.encode(record)
     return bytes(msgspec.json.format(encoded, indent=2))

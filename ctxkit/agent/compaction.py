@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit._internal.formatting import failure_text
+from ctxkit._internal.formatting import format_failure
 from ctxkit._internal.redaction import redact
-from ctxkit.agent.live_budget import LiveBudget
-from ctxkit.agent.live_context import LiveContext
+from ctxkit.agent.live_context import LiveBudget, LiveContext
 from ctxkit.agent.model_summaries import (
     TOOL_SUMMARY_TRIGGER,
-    CachedPrefix,
     ModelSummariser,
-    ResultSummaryPolicy,
+    PromptWithCachedPrefix,
+    ToolResultSummaryPolicy,
     find_result_excerpts,
     find_results_to_summarise,
     sum_usage,
@@ -27,16 +26,16 @@ from ctxkit.agent.tools.runner import OutputLimits, run_in_thread
 from ctxkit.agent.unsuccessful_compactions import (
     IneffectiveCompaction,
     SummaryBackoff,
-    make_attempt_message,
+    make_ineffective_compaction_message,
     make_summary_bill_fields,
 )
 from ctxkit.engine.session_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.base import CompositePolicy, as_policy
 from ctxkit.policies.compaction_refusals import collect_refusals
-from ctxkit.policies.evidence_summaries import failure_marker
+from ctxkit.policies.evidence_summaries import make_failure_marker
 from ctxkit.policies.guards import Smaller
-from ctxkit.policies.offline_summarisers import Extractive, may_call_model
+from ctxkit.policies.offline_summarisers import ExtractiveSummariser, may_call_model
 from ctxkit.policies.offload import with_advice
 from ctxkit.policies.summary_compaction import Summary, iter_summary_writers
 from ctxkit.policies.window_compaction import KeepTurns
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.memory.flush import MemoryFlusher
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.transcript import Transcript
-    from ctxkit.agent.turn import Limits, SpentInTurn
+    from ctxkit.agent.turn_state_and_events import Limits, SpentInTurn
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.protocols import Policy
@@ -175,7 +174,7 @@ class Compactor:
         """Note an answered prompt: the provider caches it for `rules.cache_life` seconds."""
         self._last_answered = self.transcript.clock(), messages
 
-    def _cached_prefix(self) -> CachedPrefix | None:
+    def _cached_prefix(self) -> PromptWithCachedPrefix | None:
         """Return the next prompt if the writer's cache holds its beginning, else None."""
         answered_at, last = self._last_answered
         if (
@@ -190,7 +189,7 @@ class Compactor:
         while common < min(len(last), len(prompt)) and last[common] == prompt[common]:
             common += 1
         cached_tokens = log.fixed + sum(map(log.measure, prompt[:common]))
-        return CachedPrefix(
+        return PromptWithCachedPrefix(
             prompt, self._tools, cached_tokens, tokens, self.context.run.budget.limit
         )
 
@@ -251,7 +250,10 @@ class Compactor:
                 summaries[result.id] = text
             if summaries:
                 await self.compact(
-                    spent, limits, ResultSummaryPolicy(said=summaries), trigger=TOOL_SUMMARY_TRIGGER
+                    spent,
+                    limits,
+                    ToolResultSummaryPolicy(said=summaries),
+                    trigger=TOOL_SUMMARY_TRIGGER,
                 )
                 self._result_backoff.reset()
             if error:
@@ -332,7 +334,7 @@ class Compactor:
             return bool(await self.compact(spent, limits, trigger=trigger, fallback=fallback))
         except ModelError as e:
             marker = self.transcript.add_user_message(
-                failure_marker([self.transcript.turn], str(e)), kind="injected"
+                make_failure_marker([self.transcript.turn], str(e)), kind="injected"
             )
             self.context.add(marker)
             return False
@@ -343,7 +345,11 @@ class Compactor:
         """Return the policy of a compaction by hand, with its focus; a `draft` calls no model."""
         base = self.rules.bare if policy is None else as_policy(policy)
         rules_summariser, writer = self.rules.summariser, None if draft else self._summariser
-        if policy is None and base is not None and not isinstance(rules_summariser, Extractive):
+        if (
+            policy is None
+            and base is not None
+            and not isinstance(rules_summariser, ExtractiveSummariser)
+        ):
             writer = None  # the rules name their own summariser
         base = KEEP_NEWEST_TURN if base is None else base
         base = (
@@ -406,7 +412,7 @@ class Compactor:
         self._last_attempt = kind
         model, usage = self._summary_model if has_called_model else None, self._take_unbilled()
         self._bill_usage(spent, usage)
-        attempt, retry_after = attempt._replace(reason=failure_text(attempt.reason)), 0
+        attempt, retry_after = attempt._replace(reason=format_failure(attempt.reason)), 0
         if is_paid and attempt.outcome != "skipped" and not is_manual:
             is_result = attempt.trigger == TOOL_SUMMARY_TRIGGER
             retry_after = (self._result_backoff if is_result else self._backoff).miss()
@@ -417,7 +423,7 @@ class Compactor:
         how |= make_summary_bill_fields(model, usage)
         how |= {"retry_after_calls": retry_after} if retry_after else {}
         self._emit_end(how, attempt.trigger, size, attempt.messages)
-        message = make_attempt_message(
+        message = make_ineffective_compaction_message(
             attempt,
             settings=self._backoff.settings,
             model=model,
@@ -504,7 +510,9 @@ class Compactor:
         policy = self.rules.policy
         writers = () if policy is None else iter_summary_writers(policy)
         is_lent = self._summary_model is not None
-        return any(may_call_model(w) or (is_lent and isinstance(w, Extractive)) for w in writers)
+        return any(
+            may_call_model(w) or (is_lent and isinstance(w, ExtractiveSummariser)) for w in writers
+        )
 
     @property
     def uses_summary_model(self) -> bool:
@@ -512,9 +520,9 @@ class Compactor:
         rules = self.rules
         if find_result_excerpts(rules.pruning) is not None:
             return True
-        if rules.bare is None or not isinstance(rules.summariser, Extractive):
+        if rules.bare is None or not isinstance(rules.summariser, ExtractiveSummariser):
             return False
-        lent = rules.bare.using(Extractive(tokens=1))
+        lent = rules.bare.using(ExtractiveSummariser(tokens=1))
         return list(iter_summary_writers(lent)) != list(iter_summary_writers(rules.bare))
 
     # -- off the loop -----------------------------------------------------------------------------
@@ -544,7 +552,7 @@ class Compactor:
                 on_first_call=on_first_call,
                 cached_prefix=self._cached_prefix,
             )
-            if rules.bare is not None and isinstance(rules.summariser, Extractive):
+            if rules.bare is not None and isinstance(rules.summariser, ExtractiveSummariser):
                 rules = rules.but(policy=rules.bare.using(self._summariser))
         self.context.rules = rules if auto or not self._may_call_model else rules.but(auto=False)
         try:
@@ -568,7 +576,7 @@ def _without_default_summariser(policy: BasePolicy) -> BasePolicy:
     """Return a policy with its extractive summarisers removed, so that another can be set."""
     if isinstance(policy, CompositePolicy):
         return but(policy, parts=tuple(map(_without_default_summariser, policy.parts)))
-    if isinstance(policy, Summary) and isinstance(policy.summariser, Extractive):
+    if isinstance(policy, Summary) and isinstance(policy.summariser, ExtractiveSummariser):
         return but(policy, summariser=None)
     return policy
 

@@ -24,7 +24,7 @@ from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.lazy import public_dir
 from ctxkit.agent.document_text import is_document, read_document
 from ctxkit.agent.tools.confined_root import RootFolder
-from ctxkit.agent.tools.search import FolderWalk, format_first_names, search_files
+from ctxkit.agent.tools.search import FolderWalk, abbreviate_names, search_files
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 
 if TYPE_CHECKING:
@@ -356,7 +356,7 @@ MAX_TOTAL_BYTES = 200_000_000
 _PROBE_BYTES = 8192
 
 
-class ImportedFiles(NamedTuple):
+class FilesToImport(NamedTuple):
     """Files to be stored."""
 
     files: dict[str, tuple[bytes, int]]
@@ -367,15 +367,26 @@ class ImportedFiles(NamedTuple):
     """What was not imported, each with the reason."""
 
 
-def import_files(source: str | Path) -> ImportedFiles:
+def import_files(source: str | Path) -> FilesToImport:
     """Return the text of a file or folder; links, hidden and binary files in a folder are skipped.
 
     Args:
         source: path of a file or a folder.
 
+    Returns:
+        Text and original size in bytes of each file, by its path below the folder; a note on how
+        the text of documents was extracted; and the files that were skipped, with the reason.
+
     Raises:
         BadArguments: it does not exist, is no text, or there is too much of it.
         StoreError: it cannot be read.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from ctxkit.agent import import_files
+        >>> size = Path("notes.md").write_text("Deploy on Friday.")
+        >>> import_files("notes.md").files
+        {'notes.md': (b'Deploy on Friday.', 17)}
     """
     place = Path(source).expanduser()
     if not os.path.exists(place):  # noqa: PTH110  a name too long is no error here
@@ -388,15 +399,15 @@ def import_files(source: str | Path) -> ImportedFiles:
             f"{sanitize_line(place.name, 200)!r} cannot be the name of a file in the store."
         )
     with RootFolder(place.parent).open_at((place.name,)) as file:
-        imported = ImportedFiles({}, "", [])
+        imported = FilesToImport({}, "", [])
         why = _import_file(imported, place.name, file)
     if isinstance(why, str) and why:
         raise BadArguments(f"{sanitize_line(place.name, 200)!r} is not taken: {why}.")
     return _with_extraction_note(imported)
 
 
-def _import_folder(place: Path) -> ImportedFiles:
-    root, imported, size = RootFolder(place), ImportedFiles({}, "", []), 0
+def _import_folder(place: Path) -> FilesToImport:
+    root, imported, size = RootFolder(place), FilesToImport({}, "", []), 0
     walk, hidden = FolderWalk(root, ".", "*"), 0
     for each in islice(walk, MAX_FILES):
         if any(part.startswith(".") for part in each.path.split("/")):
@@ -435,7 +446,7 @@ def _has_more(walk: FolderWalk, seen: int) -> Iterator[bool]:
         yield from (True for _ in islice(walk, MAX_FILES, MAX_FILES + 1))
 
 
-def _import_file(imported: ImportedFiles, path: str, file: BinaryIO) -> str:
+def _import_file(imported: FilesToImport, path: str, file: BinaryIO) -> str:
     """Import a file; return the reason if it is not, else an empty text."""
     size = os.fstat(file.fileno()).st_size
     if is_document(path):
@@ -457,7 +468,7 @@ def _import_file(imported: ImportedFiles, path: str, file: BinaryIO) -> str:
     return ""
 
 
-def _with_extraction_note(imported: ImportedFiles) -> ImportedFiles:
+def _with_extraction_note(imported: FilesToImport) -> FilesToImport:
     """Return the files with a sentence on the text that was extracted from documents."""
     documents = [
         (len(data), raw) for path, (data, raw) in imported.files.items() if len(data) != raw
@@ -469,9 +480,9 @@ def _with_extraction_note(imported: ImportedFiles) -> ImportedFiles:
     return imported._replace(info=f"{size:,} bytes of text out of {many} of {raw:,} bytes")
 
 
-def describe_skipped(skipped: list[str]) -> str:
+def describe_skipped_files(skipped: list[str]) -> str:
     """Return a line on what was not imported; empty if everything was."""
-    return f"Not taken: {format_first_names(skipped)}." if skipped else ""
+    return f"Not taken: {abbreviate_names(skipped)}." if skipped else ""
 
 
 INDEX_HEADING = "CONTEXT — reference material imported for this session (use read_file to access):"
@@ -486,6 +497,9 @@ def format_index_block(items: Mapping[str, StoreItem]) -> str:
 
     Args:
         items: the items by path, as `ContextStore.items` returns them.
+
+    Returns:
+        At most `MAX_INDEX_CHARS` characters: a heading, and lines with name, size and description.
     """
     if not items:
         return ""

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = [
     "DOCUMENT_MODULES",
     "Document",
-    "DocumentBounds",
     "DocumentPiece",
+    "DocumentReadLimits",
     "detect_document_kind",
     "is_document",
     "read_document",
@@ -99,7 +99,7 @@ def read_document(
     file: BinaryIO,
     name: str,
     piece_names: Sequence[str] | None = None,
-    bounds: DocumentBounds | None = None,
+    bounds: DocumentReadLimits | None = None,
 ) -> Document:
     """Return the text of a document.
 
@@ -112,11 +112,15 @@ def read_document(
         piece_names: names of the pieces to read; None: all.
         bounds: bounds of reading; None: the defaults.
 
+    Returns:
+        The text by piece (page, slide, sheet), the size of the file in bytes, and a note; empty if
+        all was read.
+
     Raises:
         BadArguments: documents of this kind cannot be read.
         StoreError: it is damaged, too large, or takes too much time or memory.
     """
-    bounds = bounds or DocumentBounds()
+    bounds = bounds or DocumentReadLimits()
     request = {"kind": detect_document_kind(name), "wanted": piece_names, **bounds._asdict()}
     size = os.fstat(file.fileno()).st_size
     rows, note = _run_worker(file, msgspec.json.encode(request).decode(), bounds.seconds)
@@ -166,7 +170,7 @@ def _parse_lines(out: bytes) -> list[dict[str, str]]:
     return rows
 
 
-class DocumentBounds(NamedTuple):
+class DocumentReadLimits(NamedTuple):
     """Bounds of reading a document."""
 
     file_bytes: int = 100_000_000

@@ -55,7 +55,19 @@ def main() -> None:
 
 
 def read_pieces(data: bytes, request: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """Yield the pieces of a document, and a note if not all was read."""
+    """Yield the pieces of a document, and a note if not all was read.
+
+    Args:
+        data: the whole file.
+        request: kind, names of the pieces wanted, and limits (`DocumentReadLimits`, by field).
+
+    Yields:
+        `name` and `text` of each piece; last, where limits were reached, a `note`.
+
+    Raises:
+        RefusedDocument: the file is too large, its archive unpacks to too much, or it asks for a
+            password.
+    """
     if len(data) > request["file_bytes"]:
         raise RefusedDocument(f"it is larger than {request['file_bytes']:,} bytes")
     kind, piece_names = request["kind"], request["wanted"]

@@ -129,9 +129,23 @@ class BackgroundTask(Generic[T]):
 def run_coroutine(coroutine: Coroutine[Any, Any, T], *, grace: float = 5.0) -> T:
     """Run a coroutine to its end from any thread, in a kernel, a terminal or a test.
 
+    Args:
+        coroutine: it runs in a thread and an event loop of its own, so that a running loop of the
+            caller does not matter.
+        grace: seconds for its cleanup after an interrupt.
+
+    Returns:
+        What the coroutine returns; what it raises is raised here.
+
     Raises:
         KeyboardInterrupt: the user interrupted it; it was cancelled and had `grace` seconds to
             clean up.
+
+    Example:
+        >>> import asyncio
+        >>> from ctxkit.agent.event_loops import run_coroutine
+        >>> run_coroutine(asyncio.sleep(0, "done"))
+        'done'
     """
     running = BackgroundTask(coroutine, start=False)
     try:

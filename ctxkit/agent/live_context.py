@@ -1,24 +1,32 @@
-"""Prompts of a live session: prepared by the replay engine, and recorded as they were sent."""
+"""Prompts of a live session: prepared by the replay engine, recorded as sent, held to a budget."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.engine import Compaction, Run, advance_run, compute_billing_offset, log_from_session
+from ctxkit.engine import (
+    Compaction,
+    Run,
+    advance_run,
+    compute_billing_offset,
+    make_log_from_session,
+)
 from ctxkit.engine.session_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import StoreError
 from ctxkit.policies.base import CompositePolicy, apply_policy
-from ctxkit.policies.context_rules import RecordedCompactions
-from ctxkit.policies.offload import Offload, artifact_in_stub
+from ctxkit.policies.context_rules import RecordedCompactionsPolicy, budget_thresholds
+from ctxkit.policies.offload import ResultOffload, find_artifact_in_stub
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.schedules.unpruned_messages import HistoryRows
-from ctxkit.policies.texts.message_content import call_hint, replace_text
+from ctxkit.policies.texts.message_content import format_call_hint, replace_text
+from ctxkit.policies.triggers import NearMessageCap
 from ctxkit.policies.window_compaction import get_last_resort_stages
-from ctxkit.session.messages import get_plain_text
+from ctxkit.session.messages import Edit, Message, get_plain_text
 from ctxkit.tokens.live_prompt_sizes import (
     COUNTED_TOKENS_KEY,
     collect_bills,
@@ -27,14 +35,14 @@ from ctxkit.tokens.live_prompt_sizes import (
 )
 
 if TYPE_CHECKING:
+    from ctxkit.agent.turn_state_and_events import Limits
     from ctxkit.engine import BlockedCompaction
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.history.history import History
     from ctxkit.policies.protocols import Policy
-    from ctxkit.session.messages import Edit, Message, ToolCall
+    from ctxkit.session.messages import ToolCall, Usage
     from ctxkit.session.session import Session
-
 
 _replace = msgspec.structs.replace
 
@@ -78,6 +86,17 @@ class LiveContext:
         save_artifact: stores the results that stubs name; None: results stay whole.
         shorten_unsaved: cuts a result that could not be stored.
         prompts: records the prompts that are sent.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent import LiveContext
+        >>> from ctxkit.policies import Rules
+        >>> from ctxkit.session import Message, Text
+        >>> context = LiveContext(ck.Session(id="demo"), Rules())
+        >>> context.add(Message(role="user", parts=(Text("hello there"),)))
+        >>> prepared = context.prepare(0.0)
+        >>> len(prepared.messages), prepared.tokens, prepared.edits
+        (1, 2, ())
     """
 
     def __init__(
@@ -96,7 +115,7 @@ class LiveContext:
         """Tokens of each prompt outside the messages, as counted."""
         self.rules = rules
         counter = rules.counter
-        self.log = log_from_session(
+        self.log = make_log_from_session(
             session, rules, fixed=schema_tokens, tokens=_count_messages(session, counter)
         )
         self.log.fixed = schema_tokens
@@ -113,7 +132,7 @@ class LiveContext:
         """Advance the run to the end of the log, with all recorded edits in force."""
         # A run that only repeats the recorded edits, without triggers, pruning and guards.
         no_actions: dict[str, Any] = {"trigger": None, "pruning": None, "on_compacted": None}
-        record_rules = self.rules.but(policy=RecordedCompactions(), guards=(), **no_actions)
+        record_rules = self.rules.but(policy=RecordedCompactionsPolicy(), guards=(), **no_actions)
         record_run = Run(self.log, record_rules, self.run.budget.limit)
         advance_run(record_run, record_rules, self.log.calls)
         # Edits after the last reply belong to the call that comes next; no call has applied them.
@@ -300,7 +319,7 @@ class ArtifactOffloader:
         """
         call = max(run.call - 1, 0)
         artifact_ids = {
-            p: name for p, m in enumerate(view.messages) if (name := artifact_in_stub(m))
+            p: name for p, m in enumerate(view.messages) if (name := find_artifact_in_stub(m))
         }
         missing = set(artifact_ids.values()) - self._saved_ids
         if not missing:
@@ -336,7 +355,7 @@ class ArtifactOffloader:
             return False
         tool = result.tool or (call.name if call else "unknown")
         try:
-            self._save_artifact(artifact, result.text, tool, call_hint(call))
+            self._save_artifact(artifact, result.text, tool, format_call_hint(call))
         except (StoreError, OSError):
             return False
         return True
@@ -351,7 +370,7 @@ def _find_offloaded(run: Run, artifact_ids: set[str]) -> dict[str, Message]:
             for each in part.parts:
                 view = apply_part(each, view)
             return view
-        if isinstance(part, Offload) and artifact_ids - results.keys():
+        if isinstance(part, ResultOffload) and artifact_ids - results.keys():
             artifacts = part.artifacts(view.messages)
             results.update({name: artifacts[name] for name in artifact_ids & artifacts.keys()})
         return apply_policy(part, view, run.budget)
@@ -359,3 +378,95 @@ def _find_offloaded(run: Run, artifact_ids: set[str]) -> dict[str, Message]:
     if run.rules.pruning is not None:
         apply_part(run.rules.pruning, run.history.at(max(run.call - 1, 0)))
     return results
+
+
+class LiveBudget:
+    """Prompt tokens since the last compaction and in this turn, and events about their thresholds.
+
+    A cycle lasts from one compaction to the next; the cap on messages is warned of once a cycle.
+
+    Args:
+        rules: their settings `warn_at`, `cutover_at` and `max_single_turn_input_tokens` (fuseraft's
+            names), or a trigger on tokens spent.
+        session: the session so far.
+        emit: called with each event (kind, payload).
+    """
+
+    def __init__(
+        self, rules: Rules, session: Session, emit: Callable[[str, dict[str, Any]], None]
+    ) -> None:
+        thresholds = budget_thresholds(rules)
+        self.warn_at: int | None = thresholds["warn_at"] or None
+        self.cutover_at: int | None = thresholds["cutover_at"] or None
+        self.max_turn_tokens: int | None = (
+            rules.parameters.get("max_single_turn_input_tokens") or None
+        )
+        self.cumulative, self.turn = _tokens_since_compaction(session), 0
+        self._emit, self._cap_warned = emit, False
+        self._rules_cap: tuple[int, float] = (
+            rules.parameters.get("max_tail_messages") or 0,
+            rules.parameters.get("context_cap_fraction") or 0.0,
+        )
+
+    def begin_turn(self) -> None:
+        """Begin a turn."""
+        self.turn = 0
+
+    def add_call(self, usage: Usage | None) -> None:
+        """Add the prompt tokens of a call."""
+        tokens = (usage.prompt_tokens if usage else None) or 0
+        self.cumulative += tokens
+        self.turn += tokens
+
+    def emit_warning(self, trigger: str, tokens: int, messages: int) -> None:
+        """Emit a warning whose condition was met."""
+        if trigger == NearMessageCap.word:
+            self._emit_near_cap(messages, *self._rules_cap)
+            return
+        sums = {
+            "cumulative_input_tokens": self.cumulative,
+            "warn_at": self.warn_at,
+            "cutover_at": self.cutover_at,
+        }
+        self._emit("context_budget_warn", {**sums, "trigger": trigger, "tokens": tokens})
+
+    def emit_cutover(self, trigger: str | None, tokens: int, window: int) -> None:
+        """Emit `context_budget_cutover` with the budget that was exceeded."""
+        if self.max_turn_tokens and self.turn >= self.max_turn_tokens:
+            payload: dict[str, Any] = {
+                "input_tokens": self.turn,
+                "cutover_at": self.max_turn_tokens,
+            }
+            payload["reason"] = "single_turn_limit"
+        elif self.cutover_at and self.cumulative >= self.cutover_at:
+            payload = {"cumulative_input_tokens": self.cumulative, "cutover_at": self.cutover_at}
+        else:
+            payload = {"input_tokens": tokens, "context_window": window, "reason": trigger}
+        self._emit("context_budget_cutover", payload)
+
+    def begin_cycle(self) -> None:
+        """Start a new cycle after a compaction."""
+        self.cumulative, self._cap_warned = 0, False
+
+    def warn_near_message_cap(self, messages: int, limits: Limits) -> None:
+        """Emit a warning, once a cycle, if a prompt is near the cap on messages."""
+        if limits.messages is None or self._cap_warned:
+            return
+        if messages > int(limits.messages * limits.messages_share):
+            self._cap_warned = True
+            self._emit_near_cap(messages, limits.messages, limits.messages_share)
+
+    def _emit_near_cap(self, messages: int, cap: int, share: float) -> None:
+        payload = {
+            "messages": messages,
+            "cap": cap,
+            "fraction": share,
+            "threshold": int(cap * share),
+        }
+        self._emit("context_cap_warning", payload)
+
+
+def _tokens_since_compaction(session: Session) -> int:
+    since = takewhile(lambda entry: not isinstance(entry, Edit), reversed(session.path))
+    usages = (entry.usage for entry in since if isinstance(entry, Message) and entry.usage)
+    return sum(usage.prompt_tokens or 0 for usage in usages)

@@ -26,19 +26,29 @@ from ctxkit.agent.session_settings_seal import (
     with_session_settings,
 )
 from ctxkit.agent.span_export import SpanExporter
-from ctxkit.agent.store.artifacts import ArtifactStore, ToolFileSources, describe_artifact_reading
+from ctxkit.agent.store.artifacts import (
+    ArtifactStore,
+    CombinedExtraFiles,
+    describe_artifact_reading,
+)
 from ctxkit.agent.store.project_folder import Workspace, check_session_name
 from ctxkit.agent.store.session_files import (
     ChangeIntentEvidenceWriter,
     ContextReportStore,
     EventLog,
-    TurnLog,
+    TurnSnapshotWriter,
 )
 from ctxkit.agent.store.session_log import SessionLog, get_checkpoint
-from ctxkit.agent.system_prompt import PromptSections, PromptSources, parse_section_names
+from ctxkit.agent.system_prompt import PromptSections, PromptSectionSources, parse_section_names
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.tool_selection import FILE_TOOLS, make_tools
-from ctxkit.agent.turn import Limits, Listener, LiveEvent, ignore_event, is_compaction
+from ctxkit.agent.turn_state_and_events import (
+    Limits,
+    Listener,
+    LiveEvent,
+    ignore_event,
+    is_compaction,
+)
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
 from ctxkit.policies.context_rules import budget_thresholds
@@ -51,10 +61,10 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.memory.session_memory import SessionMemory
     from ctxkit.agent.models.model import Model
-    from ctxkit.agent.span_export import CollectorAddress
+    from ctxkit.agent.span_export import OtlpCollectorSettings
     from ctxkit.agent.tools.runner import Approve, OutputLimits
     from ctxkit.agent.tools.tool import Tool
-    from ctxkit.agent.turn import LiveEvent, Outcome
+    from ctxkit.agent.turn_state_and_events import LiveEvent, Outcome
     from ctxkit.engine.sent_prompts import SentItem
     from ctxkit.engine.session_prompts import SentPrompts
     from ctxkit.policies.context_rules import Rules
@@ -112,6 +122,19 @@ class LiveSession:
         StoreError: another process writes the session.
         BadArguments: this user neither began the session here nor trusted it; a tool is unknown;
             or a script would continue a conversation with a model.
+
+    Example:
+        >>> import asyncio, tempfile
+        >>> from ctxkit.agent import LiveSession, Workspace, make_model
+        >>> from ctxkit.policies import Rules
+        >>> from ctxkit.tokens import default_counter
+        >>> clock = lambda: 0.0
+        >>> model = make_model("scripted/tour", counter=default_counter(), clock=clock)
+        >>> place = Workspace(tempfile.mkdtemp())
+        >>> live = LiveSession("demo", model=model, rules=Rules(), clock=clock, workspace=place)
+        >>> asyncio.run(live.turn("List the files.")).ended
+        'answered'
+        >>> live.close()
     """
 
     def __init__(
@@ -163,7 +186,7 @@ class LiveSession:
             ),
             advice=lambda: describe_artifact_reading(t.schema for t in self.agent.tools.values()),
         )
-        files = ToolFileSources(self.store, self._artifacts)
+        files = CombinedExtraFiles(self.store, self._artifacts)
         agent_tools = make_tools(tools, self.root, namespace, files, work_tools)
         schemas = () if via else tuple(t.schema for t in (*agent_tools, COMPACT_TOOL))
         self.settings = {
@@ -232,7 +255,7 @@ class LiveSession:
             )
             self.reports = ContextReportStore(self.workspace, self.id)
             """Context reports, one per turn."""
-            self._turn_log = TurnLog(self._snapshots, self.session)
+            self._turn_log = TurnSnapshotWriter(self._snapshots, self.session)
             self._promoter = MemoryLifecycle(memory, lambda: self.session, self._emit)
         except BaseException:
             self.log.close()
@@ -281,7 +304,7 @@ class LiveSession:
         memory = self.memory.text if self.memory is not None else None
         root = self.root if self._has_own_root else None
         folder, store = self.root.folder, self.store
-        sources = PromptSources(
+        sources = PromptSectionSources(
             folder=folder, root=root, own=instructions, store=store, memory=memory
         )
         sections = PromptSections(names, sources)
@@ -305,7 +328,7 @@ class LiveSession:
         """Add a listener, called with every event from now on."""
         self._listeners.append(listener)
 
-    def export(self, to: CollectorAddress) -> SpanExporter:
+    def export(self, to: OtlpCollectorSettings) -> SpanExporter:
         """Send the session's spans to an OTLP collector from now on, in the background."""
         spans = SpanExporter(lambda: self.session, to, self._emit)
         self._exports.append(spans)

@@ -13,8 +13,8 @@ import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import get_environment_without_secrets, redact
+from ctxkit.agent.child_processes import ChildProcess
 from ctxkit.agent.event_loops import EventLoopClient
-from ctxkit.agent.json_lines_process import ChildProcess
 from ctxkit.agent.tools.images import image_from_bytes
 from ctxkit.agent.tools.tool import Tool
 from ctxkit.errors import BadArguments, CtxkitError
@@ -119,7 +119,7 @@ class McpServer(EventLoopClient):
     def _add_tool(self, description_fields: dict[str, Any], tools: dict[str, Tool]) -> None:
         """Add a tool by its description, unless it is too large or there already."""
         server_tool = str(description_fields.get("name") or "")
-        name = safe_tool_name(f"mcp__{self.name}__{server_tool}")
+        name = make_safe_tool_name(f"mcp__{self.name}__{server_tool}")
         description = redact(str(description_fields.get("description") or ""))[
             :MAX_DESCRIPTION_CHARS
         ]
@@ -186,7 +186,7 @@ class McpServer(EventLoopClient):
         cursor: str | None = None
         try:
             for _ in range(_MAX_PAGES):
-                more = {"params": page_params(cursor)} if cursor else {}
+                more = {"params": make_page_params(cursor)} if cursor else {}
                 page = (await self._session.list_tools(**more)).model_dump(
                     by_alias=True, mode="json"
                 )
@@ -295,7 +295,7 @@ def to_rpc_message(message: dict[str, Any]) -> Any:
     return adapter.validate_python(message, by_name=False)
 
 
-def page_params(cursor: str) -> Any:
+def make_page_params(cursor: str) -> Any:
     """Return the parameters that request the page of a list at a cursor."""
     from mcp import types
 
@@ -330,7 +330,7 @@ def to_part_text(part: Any) -> str:
     return part if isinstance(part, str) else msgspec.json.encode(part).decode()
 
 
-def safe_tool_name(name: str) -> str:
+def make_safe_tool_name(name: str) -> str:
     """Return a name that providers accept: letters, digits, `_` and `-`, at most 64 characters.
 
     A longer name is cut and gets a hash, so that two of them stay different.

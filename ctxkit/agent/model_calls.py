@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.compaction import Compactor
     from ctxkit.agent.models.model import Delta
-    from ctxkit.agent.turn import Turn
+    from ctxkit.agent.turn_state_and_events import TurnState
     from ctxkit.policies.history.history import History
     from ctxkit.session.messages import Edit, ToolSchema
 
@@ -97,7 +97,7 @@ class ModelCaller:
         if window := _window_from_overflow(self._transcript.session.log, self._name):
             compactor.adopt_window(window)
 
-    async def call(self, turn: Turn) -> Message:
+    async def call(self, turn: TurnState) -> Message:
         """Call the model and store its reply; recover from overflows and broken replies.
 
         Raises:
@@ -153,7 +153,7 @@ class ModelCaller:
         self._emit("context_exceeded_recovery", {"stage": stage + 1, "chars": chars, **more})
         self._emit("context_budget_cutover", {"reason": "context_exceeded"})
 
-    async def _send_prompt(self, messages: tuple[Message, ...], turn: Turn) -> Message:
+    async def _send_prompt(self, messages: tuple[Message, ...], turn: TurnState) -> Message:
         name, seq = self._name, turn.spent.calls + 1
         messages = self._apply_guard(messages, turn)
         position = {"turn": self._transcript.turn, "step": turn.steps}
@@ -163,7 +163,7 @@ class ModelCaller:
         )
         self._emit("inner_call_context", report)
         self._emit("model_call", {"model": name, "message_count": len(messages), "call_seq": seq})
-        stream = ReplyStream(self._emit, turn.check_deadline)
+        stream = ReplyEventEmitter(self._emit, turn.check_deadline)
         try:
             reply = await self._model(request, stream)
         except asyncio.CancelledError:
@@ -188,7 +188,7 @@ class ModelCaller:
         self._compactor.note_answered_prompt(messages)
         return reply
 
-    def _apply_guard(self, messages: tuple[Message, ...], turn: Turn) -> tuple[Message, ...]:
+    def _apply_guard(self, messages: tuple[Message, ...], turn: TurnState) -> tuple[Message, ...]:
         """Return the prompt without what the provider would refuse, and record what changed."""
         guarded, guard = self._guard.apply(messages), self._guard
         if guard.dropped_n:
@@ -201,7 +201,7 @@ class ModelCaller:
             turn.sent = sum(item.tokens for item in prompts.latest.sent_last())
         return guarded
 
-    def _store_reply(self, reply: Message, turn: Turn) -> Message:
+    def _store_reply(self, reply: Message, turn: TurnState) -> Message:
         tools_digest = {} if self._tools_logged else {TOOLS_DIGEST_KEY: digest_tools(self._tools)}
         counted = (
             {} if reply.usage is None else {COUNTED_TOKENS_KEY: self._compactor.context.counted}
@@ -244,7 +244,7 @@ class ModelCaller:
         window = self._compactor.context.run.budget.limit
         return None if window == self._transcript.session.context_window else window
 
-    def _store_failure(self, error: ModelError, turn: Turn) -> None:
+    def _store_failure(self, error: ModelError, turn: TurnState) -> None:
         turn.spent.add(None, self._model.name)
         partial_text = error.words if isinstance(error, PartialReplyError) else ""
         pruning = self._record_pruning()
@@ -298,11 +298,11 @@ MAX_REPLY_CHARS = 1_000_000
 REPLY_TOO_LONG = f"The reply has more than {MAX_REPLY_CHARS:,} characters; it was broken off."
 
 
-class ReplyStream:
+class ReplyEventEmitter:
     """Receives the deltas of one reply and emits them as events.
 
     Args:
-        emit: called with `delta` and `model_wait` events; it redacts them (`LiveEvents.emit`).
+        emit: called with `delta` and `model_wait` events; `LiveEventEmitter.emit` redacts them.
         check_deadline: raises if the turn's time is over; called at every delta.
     """
 

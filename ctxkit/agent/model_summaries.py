@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from ctxkit._internal.formatting import failure_text, sanitize_line
+from ctxkit._internal.formatting import format_failure, sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.models.model import Model, Request, ignore_delta
 from ctxkit.errors import ModelError
@@ -24,9 +24,9 @@ from ctxkit.policies.offload import (
     ARCHIVED_KIND,
     ARCHIVED_STUB,
     EXCERPT_MARKER,
-    Excerpts,
-    agent_only_message,
+    ResultExcerpts,
     format_excerpt,
+    make_agent_only_message,
 )
 from ctxkit.policies.summary_compaction import SummaryTimeout
 from ctxkit.policies.texts import message_content, summary_prompts
@@ -77,12 +77,13 @@ PASSAGE_END_CLAUSE = (
 #           billed as a cache read, the rest as a cache write
 #
 # "prefix" is used only for a passage from the start of the conversation, if it fits the window and
-# is cheaper by the model's prices (`CachedPrefix.is_cheaper`). If the model answers it with a tool
-# call or without text, the summary is requested again as "text". Policies call the summariser from
-# a worker thread, the model runs on the turn's event loop; the thread waits on a future.
+# is cheaper by the model's prices (`PromptWithCachedPrefix.is_cheaper`). If the model answers it
+# with a tool call or without text, the summary is requested again as "text". Policies call the
+# summariser from a worker thread, the model runs on the turn's event loop; the thread waits on a
+# future.
 
 
-class CachedPrefix(NamedTuple):
+class PromptWithCachedPrefix(NamedTuple):
     """The next prompt of the conversation, the beginning of which the provider has cached."""
 
     messages: tuple[Message, ...]
@@ -132,7 +133,7 @@ class ModelSummariser:
         *,
         exceeded_limit: Callable[[int], str | None] = lambda _: None,
         on_first_call: Callable[[], None] | None = None,
-        cached_prefix: Callable[[], CachedPrefix | None] = lambda: None,
+        cached_prefix: Callable[[], PromptWithCachedPrefix | None] = lambda: None,
     ) -> None:
         self._cached_prefix = cached_prefix
         self.ways: list[str] = []
@@ -173,7 +174,7 @@ class ModelSummariser:
             self._on_first_call = None
         instructions = "\n\n".join(t for t in (SUMMARY_PROMPT, passage.instructions) if t)
         limit = f"\n\nWrite at most {passage.limit} tokens." if passage.limit else ""
-        text = summary_prompts.pi_transcript(passage.messages)
+        text = summary_prompts.write_pi_transcript(passage.messages)
         text_tokens = (len(instructions) + len(text)) // 4
         prefix = self._cached_prefix() if not passage.start else None
         name, max_tokens = self.model.name, passage.limit
@@ -275,10 +276,10 @@ _RESULT_PROMPT = (
 )
 
 
-def find_result_excerpts(pruning: BasePolicy | None) -> Excerpts | None:
+def find_result_excerpts(pruning: BasePolicy | None) -> ResultExcerpts | None:
     """Return the part of a pruning in whose place a model summarises results; usually None."""
     parts = pruning.parts if isinstance(pruning, Chain) else (pruning,)
-    return next((p for p in parts if isinstance(p, Excerpts) and p.strategy == "llm"), None)
+    return next((p for p in parts if isinstance(p, ResultExcerpts) and p.strategy == "llm"), None)
 
 
 def find_results_to_summarise(
@@ -298,7 +299,7 @@ def find_results_to_summarise(
     return [m for m in old if not (m.pinned or m.pending or message_content.has_images(m))]
 
 
-class ResultSummary(NamedTuple):
+class ToolResultSummary(NamedTuple):
     """A model's summary of a tool result."""
 
     text: str = ""
@@ -308,7 +309,7 @@ class ResultSummary(NamedTuple):
     """Reason of the failure; empty if there was none."""
 
 
-async def summarise_result(model: Model, result: Message) -> ResultSummary:
+async def summarise_result(model: Model, result: Message) -> ToolResultSummary:
     """Return a model's summary of a tool result; failures are returned, not raised."""
     text = message_content.truncate_middle(
         get_plain_text(result), HEAD_CHARS, TAIL_CHARS, EXCERPT_MARKER
@@ -321,15 +322,15 @@ async def summarise_result(model: Model, result: Message) -> ResultSummary:
         async with asyncio.timeout(SUMMARY_SECONDS):
             reply = await model(request, ignore_delta)
     except TimeoutError:
-        return ResultSummary(error=f"The summary took longer than {SUMMARY_SECONDS:g} s.")
+        return ToolResultSummary(error=f"The summary took longer than {SUMMARY_SECONDS:g} s.")
     except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
-        return ResultSummary(error=failure_text(e))
+        return ToolResultSummary(error=format_failure(e))
     text = redact(get_plain_text(reply).strip())[:SUMMARY_CHARS]
-    return ResultSummary(text, reply.usage, "" if text else "The model returned nothing.")
+    return ToolResultSummary(text, reply.usage, "" if text else "The model returned nothing.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ResultSummaryPolicy(DataclassPolicy):
+class ToolResultSummaryPolicy(DataclassPolicy):
     """Replace tool results by stubs, and add a message with their summaries at the end."""
 
     said: Mapping[str, str] = field(default_factory=dict)
@@ -347,6 +348,6 @@ class ResultSummaryPolicy(DataclassPolicy):
             for p, m in archived.items()
         }
         texts = [format_excerpt(m, self.said[m.id]) for m in archived.values()]
-        summary = agent_only_message("\n\n".join(texts))
+        summary = make_agent_only_message("\n\n".join(texts))
         stubbed = history.replace(stubs, reason="archived", method="tool summary")
         return stubbed.insert(len(stubbed), summary, "what was archived", method="tool summary")

@@ -57,7 +57,7 @@ def main() -> int:
     release_streams()
     code = wait_for_end(child, leash, woken, leaves=mode == "leaves")
     if code is None or mode == "all":
-        end_all()
+        kill_all_descendants()
     if code is not None and code < 0:
         end_by_signal(-code)
     return 1 if code is None else code
@@ -118,7 +118,7 @@ def reap_children() -> dict[int, int]:
     return ended
 
 
-def end_all() -> None:
+def kill_all_descendants() -> None:
     """Kill all descendants, including those that appear meanwhile."""
     until = time.monotonic() + KILL_SECONDS
     while time.monotonic() < until:

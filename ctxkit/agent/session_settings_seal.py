@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ctxkit._internal.redaction import get_environment_secrets, redact_json
 from ctxkit.agent.store.project_folder import make_seal, verify_seal
-from ctxkit.agent.turn import Limits
+from ctxkit.agent.turn_state_and_events import Limits
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.session.messages import Message
 
@@ -64,7 +64,16 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
 def make_session_settings(
     words: Mapping[str, Any], rules: Rules, limits: Limits
 ) -> SessionSettings:
-    """Return the settings of a session, redacted and not sealed."""
+    """Return the settings of a session, redacted and not sealed.
+
+    Args:
+        words: how the user named model, rules, tools and root.
+        rules: whose text is stored, without addresses of objects.
+        limits: of a turn; only those that differ from the defaults are stored.
+
+    Returns:
+        The settings; secrets of the environment are replaced in all texts.
+    """
     defaults = Limits()
     changed_limits = {k: v for k, v in asdict(limits).items() if v != getattr(defaults, k)}
     text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(rules))  # addresses differ from run to run
@@ -75,7 +84,15 @@ def make_session_settings(
 
 
 def read_session_settings(session: Session | None) -> SessionSettings | None:
-    """Return the settings stored in a session; None if there are none or the seal is not valid."""
+    """Return the settings stored in a session; None if there are none or the seal is not valid.
+
+    Args:
+        session: of `.ctxkit/sessions`; None: a session that does not exist yet.
+
+    Returns:
+        The settings, only if this user sealed them for this session: a copied or edited file gives
+        None.
+    """
     stored = session.details.get(SETTINGS_KEY) if session is not None else None
     if session is None or stored is None:
         return None
@@ -98,7 +115,15 @@ def restore_limits(settings: SessionSettings | None) -> Limits:
 
 
 def with_session_settings(session: Session, settings: SessionSettings) -> Session:
-    """Return a session with its settings sealed in the details."""
+    """Return a session with its settings sealed in the details.
+
+    Args:
+        session: its details are replaced, nothing else.
+        settings: as `make_session_settings` makes them.
+
+    Returns:
+        The session; the seal is bound to its id and to this user's key.
+    """
     sealed = msgspec.to_builtins(settings.sealed_for(session.id))
     return replace(session, details={**session.details, SETTINGS_KEY: sealed})
 
@@ -112,6 +137,11 @@ def list_models(session: Session | None) -> tuple[str, ...]:
 
 def check_model(session: Session | None, model: Model, name: str) -> None:
     """Refuse a scripted model for a session in which a real model has answered.
+
+    Args:
+        session: to be continued; None: a new one.
+        model: that would continue it.
+        name: of the session, for the error's sentence.
 
     Raises:
         BadArguments: a script would write invented turns into a conversation with a model.

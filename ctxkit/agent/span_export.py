@@ -25,7 +25,7 @@ from ctxkit.formats.otel import encode_agent_span, encode_call_span, encode_reso
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ctxkit.agent.turn import LiveEvent
+    from ctxkit.agent.turn_state_and_events import LiveEvent
     from ctxkit.session.session import Session
 
 _SENDING_EVENTS = ("model_response", "model_error", "compaction_end", "turn_end")
@@ -38,12 +38,12 @@ _RETRY_SECONDS = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectorAddress:
+class OtlpCollectorSettings:
     """Address of an OTLP collector, and what is sent to it.
 
     Example:
-        >>> from ctxkit.agent.span_export import CollectorAddress
-        >>> CollectorAddress(url="http://localhost:4318").url
+        >>> from ctxkit.agent.span_export import OtlpCollectorSettings
+        >>> OtlpCollectorSettings(url="http://localhost:4318").url
         'http://localhost:4318/v1/traces'
     """
 
@@ -66,7 +66,7 @@ class CollectorAddress:
             raise BadArguments("A request for spans may take 0 to 60 seconds.")
 
     @classmethod
-    def of(cls, words: str, *, content: bool = False) -> CollectorAddress:
+    def of(cls, words: str, *, content: bool = False) -> OtlpCollectorSettings:
         """Return the address that a setting names: a URL, or `env` for OpenTelemetry's variables.
 
         The variables are OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS and
@@ -99,7 +99,7 @@ class SpanExporter:
     def __init__(
         self,
         session: Callable[[], Session],
-        address: CollectorAddress,
+        address: OtlpCollectorSettings,
         emit: Callable[[str, dict[str, Any]], None] = lambda _kind, _payload: None,
     ) -> None:
         self.to, self._session, self._emit = address, session, emit
@@ -197,7 +197,7 @@ class SpanExporter:
         waiting.clear()
 
 
-def post_spans(to: CollectorAddress, body: dict[str, Any]) -> None:
+def post_spans(to: OtlpCollectorSettings, body: dict[str, Any]) -> None:
     """Send spans as JSON, or as protobuf to a collector that takes nothing else (Phoenix).
 
     Raises:
@@ -216,7 +216,7 @@ def post_spans(to: CollectorAddress, body: dict[str, Any]) -> None:
         raise OSError(f"the collector answered with HTTP {code}")
 
 
-def _post_bytes(client: Any, to: CollectorAddress, data: bytes, kind: str) -> int:
+def _post_bytes(client: Any, to: OtlpCollectorSettings, data: bytes, kind: str) -> int:
     headers = {**to.headers, "Content-Type": kind}
     with client.stream("POST", to.url, content=data, headers=headers) as answer:
         return int(answer.status_code)  # the body is not read

@@ -31,7 +31,13 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["SECTIONS", "PromptSection", "PromptSections", "PromptSources", "parse_section_names"]
+__all__ = [
+    "SECTIONS",
+    "PromptSection",
+    "PromptSectionSources",
+    "PromptSections",
+    "parse_section_names",
+]
 __dir__ = public_dir(__all__)
 
 
@@ -58,7 +64,7 @@ class PromptSections:
         sources: what sections are made of.
     """
 
-    def __init__(self, names: Sequence[str], sources: PromptSources) -> None:
+    def __init__(self, names: Sequence[str], sources: PromptSectionSources) -> None:
         enabled = {*names, "own"} if names and sources.own else {*names}
         self.names, self.around = tuple(n for n in SECTIONS if n in enabled), sources
 
@@ -148,7 +154,7 @@ class PromptSection(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PromptSources:
+class PromptSectionSources:
     """The sources of sections; a missing source makes an empty section."""
 
     folder: Path
@@ -208,7 +214,7 @@ class _FilePart(NamedTuple):
     """Bytes of it that were read."""
 
 
-def project_section(sources: PromptSources, _: float) -> PromptSection | None:
+def project_section(sources: PromptSectionSources, _: float) -> PromptSection | None:
     """Return the project's instructions for agents; equal files are included once."""
     texts: list[str] = []
     seen: set[str] = set()
@@ -225,7 +231,7 @@ def project_section(sources: PromptSources, _: float) -> PromptSection | None:
     return make_section("project", "\n\n".join([_PROJECT_HEADING, *texts]), raw) if texts else None
 
 
-def gitignore_section(sources: PromptSources, _: float) -> PromptSection | None:
+def gitignore_section(sources: PromptSectionSources, _: float) -> PromptSection | None:
     """Return the first lines of the project's `.gitignore`; None if there is none."""
     part = _read_part(sources.root, ".gitignore", _MAX_GITIGNORE_BYTES)
     if part is None or not part.text.strip():
@@ -268,7 +274,7 @@ _MACHINES = {
 _SHELLS = {"Windows": "cmd.exe", "Darwin": "zsh"}
 
 
-def runtime_section(sources: PromptSources, _: float) -> PromptSection | None:
+def runtime_section(sources: PromptSectionSources, _: float) -> PromptSection | None:
     """Return the runtime environment without the time, which changes and so is last."""
     system = platform.system()
     machine = platform.machine()
@@ -283,7 +289,7 @@ def runtime_section(sources: PromptSources, _: float) -> PromptSection | None:
     )
 
 
-def time_section(_: PromptSources, now: float) -> PromptSection | None:
+def time_section(_: PromptSectionSources, now: float) -> PromptSection | None:
     """Return date, time and time zone of this machine."""
     local = datetime.fromtimestamp(now).astimezone()
     offset = local.strftime("%z")
@@ -305,7 +311,7 @@ def _time_zone() -> str:
     return target.rpartition("zoneinfo/")[2][:60] if "zoneinfo/" in target and not named else ""
 
 
-SectionMaker = Callable[[PromptSources, float], PromptSection | None]
+SectionMaker = Callable[[PromptSectionSources, float], PromptSection | None]
 """Makes a section: ``(sources, seconds since 1970) -> section``; None if it is empty."""
 
 _BASE_INSTRUCTIONS = (
@@ -315,22 +321,22 @@ _BASE_INSTRUCTIONS = (
 )
 
 
-def _base_section(_: PromptSources, __: float) -> PromptSection | None:
+def _base_section(_: PromptSectionSources, __: float) -> PromptSection | None:
     return make_section("base", _BASE_INSTRUCTIONS)
 
 
-def _instructions_section(sources: PromptSources, _: float) -> PromptSection | None:
+def _instructions_section(sources: PromptSectionSources, _: float) -> PromptSection | None:
     return make_section("own", sources.own)
 
 
-def _store_section(sources: PromptSources, _: float) -> PromptSection | None:
+def _store_section(sources: PromptSectionSources, _: float) -> PromptSection | None:
     items = sources.store.items() if sources.store is not None else {}
     return make_section(
         "store", format_index_block(items), sum(i.size_bytes for i in items.values())
     )
 
 
-def _memory_section(sources: PromptSources, _: float) -> PromptSection | None:
+def _memory_section(sources: PromptSectionSources, _: float) -> PromptSection | None:
     return make_section("memory", sources.memory()) if sources.memory is not None else None
 
 
@@ -356,6 +362,9 @@ def parse_section_names(words: str, enabled: Iterable[str] | None = None) -> tup
     Args:
         words: `on` (all), `off` (none), or names; names with `+` or `-` change the enabled ones.
         enabled: sections that are enabled now; None: all.
+
+    Returns:
+        The names, each once.
 
     Raises:
         BadArguments: there is no such section, or both forms are mixed.

@@ -104,7 +104,7 @@ def make_summary_bill_fields(model: Model | None, usage: Usage | None) -> dict[s
     return {"summary_model": model.name, "summary_tokens": tokens, "cost_usd": usd}
 
 
-def make_attempt_message(
+def make_ineffective_compaction_message(
     attempt: IneffectiveCompaction,
     *,
     settings: tuple[str, str],

@@ -36,7 +36,7 @@ _MIN_PREFIX = 4
 _MAX_LISTED = 5
 
 
-class CompletedType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
+class CompletableParamType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
     """A word of the command line, with what a shell may complete it to."""
 
     def __init__(self, name: str, offered: Callable[[str], list[CompletionItem]]) -> None:
@@ -71,13 +71,20 @@ def _complete_presets(incomplete: str) -> list[CompletionItem]:
 
 
 SESSION_WORD, RULES_WORD = (
-    CompletedType("session", _complete_sessions),
-    CompletedType("rules", _complete_presets),
+    CompletableParamType("session", _complete_sessions),
+    CompletableParamType("rules", _complete_presets),
 )
 
 
 def resolve_session(word: str, index: SessionIndex | None = None) -> Session:
     """Return the session that a word names.
+
+    Args:
+        word: a path, an id or its beginning, a title, or `last`.
+        index: what was listed before; None: it is read from the cache folder.
+
+    Returns:
+        The session, read from its file.
 
     Raises:
         BadArguments: no session is called that, or several are; the sentence names them.
@@ -89,7 +96,15 @@ def resolve_session(word: str, index: SessionIndex | None = None) -> Session:
 def locate_session(
     word: str, index: SessionIndex | None = None
 ) -> tuple[str, IndexedSession | None]:
-    """Return the path that a word means, and what is known of the session without reading it."""
+    """Return the path that a word means, and what is known of the session without reading it.
+
+    Args:
+        word: a path, an id or its beginning, a title, or `last`.
+        index: what was listed before; None: it is read from the cache folder.
+
+    Returns:
+        The path, and None where the path holds several sessions.
+    """
     from ctxkit.cli.session_index import SessionIndex, stat_log_file
 
     index = index or SessionIndex()
@@ -102,7 +117,15 @@ def locate_session(
 
 
 def open_session(path: str, indexed: IndexedSession | None) -> Session:
-    """Return the session of a path; of several the one that was meant."""
+    """Return the session of a path; of several the one that was meant.
+
+    Args:
+        path: of a log.
+        indexed: what the list knows of the session that is meant; None: the only or main one.
+
+    Returns:
+        The session, read from its file.
+    """
     from ctxkit.formats.reading import read, read_all
 
     if indexed is not None:
@@ -123,6 +146,16 @@ def find_indexed_session(
     """Return the file and what is known of the session that an id, its beginning or a title names.
 
     What was listed before is asked first; only where nothing fits, the others are read.
+
+    Args:
+        word: an id, the beginning of one, or a title.
+        index: what was listed before; None: it is read from the cache folder.
+
+    Returns:
+        The file, and the session in it.
+
+    Raises:
+        BadArguments: none or several sessions are meant; the sentence lists them.
     """
     from ctxkit.cli.session_index import SessionIndex, list_log_files
 
@@ -197,7 +230,17 @@ _SPAN = re.compile(r"(\d{1,5})([hdw])")
 
 
 def add_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command `--json` and `--html`; it gets an `Out` as its first argument."""
+    """Give a command `--json` and `--html`; it gets an `Out` as its first argument.
+
+    Args:
+        command: function of a click command.
+
+    Returns:
+        The function with two more options; it gets a `CommandOutput` as `out`.
+
+    Raises:
+        click.UsageError: raised by the command if both options are given.
+    """
 
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @click.option(
@@ -212,7 +255,7 @@ def add_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_output
 
 
-class SinceType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
+class SinceParamType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
     """A day, a moment, or so long ago."""
 
     name = "when"
@@ -233,7 +276,7 @@ class SinceType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has non
 
 
 since_option = click.option(
-    "--since", type=SinceType(), help="Only from then on: 2026-08-31, 12h, 7d, 2w."
+    "--since", type=SinceParamType(), help="Only from then on: 2026-08-31, 12h, 7d, 2w."
 )
 project_option = click.option("--project", help="Only of projects with this in their name.")
 

@@ -19,7 +19,7 @@ from ctxkit.cli.output import (
     print_lines,
     print_message,
 )
-from ctxkit.cli.when_idle_limits_card_commands import print_answer, write_promised_forecast
+from ctxkit.cli.when_idle_limits_card_commands import print_answer, write_and_announce_forecast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,12 +119,12 @@ def advise_(
     forecast: str | None,
 ) -> None:
     """Say which RULES (of all presets) no other beats on SESSIONS, each with price and risk."""
-    from ctxkit.experiments.advice import advise, get_promised_rules
+    from ctxkit.experiments.advice import advise, get_advised_setting
 
     show_bar = sys.stderr.isatty()
     advice = advise(arguments.resolve_sessions(sessions), list(rules) or "all", progress=show_bar)
     if forecast is not None:
-        write_promised_forecast(forecast, get_promised_rules(advice), "advise")
+        write_and_announce_forecast(forecast, get_advised_setting(advice), "advise")
     if out.json:
         print_json(list_records(advice))
     else:

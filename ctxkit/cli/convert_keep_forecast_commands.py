@@ -16,7 +16,7 @@ from ctxkit.cli.output import (
     print_json,
     print_message,
 )
-from ctxkit.cli.when_idle_limits_card_commands import print_answer, write_promised_forecast
+from ctxkit.cli.when_idle_limits_card_commands import print_answer, write_and_announce_forecast
 from ctxkit.formats.session_archive import keep
 from ctxkit.formats.writing import WRITE_FORMATS, write
 
@@ -73,7 +73,7 @@ def forecasts_(out: CommandOutput, *, folder: str, rules: str | None) -> None:
     from ctxkit.experiments.forecast_records import forecasts
 
     if rules is not None:
-        write_promised_forecast(folder, rules, "forecasts")
+        write_and_announce_forecast(folder, rules, "forecasts")
     report = forecasts(folder)
     if out.json:
         print_json({"answer": report.answer, "forecasts": report.rows()})

@@ -43,7 +43,12 @@ from ctxkit.formats.reading import LOG_SUFFIXES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ctxkit.cli.session_index import DailySpend, IndexedLogFile, IndexedSession, SessionIndex
+    from ctxkit.cli.session_index import (
+        DailyModelSpend,
+        IndexedLogFile,
+        IndexedSession,
+        SessionIndex,
+    )
     from ctxkit.session.session import Session
 
 
@@ -85,7 +90,7 @@ def list_(
     """
     from ctxkit.cli.session_index import SessionIndex
 
-    index, files = SessionIndex(), select_files(place, since, project, tool)
+    index, files = SessionIndex(), select_log_files(place, since, project, tool)
     is_whole = every or out.json or out.html is not None
     # where the place does not tell a file's tool, only reading does
     tools_are_known = tool is None or all(file.tool for file in files)
@@ -125,7 +130,7 @@ def _describe_list_total(rows: list[dict[str, Any]]) -> list[str]:
     return [f"In all ${own:,.2f}{subagents}{left_out}."]
 
 
-def select_files(
+def select_log_files(
     place: str | None, since: float | None, project: str | None, tool: str | None
 ) -> list[IndexedLogFile]:
     """Return the files that are asked for, the newest first.
@@ -218,7 +223,7 @@ def report_(out: CommandOutput, *, session: str, call: int) -> None:
 
     path, indexed = locate_session(session)
     if indexed is not None and not (out.json or out.html):
-        print_indexed(indexed)
+        print_indexed_session(indexed)
     opened = open_session(path, indexed)
     if out.html is not None:
         from ctxkit.widgets.reports import export
@@ -236,7 +241,7 @@ def report_(out: CommandOutput, *, session: str, call: int) -> None:
         print_lines(context_report.to_text())
 
 
-def print_indexed(indexed: IndexedSession) -> None:
+def print_indexed_session(indexed: IndexedSession) -> None:
     """Print what is known of a session at once, before its log is read."""
     parts = [sanitize_line(indexed.title or indexed.id, 60), f"{indexed.calls_n:,} calls"]
     if indexed.cost_usd:
@@ -253,7 +258,7 @@ def _get_week(day: str) -> str:
     return (date_of_day - timedelta(days=date_of_day.weekday())).isoformat()
 
 
-SPEND_GROUPINGS: dict[str, Callable[[IndexedLogFile, IndexedSession, DailySpend], str]] = {
+SPEND_GROUPINGS: dict[str, Callable[[IndexedLogFile, IndexedSession, DailyModelSpend], str]] = {
     "day": lambda log, session, spent: spent.day,  # noqa: ARG005
     "week": lambda log, session, spent: _get_week(spent.day),  # noqa: ARG005
     "month": lambda log, session, spent: spent.day[:7],  # noqa: ARG005
@@ -321,7 +326,7 @@ def _find_spend_logs(
 ) -> list[IndexedLogFile]:
     """Return the logs at a place; a word that is no path names one session."""
     if place is None or is_path(place):
-        return filter_by_tool(index.read_files(select_files(place, since, project, tool)), tool)
+        return filter_by_tool(index.read_files(select_log_files(place, since, project, tool)), tool)
     log, session = find_indexed_session(place, index)
     return [msgspec.structs.replace(log, sessions=(session,))]
 
@@ -352,7 +357,7 @@ def _make_spend_row(by: str, name: str) -> dict[str, Any]:
     return {by: name, "total_usd": None, **counts, "ids": set()}
 
 
-def _add_spend(row: dict[str, Any], session: IndexedSession, spent: DailySpend) -> None:
+def _add_spend(row: dict[str, Any], session: IndexedSession, spent: DailyModelSpend) -> None:
     row["ids"].add(session.id)
     if spent.usd is not None:
         row["total_usd"] = spent.usd + (row["total_usd"] or 0.0)

@@ -99,12 +99,20 @@ def write_file(path: Path, text: str) -> None:
 
 
 def print_message(sentence: str) -> None:
-    """Tell the user something that is no part of the answer."""
+    """Tell the user something that is no part of the answer.
+
+    Args:
+        sentence: printed to stderr, so that stdout holds the answer alone.
+    """
     sys.stderr.write(f"{sanitize_text(sentence, 2000)}\n")
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON without secrets: what is missing is null, times are ISO 8601."""
+    """Print a value as JSON without secrets: what is missing is null, times are ISO 8601.
+
+    Args:
+        value: dictionaries, lists, texts, numbers, times and missing values.
+    """
     redacted = redact_json(_to_plain(value))
     # without `indent` the encoder in C runs, which takes a fifth of the time
     text = json.dumps(redacted, ensure_ascii=True, allow_nan=False, default=str)
@@ -112,7 +120,14 @@ def print_json(value: Any) -> None:
 
 
 def list_records(frame: pd.DataFrame) -> list[TableRow]:
-    """Return the rows of a frame as dictionaries, None where a figure is missing."""
+    """Return the rows of a frame as dictionaries, None where a figure is missing.
+
+    Args:
+        frame: of any shape; its index is left out.
+
+    Returns:
+        A dictionary of plain Python values for each row.
+    """
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
     return [{str(k): _to_plain(v) for k, v in row.items()} for row in rows]
 
@@ -164,7 +179,11 @@ def fit_columns(
 
 
 def print_lines(text: str) -> None:
-    """Print lines no wider than the screen: those of a table are cut, sentences are wrapped."""
+    """Print lines no wider than the screen: those of a table are cut, sentences are wrapped.
+
+    Args:
+        text: lines that begin with a blank are rows of a table.
+    """
     import textwrap
 
     width = get_screen_width()

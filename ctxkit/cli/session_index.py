@@ -34,7 +34,7 @@ _MAX_STORED_SESSIONS = 500
 """Sessions of one file that are kept; a file with more is read again."""
 
 
-class DailySpend(NamedTuple):
+class DailyModelSpend(NamedTuple):
     """Cost of the calls of one day to one model; summaries without a price are separate."""
 
     day: str
@@ -65,7 +65,7 @@ class IndexedSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The same with its subagents'; missing where a part has no price."""
     cost_source: str | None = None
     notes: str | None = None
-    spent: tuple[DailySpend, ...] = ()
+    spent: tuple[DailyModelSpend, ...] = ()
 
 
 class IndexedLogFile(FileStamp, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ class SessionIndex:
         """
         # a session is in no cycle: what was read of a file is freed before the next one is read
         with pause_gc():
-            files = [self._read_file(self.look_up(file)) for file in show_progress(list(logs))]
+            files = [self._read_file(self.look_up(file)) for file in with_progress_bar(list(logs))]
         # taken from all files of the index: the main log may have been read at another time
         subagent_paths = {path for each in self.list_files() for path in each.others}
         return [each for each in files if each.path not in subagent_paths]
@@ -136,7 +136,7 @@ class SessionIndex:
         self._cache.write()
 
 
-def show_progress(files: list[IndexedLogFile]) -> Iterable[IndexedLogFile]:
+def with_progress_bar(files: list[IndexedLogFile]) -> Iterable[IndexedLogFile]:
     """Return the work with a progress bar around it, where somebody sees it and it takes long."""
     import sys
 
@@ -149,7 +149,7 @@ def show_progress(files: list[IndexedLogFile]) -> Iterable[IndexedLogFile]:
 
 def index_file(file: IndexedLogFile) -> IndexedLogFile:
     """Return a file with its sessions, or with why it cannot be read."""
-    from ctxkit.formats.reading import read_all, subagent_paths
+    from ctxkit.formats.reading import get_subagent_paths, read_all
 
     try:
         loaded = read_all(file.path, progress=False)
@@ -161,7 +161,7 @@ def index_file(file: IndexedLogFile) -> IndexedLogFile:
             loaded.failures[0][2] if loaded.failures else "it is no session that a reader knows."
         )
         return msgspec.structs.replace(file, error=reason)
-    others = tuple(sorted({path for s in loaded for path in subagent_paths(s)}))
+    others = tuple(sorted({path for s in loaded for path in get_subagent_paths(s)}))
     return msgspec.structs.replace(file, sessions=sessions, others=others)
 
 
@@ -192,7 +192,9 @@ def index_session(session: Session) -> IndexedSession:
 # the last day, so that no row holds summaries alone. A summary without a price is a row of its own,
 # as one unknown price would make the whole day unknown. Subagents are billed the same way. Cost:
 # linear in calls and summaries.
-def _spend_by_day(session: Session, row: dict[str, Any], bill: SessionBill) -> Iterator[DailySpend]:
+def _spend_by_day(
+    session: Session, row: dict[str, Any], bill: SessionBill
+) -> Iterator[DailyModelSpend]:
     """Yield what a session and its subagents spent, by day and model.
 
     A summary counts on the day of the call that was shown it first, else of the last call.
@@ -223,8 +225,8 @@ def _spend_by_day(session: Session, row: dict[str, Any], bill: SessionBill) -> I
             if summary.usd is not None:
                 sums[day if day in sums else last].add(summary.usd)
         for key, spent in sums.items():  # what has no price, beside what has
-            yield DailySpend(*key, spent.usd, spent.calls_n, spent.prompt, spent.output)
-        yield from [DailySpend(*last, None, 0, 0, 0)] * bill.unpriced_summaries_n
+            yield DailyModelSpend(*key, spent.usd, spent.calls_n, spent.prompt, spent.output)
+        yield from [DailyModelSpend(*last, None, 0, 0, 0)] * bill.unpriced_summaries_n
     for child in session.children:
         child_bill = bill_session(child)
         yield from _spend_by_day(child, make_short_row(child, child_bill), child_bill)
@@ -238,9 +240,7 @@ class _SpendSum(msgspec.Struct, gc=False):
     prompt: int = 0
     output: int = 0
 
-    def add(
-        self, usd: float | None, calls_n: int = 0, prompt: int = 0, output: int = 0
-    ) -> None:
+    def add(self, usd: float | None, calls_n: int = 0, prompt: int = 0, output: int = 0) -> None:
         self.usd = None if usd is None or self.usd is None else self.usd + usd
         self.calls_n += calls_n
         self.prompt += prompt
@@ -257,7 +257,14 @@ def _format_day_number(days: int) -> str:
 
 
 def list_log_files(place: str | os.PathLike[str] | None = None) -> list[IndexedLogFile]:
-    """Return the files of known tools, or of a folder, the newest first; none is opened."""
+    """Return the files of known tools, or of a folder, the newest first; none is opened.
+
+    Args:
+        place: a file or folder; None: the places of all known tools.
+
+    Returns:
+        Path, size and time of each file, without its sessions.
+    """
     from ctxkit.formats.discovery import get_location_project, iter_session_files
 
     if place is not None:
@@ -276,7 +283,14 @@ def list_log_files(place: str | os.PathLike[str] | None = None) -> list[IndexedL
 
 
 def stat_log_file(path: str) -> IndexedLogFile:
-    """Return one file as it is there now; one that is not there is empty."""
+    """Return one file as it is there now; one that is not there is empty.
+
+    Args:
+        path: of a log.
+
+    Returns:
+        Size and time; a size of -1 for a file that is not there.
+    """
     with suppress(OSError):
         return _make_log_file(os.path.abspath(path), os.stat(path), "", None)  # noqa: PTH100, PTH116
     return IndexedLogFile(path=path, modified=0.0, size=-1)

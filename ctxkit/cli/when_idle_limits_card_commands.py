@@ -59,7 +59,7 @@ def when_(
     if forecast is not None:
         from ctxkit.experiments.forecast_records import write_trigger_setting
 
-        write_promised_forecast(forecast, write_trigger_setting(timing), "when")
+        write_and_announce_forecast(forecast, write_trigger_setting(timing), "when")
     if out.json:
         print_json({"answer": timing.answer, "setting": timing.setting, **timing.to_dict()})
     else:
@@ -122,7 +122,7 @@ def card_(*, session: str, file: Path, compaction: int) -> None:
     print_message(f"{page.stat().st_size:,} bytes written to {page}.")
 
 
-def write_promised_forecast(archive: str, rules: str, source: str) -> None:
+def write_and_announce_forecast(archive: str, rules: str, source: str) -> None:
     """Write a forecast under rules into an archive, and say so."""
     from ctxkit.experiments.forecast_records import write_forecast
 

@@ -59,7 +59,18 @@ class AnswerMark:
 
 
 def as_float(answer: Any) -> float | None:
-    """Return a number of any kind, also one that a table gave; None: it is no finite number."""
+    """Return a number of any kind, also one that a table gave; None: it is no finite number.
+
+    Args:
+        answer: an int, float, Decimal, Fraction, or a NumPy scalar.
+
+    Returns:
+        The number; None for text, a bool, an array of several, or what is not finite.
+
+    Example:
+        >>> as_float(3), as_float("3"), as_float(float("nan"))
+        (3.0, None, None)
+    """
     if hasattr(answer, "dtype"):
         with suppress(ValueError):  # an array of several
             answer = answer.item()
@@ -88,6 +99,16 @@ def mark_number(
         right: what it should be.
         within: share of it that an answer may be off.
         slips: what one gets by a known mistake, by the sentence that says so.
+
+    Returns:
+        A sentence that names no direction and no distance, so that nobody finds the number by
+        trying; empty for a right answer.
+
+    Example:
+        >>> mark_number(0.25, 25.0)
+        'You are off by a factor of 100: share or per cent?'
+        >>> mark_number(25.1, 25.0)
+        ''
     """
     value = as_float(answer)
     if value is None:
@@ -113,7 +134,21 @@ def _is_near(value: float, right: float, within: float) -> bool:
 
 
 def mark_choice(answer: Any, right: str, among: Collection[str], why: Mapping[str, str]) -> str:
-    """Say what is wrong with one word of several; `why` has a sentence for each wrong one."""
+    """Say what is wrong with one word of several; `why` has a sentence for each wrong one.
+
+    Args:
+        answer: a word; case and blanks at its ends do not matter.
+        right: the right word, in lower case.
+        among: all words that may be chosen.
+        why: a sentence by wrong word; `No.` for a word without one.
+
+    Returns:
+        A sentence; empty for the right word.
+
+    Example:
+        >>> mark_choice("Pi", "none", ("pi", "none"), {"pi": "It cuts twice."})
+        'It cuts twice.'
+    """
     word = _normalise_word(answer)
     if word == right:
         return ""
@@ -123,7 +158,19 @@ def mark_choice(answer: Any, right: str, among: Collection[str], why: Mapping[st
 
 
 def mark_list(answer: Any, right: Collection[Any]) -> str:
-    """Say how many of several answers are wrong and how many are missing."""
+    """Say how many of several answers are wrong and how many are missing.
+
+    Args:
+        answer: a list, a set or an array; at most 1,000 of its items are looked at.
+        right: the items that belong there, in any order.
+
+    Returns:
+        A sentence with two counts; empty where the sets are equal.
+
+    Example:
+        >>> mark_list(["a", "b"], ["a", "c"])
+        '1 of yours does not belong there and 1 is missing.'
+    """
     if isinstance(answer, str) or not hasattr(answer, "__iter__"):
         return "Give a list."
     answered = set(map(_normalise_word, islice(answer, _MAX_ANSWERS)))
@@ -154,7 +201,20 @@ def mark_span(answer: Any, right: tuple[int, int]) -> str:
 
 
 def score_guess(answer: Any, right: float, unit: str = "") -> str:
-    """Score a guess of a number: what it is, and how far the guess was off."""
+    """Score a guess of a number: what it is, and how far the guess was off.
+
+    Args:
+        answer: what was guessed; nothing that is no number is scored.
+        right: the true number.
+        unit: `%`, `$` or a word that follows the number.
+
+    Returns:
+        A sentence; a guess within a tenth of the true number is called good.
+
+    Example:
+        >>> score_guess(90, 100, "calls")
+        'You said 90 calls, it is 100 calls: well guessed.'
+    """
     value = as_float(answer)
     if value is None:
         return (

@@ -109,6 +109,12 @@ class StoredContestEntry(msgspec.Struct, frozen=True, kw_only=True):
 def read_entries(path: Path) -> tuple[StoredContestEntry, ...]:
     """Return the entries of a file, or of all files of a shared folder.
 
+    Args:
+        path: a file of one reader, or a folder with a file for each entry.
+
+    Returns:
+        The entries, by file name; of a folder at most `MOST_FILES` files are read.
+
     Raises:
         OSError: the file cannot be read; of a folder such a file is left out.
         msgspec.MsgspecError: it holds something else; of a folder such a file is left out.

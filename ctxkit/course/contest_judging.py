@@ -100,6 +100,15 @@ def judge_rules(
 
     A prompt may be as large as the session's own window, whatever window the rules name.
 
+    Args:
+        name: of the entry, shown in the table.
+        rules: rules, a preset or its name.
+        session: a recorded session that lists facts (`details["facts"]`).
+        by: who made the entry.
+
+    Returns:
+        Dollars, loss as a share, facts kept and peak in tokens of the replay.
+
     Raises:
         BadArguments: they are no rules.
     """

@@ -43,7 +43,15 @@ _HEADS = (
 
 @dataclass(frozen=True, repr=False)
 class ContestTable:
-    """The reader's table of entries, kept in a file, so that it continues in the next notebook."""
+    """The reader's table of entries, kept in a file, so that it continues in the next notebook.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from ctxkit.course import ContestTable
+        >>> ContestTable(Path(tempfile.mkdtemp()) / "contest.json").entries
+        ()
+    """
 
     path: Path = _FILE
     note: str = ""
@@ -167,6 +175,9 @@ def contest(path: str | Path | None = None) -> ContestTable:
     Args:
         path: a file, or a folder that a class shares, in which each entry has a file of its own;
             None: `.ctxkit/contest.json` where the notebook was opened.
+
+    Returns:
+        The table; its display ranks the entries that count by cost, in US dollars.
 
     Example:
         >>> import tempfile

@@ -82,6 +82,9 @@ def exercise(
         hint: said with a second wrong one: how to get there.
         numbers: the numbers that it may be asked with.
         is_choice: it is answered with one word of a few.
+
+    Returns:
+        A decorator of the function that judges an answer, given its numbers by name.
     """
     return _register(
         lambda judge: Exercise(
@@ -91,7 +94,16 @@ def exercise(
 
 
 def guess(key: str, asks: str, because: str = "") -> Callable[[Callable[..., str]], Any]:
-    """Register a function that scores the guess of a notebook: it says what is so."""
+    """Register a function that scores the guess of a notebook: it says what is so.
+
+    Args:
+        key: of the exercise that follows the guess; the guess has this key with `-guess`.
+        asks: what is guessed.
+        because: said with the true number.
+
+    Returns:
+        A decorator of the function that scores an answer.
+    """
     return _register(lambda judge: Exercise(f"{key}-guess", asks, judge, because, guess=True))
 
 
@@ -100,6 +112,9 @@ def numbers(key: str) -> dict[str, Any]:
 
     Args:
         key: of the exercise.
+
+    Returns:
+        The numbers by name; they are drawn from the reader's name, so that neighbours differ.
 
     Raises:
         BadArguments: there is no such exercise.
@@ -113,7 +128,16 @@ def numbers(key: str) -> dict[str, Any]:
 
 
 def tasks() -> dict[str, str]:
-    """Return what each exercise asks, by its key, in the order of the notebooks."""
+    """Return what each exercise asks, by its key, in the order of the notebooks.
+
+    Returns:
+        A text by key, with the reader's own numbers in it.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> list(ck.course.tasks())[0]
+        '01-a'
+    """
     return {key: _read_out(each) for key, each in sorted(load_exercises().items())}
 
 
@@ -128,6 +152,9 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
         answer: a number, a word, a list or rules, as the exercise asks; left out or ``...``: the
             exercise is read out.
         given: what the exercise is about, where it is no sample but something of yours.
+
+    Returns:
+        The mark: its `right` is None where the exercise was only read out.
 
     Raises:
         BadArguments: there is no such exercise.
@@ -144,6 +171,9 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
 
 def load_exercises() -> dict[str, Exercise]:
     """Return all exercises by key.
+
+    Returns:
+        The exercises of all notebooks; the lessons are imported at the first call.
 
     Example:
         >>> sorted(load_exercises())[:2]

@@ -62,6 +62,9 @@ def items_of(message: Message) -> set[tuple[str, str]]:
     Args:
         message: of any role.
 
+    Returns:
+        Pairs such as ``("path", "docs/runbook.md")``; the families are those of the loss.
+
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("billing"))
@@ -75,7 +78,14 @@ def items_of(message: Message) -> set[tuple[str, str]]:
 
 @cache
 def load_sample(name: str = "billing") -> Session:
-    """Return a sample, read once."""
+    """Return a sample, read once.
+
+    Args:
+        name: one of `ck.samples.names()`.
+
+    Returns:
+        The recorded session; later calls return the same object.
+    """
     return read(samples.path(name))
 
 
@@ -90,6 +100,13 @@ def make_rules_above(words: str, tokens: int) -> Rules:
 def replay_sample(rules: RulesLike, name: str = "billing") -> Session:
     """Return the replay of a sample.
 
+    Args:
+        rules: rules, a preset or its name.
+        name: of the sample.
+
+    Returns:
+        The replay, a session whose `origin` is the sample.
+
     Raises:
         BadArguments: they are no rules.
     """
@@ -103,7 +120,15 @@ def replay_sample(rules: RulesLike, name: str = "billing") -> Session:
 
 
 def score_replay(replay: Session, *, loss: bool = True) -> dict[str, Any]:
-    """Return the score of a replay, as a comparison has it."""
+    """Return the score of a replay, as a comparison has it.
+
+    Args:
+        replay: of any session.
+        loss: compute the columns of loss, too, which takes longer.
+
+    Returns:
+        The row of `ck.score`, by column.
+    """
     from ctxkit.experiments.cost_and_loss_scores import score
 
     return dict(score(replay, loss=loss))
@@ -111,7 +136,15 @@ def score_replay(replay: Session, *, loss: bool = True) -> dict[str, Any]:
 
 @cache
 def measure_cost_above(words: str, tokens: int) -> float:
-    """Return what the sample costs under a policy that is due above a size."""
+    """Return what the sample costs under a policy that is due above a size.
+
+    Args:
+        words: the policy as text, such as `summary:keep_tokens=8000`.
+        tokens: prompt size above which it is due.
+
+    Returns:
+        US dollars of the replay of `billing`, with its summaries.
+    """
     return float(
         score_replay(replay_sample(make_rules_above(words, tokens)), loss=False)["cost_usd"]
     )
@@ -119,7 +152,15 @@ def measure_cost_above(words: str, tokens: int) -> float:
 
 @cache
 def measure_loss_above(words: str, tokens: int) -> float:
-    """Return the loss of the sample under a policy that is due above a size, as a share."""
+    """Return the loss of the sample under a policy that is due above a size, as a share.
+
+    Args:
+        words: the policy as text, such as `summary:keep_tokens=8000`.
+        tokens: prompt size above which it is due.
+
+    Returns:
+        The share of items needed later that were out of sight, 0 to 1.
+    """
     return float(score_replay(replay_sample(make_rules_above(words, tokens)))["needed_later_loss"])
 
 
@@ -139,8 +180,17 @@ def facts_kept(of: SessionLike, call: int | None = None) -> dict[str, bool]:
         of: the sample, or a replay of it.
         call: the call; None: the first one of the last turn.
 
+    Returns:
+        True by fact where the prompt of that call shows it.
+
     Raises:
         BadArguments: the session lists no facts.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> kept = ck.course.facts_kept(ck.samples.path("billing"))
+        >>> len(kept)
+        15
     """
     session = as_session(of)
     # a replay has no details of its own: the facts are in the record

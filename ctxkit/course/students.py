@@ -141,6 +141,9 @@ def current_student() -> tuple[Student, str]:
     """Return who answers in this kernel, and a sentence where that is not clear.
 
     One who has not begun here is the one student of the folder; of several nobody is taken.
+
+    Returns:
+        The student, and the sentence; empty if it is clear.
     """
     here = str(get_working_folder())
     if here in _current:

@@ -3,7 +3,7 @@ from .advice import advise as advise
 from .comparison import Comparison as Comparison
 from .comparison import compare as compare
 from .cost_and_loss_scores import score as score
-from .exams import SummaryPrompt as SummaryPrompt
+from .exams import SummaryPromptCandidate as SummaryPromptCandidate
 from .exams import exam as exam
 from .forecast_records import forecasts as forecasts
 from .forecast_records import write_forecast as write_forecast

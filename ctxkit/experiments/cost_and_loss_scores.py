@@ -13,14 +13,14 @@ from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.engine import Run, run_of_replay
+from ctxkit.engine import Run, get_run_of_replay
 from ctxkit.engine.cache_model.input_cost_prediction import (
     NAIVE_MODELS,
     compute_compaction_read_error,
     predict_input_cost,
     predict_reads_after_compactions,
 )
-from ctxkit.engine.cache_model.own_developer_logs import DeveloperLogs
+from ctxkit.engine.cache_model.training_counts import DeveloperLogs
 from ctxkit.engine.provider_guard import count_refused_calls
 from ctxkit.engine.replay import (
     count_hidden_messages_and_results,
@@ -53,7 +53,7 @@ from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
 from ctxkit.metrics.means_with_unknowns import mean_or_none, median_or_none, sum_if_complete
-from ctxkit.metrics.prompt_sizes import RunPrompts, has_prompt_sizes
+from ctxkit.metrics.prompt_sizes import RunPromptSizes, has_prompt_sizes
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
 from ctxkit.metrics.recorded_compactions import is_sealed
 from ctxkit.metrics.thrashing import get_compactions
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from ctxkit.metrics.cost.bill import SessionBill
     from ctxkit.metrics.cost.replay_bill import ReplayBill
     from ctxkit.metrics.elongation import PolicyKind
-    from ctxkit.metrics.prompt_sizes import SentPrompts
+    from ctxkit.metrics.prompt_sizes import SentPromptSizes
     from ctxkit.metrics.visibility import Visibility
     from ctxkit.session.session import Session
 
@@ -146,7 +146,17 @@ def score_session(
     loss: bool = True,
     reuse: bool = False,
 ) -> dict[str, Any]:
-    """Return the score of a session or a replay as a dictionary of plain values."""
+    """Return the score of a session or a replay as a dictionary of plain values.
+
+    Args:
+        session: recorded, or a replay.
+        base: analyses of the record, shared by several scores of it; None: they are made here.
+        loss: compute the columns of loss, rereads and reorientation, too.
+        reuse: bill the call that writes a summary as reading the cached prompt.
+
+    Returns:
+        A value for each of `SCORE_COLUMNS` that applies.
+    """
     base = base or SessionScoreCache(session.origin or session)
     if session.origin is None:
         row = _score_record(base, reuse=reuse)
@@ -167,7 +177,7 @@ def score_loss(
         assert session is not None  # noqa: S101  the caller passes a run or a session
         # A replay of this process still has its run; one read from a file has its log only.
         is_pruned = bool(session.details.get("replay", {}).get("pruning"))
-        is_hidden_unknown = is_pruned and run_of_replay(session) is None
+        is_hidden_unknown = is_pruned and get_run_of_replay(session) is None
         visibility = get_visibility(base.memory, session)
         reply_positions = [c.position for c in session.calls]
         calls = [bisect_left(reply_positions, g.position) for g in group_edits(session)]
@@ -192,8 +202,19 @@ def score_loss(
 def score_run(
     base: SessionScoreCache, run: Run, label: str, *, loss: bool = False, reuse: bool = False
 ) -> dict[str, Any]:
-    """Return the score of a run; it equals the score of the session that `replay` makes of it."""
-    rules, prompts = run.rules, RunPrompts(run)
+    """Return the score of a run; it equals the score of the session that `replay` makes of it.
+
+    Args:
+        base: analyses of the record.
+        run: a finished run of rules on it.
+        label: of the rules in the row.
+        loss: compute the columns of loss, too.
+        reuse: bill the call that writes a summary as reading the cached prompt.
+
+    Returns:
+        A value for each of `SCORE_COLUMNS` that applies; no session is built for it.
+    """
+    rules, prompts = run.rules, RunPromptSizes(run)
     row = _score_prompts(
         base,
         prompts,
@@ -258,7 +279,7 @@ def _run_outcome(
 # `cost_usd`.
 def _score_prompts(
     base: SessionScoreCache,
-    prompts: SentPrompts,
+    prompts: SentPromptSizes,
     compactions: Sequence[Compaction],
     outcome: dict[str, Any],
     *,
@@ -299,7 +320,7 @@ def _score_prompts(
 
 def _bill_prompts(
     base: SessionScoreCache,
-    prompts: SentPrompts,
+    prompts: SentPromptSizes,
     compactions: Sequence[Compaction],
     *,
     reuse: bool = False,
@@ -314,7 +335,7 @@ def measure_cost_and_loss(base: SessionScoreCache, run: Run) -> dict[str, Any]:
 
     The columns of prediction, rereads, aftermath and refusals take as long as these.
     """
-    prompts = RunPrompts(run)
+    prompts = RunPromptSizes(run)
     bill, _ = _bill_prompts(base, prompts, get_run_compactions(run, prompts))
     columns: dict[str, Any] = {"cost_usd": bill.cost_usd, "source": base.source}
     if base.session.has_text:
@@ -355,7 +376,7 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
 def _recorded_compaction_columns(
     session: Session,
     compactions: Sequence[Compaction],
-    prompts: SentPrompts,
+    prompts: SentPromptSizes,
     cost_model: ReplayCostModel,
     costs: Sequence[float | None],
 ) -> dict[str, Any]:
@@ -439,9 +460,9 @@ class SessionScoreCache:
         return SessionActions(self.memory)
 
     @cached_property
-    def forecast(self) -> ElongationForecast:
+    def forecast(self) -> RunLengthForecast:
         """Forecast of how many calls real runs would take."""
-        return ElongationForecast(self.session)
+        return RunLengthForecast(self.session)
 
     @cached_property
     def window(self) -> int | None:
@@ -544,7 +565,7 @@ _PROCESSOR_KINDS: dict[str, PolicyKind] = {"swe_agent_mask": "mask", "none": "ra
 """Policy kind of each history processor that a log reader infers."""
 
 
-class ElongationForecast:
+class RunLengthForecast:
     """Forecast of the length of real runs, from the policy of the record and published studies."""
 
     def __init__(self, session: Session) -> None:
@@ -626,14 +647,21 @@ _COUNTED = ("prompt_tokens", "peak_tokens")
 """Figures that a score counts where the log has no usage."""
 
 
-def name_score_figures(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures of a score's row by the names that other views have for them."""
+def map_score_row_to_view_figures(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of a score's row by the names that other views have for them.
+
+    Args:
+        row: a score by column.
+
+    Returns:
+        Values by the names of `metrics.view_figures`, by which views of one session are compared.
+    """
     return {figure: row.get(name) for name, figure in _FIGURES.items()}
 
 
-def name_session_figures(row: dict[str, Any], session: Session) -> dict[str, Any]:
+def map_session_score_to_view_figures(row: dict[str, Any], session: Session) -> dict[str, Any]:
     """Return the figures of the score of a session, without counts that no other view shows."""
-    figures = name_score_figures(row)
+    figures = map_score_row_to_view_figures(row)
     if row["source"] == "estimated" and session.origin is None:
         # The log states no prompts: the counts are in the score alone.
         figures = {name: n for name, n in figures.items() if name not in _COUNTED}
@@ -644,4 +672,4 @@ def name_session_figures(row: dict[str, Any], session: Session) -> dict[str, Any
 
 @register_view_figures("score")
 def _read_figures(session: Session) -> dict[str, Any]:
-    return name_session_figures(score_session(session, loss=False), session)
+    return map_session_score_to_view_figures(score_session(session, loss=False), session)

@@ -243,10 +243,10 @@ def find_answers(
         prompt: the messages of the prompt.
     """
     folded = _fold(prompt)
-    return tuple(find_value(q.expected, q.path, folded) for q in questions)
+    return tuple(find_answer_source(q.expected, q.path, folded) for q in questions)
 
 
-def find_value(expected: str, path: str | None, folded_prompt: str) -> AnswerSource:
+def find_answer_source(expected: str, path: str | None, folded_prompt: str) -> AnswerSource:
     """Return the source of a value: see `find_answers`; the prompt is one casefolded text."""
     if not find_missing_values((expected,), folded_prompt):
         return "shown"

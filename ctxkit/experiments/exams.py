@@ -40,18 +40,25 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["CompactorCandidate", "ExamReport", "SummaryPrompt", "exam", "make_exam"]
+__all__ = ["CompactorCandidate", "ExamReport", "SummaryPromptCandidate", "exam", "make_exam"]
 __dir__ = public_dir(__all__)
 
 AnswerFunction = Callable[[Sequence[Message]], str]
 """A model as a function: from the messages of a prompt to the text of its reply."""
 Candidate = Any
-"""Rules or their text, a summariser, a `SummaryPrompt`, or the messages that a program left."""
+"""Rules or their text, summarisers, a `SummaryPromptCandidate`, or messages of another program."""
 MAX_REPEATS = 20
 
 
-class SummaryPrompt(NamedTuple):
-    """A candidate of an exam: the model under test writes the summary that this prompt asks for."""
+class SummaryPromptCandidate(NamedTuple):
+    """A candidate of an exam: the model under test writes the summary that this prompt asks for.
+
+    Example:
+        >>> from ctxkit.experiments import SummaryPromptCandidate
+        >>> candidate = SummaryPromptCandidate("Summarise. Keep every path, number and decision.")
+        >>> candidate.text[:10]
+        'Summarise.'
+    """
 
     text: str
 
@@ -84,9 +91,9 @@ def exam(
     Args:
         session: a session with text; the log of a tool, or a replay.
         candidates: ways to compact by name: rules, a preset's name, a summariser
-            ``(passage) -> text``, a `SummaryPrompt` (which needs a model), or the messages that
-            another program left. A recorded compaction is always the first candidate; None: the
-            only one.
+            ``(passage) -> text``, a `SummaryPromptCandidate` (which needs a model), or the messages
+            that another program left. A recorded compaction is always the first candidate; None:
+            the only one.
         model: a model's name, as in ``%%agent --model``, or a function from messages to its reply;
             None: no model is called.
         questions: maximum number of questions.
@@ -112,18 +119,23 @@ def exam(
     if not 1 <= repeats <= MAX_REPEATS:
         raise BadArguments(f"repeats= is 1 to {MAX_REPEATS}.")
     paper = make_exam(session, compaction, questions=questions, seed=seed)
-    ways = dict(candidates or {})
+    candidates_by_name = dict(candidates or {})
     if paper.recorded is not None:
-        ways = {"recorded": paper.recorded, **ways}
-    if not ways:
+        candidates_by_name = {"recorded": paper.recorded, **candidates_by_name}
+    if not candidates_by_name:
         raise BadArguments("The session has no compaction of its own: name rules or a summariser.")
     answer = None if model is None else _as_answer_function(model)
-    needs_model = any(isinstance(way, SummaryPrompt) for way in ways.values())
+    needs_model = any(
+        isinstance(candidate, SummaryPromptCandidate) for candidate in candidates_by_name.values()
+    )
     if needs_model and answer is None:
-        raise BadArguments("A SummaryPrompt is answered by a model: name one with model=.")
+        raise BadArguments("A SummaryPromptCandidate is answered by a model: name one with model=.")
     if confirm is not None and model is not None:
-        confirm(_describe_cost(paper, ways, model, repeats))
-    prompts = {name: _compact(paper, way, name, answer) for name, way in ways.items()}
+        confirm(_describe_cost(paper, candidates_by_name, model, repeats))
+    prompts = {
+        name: _compact(paper, candidate, name, answer)
+        for name, candidate in candidates_by_name.items()
+    }
     grades = {} if answer is None else _ask(paper, prompts, answer, repeats, seed)
     results = tuple(
         _make_result(paper, name, p, grades.get(name, ())) for name, p in prompts.items()
@@ -314,54 +326,58 @@ def _format_right(result: CandidateResult) -> str:
 
 
 def _compact(
-    paper: ExamPaper, way: Candidate, name: str, answer: AnswerFunction | None
+    paper: ExamPaper, candidate: Candidate, name: str, answer: AnswerFunction | None
 ) -> tuple[Message, ...]:
     """Return the prompt that a way leaves of the prompt before the compaction."""
-    if isinstance(way, SummaryPrompt):
-        return _compact_by_prompt(paper, way, answer)
-    if isinstance(way, CompactorCandidate):
-        return _compact_by_program(paper, way)
-    if isinstance(way, (list, tuple)) and all(isinstance(m, Message) for m in way):
-        return tuple(way)
-    if isinstance(way, (list, tuple)):
+    if isinstance(candidate, SummaryPromptCandidate):
+        return _compact_by_prompt(paper, candidate, answer)
+    if isinstance(candidate, CompactorCandidate):
+        return _compact_by_program(paper, candidate)
+    if isinstance(candidate, (list, tuple)) and all(isinstance(m, Message) for m in candidate):
+        return tuple(candidate)
+    if isinstance(candidate, (list, tuple)):
         from ctxkit.formats.reading import read
 
-        return tuple(read(list(way)).messages)
+        return tuple(read(list(candidate)).messages)
     from ctxkit.policies.context_rules import Rules
 
-    if callable(way) and not isinstance(way, (Rules, type)) and not _is_preset(way):
-        return _with_summary(paper, _summarise(paper, way))
+    if (
+        callable(candidate)
+        and not isinstance(candidate, (Rules, type))
+        and not _is_preset(candidate)
+    ):
+        return _with_summary(paper, _summarise(paper, candidate))
     try:
-        return _compact_by_rules(paper, way)
+        return _compact_by_rules(paper, candidate)
     except BadArguments as error:
         raise BadArguments(f"{_name(name)}: {error}") from None
 
 
-def _compact_by_program(paper: ExamPaper, way: CompactorCandidate) -> tuple[Message, ...]:
+def _compact_by_program(paper: ExamPaper, candidate: CompactorCandidate) -> tuple[Message, ...]:
     """Return the messages that a program leaves; the same objects if it changes nothing."""
-    from ctxkit.formats.conversion_losses import visible_messages
+    from ctxkit.formats.conversion_losses import select_visible_messages
     from ctxkit.formats.openai import encode_chat_message
     from ctxkit.formats.reading import read
 
-    messages = [encode_chat_message(m) for m in visible_messages(paper.before)]
-    left = way.compact([dict(m) for m in messages])
+    messages = [encode_chat_message(m) for m in select_visible_messages(paper.before)]
+    left = candidate.compact([dict(m) for m in messages])
     return paper.before if left == messages else tuple(read(left).messages)
 
 
-def _is_preset(way: object) -> bool:
+def _is_preset(candidate: object) -> bool:
     from ctxkit.policies.base import BasePolicy
 
-    is_factory = str(getattr(way, "__module__", "")).startswith("ctxkit.presets.")
-    return is_factory or isinstance(way, BasePolicy)
+    is_factory = str(getattr(candidate, "__module__", "")).startswith("ctxkit.presets.")
+    return is_factory or isinstance(candidate, BasePolicy)
 
 
-def _compact_by_rules(paper: ExamPaper, way: Any) -> tuple[Message, ...]:
+def _compact_by_rules(paper: ExamPaper, candidate: Any) -> tuple[Message, ...]:
     """Compact the prompt once by rules, regardless of their trigger."""
     from ctxkit.engine.replay import replay
     from ctxkit.presets.registry import resolve_rules
     from ctxkit.session.session import Session
 
-    rules = resolve_rules(way, once=True)
+    rules = resolve_rules(candidate, once=True)
     closing = (
         Message(role="user", id="exam", parts=(Text("?"),)),
         Message(role="assistant", id="exam-answer", parts=(Text("."),)),
@@ -393,22 +409,22 @@ def _with_summary(paper: ExamPaper, summary: str) -> tuple[Message, ...]:
 
 
 def _compact_by_prompt(
-    paper: ExamPaper, way: SummaryPrompt, answer: AnswerFunction | None
+    paper: ExamPaper, candidate: SummaryPromptCandidate, answer: AnswerFunction | None
 ) -> tuple[Message, ...]:
     if answer is None:
-        raise BadArguments("A SummaryPrompt is answered by a model: name one with model=.")
-    prompt = Message(role="user", id="exam-prompt", parts=(Text(way.text),))
+        raise BadArguments("A SummaryPromptCandidate is answered by a model: name one with model=.")
+    prompt = Message(role="user", id="exam-prompt", parts=(Text(candidate.text),))
     removed = [m for m in paper.before if m not in paper.retained]
     return _with_summary(paper, answer([*removed, prompt]))
 
 
-def measure_answerable(session: Session, way: Candidate) -> float | None:
+def measure_answerable(session: Session, candidate: Candidate) -> float | None:
     """Return the share of questions whose answer a way leaves shown or fetchable.
 
     None where no exact question can be asked, or the way leaves the prompt unchanged.
     """
     try:
-        report = exam(session, {"": way})
+        report = exam(session, {"": candidate})
     except BadArguments:
         return None
     result = report.results[-1]
@@ -475,18 +491,23 @@ def _as_answer_function(model: str | AnswerFunction) -> AnswerFunction:
 
 
 def _describe_cost(
-    paper: ExamPaper, ways: Mapping[str, Candidate], model: str | AnswerFunction, repeats: int
+    paper: ExamPaper,
+    candidates_by_name: Mapping[str, Candidate],
+    model: str | AnswerFunction,
+    repeats: int,
 ) -> str:
     """Return a sentence on the number of calls of an exam and their maximum cost."""
     from ctxkit.tokens.prices import price
 
     count = default_counter()
     prompt = sum(map(count.message, paper.before)) + len(paper.questions) * _ANSWER_TOKENS
-    written = sum(isinstance(way, SummaryPrompt) for way in ways.values())
-    calls = len(ways) * repeats + written
+    written = sum(
+        isinstance(candidate, SummaryPromptCandidate) for candidate in candidates_by_name.values()
+    )
+    calls = len(candidates_by_name) * repeats + written
     name = model if isinstance(model, str) else getattr(model, "__name__", "the function")
     model_price = price(name) if isinstance(model, str) else None
-    output = len(paper.questions) * _ANSWER_TOKENS * len(ways) * repeats
+    output = len(paper.questions) * _ANSWER_TOKENS * len(candidates_by_name) * repeats
     usd = None if model_price is None else model_price.request_usd(prompt * calls, output)
     cost = "at a price that is not known" if usd is None else f"for at most {format_usd(usd)}"
     return (

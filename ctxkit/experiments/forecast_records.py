@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.metrics.optimal_trigger import CompactionTiming
-    from ctxkit.metrics.shared_threshold import Threshold
+    from ctxkit.metrics.optimal_trigger import CompactionTimingAdvice
+    from ctxkit.metrics.shared_threshold import SharedThreshold
     from ctxkit.policies.context_rules import Rules
     from ctxkit.session.session import Session
 
@@ -108,7 +108,7 @@ def write_forecast(
         )
     new = []
     for tool, sessions in sorted(by_tool.items()):
-        rows = [measure_session(session, setting) for session in sessions]
+        rows = [compute_forecast_figures(session, setting) for session in sessions]
         intervals = {name: predict_interval(_drop_missing(rows, name)) for name in FIGURES}
         forecast = Forecast(
             created_at=when,
@@ -123,7 +123,7 @@ def write_forecast(
     return tuple(new)
 
 
-def write_trigger_setting(timing: CompactionTiming | Threshold) -> str:
+def write_trigger_setting(timing: CompactionTimingAdvice | SharedThreshold) -> str:
     """Return rules that follow `ck.when` as text: Pi's rules with its trigger and floor."""
     reserve = max(timing.window - timing.best, 1)
     keep = min(max(timing.keep, 1), max(timing.best - 1, 1))
@@ -150,7 +150,7 @@ def get_start(session: Session) -> float | None:
     return next((m.time for m in session.messages if m.time is not None), None)
 
 
-def measure_session(session: Session, setting: Rules | None) -> dict[str, float | None]:
+def compute_forecast_figures(session: Session, setting: Rules | None) -> dict[str, float | None]:
     """Return the figures of a session, as recorded or replayed under rules.
 
     Figures that the log does not contain are None.
@@ -278,8 +278,8 @@ def forecasts(archive: str | os.PathLike[str]) -> ForecastReport:
 
 def _hold_against(forecast: Forecast, later: Sequence[Session]) -> ForecastOutcome:
     setting = _parse_setting(forecast.setting)
-    rows = [measure_session(session, setting) for session in later]
-    recorded = rows if setting is None else [measure_session(s, None) for s in later]
+    rows = [compute_forecast_figures(session, setting) for session in later]
+    recorded = rows if setting is None else [compute_forecast_figures(s, None) for s in later]
     values = {name: tuple(_drop_missing(rows, name)) for name in FIGURES}
     return ForecastOutcome(forecast, values, tuple(_drop_missing(recorded, "usd")))
 

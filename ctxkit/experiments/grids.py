@@ -124,9 +124,17 @@ def resolve_rules(rules: RulesArgument) -> list[Rules | RejectedSetting]:
         rules: one or several of: rules, policies, preset names, policy chains, preset functions, or
             ``"all"`` for every preset.
 
+    Returns:
+        The rules in the order given; a preset that refuses the defaults is a `RejectedSetting`.
+
     Raises:
         BadArguments: an item is none of these, or the list is empty.
         UnknownPreset: a name is unknown.
+
+    Example:
+        >>> from ctxkit.experiments.grids import resolve_rules
+        >>> [rules.label for rules in resolve_rules(["pi", "none"])]
+        ['pi', 'none']
     """
     items = (
         [rules] if isinstance(rules, (str, Rules, RejectedSetting)) or callable(rules) else rules
@@ -167,6 +175,17 @@ def _make_or_reject(name: str, make: Callable[[], Rules]) -> Rules | RejectedSet
 def label_rules(rules: Sequence[Rules | RejectedSetting]) -> list[str]:
     """Return a distinct label for each: its name, and the settings in which rules of that name
     differ.
+
+    Args:
+        rules: as `resolve_rules` returns them.
+
+    Returns:
+        Labels in the order of the rules; equal ones get a running number.
+
+    Example:
+        >>> from ctxkit.experiments.grids import grid, label_rules
+        >>> label_rules(grid("pi", keep_recent_tokens=[8_000, 9_000]))
+        ['pi(keep_recent_tokens=8_000)', 'pi(keep_recent_tokens=9_000)']
     """
     values: dict[str, dict[str, list[Any]]] = {}
     for r in rules:

@@ -56,7 +56,7 @@ class BatchResult(NamedTuple):
     was_cached: bool
 
 
-class RemainingWork:
+class RemainingSessionWork:
     """A session with the settings that remain to be run on it."""
 
     def __init__(self, place: int, session: Session, settings: Sequence[NamedRules]) -> None:
@@ -80,7 +80,7 @@ class RemainingWork:
 class WorkPlan:
     """Assignment of batches to workers, from the durations measured so far."""
 
-    def __init__(self, shares: Sequence[RemainingWork], workers: int) -> None:
+    def __init__(self, shares: Sequence[RemainingSessionWork], workers: int) -> None:
         self.shares = sorted(shares, key=lambda s: -s.calls * len(s.remaining))
         self.workers = workers
         self.run: float | None = None
@@ -88,7 +88,7 @@ class WorkPlan:
         self.read = 0.0
         """Estimated seconds to read a session, per call."""
 
-    def learn(self, share: RemainingWork, result: BatchResult) -> None:
+    def learn(self, share: RemainingSessionWork, result: BatchResult) -> None:
         """Update the estimates; runs after the first give the duration without the reading."""
         # The first run of a batch may include the reading of the session; the others do not.
         n = len(result.rows)
@@ -99,7 +99,7 @@ class WorkPlan:
         if not result.was_cached and n > 1:
             self.read = max(result.first / share.calls - run_seconds, 0.0)
 
-    def next(self, worker: Any) -> tuple[RemainingWork, tuple[NamedRules, ...]] | None:
+    def next(self, worker: Any) -> tuple[RemainingSessionWork, tuple[NamedRules, ...]] | None:
         """Return the next batch of a worker: of its session, a free one, or a stolen half.
 
         None where no work is left, or where stealing would take longer than it saves.
@@ -120,7 +120,7 @@ class WorkPlan:
             return None
         return share, share.take(min(self.size(share), ceil(len(share.remaining) / 2)))
 
-    def spare(self) -> tuple[RemainingWork, tuple[NamedRules, ...]] | None:
+    def spare(self) -> tuple[RemainingSessionWork, tuple[NamedRules, ...]] | None:
         """Return a whole session to queue ahead of need; None while workers have work of their own.
 
         Also None where sessions are large or few: splitting them balances better.
@@ -140,7 +140,7 @@ class WorkPlan:
         """Estimated seconds of unassigned work."""
         return (self.run or 0.0) * sum(s.calls * len(s.remaining) for s in self.shares)
 
-    def is_small(self, share: RemainingWork, n: int) -> bool:
+    def is_small(self, share: RemainingSessionWork, n: int) -> bool:
         """Return whether `n` runs end sooner than another worker could read the session."""
         return (
             self.run is not None
@@ -149,7 +149,7 @@ class WorkPlan:
 
     def assign_batches(
         self, idle: list[Any], running: Sized
-    ) -> Iterator[tuple[Any, RemainingWork, tuple[NamedRules, ...]]]:
+    ) -> Iterator[tuple[Any, RemainingSessionWork, tuple[NamedRules, ...]]]:
         """Yield the batches to start now.
 
         Workers that get a batch, or for which no work is left, are removed from `idle`.
@@ -172,7 +172,7 @@ class WorkPlan:
             share.owner = None
         return [object() for _ in unfinished[:1]]
 
-    def size(self, share: RemainingWork) -> int:
+    def size(self, share: RemainingSessionWork) -> int:
         """Return the number of runs in the next batch of a session.
 
         Guided self-scheduling: half of each worker's share of the remaining time, within the two
@@ -195,8 +195,8 @@ def run_in_executor(
 
     Batches that cannot be pickled, or whose worker failed, are run in this process.
     """
-    plan = WorkPlan([RemainingWork(*task) for task in tasks], count_workers(executor))
-    running: dict[Future[Any], tuple[Any, RemainingWork, tuple[NamedRules, ...]]] = {}
+    plan = WorkPlan([RemainingSessionWork(*task) for task in tasks], count_workers(executor))
+    running: dict[Future[Any], tuple[Any, RemainingSessionWork, tuple[NamedRules, ...]]] = {}
     idle: list[Any] = [object() for _ in range(plan.workers)]
     try:
         while idle or running:
@@ -262,7 +262,7 @@ def run_batch(
 
 
 def _run_here(
-    share: RemainingWork,
+    share: RemainingSessionWork,
     settings: Sequence[NamedRules],
     options: SweepOptions,
     error: BaseException,
@@ -301,7 +301,7 @@ MIN_REMAINING_SECONDS = 4.0
 """Remaining seconds above which workers are started; a worker needs one or two to start."""
 
 
-class WorkEstimate:
+class RemainingTimeEstimate:
     """Estimate of the remaining CPU time, from the runs finished so far.
 
     The first run is excluded, because it reads the log for all others. CPU time leaves out other

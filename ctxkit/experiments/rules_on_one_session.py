@@ -8,10 +8,14 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit.engine import log_from_session, run_of_replay, run_rules, with_message_ids
+from ctxkit.engine import get_run_of_replay, make_log_from_session, run_rules, with_message_ids
 from ctxkit.engine.replay import build_replay_log, find_context_window
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, name_score_figures, score_run
+from ctxkit.experiments.cost_and_loss_scores import (
+    SessionScoreCache,
+    map_score_row_to_view_figures,
+    score_run,
+)
 from ctxkit.experiments.grids import RejectedSetting, convert_to_plain
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.metrics.view_figures import register_view_figures
@@ -89,7 +93,7 @@ class SessionRunner:
         cached = self._logs.get(key)
         if cached is None:
             anchored = self.base.anchored if rules.counter is None else None
-            message_log = log_from_session(
+            message_log = make_log_from_session(
                 self.session, rules, recorded_calls=recorded_calls, anchored=anchored
             )
             # the rules keep the counter of an id() key alive
@@ -133,7 +137,14 @@ class SessionRunner:
 
 
 def make_session_key(session: Session) -> str:
-    """Return a hash that identifies the content of a session (not of its texts)."""
+    """Return a hash that identifies the content of a session (not of its texts).
+
+    Args:
+        session: recorded.
+
+    Returns:
+        A text that stays equal over processes, for journals of sweeps and baselines of gates.
+    """
     last = session.log[-1].id if session.log else ""
     usages = [
         (c.message.usage.prompt_tokens if c.message.usage else None, c.position)
@@ -165,8 +176,8 @@ def _hash_text(text: str) -> str:
 @register_view_figures("compare, sweep and gate")
 def _read_figures(session: Session) -> dict[str, Any]:
     """Return what a row of the session's rules shows: a fresh run over its record."""
-    run = run_of_replay(session)
+    run = get_run_of_replay(session)
     if run is None:
         return {}
     runner = SessionRunner(session.origin or session)
-    return name_score_figures(runner.row(NamedRules.of("", run.rules), SweepOptions()))
+    return map_score_row_to_view_figures(runner.row(NamedRules.of("", run.rules), SweepOptions()))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit.metrics.frames.building import build_frame
-from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, FrameColumn
+from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, FrameColumn, build_frame
 
 _COLUMN_ROWS = (
     ("session", TEXT, "id of the session"),
@@ -167,7 +166,15 @@ UNCOMPUTED_COLUMNS = {
 
 
 def build_score_frame(rows: list[dict[str, Any]], extra: tuple[str, ...] = ()) -> Any:
-    """Return rows as a frame with these columns and types, others (`extra`) after `rules`."""
+    """Return rows as a frame with these columns and types, others (`extra`) after `rules`.
+
+    Args:
+        rows: values by column; a column that a row lacks is missing in it.
+        extra: names of further columns, such as the settings that a sweep varies.
+
+    Returns:
+        A DataFrame with a row each; types are those of `SCORE_COLUMNS`, extra ones are inferred.
+    """
     import pandas as pd
 
     names = [*SCORE_COLUMN_NAMES, *extra]

@@ -91,8 +91,18 @@ def choose_setting(
         max_loss: share of the reused items that may be lost; None: the loss of the record.
         record: the record, whose loss is the default bound.
 
+    Returns:
+        The cheapest within the bound, the cheapest of all and the one that loses least; None in
+        place of one that no setting qualifies for.
+
     Raises:
         BadArguments: `max_loss` is not a share.
+
+    Example:
+        >>> from ctxkit.experiments.setting_choice import SettingOutcome, choose_setting
+        >>> cheap, safe = SettingOutcome("a", 1.0, 0.4), SettingOutcome("b", 2.0, 0.1)
+        >>> choose_setting([cheap, safe], max_loss=0.2).best.name
+        'b'
     """
     check_max_loss(max_loss)
     is_record_bound = max_loss is None and record is not None
@@ -115,6 +125,9 @@ def choose_setting(
 
 def check_max_loss(max_loss: float | None) -> None:
     """Refuse a bound that is not a share.
+
+    Args:
+        max_loss: share of the items needed later that may be lost; None: no bound is given.
 
     Raises:
         BadArguments: the bound is not between 0 and 1.

@@ -12,7 +12,7 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.experiments.grids import find_varying_settings, label_rules, resolve_rules
-from ctxkit.experiments.parallel import WorkEstimate, make_process_pool, run_in_executor
+from ctxkit.experiments.parallel import RemainingTimeEstimate, make_process_pool, run_in_executor
 from ctxkit.experiments.rules_on_one_session import (
     ROW_VERSION,
     NamedRules,
@@ -125,7 +125,23 @@ def run_sweep(
     progress: bool = True,
     make_runner: Callable[[Session], SessionRunner] = SessionRunner,
 ) -> pd.DataFrame:
-    """Run a sweep; `make_runner` makes the runner of each session that is run in this process."""
+    """Run a sweep; `make_runner` makes the runner of each session that is run in this process.
+
+    Args:
+        sessions: recorded sessions; replays are replaced by their records before.
+        rules: what names the rules, as `ctxkit.sweep` takes it.
+        options: what is computed for each run.
+        executor: runs batches elsewhere; None: in this process, or a pool where that is quicker.
+        out: file of finished runs, from which an interrupted sweep continues; None: none.
+        progress: show a progress bar.
+        make_runner: makes the runner of each session that is run in this process.
+
+    Returns:
+        A row for each session and setting, with the columns of `SCORE_COLUMNS`.
+
+    Raises:
+        BadArguments: the executor has no method `submit`, or the rules name none.
+    """
     settings = resolve_settings(rules)
     executor = _as_executor(executor)
     if executor is not None and not hasattr(executor, "submit"):
@@ -217,6 +233,12 @@ def run_settings(
 def get_recorded_sessions(sessions: SessionsLike) -> list[Session]:
     """Return recorded sessions; a replay is replaced by its recorded session.
 
+    Args:
+        sessions: sessions, paths of logs, or a list of these.
+
+    Returns:
+        The records in the order given.
+
     Raises:
         BadArguments: there is no session.
     """
@@ -276,7 +298,9 @@ def _iter_rows(
     if executor is not None:
         yield from run_in_executor(tasks, executor, options)
         return
-    estimate = WorkEstimate(sum(_count_calls(task.session) * len(task.settings) for task in tasks))
+    estimate = RemainingTimeEstimate(
+        sum(_count_calls(task.session) * len(task.settings) for task in tasks)
+    )
     tried_pool = False
     for n, (i, session, settings) in enumerate(tasks):
         for finished_n, row in enumerate(make_runner(session).rows(settings, options), 1):

@@ -47,10 +47,10 @@ def load(shell: InteractiveShell) -> None:
     from ctxkit.agent.store.project_folder import Workspace
     from ctxkit.agent.system_prompt import SECTIONS
     from ctxkit.formats.registry import format_names
-    from ctxkit.magics.completion import make_matcher
+    from ctxkit.magics.cell_options_and_config import MEMORY_WORDS, open_memory
+    from ctxkit.magics.line_parser import make_matcher
     from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS, DEFAULT_SUBCOMMAND, CtxKit
     from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
-    from ctxkit.magics.memory_option import MEMORY_WORDS, open_memory
     from ctxkit.magics.subcommand_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC
     from ctxkit.policies.memory_entries import MEMORY_TYPES
     from ctxkit.presets.registry import names as presets
@@ -124,7 +124,7 @@ def move_semicolons(lines: list[str]) -> list[str]:
     ]
 
 
-def help_in_empty_cells(lines: list[str]) -> list[str]:
+def allow_help_in_empty_cells(lines: list[str]) -> list[str]:
     """Let `%%agent -h` help in a cell that holds nothing else, as `%agent -h` does."""
     return [_EMPTY_CELL_CALL.sub(_as_line_magic, line) for line in lines]
 
@@ -138,5 +138,5 @@ def _as_line_magic(match: re.Match[str]) -> str:
     return f"run_line_magic({quote}{name}{quote}, {text_quote}{text}{text_quote})"
 
 
-TRANSFORMERS = (move_semicolons, help_in_empty_cells)
+TRANSFORMERS = (move_semicolons, allow_help_in_empty_cells)
 """Changes to the lines of a cell before they run."""

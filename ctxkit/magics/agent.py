@@ -17,7 +17,7 @@ from ctxkit.agent.event_loops import BackgroundTask, run_coroutine
 from ctxkit.agent.models.model import accepts_images, images_unsupported_message
 from ctxkit.agent.session_settings_seal import check_model
 from ctxkit.agent.store.project_folder import Workspace
-from ctxkit.agent.system_prompt import PromptSections, PromptSources, parse_section_names
+from ctxkit.agent.system_prompt import PromptSections, PromptSectionSources, parse_section_names
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.images import (
     IMAGE_KINDS,
@@ -25,7 +25,7 @@ from ctxkit.agent.tools.images import (
     image_from_bytes,
     image_from_value,
 )
-from ctxkit.agent.turn import Limits
+from ctxkit.agent.turn_state_and_events import Limits
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.magics.approvals import ToolApprover, ask_in_cell, select_approval_tools
 from ctxkit.magics.cell_options_and_config import AgentArguments
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.agent import Agent
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.models.model import Model
-    from ctxkit.agent.turn import Outcome
+    from ctxkit.agent.turn_state_and_events import Outcome
     from ctxkit.magics.kernel_state import KitState
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.history.history import History
@@ -61,7 +61,19 @@ _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 # the session is opened or resumed, its notes are printed once, and approval is set again for each
 # turn, since a cell asks in its input field and a turn in the background by buttons.
 def run_agent(kit: KitState, line: AgentArguments, body: str) -> object:
-    """Run a turn of `%%agent`: the cell is the prompt. Without a prompt, show the status."""
+    """Run a turn of `%%agent`: the cell is the prompt. Without a prompt, show the status.
+
+    Args:
+        line: the parsed line.
+        body: the cell; the prompt is the line's rest, then the cell.
+
+    Returns:
+        The answer, a handle with `--background`, or a status without a prompt.
+
+    Raises:
+        BadArguments: the cell is empty, `--out` is no name of a variable, or the model takes no
+            images.
+    """
     prompt = "\n".join(t for t in (line.prompt.strip(), body.strip()) if t)
     if not prompt and line != AgentArguments(session=line.session):
         raise BadArguments(
@@ -111,7 +123,20 @@ def run_agent(kit: KitState, line: AgentArguments, body: str) -> object:
 def run_in_cell(
     kit: KitState, live: LiveSession, prompt: str, out: str | None, pictures: Sequence[Image] = ()
 ) -> TurnAnswer:
-    """Run a turn while the cell waits; an interrupt keeps the text that has arrived."""
+    """Run a turn while the cell waits; an interrupt keeps the text that has arrived.
+
+    Args:
+        live: the session; it is locked while the turn runs.
+        prompt: the whole prompt, variables filled in.
+        out: name of the variable that gets the answer; None: none does.
+        pictures: images that are sent with the prompt.
+
+    Returns:
+        The answer; its text is what was displayed.
+
+    Raises:
+        TurnInterrupted: the user interrupted the kernel; the text so far is in the session.
+    """
     try:
         with LiveTurnDisplay(live, CellOutput() if kit.rich else TerminalOutput(), raises=True):
             outcome = run_coroutine(live.turn(prompt, images=pictures))
@@ -180,7 +205,20 @@ def show_session_status(kit: KitState, name: str | None) -> PreformattedText:
 def show_dry_run(
     kit: KitState, name: str, line: AgentArguments, prompt: str, pictures: Sequence[Image] = ()
 ) -> PreformattedText:
-    """Show the first prompt of a turn, its size and its cost; nothing is sent or stored."""
+    """Show the first prompt of a turn, its size and its cost; nothing is sent or stored.
+
+    Args:
+        name: of the session, which may not exist yet.
+        line: the parsed line, whose options choose model, rules and tools.
+        prompt: the prompt of the turn.
+        pictures: images that would be sent with it.
+
+    Returns:
+        Text with the size in tokens and the price of the first prompt, in US dollars.
+
+    Raises:
+        BadArguments: an external agent makes the prompt (`--via`).
+    """
     settings = kit.lives.settings(name, _line_settings(line))
     parts = kit.lives.named.parts(settings)
     if parts.via:
@@ -195,7 +233,7 @@ def show_dry_run(
     root = RootFolder(parts.root) if parts.root is not None and parts.root.is_dir() else None
     folder = root.folder if root else Workspace().scratch(name)
     memory = kit.lives.named.memory(settings["memory"], model)
-    around = PromptSources(folder=folder, root=root, own=system, store=ContextStore(),
+    around = PromptSectionSources(folder=folder, root=root, own=system, store=ContextStore(),
                           memory=memory.text if memory is not None else None)  # fmt: skip
     sections = PromptSections(parse_section_names(settings["sections"]), around)
     return PreformattedText(
@@ -414,10 +452,10 @@ def _describe_tools(named: Sequence[str | Any]) -> list[Any]:
     from tempfile import TemporaryDirectory
 
     from ctxkit.agent.tools.confined_root import RootFolder
-    from ctxkit.agent.tools.tool_selection import make_inert_work_tools, make_tools
+    from ctxkit.agent.tools.tool_selection import make_inert_brief_and_summary_tools, make_tools
 
     with TemporaryDirectory() as folder:
-        return make_tools(named, RootFolder(folder), {}, work=make_inert_work_tools())
+        return make_tools(named, RootFolder(folder), {}, work=make_inert_brief_and_summary_tools())
 
 
 def _tokens_by_part(messages: Iterable[Message], counter: Any, fixed: int) -> list[tuple[str, int]]:

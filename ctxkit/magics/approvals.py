@@ -18,7 +18,11 @@ from typing import TYPE_CHECKING, Any
 from ctxkit._internal.formatting import NO_MATHJAX, make_visible, sanitize_line
 from ctxkit._internal.redaction import redact, redact_json
 from ctxkit.agent.tools.runner import run_in_thread
-from ctxkit.agent.tools.tool_selection import TOOL_NAMES, make_inert_work_tools, make_tools
+from ctxkit.agent.tools.tool_selection import (
+    TOOL_NAMES,
+    make_inert_brief_and_summary_tools,
+    make_tools,
+)
 from ctxkit.errors import BadArguments, did_you_mean
 
 if TYPE_CHECKING:
@@ -66,7 +70,7 @@ class ToolApprover:
         """
         if call.name in self._always:
             return "always"
-        question = question_about(call)
+        question = make_approval_question(call)
         for _ in range(_TRIES):
             answer = (await self._ask(question)).strip().lower()
             for word, words in (("always", _ALWAYS), ("allow", _YES), ("deny", _NO)):
@@ -84,6 +88,9 @@ def select_approval_tools(words: str, tools: Iterable[str], root: RootFolder) ->
         tools: names of the session's tools.
         root: the folder of its file tools.
 
+    Returns:
+        Names of the session's tools; groups are replaced by their members.
+
     Raises:
         BadArguments: there is no such tool.
     """
@@ -94,7 +101,7 @@ def select_approval_tools(words: str, tools: Iterable[str], root: RootFolder) ->
             f" {', '.join(tool_names)}.{did_you_mean(name, [*tool_names, *TOOL_NAMES, ALL_TOOLS])}"
         )
     groups = make_tools(
-        sorted(names.intersection(TOOL_NAMES)), root, {}, work=make_inert_work_tools()
+        sorted(names.intersection(TOOL_NAMES)), root, {}, work=make_inert_brief_and_summary_tools()
     )
     names |= {t.name for t in groups}
     return frozenset(tool_names if ALL_TOOLS in names else names)
@@ -123,7 +130,7 @@ _STYLE = "white-space:pre-wrap;overflow-wrap:anywhere;direction:ltr"
 # shown whole (too long, nested too deep) is refused and never shortened.
 @dataclass(frozen=True)
 class ApprovalQuestion:
-    """The question to a person about one tool call; made by `question_about`."""
+    """The question to a person about one tool call; made by `make_approval_question`."""
 
     name: str
     """The tool's name in a line, without keys."""
@@ -143,7 +150,7 @@ class ApprovalQuestion:
         return self.whole != self.clean
 
 
-def question_about(call: ToolCall) -> ApprovalQuestion:
+def make_approval_question(call: ToolCall) -> ApprovalQuestion:
     """Return what a person is asked about a call, every character of which can be seen.
 
     Raises:
@@ -235,6 +242,12 @@ def _find_shell() -> Any:
 
 async def ask_in_cell(question: ApprovalQuestion) -> str:
     """Ask in the input field of the cell that runs, or in the terminal.
+
+    Args:
+        question: the call, every character of it visible.
+
+    Returns:
+        The words that were typed.
 
     Raises:
         BadArguments: nobody can be asked.

@@ -1,4 +1,4 @@
-"""Options of the cell magics, settings of `%config CtxKit`, and the sessions known by name.
+"""Options of the cell magics, settings of `%config CtxKit`, and what their names stand for.
 
 An option with a `setting` is said once, in its line: `%config CtxKit` has a setting of that name,
 which holds for sessions that are opened without the option.
@@ -17,12 +17,14 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.magics.line_parser import get_settings, option, rest, word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from IPython.core.interactiveshell import InteractiveShell
 
+    from ctxkit.agent.memory.folders import MemoryStore
+    from ctxkit.agent.memory.session_memory import SessionMemory
+    from ctxkit.agent.models.model import Model
     from ctxkit.session.session import Session
-
 
 _SESSION, _TOOLS, _PROMPT = "Session", "Tools and files", "Prompt"
 _LIMITS, _RESULT, _TEAM = "Limits of the turn", "Result", "Team"
@@ -311,3 +313,69 @@ class KitSettings(Magics):
         from ctxkit.agent.store.project_folder import Workspace
 
         return Workspace().session(name)
+
+
+ON, OFF, LOCAL, DIGEST, MODEL = "on", "off", "local", "digest", "model"
+MEMORY_WORDS = (ON, OFF, LOCAL, DIGEST, MODEL)
+
+
+def open_memory() -> MemoryStore:
+    """Return the memory store of the working folder."""
+    from ctxkit.agent.memory.folders import MemoryStore
+    from ctxkit.agent.memory.session_memory import default_memory_folders
+
+    return MemoryStore(default_memory_folders())
+
+
+def parse_memory_option(words: str, names: Mapping[str, Any]) -> list[str]:
+    """Split the value of `--memory` into words and check them.
+
+    Raises:
+        BadArguments: a word is none, and no variable holds a provider of that name.
+    """
+    from ctxkit.agent.memory.session_memory import MemoryProvider
+
+    memory_words = [w.strip() for w in words.split(",") if w.strip()]
+    for name in memory_words:
+        value = names.get(name)
+        if name not in MEMORY_WORDS and not isinstance(value, (MemoryProvider, dict)):
+            raise BadArguments(
+                f"There is no memory {sanitize_line(name, 60)!r}: it is "
+                f"{', '.join(MEMORY_WORDS)}, or a variable"
+                f" that holds a webhook (ctxkit.agent.Webhook).{did_you_mean(name, MEMORY_WORDS)}"
+            )
+    if OFF in memory_words and len(memory_words) > 1:
+        raise BadArguments("`off` stands alone: it says that nothing is remembered.")
+    return memory_words
+
+
+def make_session_memory(words: str, model: Model, names: Mapping[str, Any]) -> SessionMemory | None:
+    """Return the memory of a session for the words of `--memory`; None: no memory.
+
+    Raises:
+        BadArguments: a word names none.
+    """
+    from ctxkit.agent.memory.session_memory import (
+        LocalMemoryProvider,
+        SessionMemory,
+        make_memory_provider,
+    )
+    from ctxkit.policies.memory_entries import MemoryDigestBudgets
+
+    selected = parse_memory_option(words, names)
+    if selected == [OFF] or (not selected and model.notice.startswith("scripted")):
+        return None
+    store = open_memory()
+    providers: list[Any] = []
+    for name in selected:
+        value = names.get(name)
+        if name in (LOCAL, DIGEST):
+            providers.append(
+                LocalMemoryProvider(store, MemoryDigestBudgets() if name == DIGEST else None)
+            )
+        elif name not in (ON, MODEL):
+            providers.append(
+                make_memory_provider(value, store) if isinstance(value, dict) else value
+            )
+    whole = ON in selected or set(selected) <= {MODEL}
+    return SessionMemory(store, providers, whole=whole, by_model=MODEL in selected)

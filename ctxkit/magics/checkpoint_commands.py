@@ -64,7 +64,7 @@ def show_checkpoints(kit: KitState, line: SessionArguments) -> pd.DataFrame:
     """Return one row a checkpoint."""
     import pandas as pd
 
-    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
+    from ctxkit._internal.display_frame import ColumnsRenderer, DisplayColumn, with_display
     from ctxkit.agent.store.session_log import list_checkpoints
 
     checkpoints = list_checkpoints(kit.session(line.session))
@@ -91,7 +91,7 @@ def show_checkpoints(kit: KitState, line: SessionArguments) -> pd.DataFrame:
         DisplayColumn("branch", "Branch", hover="opens a session of its own from here"),
         DisplayColumn("restore", "Restore", hover="goes back; what came after stays in the log"),
     )
-    return with_display(table, ColumnDisplay(text, _describe_checkpoints))
+    return with_display(table, ColumnsRenderer(text, _describe_checkpoints))
 
 
 def _describe_checkpoints(table: pd.DataFrame) -> str:
@@ -121,7 +121,17 @@ def restore_checkpoint(kit: KitState, line: RestoreArguments) -> PreformattedTex
 
 
 def branch_session(kit: KitState, line: BranchArguments) -> PreformattedText:
-    """Make a session of its own that is at a checkpoint; the old one stays as it is."""
+    """Make a session of its own that is at a checkpoint; the old one stays as it is.
+
+    Args:
+        line: the checkpoint, and the new session's name.
+
+    Returns:
+        A sentence that names the new session and says whether it can be continued at once.
+
+    Raises:
+        BadArguments: the checkpoint lies before the first message.
+    """
     from ctxkit.agent.store.session_log import get_checkpoint
 
     session = kit.session(line.session)

@@ -17,7 +17,7 @@ from ctxkit.agent.event_loops import run_coroutine
 from ctxkit.agent.model_summaries import ModelSummariser
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.magics.subcommand_dispatch import PreformattedText
-from ctxkit.policies.offline_summarisers import Extractive, may_call_model
+from ctxkit.policies.offline_summarisers import ExtractiveSummariser, may_call_model
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.summary_compaction import Summary, iter_summary_writers
 from ctxkit.session.messages import Message, join_summary_errors
@@ -122,7 +122,19 @@ class CompactionReport:
 
 
 def run_compact(kit: KitState, options: CompactArguments, body: str) -> object:
-    """Compact a live session as a line and a cell ask for."""
+    """Compact a live session as a line and a cell ask for.
+
+    Args:
+        options: the parsed line.
+        body: the cell: what a summary should dwell on.
+
+    Returns:
+        A `CompactionReport`, also of a dry run, which changes nothing.
+
+    Raises:
+        BadArguments: `--keep` is below 0, or the session does not live.
+        ModelError: the summary could not be written; the history stays as it was.
+    """
     focus = "\n".join(t for t in (options.focus.strip(), body.strip()) if t)
     if options.keep is not None and options.keep < 0:
         raise BadArguments(
@@ -187,7 +199,7 @@ def _describe_writer(edits: tuple[Edit, ...], part: BasePolicy) -> str:
         return NO_SUMMARY_NOTICE
     if others:
         return f"summary by {', '.join(map(name_of, others))}, which the rules name"
-    return EXTRACTIVE_NOTICE if all(isinstance(w, Extractive) for w in writers) else OTHER
+    return EXTRACTIVE_NOTICE if all(isinstance(w, ExtractiveSummariser) for w in writers) else OTHER
 
 
 def _choose_policy(kit: KitState, options: CompactArguments) -> Any:

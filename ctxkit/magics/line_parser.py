@@ -1,4 +1,4 @@
-"""The parser of magics' lines: a line becomes a value of a dataclass of words and options.
+"""Parser and tab completion of magics' lines: a line becomes a dataclass of words and options.
 
 A field is a `word` (taken in order), an `option` (`--name VALUE`, wherever it stands) or the
 `rest`: plain text as it is written. That text is not split into words and joined again, as its
@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from IPython.core.completer import SimpleCompletion, context_matcher
 
 from ctxkit.errors import BadArguments, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from IPython.core.completer import CompletionContext
 
 T = TypeVar("T")
 # Quoted parts and plain characters side by side; a quote without its partner is a character.
@@ -26,7 +31,16 @@ _HELP = ("-h", "--help")
 
 
 def word(help: str, *, default: Any = MISSING, completes: str = "") -> Any:  # noqa: A002  the word that argparse uses
-    """A word of the line, in the order of the fields; optional where it has a default."""
+    """A word of the line, in the order of the fields; optional where it has a default.
+
+    Args:
+        help: what it is, for people.
+        default: its value where the line ends before it; none: the word is required.
+        completes: what it may be, for the Tab key.
+
+    Returns:
+        A field of a dataclass.
+    """
     return field(default=default, metadata={"help": help, "completes": completes, "place": "word"})
 
 
@@ -47,6 +61,9 @@ def option(
         setting: the value of the setting of that name, which holds where no line names the option;
             None: there is no such setting.
         task: the heading of the help under which it stands; empty: none.
+
+    Returns:
+        A keyword-only field of a dataclass.
     """
     metadata = {
         "help": help, "completes": completes, "place": "option", "setting": setting, "task": task,
@@ -55,7 +72,14 @@ def option(
 
 
 def rest(help: str) -> Any:  # noqa: A002
-    """Plain text, taken as it stands but for options: those count wherever they are in it."""
+    """Plain text, taken as it stands but for options: those count wherever they are in it.
+
+    Args:
+        help: what it is, for people.
+
+    Returns:
+        A field of a dataclass, the last one in the line.
+    """
     return field(default="", metadata={"help": help, "completes": "", "place": "rest"})
 
 
@@ -78,12 +102,36 @@ def split_tokens(line: str) -> Iterator[LineToken]:
 
 
 def has_help_flag(line: str) -> bool:
-    """True where one of the words is `-h` or `--help`."""
+    """True where one of the words is `-h` or `--help`.
+
+    Args:
+        line: of a magic, without its name.
+
+    Returns:
+        False where `-h` stands inside of quotes with other words.
+
+    Example:
+        >>> from ctxkit.magics.line_parser import has_help_flag
+        >>> has_help_flag("turns -h")
+        True
+    """
     return any(t.text in _HELP for t in split_tokens(line))
 
 
 def strip_semicolon(line: str) -> str:
-    """Return the line without the `;` at its end that silences a display."""
+    """Return the line without the `;` at its end that silences a display.
+
+    Args:
+        line: of a magic, without its comment.
+
+    Returns:
+        The line without blanks at its end.
+
+    Example:
+        >>> from ctxkit.magics.line_parser import strip_semicolon
+        >>> strip_semicolon("turns ; ")
+        'turns'
+    """
     return line.rstrip().removesuffix(";").rstrip()
 
 
@@ -110,7 +158,7 @@ def parse_line(kind: type[T], line: str, magic: str) -> T:
         BadArguments: an option that does not exist, lacks its value or is no number; a word too
             many or too few.
     """
-    options, words = get_options(kind), get_words(kind)
+    options, words = get_options(kind), get_positionals(kind)
     rest_field = next((f for f in fields(kind) if f.metadata["place"] == "rest"), None)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     tokens = list(split_tokens(line))
@@ -212,7 +260,14 @@ def get_options(kind: type) -> dict[str, Field[Any]]:
 
 
 def get_settings(kind: type) -> dict[str, tuple[str, str]]:
-    """Return the options of a line that have a setting: its default, and what it is."""
+    """Return the options of a line that have a setting: its default, and what it is.
+
+    Args:
+        kind: a dataclass made of `word`, `option` and `rest`.
+
+    Returns:
+        Default and help by name, for `%config CtxKit`.
+    """
     return {
         f.name: (f.metadata["setting"], f.metadata["help"])
         for f in get_options(kind).values()
@@ -220,7 +275,7 @@ def get_settings(kind: type) -> dict[str, tuple[str, str]]:
     }
 
 
-def get_words(kind: type) -> list[Field[Any]]:
+def get_positionals(kind: type) -> list[Field[Any]]:
     """The words of a dataclass, in order."""
     return [f for f in fields(kind) if f.metadata["place"] == "word"]
 
@@ -257,3 +312,105 @@ def _convert_value(field_of_value: Field[Any], value: str, magic: str) -> Any:
     except ValueError:
         label = field_of_value.name.rstrip("_").replace("_", "-")
         raise BadArguments(f"`{magic}`: {label} must be a number, not {value!r}.") from None
+
+
+_MAX = 200
+# Maybe an assignment, then one or two `%`, the magic's name, and the words behind it.
+_LINE = re.compile(r"^\s*(?:[\w.\[\]'\", ]+=\s*)?%{1,2}(\w+)[ \t]+(.*)$")
+
+
+def make_matcher(
+    magics: Mapping[str, Mapping[str, type]],
+    sources: Mapping[str, Callable[[], Iterable[str]]],
+    default: str,
+) -> Any:
+    """Return an IPython matcher for some magics.
+
+    Args:
+        magics: for each magic the shapes of its lines, by its subcommands; `""`: it has none.
+        sources: where the words of a kind (`session`, ...) come from; `path` is known here.
+        default: the subcommand of a line that names none.
+    """
+
+    @context_matcher()  # type: ignore[untyped-decorator]
+    def ctxkit_matcher(context: CompletionContext) -> dict[str, Any]:
+        line = context.text_until_cursor.rsplit("\n", 1)[-1]
+        match = _LINE.match(line)
+        if match is None or match[1] not in magics:
+            return {"completions": []}
+        fragment, completions = complete_line(match[2], magics[match[1]], sources, default)
+        return {
+            "completions": [
+                SimpleCompletion(text=text, type="magic") for text in completions[:_MAX]
+            ],
+            "suppress": True,
+            "ordered": True,
+            "matched_fragment": fragment,
+        }
+
+    return ctxkit_matcher
+
+
+# The words before the cursor decide. Without any: subcommands, and options of the default. Behind
+# an option with a value: its values. Where the fragment begins with `-`: options that are not there
+# yet. Else: values of the next word, whose number is that of the words before without options and
+# their values.
+def complete_line(
+    line: str,
+    shapes: Mapping[str, type],
+    sources: Mapping[str, Callable[[], Iterable[str]]],
+    default: str,
+) -> tuple[str, list[str]]:
+    """Return the word that is being written, and what it could become."""
+    if default not in shapes:  # another magic's, or one without subcommands
+        default = next(iter(shapes))
+    seen = list(split_tokens(line))
+    fragment = line[seen.pop().start :] if seen and not line.endswith((" ", "\t")) else ""
+    done = [t.text for t in seen]
+    if not done:
+        words = [*filter(None, shapes), *get_options(shapes[default])]
+        return fragment, [w for w in words if w.startswith(fragment)]
+    shape = shapes[done[0] if done[0] in shapes else default]
+    before = done[1:] if done[0] in shapes else done
+    options = get_options(shape)
+    if before and before[-1] in options and options[before[-1]].type != "bool":
+        return fragment, _complete_values(
+            options[before[-1]].metadata["completes"], fragment, sources
+        )
+    if fragment.startswith("-"):
+        return fragment, [
+            o for o in (*options, "--help") if o.startswith(fragment) and o not in before
+        ]
+    word_count = sum(not w.startswith("-") for w in before) - sum(
+        w in options and options[w].type != "bool" for w in before
+    )
+    places = get_positionals(shape)
+    kinds = places[word_count].metadata["completes"] if word_count < len(places) else ""
+    values = _complete_values(kinds, fragment, sources)
+    return fragment, values if fragment else [*values, *(o for o in options if o not in before)]
+
+
+def _complete_values(
+    kinds: str, fragment: str, sources: Mapping[str, Callable[[], Iterable[str]]]
+) -> list[str]:
+    out: list[str] = []
+    for kind in kinds.split():
+        out += (
+            _complete_paths(fragment)
+            if kind == "path"
+            else [w for w in sources[kind]() if w.startswith(fragment)]
+        )
+    return out
+
+
+def _complete_paths(fragment: str) -> list[str]:
+    """Paths as the user would write them on; what begins with a dot only when it was asked for."""
+    head, slash, tail = fragment.strip("\"'").rpartition("/")
+    folder = Path(head + slash).expanduser() if slash else Path()
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:
+        return []
+    names = [p.name + ("/" if p.is_dir() else "") for p in entries if p.name.startswith(tail)]
+    names = [n for n in names if tail.startswith(".") or not n.startswith(".")]
+    return [f'"{head}{slash}{n}"' if " " in n else f"{head}{slash}{n}" for n in names]

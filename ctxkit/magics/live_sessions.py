@@ -19,7 +19,11 @@ from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
-from ctxkit.magics.cell_options_and_config import AgentArguments
+from ctxkit.magics.cell_options_and_config import (
+    AgentArguments,
+    make_session_memory,
+    parse_memory_option,
+)
 from ctxkit.magics.line_parser import get_settings
 from ctxkit.magics.mcp_and_acp_programs import (
     McpServers,
@@ -27,7 +31,6 @@ from ctxkit.magics.mcp_and_acp_programs import (
     parse_servers,
     parse_via,
 )
-from ctxkit.magics.memory_option import make_session_memory, parse_memory_option
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import Share
@@ -40,8 +43,8 @@ if TYPE_CHECKING:
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.memory.session_memory import SessionMemory
     from ctxkit.agent.models.model import Model
-    from ctxkit.agent.span_export import CollectorAddress
-    from ctxkit.agent.turn import Listener
+    from ctxkit.agent.span_export import OtlpCollectorSettings
+    from ctxkit.agent.turn_state_and_events import Listener
     from ctxkit.engine.session_prompts import SentPrompts
     from ctxkit.magics.cell_options_and_config import KitSettings
     from ctxkit.magics.mcp_and_acp_programs import McpServerCommand
@@ -246,13 +249,13 @@ class LiveSessions:
             live.export(span_address)
         return live
 
-    def _span_address(self) -> CollectorAddress | None:
+    def _span_address(self) -> OtlpCollectorSettings | None:
         """Return where the spans of sessions go; None: nowhere."""
         if not self._kit.export:
             return None
-        from ctxkit.agent.span_export import CollectorAddress
+        from ctxkit.agent.span_export import OtlpCollectorSettings
 
-        return CollectorAddress.of(self._kit.export, content=self._kit.export_content)
+        return OtlpCollectorSettings.of(self._kit.export, content=self._kit.export_content)
 
 
 STANDARD_RULES = Rules(

@@ -35,6 +35,16 @@ R = TypeVar("R")
 def convert_errors(magic: Callable[P, R]) -> Callable[P, R]:
     """Turn IPython's `UsageError` (invisible to notebook tests) and trouble with files into errors
     of the kit.
+
+    Args:
+        magic: method of the magics class.
+
+    Returns:
+        The method with the same signature.
+
+    Raises:
+        BadArguments: raised by the result in place of `UsageError`.
+        StoreError: raised by the result in place of `OSError`.
     """
 
     @wraps(magic)

@@ -210,14 +210,14 @@ def open_external_session(
     Raises:
         StoreError: another process writes the session.
     """
-    from ctxkit.agent.acp_agent import AcpModel, ExternalAgent
+    from ctxkit.agent.acp_agent import AcpModelInfo, ExternalAgent
     from ctxkit.agent.acp_client import AcpClient
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.store.project_folder import Workspace
     from ctxkit.presets.registry import resolve_rules
 
     agent = AcpClient(command)
-    model: Any = AcpModel(agent)
+    model: Any = AcpModelInfo(agent)
     folder = root or Workspace().scratch(name)
     server_specs = [
         {"name": server_name or how.command[0], "command": how.command[0],

@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
+from ctxkit.magics.cell_options_and_config import open_memory
 from ctxkit.magics.line_parser import option, rest, word
-from ctxkit.magics.memory_option import open_memory
-from ctxkit.magics.session_report_commands import EmptyArguments, LiveSessionArguments, clean_texts
+from ctxkit.magics.session_report_commands import (
+    EmptyArguments,
+    LiveSessionArguments,
+    sanitize_text_columns,
+)
 from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 from ctxkit.policies.memory_entries import make_entry
 
@@ -73,7 +77,7 @@ def list_entries(_: KitState, line: ListArguments) -> pd.DataFrame:
     columns = ["type", "description", "chars", "guid"]
     rows = [(e.type, e.description, len(e.head) + len(e.body), e.guid[:8]) for e in entries]
     index = pd.Index([sanitize_line(e.name, 120) for e in entries], name="entry", dtype="object")
-    return clean_texts(pd.DataFrame(rows, columns=columns, index=index))
+    return sanitize_text_columns(pd.DataFrame(rows, columns=columns, index=index))
 
 
 def show_entry(_: KitState, line: EntryArguments) -> PreformattedText:
@@ -84,7 +88,17 @@ def show_entry(_: KitState, line: EntryArguments) -> PreformattedText:
 
 
 def add_entry(kit: KitState, line: AddEntryArguments) -> PreformattedText:
-    """Add a memory entry for this folder, or change the entry of that name."""
+    """Add a memory entry for this folder, or change the entry of that name.
+
+    Args:
+        line: description, and optionally name, type and text of the entry.
+
+    Returns:
+        A sentence that names the entry.
+
+    Raises:
+        BadArguments: there is no description.
+    """
     from ctxkit.policies.memory_entries import make_entry_name
 
     if not line.description.strip():
@@ -103,7 +117,17 @@ def add_entry(kit: KitState, line: AddEntryArguments) -> PreformattedText:
 
 
 def edit_entry(kit: KitState, line: EditEntryArguments) -> PreformattedText:
-    """Change an entry."""
+    """Change an entry.
+
+    Args:
+        line: name of the entry, and what is to change.
+
+    Returns:
+        A sentence that names the entry.
+
+    Raises:
+        BadArguments: nothing is to change, or there is no such entry.
+    """
     values = {"name": line.rename, "description": line.description, "type": line.type}
     changes = {k: v for k, v in values.items() if v is not None}
     if line.body is not None:

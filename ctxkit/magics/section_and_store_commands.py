@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.agent.document_store import STORE_FOLDERS, ContextStore, describe_skipped, import_files
+from ctxkit.agent.document_store import (
+    STORE_FOLDERS,
+    ContextStore,
+    describe_skipped_files,
+    import_files,
+)
 from ctxkit.agent.system_prompt import OFF, parse_section_names
 from ctxkit.errors import BadArguments
 from ctxkit.magics.line_parser import option, rest, word
@@ -14,7 +19,7 @@ from ctxkit.magics.session_report_commands import (
     FILL_TASK,
     EmptyArguments,
     SessionArguments,
-    clean_texts,
+    sanitize_text_columns,
 )
 from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 
@@ -56,7 +61,7 @@ def show_or_switch_sections(
     if not line.words.strip():
         from ctxkit.experiments.section_costs import sections as costs
 
-        table = clean_texts(costs(kit.session(line.session)))
+        table = sanitize_text_columns(costs(kit.session(line.session)))
         return table.drop(columns="session").set_index("section")
     session_name = line.session or kit.lives.current_name
     if session_name is None or session_name not in kit.lives:
@@ -108,7 +113,17 @@ def _describe_remaining(live: LiveSession, names: tuple[str, ...]) -> list[str]:
 
 
 def add_item(kit: KitState, line: AddArguments) -> PreformattedText:  # noqa: ARG001  the shape of a subcommand
-    """Import a file or a folder into the context store; documents are stored as text."""
+    """Import a file or a folder into the context store; documents are stored as text.
+
+    Args:
+        line: path and optional name and description.
+
+    Returns:
+        Sentences on the bytes of text stored, their path, and what was not taken.
+
+    Raises:
+        BadArguments: there is no `--name`, or the path is missing or no text or document.
+    """
     if not line.name:
         raise BadArguments(
             f"Give it a name: `%context add {sanitize_line(line.path, 200)} --name N`."
@@ -121,7 +136,7 @@ def add_item(kit: KitState, line: AddArguments) -> PreformattedText:  # noqa: AR
              "agents see it in their index and read it with read_file.")]  # fmt: skip
     lines += [imported.info[0].upper() + imported.info[1:] + "."] if imported.info else []
     return PreformattedText(
-        "\n".join([*lines, *filter(None, [describe_skipped(imported.skipped)])])
+        "\n".join([*lines, *filter(None, [describe_skipped_files(imported.skipped)])])
     )
 
 
@@ -157,7 +172,9 @@ def list_store(kit: KitState, _: EmptyArguments) -> pd.DataFrame:  # noqa: ARG00
         "info": [info if isinstance(info, str) else "" for info in infos],
     }
     names = [path.rsplit("/", 1)[1] for path in store]
-    return clean_texts(pd.DataFrame(columns, index=pd.Index(names, name="item", dtype="object")))
+    return sanitize_text_columns(
+        pd.DataFrame(columns, index=pd.Index(names, name="item", dtype="object"))
+    )
 
 
 PROMPT_SUBCOMMANDS = (

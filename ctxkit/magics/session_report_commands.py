@@ -130,11 +130,18 @@ def _session_frame(
     from ctxkit.metrics.frames import frame
 
     session = kit.session(options.session)
-    return with_display(clean_texts(frame(session, per=per)), make_table(session))
+    return with_display(sanitize_text_columns(frame(session, per=per)), make_table(session))
 
 
-def clean_texts(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with its texts, which come from a log, sanitised for terminals and pages."""
+def sanitize_text_columns(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with its texts, which come from a log, sanitised for terminals and pages.
+
+    Args:
+        table: a frame with any columns.
+
+    Returns:
+        A copy: control characters are removed, and each text is cut to 200 characters.
+    """
     import pandas as pd
 
     out = table.copy()
@@ -264,7 +271,7 @@ def list_window(kit: KitState, options: WindowListArguments) -> pd.DataFrame:
     """Return one row per section of the window."""
     if options.user:
         return list_user_visible_messages(kit, options)
-    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
+    from ctxkit._internal.display_frame import ColumnsRenderer, DisplayColumn, with_display
 
     report = make_report(kit, options)
     columns = ["part", "name", "tokens", "share", "messages_n", "source"]
@@ -275,12 +282,14 @@ def list_window(kit: KitState, options: WindowListArguments) -> pd.DataFrame:
         DisplayColumn("source", "source", hover="of the tokens", spare=True),
     )
     sentence = _make_status(kit, options).one_line
-    return with_display(clean_texts(report.frame()[columns]), ColumnDisplay(text, sentence))
+    return with_display(
+        sanitize_text_columns(report.frame()[columns]), ColumnsRenderer(text, sentence)
+    )
 
 
 def list_user_visible_messages(kit: KitState, options: SessionArguments) -> pd.DataFrame:
     """Return one row per message that the user sees, and whether the agent sees it."""
-    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
+    from ctxkit._internal.display_frame import ColumnsRenderer, DisplayColumn, with_display
     from ctxkit.metrics.frames.per_message import audience as of
 
     table = of(kit.session(options.session))
@@ -292,7 +301,7 @@ def list_user_visible_messages(kit: KitState, options: SessionArguments) -> pd.D
         *(DisplayColumn("chars", "characters", "count"), DisplayColumn("text", "text")),
     )
     return with_display(
-        clean_texts(seen.set_index("position")), ColumnDisplay(text, _describe_audience)
+        sanitize_text_columns(seen.set_index("position")), ColumnsRenderer(text, _describe_audience)
     )
 
 

@@ -26,7 +26,19 @@ _DEFAULTS = {name: default for name, (default, _) in get_settings(TeamArguments)
 
 
 def run_team(kit: KitState, line: TeamArguments, task: str) -> PreformattedText:
-    """Run a team on a task; an empty task continues the current one."""
+    """Run a team on a task; an empty task continues the current one.
+
+    Args:
+        line: the parsed line.
+        task: the cell; empty: the task that was begun.
+
+    Returns:
+        A page with the decision after each turn and the chart of input tokens.
+
+    Raises:
+        BadArguments: `--out` is no name of a variable, or there is no task to continue.
+        TurnInterrupted: the user interrupted; the team continues with the next call.
+    """
     from ctxkit.teams import team as opened
 
     _check_task(line, task)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.agent.turn import LiveEvent
+    from ctxkit.agent.turn_state_and_events import LiveEvent
 
 
 _MAX_SCREEN_CHARS = 6000

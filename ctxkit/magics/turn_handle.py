@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ctxkit.agent.event_loops import BackgroundTask
-    from ctxkit.agent.turn import Outcome
+    from ctxkit.agent.turn_state_and_events import Outcome
     from ctxkit.magics.approvals import ApprovalQuestion
     from ctxkit.session.session import Session
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from ctxkit._internal.formatting import escape_html, sanitize_line, sanitize_text
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
-from ctxkit.engine import log_from_session, run_rules
+from ctxkit.engine import make_log_from_session, run_rules
 from ctxkit.engine.replay import find_context_window
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
@@ -21,7 +21,7 @@ from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
-from ctxkit.metrics.prompt_sizes import RunPrompts
+from ctxkit.metrics.prompt_sizes import RunPromptSizes
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
 from ctxkit.metrics.team_log import (
     ARTIFACTS,
@@ -39,14 +39,19 @@ from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.columns import ASSISTANT
 from ctxkit.policies.texts.message_content import call_path
 from ctxkit.presets.config_schema import ConfigSection
-from ctxkit.presets.fuseraft_config import VIEW_KEYS, history_filters
+from ctxkit.presets.fuseraft_config import VIEW_KEYS, make_history_filters
 from ctxkit.session.messages import OTHER_AGENT_KINDS, Message, Text
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import is_write_tool, map_results_by_call
 from ctxkit.teams.contract_checks import TurnChanges, make_turn_changes
-from ctxkit.teams.handoffs import SUMMARY_FILE, SourceFiles, format_declared_context, parse_sources
+from ctxkit.teams.handoffs import (
+    SUMMARY_FILE,
+    SourceFilesAndChanges,
+    format_declared_context,
+    parse_context_sources,
+)
 from ctxkit.teams.plan import TeamPlan
-from ctxkit.teams.shared_history import FRESH_TURN_KEY, DeclaredContext, get_own_history_limits
+from ctxkit.teams.shared_history import FRESH_TURN_KEY, DeclaredContextView, get_own_history_limits
 from ctxkit.teams.team_members import ISOLATIONS
 from ctxkit.tokens.counter_registry import default_counter
 from ctxkit.tokens.message_sizes import MessageSizes
@@ -124,11 +129,11 @@ class TeamView:
         if self.context:
             hears = IsolatedView(agent=agent, isolation="fresh", handoffs=False)
             turns, chars = get_own_history_limits(self.context)
-            pruning = Chain.of(hears, DeclaredContext(turns=turns, max_chars=chars))
+            pruning = Chain.of(hears, DeclaredContextView(turns=turns, max_chars=chars))
             return Rules(name=self.name, pruning=pruning)
         hears = IsolatedView(agent=agent, isolation=self.isolation)
         parts: list[Any] = [hears] if self.isolation != "shared" else []
-        parts += [DeclaredContext(heard=True)] if self.anew else []
+        parts += [DeclaredContextView(heard=True)] if self.anew else []
         parts += self.window
         return Rules(name=self.name, pruning=Chain.of(*parts) if parts else None)
 
@@ -170,14 +175,14 @@ def parse_view(name: str, keys: object) -> TeamView:
     isolation = (f.text("Isolation") or "shared").casefold()
     if isolation not in ISOLATIONS:
         raise BadArguments(f"Isolation of view {name!r} is Shared, Fresh or Fork.")
-    context = parse_sources(f.rows("Context"), f"Context of view {name!r}", allow_own=True)
+    context = parse_context_sources(f.rows("Context"), f"Context of view {name!r}", allow_own=True)
     return TeamView(name, _make_window_filter(inner), isolation, context, f.flag(FRESH_TURN_KEY))
 
 
 def _make_window_filter(f: ConfigSection) -> tuple[BasePolicy, ...]:
     by_tool = f.section("ToolResultCharOverrides")
     return tuple(
-        history_filters(
+        make_history_filters(
             text_only=f.flag("TextOnly"),
             exclude_agents=f.texts("ExcludeAgents"),
             max_turn_age=f.number("MaxTurnAge"),
@@ -212,8 +217,8 @@ def with_view_sizes(log: AgentLog, keys: Mapping[str, Any]) -> AgentLog:
     counter = default_counter()
     # counts give the relative sizes of messages, the recorded prompts their scale
     counts = [counter.message(m) for m in log.record.messages]
-    run = run_rules(log_from_session(log.record, rules, tokens=counts, fixed=0), rules, None)
-    sent = RunPrompts(run)
+    run = run_rules(make_log_from_session(log.record, rules, tokens=counts, fixed=0), rules, None)
+    sent = RunPromptSizes(run)
     shown_sizes = [sent.prompt(c) for c in range(len(prompts))]
     scale = _token_scale(prompts, shown_sizes)
     fixed = max(round(prompts[0] - scale * shown_sizes[0]), 0)
@@ -248,12 +253,14 @@ def add_declared_context(
     """
     by_name = {log.agent: log for log in logs}
     folder = next((log.record.cwd for log in logs if log.record.cwd), "") or ""
-    files, changes = RecordedFiles(folder), list[TurnChanges]()
+    files, changes = RecordedTeamFolder(folder), list[TurnChanges]()
     blocks: dict[str, dict[int, str]] = {name: {} for name in by_name}
     for number, turn in enumerate(turns):
         if turn.agent not in by_name or not turn.calls:
             continue
-        source_files = SourceFiles(root=files, brief=TeamPlan.brief, changes=tuple(changes))
+        source_files = SourceFilesAndChanges(
+            root=files, brief=TeamPlan.brief, changes=tuple(changes)
+        )
         # the block is made before the turn's own writes are applied: it shows earlier turns
         blocks[turn.agent][turn.calls[0]] = format_declared_context(source_files, declared)
         messages = _turn_messages(by_name[turn.agent].record, turn.calls)
@@ -295,7 +302,7 @@ _PATCH_ARGUMENTS = (("old", "new"), ("old_string", "new_string"), ("old_str", "n
 """Arguments that hold a file's whole text, and those that hold what is put in the place of what."""
 
 
-class RecordedFiles:
+class RecordedTeamFolder:
     """A team's folder, reconstructed from what its agents wrote so far."""
 
     def __init__(self, folder: str = "") -> None:
@@ -496,9 +503,9 @@ def _view_sub_agent(log: AgentLog, *, reuse: bool, loss: bool) -> _AgentView:
 
 def _view_agent(log: AgentLog, view: TeamView, whole: AgentLog, *, loss: bool) -> _AgentView:
     """Return what an agent would have been sent under a view; `whole` is its log as recorded."""
-    base = log_from_session(log.shared, Rules(), anchored=log.anchored)
+    base = make_log_from_session(log.shared, Rules(), anchored=log.anchored)
     run = run_rules(base, view.rules(log.agent), find_context_window(log.shared))
-    sent, sheet = RunPrompts(run), ReplayCostModel.of(whole.record, whole.record_sizes)
+    sent, sheet = RunPromptSizes(run), ReplayCostModel.of(whole.record, whole.record_sizes)
     bill = bill_replay(sheet, sent)
     row = {"prompt_tokens": bill.prompts, "peak_tokens": bill.peak,
            "cost_usd": bill.cost_usd, "source": "derived" if sheet.has_usage else "estimated",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import StoreError
-from ctxkit.policies.texts.message_content import call_path, call_target
+from ctxkit.policies.texts.message_content import call_path, get_call_target
 from ctxkit.session.tool_calls import is_write_tool
 from ctxkit.teams.plan import matches_any
 
@@ -192,7 +192,7 @@ class TurnChanges:
         return "\n".join(lines)
 
 
-def find_changes(
+def find_written_files_and_commands(
     messages: Iterable[Message],
 ) -> tuple[tuple[str, ...], tuple[tuple[str, bool], ...]]:
     """Return the files that were written and the commands that were run, with their success."""
@@ -214,7 +214,7 @@ def find_changes(
         elif call_of_result.name.casefold() in SHELL_TOOLS:
             commands.append(
                 (
-                    call_target(call_of_result),
+                    get_call_target(call_of_result),
                     not (message.is_error or _FAILED_COMMAND.search(message.text)),
                 )
             )
@@ -222,8 +222,17 @@ def find_changes(
 
 
 def make_turn_changes(turn: int, agent: str, messages: Sequence[Message]) -> TurnChanges | None:
-    """Return what an agent changed in a turn; None if it changed nothing."""
-    written, commands = find_changes(messages)
+    """Return what an agent changed in a turn; None if it changed nothing.
+
+    Args:
+        turn: number of the team's turn, from 0.
+        agent: whose turn it was.
+        messages: that the turn added to the agent's session.
+
+    Returns:
+        Files and commands, with the time of the last message in seconds since 1970.
+    """
+    written, commands = find_written_files_and_commands(messages)
     if not written and not commands:
         return None
     time = next((m.time for m in reversed(messages) if m.time is not None), 0.0)

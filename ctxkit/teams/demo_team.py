@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ctxkit.agent.models.scripted import ScriptTurn
-    from ctxkit.teams.turn_prompts import TeamStatus
+    from ctxkit.teams.turn_prompts_and_status import TeamStatus
 
 SCRIPTED_CONFIG = "scripted"
 DEMO_TASK = (
@@ -87,6 +87,10 @@ def make_scripted_agent(
         agent: its name in the team.
         turns: of each turn what it does, in order: calls, texts or whole replies.
         clock: gives the time of its replies, in seconds.
+
+    Returns:
+        The model of one agent, for `ck.team(config, models={agent: ...})`; a turn beyond the script
+        answers that the script is over.
 
     Example:
         >>> tester = make_scripted_agent(

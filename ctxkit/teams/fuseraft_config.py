@@ -15,15 +15,15 @@ from ctxkit.presets.fuseraft_config import (
     UNREAD_REASONS,
     UNREAD_SECTION_KEYS,
     find_budget_faults,
-    orchestration_section,
+    get_orchestration_section,
     read_config,
 )
 from ctxkit.presets.fuseraft_ignored_keys import PLUGINS_KEY, TERMINATION_KEY, format_ignored_keys
-from ctxkit.teams.handoffs import parse_sources
+from ctxkit.teams.handoffs import parse_context_sources
 from ctxkit.teams.orchestration_patterns import (
     VALIDATORS,
-    Routing,
-    SelectionConfigInputs,
+    SelectionConfigParts,
+    SelectionStateGraph,
     check_unique,
     get_validator_names,
     match_name,
@@ -41,13 +41,13 @@ from ctxkit.teams.plan import (
     FAILURE_KINDS,
     ContractRequirement,
     HandoffContract,
-    PlanState,
+    StateDefinition,
     StopCondition,
     TeamPlan,
     Transition,
     check_pattern,
     parse_condition,
-    parse_failure_policy,
+    parse_failure_limits,
     parse_verifier,
 )
 from ctxkit.teams.team_members import get_model_name, has_plugin_tool, parse_members
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 ROUND_SELECTIONS = ("roundrobin", "sequential")
-ROUTING_PARSERS: dict[str, Callable[[SelectionConfigInputs], Routing]] = {
+ROUTING_PARSERS: dict[str, Callable[[SelectionConfigParts], SelectionStateGraph]] = {
     "keyword": route_by_keyword,
     "structured": route_by_json,
     "graph": route_by_graph,
@@ -88,6 +88,9 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
     Args:
         config: fuseraft's config file, as it was parsed.
 
+    Returns:
+        The plan, which a state machine runs: keys without effect here are named in its `notes`.
+
     Raises:
         BadArguments: two agents have one name, a state is missing or named twice, a hand-off leads
             nowhere, a contract can never hold, ...: one sentence.
@@ -97,7 +100,7 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
         >>> [member.name for member in plan.members]
         ['Planner', 'Tester']
     """
-    body = orchestration_section(config)
+    body = get_orchestration_section(config)
     members = parse_members(config)
     names = [m.name for m in members]
     if not names:
@@ -133,7 +136,7 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
         warn_turn=body.number("WarnTurnTokens", TeamPlan.warn_turn),
         summary_model=get_model_name(summaries),
         stops=stops,
-        failing=parse_failure_policy(body.section("FailureHandling")),
+        failing=parse_failure_limits(body.section("FailureHandling")),
         verifier=parse_verifier(body, names),
         suite=(tests,) if tests else (),
         memory=dict(body.section("Memory").values),
@@ -154,12 +157,12 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
     check_unique("contracts", [f.text("Name") for f in rows])
     if order == "statemachine":
         return _with_state_machine(plan, selection, contracts)
-    parts = SelectionConfigInputs(config=config, selection=selection, agents=body.rows("Agents"),
+    parts = SelectionConfigParts(config=config, selection=selection, agents=body.rows("Agents"),
                            members=members, names=names, contracts=contracts)  # fmt: skip
     return _with_routing(plan, ROUTING_PARSERS[order](parts))
 
 
-def _with_routing(plan: TeamPlan, routing: Routing) -> TeamPlan:
+def _with_routing(plan: TeamPlan, routing: SelectionStateGraph) -> TeamPlan:
     """Return a plan with the routing of its selection."""
     failing, n = plan.failing, routing.retries
     return replace(
@@ -194,7 +197,7 @@ def _with_state_machine(
             for f in fields.rows("Transitions")
         )
         check_unique(f"signals out of state {name}", [w.signal for w in ways])
-        states[name] = PlanState(name=name, agent=agent, terminal=terminal, transitions=ways)
+        states[name] = StateDefinition(name=name, agent=agent, terminal=terminal, transitions=ways)
     initial = machine.text("Initial")
     if not initial:
         raise BadArguments(
@@ -239,7 +242,9 @@ def _parse_transition(
             if f.text("RecoveryAgent")
             else ""
         ),
-        handoff=parse_sources(f.rows("HandoffContext"), f"HandoffContext of {at}", allow_own=False),
+        handoff=parse_context_sources(
+            f.rows("HandoffContext"), f"HandoffContext of {at}", allow_own=False
+        ),
         max_revisits=f.number("MaxRevisits"),
         review=f.text("ReviewArtifactPath"),
         targets=tuple(targets),
@@ -328,7 +333,7 @@ def _max_turns(f: ConfigSection) -> int:
     return min(limits, default=TeamPlan.max_turns)
 
 
-def _check_can_end(states: Mapping[str, PlanState], initial: str) -> None:
+def _check_can_end(states: Mapping[str, StateDefinition], initial: str) -> None:
     """Refuse a machine that can never end, as no state without transitions can be reached."""
     reached, todo = {initial}, [initial]
     while todo:

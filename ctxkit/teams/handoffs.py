@@ -32,10 +32,18 @@ SUMMARY_FILE = "context_summary.md"
 _TRUNCATED_SOURCE = "\n[...{n} chars truncated — use file tool to read in full]"
 
 
-def parse_sources(
+def parse_context_sources(
     rows: Sequence[ConfigSection], where: str, *, allow_own: bool
 ) -> tuple[ContextSource, ...]:
     """Return declared sources; `allow_own`: the agent's own history may be among them.
+
+    Args:
+        rows: of `Context`, `HandoffContext` or a view.
+        where: what they belong to, for the error's sentence.
+        allow_own: the agent's own history may be among them.
+
+    Returns:
+        The sources in the order of the config, with their limits in characters.
 
     Raises:
         BadArguments: there is no such source, or it is not allowed there.
@@ -77,7 +85,7 @@ def _parse_source(f: ConfigSection, where: str, *, allow_own: bool) -> ContextSo
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceFiles:
+class SourceFilesAndChanges:
     """Files and changes from which sources are read."""
 
     root: ReadableFolder
@@ -85,23 +93,37 @@ class SourceFiles:
     changes: Sequence[TurnChanges]
 
 
-def format_handoff(files: SourceFiles, sources: Sequence[ContextSource], agent: str) -> str:
+def format_handoff(
+    files: SourceFilesAndChanges, sources: Sequence[ContextSource], agent: str
+) -> str:
     """Return the block of a hand-off; empty if its sources are."""
     return _format_block(f"[HANDOFF CONTEXT — assembled for {agent}]", files, sources)
 
 
-def format_declared_context(shelf: SourceFiles, sources: Sequence[ContextSource]) -> str:
-    """Return the block of a declared context; empty if its sources are."""
+def format_declared_context(
+    source_files: SourceFilesAndChanges, sources: Sequence[ContextSource]
+) -> str:
+    """Return the block of a declared context; empty if its sources are.
+
+    Args:
+        source_files: the team's folder, its brief and its changes so far.
+        sources: as declared; `own_history` is no part of the block.
+
+    Returns:
+        A heading, and a part for each source that is not empty, cut to its characters.
+    """
     files = [s for s in sources if s.kind != "own_history"]
-    return _format_block("[AGENT CONTEXT — assembled from artifacts]", shelf, files)
+    return _format_block("[AGENT CONTEXT — assembled from artifacts]", source_files, files)
 
 
-def list_empty_sources(files: SourceFiles, sources: Sequence[ContextSource]) -> tuple[str, ...]:
+def list_empty_sources(
+    files: SourceFilesAndChanges, sources: Sequence[ContextSource]
+) -> tuple[str, ...]:
     """Return the names of the empty sources, as in the config."""
     return tuple(s.name for s in sources if s.kind != "own_history" and not _read_source(files, s))
 
 
-def _format_block(head: str, files: SourceFiles, sources: Sequence[ContextSource]) -> str:
+def _format_block(head: str, files: SourceFilesAndChanges, sources: Sequence[ContextSource]) -> str:
     parts = []
     for source in sources:
         text = _read_source(files, source)
@@ -119,7 +141,7 @@ def _source_label(source: ContextSource) -> str:
     return {"session_context": "Session Context", "changes_recent": "Recent Changes"}[source.kind]
 
 
-def _read_source(files: SourceFiles, source: ContextSource) -> str:
+def _read_source(files: SourceFilesAndChanges, source: ContextSource) -> str:
     """Return the current text of a source, redacted; empty if it does not exist."""
     if source.kind == "changes_recent":
         # without a number all, as fuseraft documents it (its program takes three)
@@ -208,7 +230,14 @@ def is_turn_finished(session: Session, turn: int) -> bool:
 
 
 def get_last_reply(messages: Sequence[Message]) -> str:
-    """Return the text of the last reply."""
+    """Return the text of the last reply.
+
+    Args:
+        messages: of an agent's session.
+
+    Returns:
+        The newest visible text of role `assistant`, without its thinking; empty if there is none.
+    """
     return next(
         (get_plain_text(m) for m in reversed(messages) if m.role == "assistant" and m.visible), ""
     )

@@ -22,9 +22,9 @@ from ctxkit.agent.models.model_factory import make_model as named
 from ctxkit.agent.tools.file_tools import make_file_tools
 from ctxkit.agent.tools.tool_selection import FILE_TOOLS, make_tools
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.policies.memory_entries import memory_folder_name
+from ctxkit.policies.memory_entries import get_memory_folder_name
 from ctxkit.teams.handoffs import make_team_tools
-from ctxkit.teams.permissions import Capabilities, limit_tools
+from ctxkit.teams.permissions import ToolCapabilities, limit_tools
 from ctxkit.teams.scripted_agents import is_scripted
 from ctxkit.teams.team_members import (
     ASKING,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.tools.runner import Approve
     from ctxkit.agent.tools.tool import Tool
-    from ctxkit.agent.turn import Limits, Listener
+    from ctxkit.agent.turn_state_and_events import Limits, Listener
     from ctxkit.policies.context_rules import Rules
     from ctxkit.teams.contract_checks import TurnChanges
     from ctxkit.teams.plan import Member, SubAgentPlan, TeamPlan
@@ -252,7 +252,7 @@ class SessionFactory:
         if not (member.remembers or memory_config):
             return None
         team_home, *user_homes = memory_homes()
-        name = memory_folder_name(member.name)
+        name = get_memory_folder_name(member.name)
         if USER_MEMORY in self._reaches:
             folders = [home.parent / "agents" for home in (team_home, *user_homes)]
             homes = [folder / name for folder in folders]
@@ -286,7 +286,7 @@ class SessionFactory:
     def _permitted_tools(
         self,
         granted: Sequence[str | Tool],
-        capabilities: Capabilities,
+        capabilities: ToolCapabilities,
         workspace: Workspace | None,
     ) -> list[str | Tool]:
         """Return tools limited to the agent's capabilities and the team's change envelope."""
@@ -336,7 +336,7 @@ class SessionFactory:
 def _find_folder_as_written(folder: Path, agent: str) -> Path | None:
     """Return the folder with exactly the agent's name, or None; fuseraft's is in lower case."""
     is_name = re.fullmatch(r"[\w -]{1,100}", agent) is not None
-    if not is_name or agent == memory_folder_name(agent):
+    if not is_name or agent == get_memory_folder_name(agent):
         return None
     names = {p.name for p in folder.iterdir()} if folder.is_dir() else set()
     return folder / agent if agent in names else None

@@ -27,15 +27,15 @@ from ctxkit.teams.plan import (
     ContractRequirement,
     HandoffContract,
     JsonCondition,
-    ManagerLimits,
+    ManagerStallLimits,
     Member,
-    PlanState,
+    StateDefinition,
     Transition,
     parse_condition,
 )
-from ctxkit.teams.shared_history import with_fresh_turns, with_view_filters
+from ctxkit.teams.shared_history import with_view_filters, without_own_earlier_turns
 from ctxkit.teams.team_members import get_model_name, parse_common_rules
-from ctxkit.teams.turn_prompts import MAX_ITEMS
+from ctxkit.teams.turn_prompts_and_status import MAX_ITEMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
 
 END_STATE = "the end"
 """Terminal state of a selection that has none of its own."""
-_StateMap = dict[str, PlanState]
+_StateMap = dict[str, StateDefinition]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Routing:
+class SelectionStateGraph:
     """A selection as a state graph."""
 
     states: _StateMap
     initial: str
     extra: tuple[Member, ...] = ()
     """Agents that the selection adds."""
-    manager: ManagerLimits | None = None
+    manager: ManagerStallLimits | None = None
     members: tuple[Member, ...] = ()
     """The agents with their changed views; empty: the selection changes none."""
     branches: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Routing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectionConfigInputs:
+class SelectionConfigParts:
     """The parts of a config that a selection is made from."""
 
     config: Mapping[str, Any]
@@ -97,8 +97,18 @@ class SelectionConfigInputs:
         )
 
 
-def route_by_keyword(parts: SelectionConfigInputs) -> Routing:
-    """Return keyword routes; `DefaultAgent` is the default, a route to itself ends the team."""
+def route_by_keyword(parts: SelectionConfigParts) -> SelectionStateGraph:
+    """Return keyword routes; `DefaultAgent` is the default, a route to itself ends the team.
+
+    Args:
+        parts: the config; `Routes` and `DefaultAgent` of its selection are read.
+
+    Returns:
+        A state for each agent; a keyword in a reply is the signal of its transition.
+
+    Raises:
+        BadArguments: there are no `Routes`, or one names no agent of the team.
+    """
     routes = parts.selection.rows("Routes")
     if not routes:
         raise BadArguments("A selection by keyword needs Routes: a Keyword and an Agent each.")
@@ -110,14 +120,14 @@ def route_by_keyword(parts: SelectionConfigInputs) -> Routing:
         check_unique(f"keywords that {name} may give", [w.signal for w in ways])
         # the last transition has no signal: it is taken if no keyword was given
         rest = Transition(to=first)
-        states[name] = PlanState(name=name, agent=name, transitions=(*ways, rest))
-    return Routing(
-        states={**states, END_STATE: PlanState(name=END_STATE, terminal=True)}, initial=first
+        states[name] = StateDefinition(name=name, agent=name, transitions=(*ways, rest))
+    return SelectionStateGraph(
+        states={**states, END_STATE: StateDefinition(name=END_STATE, terminal=True)}, initial=first
     )
 
 
 def _keyword_transition(
-    parts: SelectionConfigInputs, f: ConfigSection, n: int
+    parts: SelectionConfigParts, f: ConfigSection, n: int
 ) -> tuple[list[str], Transition]:
     """Return which agents a route is for (none: for all), and the route."""
     where = f"route {n}"
@@ -132,10 +142,19 @@ def _keyword_transition(
     )  # fmt: skip
 
 
-def route_by_json(parts: SelectionConfigInputs) -> Routing:
+def route_by_json(parts: SelectionConfigParts) -> SelectionStateGraph:
     """Return routes by fields of the JSON in a reply; the first that matches is taken.
 
     The team ends after an agent that has no route to another.
+
+    Args:
+        parts: the config; `StructuredRoutes` of its selection are read.
+
+    Returns:
+        A state for each agent; a transition holds where its condition matches the reply's JSON.
+
+    Raises:
+        BadArguments: there are no `StructuredRoutes`, or one names no agent of the team.
     """
     routes = parts.selection.rows("StructuredRoutes")
     if not routes:
@@ -147,14 +166,14 @@ def route_by_json(parts: SelectionConfigInputs) -> Routing:
     for name in parts.names:
         ways = [way for sources, way in routed if not sources or name in sources]
         out = tuple(ways) or (Transition(to=END_STATE),)
-        states[name] = PlanState(name=name, agent=name, transitions=out)
-    return Routing(
-        states={**states, END_STATE: PlanState(name=END_STATE, terminal=True)}, initial=first
+        states[name] = StateDefinition(name=name, agent=name, transitions=out)
+    return SelectionStateGraph(
+        states={**states, END_STATE: StateDefinition(name=END_STATE, terminal=True)}, initial=first
     )
 
 
 def _json_transition(
-    parts: SelectionConfigInputs, f: ConfigSection, n: int
+    parts: SelectionConfigParts, f: ConfigSection, n: int
 ) -> tuple[list[str], Transition]:
     """Return which agents a route is for (none: for all), and the route."""
     where = f"structured route {n}"
@@ -164,8 +183,18 @@ def _json_transition(
     return sources, Transition(to=to, when=when)
 
 
-def route_by_graph(parts: SelectionConfigInputs) -> Routing:
-    """Return a graph's nodes and edges; a terminal node's agent has one more turn."""
+def route_by_graph(parts: SelectionConfigParts) -> SelectionStateGraph:
+    """Return a graph's nodes and edges; a terminal node's agent has one more turn.
+
+    Args:
+        parts: the config; `Nodes` and `Edges` of its selection are read.
+
+    Returns:
+        A state for each node, with its edges as transitions.
+
+    Raises:
+        BadArguments: there are no nodes, or one is a graph of its own or parallel.
+    """
     graph = parts.selection.section("Graph")
     nodes, edges = graph.rows("Nodes"), graph.rows("Edges")
     ids = [f.text("Id") for f in nodes]
@@ -175,7 +204,7 @@ def route_by_graph(parts: SelectionConfigInputs) -> Routing:
     out_of: dict[str, list[ConfigSection]] = {}
     for edge in edges:
         out_of.setdefault(edge.text("From").casefold(), []).append(edge)
-    states: _StateMap = {END_STATE: PlanState(name=END_STATE, terminal=True)}
+    states: _StateMap = {END_STATE: StateDefinition(name=END_STATE, terminal=True)}
     for f, name in zip(nodes, ids, strict=True):
         if f.text("SubGraphId") or f.flag("Parallel"):
             raise BadArguments(
@@ -188,14 +217,14 @@ def route_by_graph(parts: SelectionConfigInputs) -> Routing:
         ways = [_edge_transition(parts, e, ids) for e in mine] if not f.flag("Terminal") else []
         check_unique(f"keywords out of node {name}", [w.signal for w in ways])
         out = tuple(ways) or (Transition(to=END_STATE),)
-        states[name] = PlanState(name=name, agent=agent, transitions=out)
+        states[name] = StateDefinition(name=name, agent=agent, transitions=out)
     initial = match_name(graph.text("EntryNode") or ids[0], ids, "EntryNode")
     retries = graph.number("MaxRetries") or None
-    return Routing(states=states, initial=initial, retries=retries)
+    return SelectionStateGraph(states=states, initial=initial, retries=retries)
 
 
 def _edge_transition(
-    parts: SelectionConfigInputs, f: ConfigSection, ids: Sequence[str]
+    parts: SelectionConfigParts, f: ConfigSection, ids: Sequence[str]
 ) -> Transition:
     where = f"the edge from {sanitize_text(f.text('From'), 60)}"
     return Transition(
@@ -207,8 +236,18 @@ def _edge_transition(
     )  # fmt: skip
 
 
-def route_by_manager(parts: SelectionConfigInputs) -> Routing:
-    """Return the routing of a team led by a manager (magentic)."""
+def route_by_manager(parts: SelectionConfigParts) -> SelectionStateGraph:
+    """Return the routing of a team led by a manager (magentic).
+
+    Args:
+        parts: the config; `Magentic` of its selection is read.
+
+    Returns:
+        A state for each agent and for the manager, who names the next agent after each turn.
+
+    Raises:
+        BadArguments: an agent's isolation hides from it what the manager says.
+    """
     f = parts.selection.section("Magentic")
     isolated = [a.text("Name") for a in parts.agents if a.text("Isolation").casefold() == "fresh"]
     if isolated:
@@ -218,9 +257,9 @@ def route_by_manager(parts: SelectionConfigInputs) -> Routing:
         )
     manager = make_manager(f, parts.agents, parts.config)
     states = make_manager_states(manager.name, parts.names, END_STATE) | {
-        END_STATE: PlanState(name=END_STATE, terminal=True)
+        END_STATE: StateDefinition(name=END_STATE, terminal=True)
     }
-    return Routing(
+    return SelectionStateGraph(
         states=states,
         initial=manager.name,
         extra=(manager,),
@@ -229,18 +268,26 @@ def route_by_manager(parts: SelectionConfigInputs) -> Routing:
     )
 
 
-def _default_agent(parts: SelectionConfigInputs) -> str:
+def _default_agent(parts: SelectionConfigParts) -> str:
     name = parts.selection.text("DefaultAgent")
     return parts.agent(name, "DefaultAgent") if name else parts.names[0]
 
 
-def _recovery_agent(parts: SelectionConfigInputs, f: ConfigSection, where: str) -> str:
+def _recovery_agent(parts: SelectionConfigParts, f: ConfigSection, where: str) -> str:
     name = f.text("RecoveryAgent")
     return parts.agent(name, f"RecoveryAgent of {where}") if name else ""
 
 
 def check_unique(what: str, names: Sequence[str]) -> None:
-    """Refuse duplicate names."""
+    """Refuse duplicate names.
+
+    Args:
+        what: plural of what is named, for the error's sentence, such as `agents`.
+        names: the names, compared as they are.
+
+    Raises:
+        BadArguments: two names are equal.
+    """
     counts = Counter(n.casefold() for n in names)
     duplicate = next((n for n in names if counts[n.casefold()] > 1), None)
     if duplicate is not None:
@@ -249,7 +296,19 @@ def check_unique(what: str, names: Sequence[str]) -> None:
 
 
 def match_name(name: str, valid_names: Sequence[str], what: str) -> str:
-    """Return the valid name that matches without case; raise BadArguments if none does."""
+    """Return the valid name that equals a name without regard to case.
+
+    Args:
+        name: as the config has it.
+        valid_names: the names that may be meant.
+        what: what is named, for the error's sentence, such as `the initial state`.
+
+    Returns:
+        The name in the spelling of `valid_names`.
+
+    Raises:
+        BadArguments: none is equal; the sentence names the nearest one.
+    """
     if name in valid_names:
         return name
     match = next((k for k in valid_names if k.casefold() == name.casefold()), None)
@@ -343,10 +402,10 @@ def _describe_agent(agent: ConfigSection) -> str:
     )
 
 
-def parse_manager_limits(f: ConfigSection, name: str) -> ManagerLimits:
+def parse_manager_limits(f: ConfigSection, name: str) -> ManagerStallLimits:
     """Return the limits of a manager without progress (fuseraft's defaults)."""
     stalls = max(f.number("MaxStallCount", 3), 1)
-    return ManagerLimits(name=name, stalls=stalls, resets=f.number("MaxResetCount", 2))
+    return ManagerStallLimits(name=name, stalls=stalls, resets=f.number("MaxResetCount", 2))
 
 
 def count_manager_turns(f: ConfigSection) -> int:
@@ -355,7 +414,7 @@ def count_manager_turns(f: ConfigSection) -> int:
     return 2 * (f.number("MaxRoundCount") or 20) + 1
 
 
-def make_manager_states(manager: str, names: Sequence[str], end: str) -> dict[str, PlanState]:
+def make_manager_states(manager: str, names: Sequence[str], end: str) -> dict[str, StateDefinition]:
     """Return the states of a team led by a manager, which has every second turn."""
     done = Transition(
         to=end, when=JsonCondition(field=TASK_COMPLETE_FIELD, operator="Is", value="true")
@@ -364,9 +423,9 @@ def make_manager_states(manager: str, names: Sequence[str], end: str) -> dict[st
         Transition(to=n, when=JsonCondition(field=NEXT_AGENT_FIELD, operator="Is", value=n))
         for n in names
     ]
-    states = {manager: PlanState(name=manager, agent=manager, transitions=(done, *ways))}
+    states = {manager: StateDefinition(name=manager, agent=manager, transitions=(done, *ways))}
     back = (Transition(to=manager),)
-    states |= {n: PlanState(name=n, agent=n, transitions=back) for n in names}
+    states |= {n: StateDefinition(name=n, agent=n, transitions=back) for n in names}
     return states
 
 
@@ -377,7 +436,7 @@ _SELECTOR_PROMPT = f"""You do none of the work: you pick the agent that speaks n
 Look at what was done, and reply with the name of one of them, and nothing else."""
 
 
-def route_by_model(parts: SelectionConfigInputs) -> Routing:
+def route_by_model(parts: SelectionConfigParts) -> SelectionStateGraph:
     """Return the routing of a team whose next agent a model chooses, until `Termination`."""
     prompt = parts.selection.text("Prompt").strip() or _SELECTOR_PROMPT
     instructions = prompt.replace(AGENTS_PLACEHOLDER, describe_agents(parts.agents)).replace(
@@ -387,10 +446,14 @@ def route_by_model(parts: SelectionConfigInputs) -> Routing:
         "Selector", instructions, parts.selection, parts.agents, parts.config
     )
     ways = tuple(Transition(to=n, signal=n) for n in parts.names)
-    states = {selector.name: PlanState(name=selector.name, agent=selector.name, transitions=ways)}
+    states = {
+        selector.name: StateDefinition(name=selector.name, agent=selector.name, transitions=ways)
+    }
     back = (Transition(to=selector.name),)
-    states |= {n: PlanState(name=n, agent=n, transitions=back) for n in parts.names}
-    return Routing(states=states, initial=selector.name, extra=(selector,), turns_a_round=2)
+    states |= {n: StateDefinition(name=n, agent=n, transitions=back) for n in parts.names}
+    return SelectionStateGraph(
+        states=states, initial=selector.name, extra=(selector,), turns_a_round=2
+    )
 
 
 DEFAULT_ROUNDS, MAX_ROUNDS = 3, 50
@@ -409,10 +472,21 @@ class _AdversarialStage(NamedTuple):
     """True if the maker sees the critic's replies; else they are in its prompt."""
 
 
-def route_adversarial(parts: SelectionConfigInputs) -> Routing:
+def route_adversarial(parts: SelectionConfigParts) -> SelectionStateGraph:
     """Return the routing of stages in which one agent makes and another judges.
 
     The next stage continues from the work that passed, or else from the last.
+
+    Args:
+        parts: the config; `Stages` and `Rounds` of its selection are read.
+
+    Returns:
+        Two states for each stage and round; the critic's `PassKeyword` leads to the next stage,
+        any other reply to the next round.
+
+    Raises:
+        BadArguments: there are no stages, `Rounds` is out of range, or an agent is both a
+            generator and a critic.
     """
     f = parts.selection.section("Adversarial")
     rounds = f.number("Rounds", DEFAULT_ROUNDS)
@@ -431,20 +505,20 @@ def route_adversarial(parts: SelectionConfigInputs) -> Routing:
             " elsewhere cannot judge by itself. Give the stages agents of their own."
         )
     word, firsts = f.text("PassKeyword").strip() or PASS_KEYWORD, [f"{s.label} 1" for s in stages]
-    states = {END_STATE: PlanState(name=END_STATE, terminal=True)}
+    states = {END_STATE: StateDefinition(name=END_STATE, terminal=True)}
     for stage, after in zip(stages, [*firsts[1:], END_STATE], strict=True):
         states |= {s.name: s for s in _stage_states(stage, rounds, word, after)}
     makers, critics = {s.maker for s in stages}, {s.critic for s in stages}
     members = [replace(m, isolation="shared") if m.name in makers else m for m in parts.members]
     sealed = tuple(
-        with_fresh_turns(m, isolation="sealed", context=()) if m.name in critics else m
+        without_own_earlier_turns(m, isolation="sealed", context=()) if m.name in critics else m
         for m in members
     )
-    return Routing(states=states, initial=firsts[0], members=sealed,
+    return SelectionStateGraph(states=states, initial=firsts[0], members=sealed,
                    max_turns=2 * rounds * len(stages) + 1)  # fmt: skip
 
 
-def _parse_stage(parts: SelectionConfigInputs, f: ConfigSection, n: int) -> _AdversarialStage:
+def _parse_stage(parts: SelectionConfigParts, f: ConfigSection, n: int) -> _AdversarialStage:
     maker = parts.agent(f.text("Generator"), f"the Generator of stage {n}")
     critic = parts.agent(f.text("Critic"), f"the Critic of stage {n}")
     if maker == critic:
@@ -460,16 +534,18 @@ def _parse_stage(parts: SelectionConfigInputs, f: ConfigSection, n: int) -> _Adv
 # stage; any other reply leads to the next round, and in the last round to the next stage, too.
 def _stage_states(
     stage: _AdversarialStage, rounds: int, word: str, after: str
-) -> Iterator[PlanState]:
+) -> Iterator[StateDefinition]:
     """Yield two states per round: the maker's and the critic's."""
     for n in range(1, rounds + 1):
         maker_state, critic_state = f"{stage.label} {n}", f"{stage.label} {n}, judged"
         reads = "" if stage.hears or n == 1 else stage.critic
-        yield PlanState(name=maker_state, agent=stage.maker, reads=reads,
+        yield StateDefinition(name=maker_state, agent=stage.maker, reads=reads,
                         transitions=(Transition(to=critic_state),))  # fmt: skip
         again = f"{stage.label} {n + 1}" if n < rounds else after
         ways = (Transition(to=after, signal=word), Transition(to=again))
-        yield PlanState(name=critic_state, agent=stage.critic, reads=stage.maker, transitions=ways)
+        yield StateDefinition(
+            name=critic_state, agent=stage.critic, reads=stage.maker, transitions=ways
+        )
 
 
 SPLIT_STATE, MAP_STATE, REDUCE_STATE, GATHER_STATE = "Split", "Map", "Reduce", "Gather"
@@ -477,8 +553,19 @@ MAX_SPLITTER_RETRIES = 3
 """Consecutive replies without a list after which the team stops (fuseraft's number)."""
 
 
-def route_scatter_gather(parts: SelectionConfigInputs) -> Routing:
-    """Return the routing in which participants have a turn each and one agent joins the answers."""
+def route_scatter_gather(parts: SelectionConfigParts) -> SelectionStateGraph:
+    """Return the routing in which participants have a turn each and one agent joins the answers.
+
+    Args:
+        parts: the config; `Participants` and the agent that joins are read.
+
+    Returns:
+        A state for each participant, which they enter in order, then that of the agent that joins
+        the answers.
+
+    Raises:
+        BadArguments: there are no participants, or one is no agent of the team.
+    """
     f = parts.selection.section("ScatterGather")
     names = [parts.agent(n, "an agent of ScatterGather.Participants")
              for n in f.texts("Participants")]  # fmt: skip
@@ -487,10 +574,10 @@ def route_scatter_gather(parts: SelectionConfigInputs) -> Routing:
     last = parts.agent(f.text("Synthesizer"), "ScatterGather.Synthesizer")
     # the number gives an agent that takes part several times a state for each time
     branches = {f"{n}. {name}": name for n, name in enumerate(names, 1)}
-    states = {s: PlanState(name=s, agent=name) for s, name in branches.items()}
+    states = {s: StateDefinition(name=s, agent=name) for s, name in branches.items()}
     twice = {n for n in names if names.count(n) > 1}
-    members = tuple(with_fresh_turns(m) if m.name in twice else m for m in parts.members)
-    return Routing(
+    members = tuple(without_own_earlier_turns(m) if m.name in twice else m for m in parts.members)
+    return SelectionStateGraph(
         states=states | _final_states(GATHER_STATE, last),
         initial=GATHER_STATE,
         branches=tuple(branches),
@@ -499,8 +586,19 @@ def route_scatter_gather(parts: SelectionConfigInputs) -> Routing:
     )
 
 
-def route_map_reduce(parts: SelectionConfigInputs) -> Routing:
-    """Return the routing of a splitter, a mapper with a turn per item, and a reducer."""
+def route_map_reduce(parts: SelectionConfigParts) -> SelectionStateGraph:
+    """Return the routing of a splitter, a mapper with a turn per item, and a reducer.
+
+    Args:
+        parts: the config; `MapReduce` of its selection is read.
+
+    Returns:
+        A state of the splitter, whose reply lists the items; one of the mapper, entered once an
+        item; one of the reducer.
+
+    Raises:
+        BadArguments: an agent is missing, or the number of retries is below 1.
+    """
     f = parts.selection.section("MapReduce")
     splits, maps, reduces = (
         parts.agent(f.text(key), f"MapReduce.{key}") for key in ("Splitter", "Mapper", "Reducer")
@@ -512,22 +610,24 @@ def route_map_reduce(parts: SelectionConfigInputs) -> Routing:
     # one state for all items: the splitter's turn repeats it once for each of them
     way = Transition(to=REDUCE_STATE, targets=(MAP_STATE,))
     states = {
-        SPLIT_STATE: PlanState(name=SPLIT_STATE, agent=splits, splits=path, transitions=(way,)),
-        MAP_STATE: PlanState(name=MAP_STATE, agent=maps, reads=splits, item=path),
+        SPLIT_STATE: StateDefinition(
+            name=SPLIT_STATE, agent=splits, splits=path, transitions=(way,)
+        ),
+        MAP_STATE: StateDefinition(name=MAP_STATE, agent=maps, reads=splits, item=path),
     }
     hearing = {maps, reduces}
     members = [replace(m, isolation="shared") if m.name in hearing else m for m in parts.members]
-    return Routing(
+    return SelectionStateGraph(
         states=states | _final_states(REDUCE_STATE, reduces), initial=SPLIT_STATE, retries=retries,
-        members=tuple(with_fresh_turns(m) if m.name == maps else m for m in members),
+        members=tuple(without_own_earlier_turns(m) if m.name == maps else m for m in members),
         max_turns=retries + MAX_ITEMS + 2,
     )  # fmt: skip
 
 
-def _final_states(name: str, agent: str) -> dict[str, PlanState]:
+def _final_states(name: str, agent: str) -> dict[str, StateDefinition]:
     """Return the state in which the answer is made, and the terminal state after it."""
-    last = PlanState(name=name, agent=agent, transitions=(Transition(to=END_STATE),))
-    return {name: last, END_STATE: PlanState(name=END_STATE, terminal=True)}
+    last = StateDefinition(name=name, agent=agent, transitions=(Transition(to=END_STATE),))
+    return {name: last, END_STATE: StateDefinition(name=END_STATE, terminal=True)}
 
 
 VALIDATORS = {

@@ -28,14 +28,14 @@ MAX_GLOBS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Capabilities:
+class ToolCapabilities:
     """Rights of an agent's tools by its `Capabilities`; an unnamed plugin has all rights."""
 
     may_write: bool = True
     may_run: bool = True
 
 
-def parse_capabilities(f: ConfigSection) -> Capabilities:
+def parse_capabilities(f: ConfigSection) -> ToolCapabilities:
     """Return the capabilities in an agent's section `f`.
 
     Raises:
@@ -51,7 +51,7 @@ def parse_capabilities(f: ConfigSection) -> Capabilities:
                 f" names {sanitize_text(tag, 40)!r}; there are {', '.join(allowed_tags or ())}."
             )
         granted[plugin.casefold()] = tags
-    return Capabilities(
+    return ToolCapabilities(
         may_write="write" in granted.get("filesystem", ("write",)),
         may_run="run" in granted.get("shell", ("run",)),
     )
@@ -106,7 +106,7 @@ WORK_FILES = ".fuseraft/**"
 """Globs that a seeded envelope also allows: fuseraft has these files outside the project."""
 
 
-def seed_envelope(
+def extend_envelope_from_brief(
     envelope: ChangeEnvelope, body: ConfigSection, root: RootFolder
 ) -> ChangeEnvelope:
     """Return an envelope with the files that a brownfield's discovery brief names.
@@ -130,7 +130,10 @@ def seed_envelope(
 
 
 def limit_tools(
-    tools: Iterable[Tool], capabilities: Capabilities, envelope: ChangeEnvelope, root: RootFolder
+    tools: Iterable[Tool],
+    capabilities: ToolCapabilities,
+    envelope: ChangeEnvelope,
+    root: RootFolder,
 ) -> list[Tool]:
     """Return file tools that refuse forbidden writes with a sentence.
 

@@ -11,7 +11,7 @@ from ctxkit._internal.formatting import sanitize_text
 from ctxkit._internal.setting_types import FLAG
 from ctxkit.errors import BadArguments
 from ctxkit.presets.config_schema import join_names
-from ctxkit.teams.permissions import Capabilities, ChangeEnvelope
+from ctxkit.teams.permissions import ChangeEnvelope, ToolCapabilities
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -39,7 +39,7 @@ _CONFLICT_ENDINGS = ("failed", "holds an assertion", "as not passed")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FailurePolicy:
+class FailureLimits:
     """Limits on turns without a signal and on failed contracts."""
 
     silent: int = MAX_SILENT_TURNS
@@ -59,7 +59,7 @@ class FailurePolicy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verifier:
+class VerifierPlan:
     """An agent that checks at intervals whether claims and evidence agree."""
 
     agent: str
@@ -91,8 +91,18 @@ def classify_failure(missing: Sequence[str], *, again: bool, used_tools: bool) -
     return "ConflictingEvidence" if against else "MissingEvidence"
 
 
-def parse_failure_policy(f: ConfigSection) -> FailurePolicy:
-    """Return the policy of a section `FailureHandling`."""
+def parse_failure_limits(f: ConfigSection) -> FailureLimits:
+    """Return the limits in a section `FailureHandling`.
+
+    Args:
+        f: the section; it may be empty.
+
+    Returns:
+        The limits, with fuseraft's defaults for what the section leaves out.
+
+    Raises:
+        BadArguments: an `Action` is none of `FAILURE_ACTIONS`.
+    """
     rules_by_kind = dict[str, tuple[FailureAction, int]]()
     for kind in FAILURE_KINDS:
         if f.get(kind) is None:
@@ -107,15 +117,26 @@ def parse_failure_policy(f: ConfigSection) -> FailurePolicy:
                 f"{join_names(FAILURE_ACTIONS)}."
             )
         rules_by_kind[kind] = action, row.number("Threshold")
-    return FailurePolicy(
+    return FailureLimits(
         silent=f.number("MaxConsecutiveTurnsWithoutSignal") or MAX_SILENT_TURNS,
         failed=f.number("MaxConsecutiveContractFailures") or MAX_CONTRACT_FAILURES,
         of=rules_by_kind,
     )
 
 
-def parse_verifier(body: ConfigSection, names: Sequence[str]) -> Verifier | None:
-    """Return the verifier of a config's section `Verifier`; None: there is none."""
+def parse_verifier(body: ConfigSection, names: Sequence[str]) -> VerifierPlan | None:
+    """Return the verifier of a config's section `Verifier`; None: there is none.
+
+    Args:
+        body: the config's body, in which `Verifier` may be missing.
+        names: names of the team's agents.
+
+    Returns:
+        The verifier and its intervals, in turns of the team.
+
+    Raises:
+        BadArguments: `AgentName` is no agent of the team.
+    """
     if body.get("Verifier") is None:
         return None
     f = body.section("Verifier")
@@ -126,11 +147,11 @@ def parse_verifier(body: ConfigSection, names: Sequence[str]) -> Verifier | None
             f"Verifier.AgentName is {sanitize_text(agent_name, 60)!r}, and there are "
             f"{join_names(names)}."
         )
-    return Verifier(
+    return VerifierPlan(
         agent=agent,
         every=f.number("EveryNTurns"),
         suspicious=f.read("TriggerOnSuspiciousTransition", FLAG, default=True),
-        word=f.text("FindingsKeyword") or Verifier.word,
+        word=f.text("FindingsKeyword") or VerifierPlan.word,
     )
 
 
@@ -193,7 +214,7 @@ class Member:
     """Share of `cap` from which an event warns; 0: never."""
     max_calls: int | None = None
     """Model calls in one turn; None: the default limit."""
-    capabilities: Capabilities = field(default_factory=Capabilities)
+    capabilities: ToolCapabilities = field(default_factory=ToolCapabilities)
     reads_changes: bool = False
     """True if it has the tools that read the change log."""
     remembers: bool = False
@@ -246,7 +267,7 @@ class Transition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanState:
+class StateDefinition:
     """A state of the work and its agent."""
 
     name: str
@@ -277,7 +298,7 @@ class StopCondition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ManagerLimits:
+class ManagerStallLimits:
     """Limits on a manager's rounds without progress."""
 
     name: str
@@ -297,11 +318,11 @@ class TeamPlan:
     initial: str = ""
     branches: tuple[str, ...] = ()
     """States whose agents each have a turn before the first state."""
-    states: dict[str, PlanState] = field(default_factory=dict)
+    states: dict[str, StateDefinition] = field(default_factory=dict)
     stops: tuple[StopCondition, ...] = ()
-    manager: ManagerLimits | None = None
-    failing: FailurePolicy = field(default_factory=FailurePolicy)
-    verifier: Verifier | None = None
+    manager: ManagerStallLimits | None = None
+    failing: FailureLimits = field(default_factory=FailureLimits)
+    verifier: VerifierPlan | None = None
     max_turns: int = 40
     max_tokens: int | None = None
     """Tokens billed to all agents together."""
@@ -369,6 +390,13 @@ class JsonCondition:
 def parse_condition(f: ConfigSection, where: str) -> JsonCondition:
     """Return the condition of a section `Field` and one of `Is`, `IsNot`, `Contains`, `Exists`.
 
+    Args:
+        f: the section `Condition`.
+        where: the route that it belongs to, for the error's sentence.
+
+    Returns:
+        The condition; numbers are compared as text, `Exists` takes a yes or no.
+
     Raises:
         BadArguments: it names no field, or not exactly one operator.
     """
@@ -386,7 +414,19 @@ def parse_condition(f: ConfigSection, where: str) -> JsonCondition:
 
 
 def find_json_object(reply: str) -> dict[str, Any] | None:
-    """Return the JSON object of a reply: all, a fence's, or first to last brace; else None."""
+    """Return the JSON object of a reply: all, a fence's, or first to last brace; else None.
+
+    Args:
+        reply: text of an agent, with or without prose around the object.
+
+    Returns:
+        The first object found in that order.
+
+    Example:
+        >>> from ctxkit.teams.plan import find_json_object
+        >>> find_json_object('Decision: {"next": "Tester"} as agreed.')
+        {'next': 'Tester'}
+    """
     for text in _json_candidates(reply[:_MAX_REPLY_CHARS]):
         try:
             value = json.loads(text)
@@ -427,6 +467,13 @@ def check_pattern(text: str, where: str) -> str:
 
 def matches_any(patterns: Iterable[str], text: str) -> bool:
     """Return True if one of several regular expressions matches in a text.
+
+    Args:
+        patterns: regular expressions, checked by `check_pattern`.
+        text: a reply; they are searched for anywhere in it.
+
+    Returns:
+        False without patterns.
 
     Raises:
         BadArguments: a search takes longer than a second.

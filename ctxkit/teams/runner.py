@@ -20,7 +20,7 @@ from ctxkit.session.session import Session
 from ctxkit.teams.contract_checks import ContractEvidence, collect_changes, make_turn_changes
 from ctxkit.teams.handoffs import (
     HANDOFF_TOOL,
-    SourceFiles,
+    SourceFilesAndChanges,
     find_called_signals,
     format_declared_context,
     format_handoff,
@@ -37,8 +37,8 @@ from ctxkit.teams.state_machine import (
     initial_status,
     next_agent,
 )
-from ctxkit.teams.team_files import TeamFiles
-from ctxkit.teams.turn_prompts import (
+from ctxkit.teams.team_files import TeamFilesWriter
+from ctxkit.teams.turn_prompts_and_status import (
     TurnDecision,
     TurnReply,
     quote_previous_reply,
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.tools.confined_root import RootFolder
-    from ctxkit.agent.turn import Listener, Outcome
+    from ctxkit.agent.turn_state_and_events import Listener, Outcome
     from ctxkit.teams.contract_checks import TurnChanges
     from ctxkit.teams.live_team_sessions import SessionFactory
     from ctxkit.teams.plan import Member, TeamPlan
-    from ctxkit.teams.turn_prompts import TeamStatus
+    from ctxkit.teams.turn_prompts_and_status import TeamStatus
 
 
 class Team:
@@ -111,7 +111,7 @@ class Team:
             check_resumable(plan, self.status, self.ledger.list_active_agents(), name)
             self.ledger.store_plan(plan, dict(words or {}))
             self.root = session_factory.root
-            self._files = TeamFiles(workspace, self.id, plan, clock, self.status.turns)
+            self._files = TeamFilesWriter(workspace, self.id, plan, clock, self.status.turns)
             undo.callback(self._files.close)
             self.sessions = TeamSessions(
                 plan.members,
@@ -322,7 +322,7 @@ class TurnRunner:
         ledger: SharedHistory,
         sessions: TeamSessions,
         root: RootFolder,
-        files: TeamFiles,
+        files: TeamFilesWriter,
     ) -> None:
         self._plan, self._ledger, self._sessions = plan, ledger, sessions
         self._root, self._files = root, files
@@ -467,11 +467,11 @@ class TurnRunner:
             self._files.write_event("context_cap_warning", status.turns, payload, member.name)
 
     def _declared_context(self, member: Member, status: TeamStatus) -> Message | None:
-        shelf = self._source_files(self.collect_changes())
-        block = format_declared_context(shelf, member.context)
+        files = self._source_files(self.collect_changes())
+        block = format_declared_context(files, member.context)
         payload = {"context_strategy": "artifact_spec", "context_chars": len(block),
                 "declared_sources": [s.name for s in member.context],
-                "empty_sources": list(list_empty_sources(shelf, member.context))}  # fmt: skip
+                "empty_sources": list(list_empty_sources(files, member.context))}  # fmt: skip
         self._files.write_event("context_assembly", status.turns, payload, member.name)
         return Message(role="user", kind=ARTIFACTS, parts=(Text(redact(block)),)) if block else None
 
@@ -539,5 +539,5 @@ class TurnRunner:
             turns += [(number, member.name, session, t) for t in range(since + 1, last + 1)]
         return collect_changes(turns)
 
-    def _source_files(self, changes: Sequence[TurnChanges]) -> SourceFiles:
-        return SourceFiles(root=self._root, brief=self._plan.brief, changes=changes)
+    def _source_files(self, changes: Sequence[TurnChanges]) -> SourceFilesAndChanges:
+        return SourceFilesAndChanges(root=self._root, brief=self._plan.brief, changes=changes)

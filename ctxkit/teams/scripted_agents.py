@@ -36,11 +36,11 @@ if TYPE_CHECKING:
         ContractRequirement,
         JsonCondition,
         Member,
-        PlanState,
+        StateDefinition,
         TeamPlan,
         Transition,
     )
-    from ctxkit.teams.turn_prompts import TeamStatus
+    from ctxkit.teams.turn_prompts_and_status import TeamStatus
 
     Step = tuple[str, dict[str, Any]] | str
 
@@ -54,7 +54,19 @@ _ASSERTIONS = ("assert True\n", "expect(1).toBe(1)\n")
 
 
 def is_scripted(model: object) -> bool:
-    """Say whether a model's name stands for a script of a whole team."""
+    """Say whether a model's name stands for a script of a whole team.
+
+    Args:
+        model: a model, or the name of one.
+
+    Returns:
+        True for `scripted` and `scripted:FILE`, False for `scripted/NAME`, a script of one agent.
+
+    Example:
+        >>> from ctxkit.teams.scripted_agents import is_scripted
+        >>> is_scripted("scripted"), is_scripted("scripted/tour")
+        (True, False)
+    """
     return isinstance(model, str) and model.partition(":")[0] == SCRIPT_MODEL
 
 
@@ -73,7 +85,7 @@ def make_script_models(
         BadArguments: it is no script of this team; the sentence says where.
     """
     path = model.partition(":")[2].strip()
-    work = ScriptWork(plan)
+    work = ScriptedTeamWork(plan)
     models: dict[str, ScriptedModel] = {
         m.name: ContractFollowingAgent(m, work, clock) for m in plan.members
     }
@@ -122,7 +134,7 @@ def _parse_step(step: Any, agent: str) -> Step:
 
 
 @dataclass
-class ScriptWork:
+class ScriptedTeamWork:
     """The work of a team's scripted agents: the files and commands that its contracts require."""
 
     plan: TeamPlan
@@ -151,7 +163,7 @@ class ScriptWork:
 
     # -- where it goes ---------------------------------------------------------------------------
 
-    def _way(self, state: PlanState, status: TeamStatus) -> Transition | None:
+    def _way(self, state: StateDefinition, status: TeamStatus) -> Transition | None:
         """Return the way that a turn takes: to what is new, else towards the end."""
         new = [way for way in state.transitions if self._leads_to_new(way, status)]
         if not new and self._stop_words(state.agent):
@@ -317,7 +329,7 @@ class ContractFollowingAgent(ScriptedAgent):
         clock: seconds since 1970.
     """
 
-    def __init__(self, member: Member, work: ScriptWork, clock: Callable[[], float]) -> None:
+    def __init__(self, member: Member, work: ScriptedTeamWork, clock: Callable[[], float]) -> None:
         super().__init__((), name=member.name.lower(), counter=default_counter(), clock=clock)
         self._member, self._work, self._clock = member, work, clock
 

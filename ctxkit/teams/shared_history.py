@@ -14,7 +14,7 @@ import msgspec
 
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.session_settings_seal import make_session_settings, with_session_settings
-from ctxkit.agent.turn import Limits
+from ctxkit.agent.turn_state_and_events import Limits
 from ctxkit.metrics.team_log import (
     ADDRESSEE_KEY,
     FORK_MOVE,
@@ -40,7 +40,7 @@ from ctxkit.session.messages import (
     get_plain_text,
 )
 from ctxkit.teams.plan import make_plan_details
-from ctxkit.teams.turn_prompts import TeamStatus
+from ctxkit.teams.turn_prompts_and_status import TeamStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Part
     from ctxkit.session.session import Session
     from ctxkit.teams.plan import ContextSource, Member, TeamPlan
-    from ctxkit.teams.turn_prompts import TurnDecision
+    from ctxkit.teams.turn_prompts_and_status import TurnDecision
     from ctxkit.tokens import ContextBudget
 
 
@@ -258,7 +258,7 @@ class _ReplaceParts:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DeclaredContext(ScheduledPruning):
+class DeclaredContextView(ScheduledPruning):
     """A declared context: each turn shows the task, some own replies, and new messages."""
 
     counts = False
@@ -322,22 +322,29 @@ def _first_new(view: ScheduleView, edge: int, call: int) -> int:
 
 
 def with_view_filters(member: Member) -> Rules:
-    """Return an agent's rules with the filters of its view."""
+    """Return an agent's rules with the filters of its view.
+
+    Args:
+        member: an agent with a declared context, or with a window of the team's messages.
+
+    Returns:
+        Its rules with the filters put before its own pruning.
+    """
     rules: Any = member.rules
     parts = flatten_chain(rules.pruning) if rules.pruning is not None else ()
     if member.context:
         turns, chars = get_own_history_limits(member.context)
-        parts = (DeclaredContext(turns=turns, max_chars=chars), *parts)
+        parts = (DeclaredContextView(turns=turns, max_chars=chars), *parts)
     else:  # the input of each turn is the team's own, and no message of fuseraft's
         parts = tuple(replace(p, besides_prompt=True) if isinstance(p, Tail) else p for p in parts)
     filtered: Rules = rules.but(pruning=Chain.of(*parts) if parts else None)
     return filtered
 
 
-def with_fresh_turns(member: Member, **changes: Any) -> Member:
+def without_own_earlier_turns(member: Member, **changes: Any) -> Member:
     """Return an agent, changed, whose turns begin without its own earlier turns."""
     rules: Any = member.rules
-    pruning = Chain.of(DeclaredContext(heard=True), *flatten_chain(rules.pruning))
+    pruning = Chain.of(DeclaredContextView(heard=True), *flatten_chain(rules.pruning))
     view_keys = {**member.view_keys, FRESH_TURN_KEY: True}
     return replace(member, rules=rules.but(pruning=pruning), view_keys=view_keys, **changes)
 

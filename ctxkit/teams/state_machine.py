@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ctxkit.errors import BadArguments
 from ctxkit.teams.orchestration_patterns import PROGRESS_FIELD
 from ctxkit.teams.plan import classify_failure, find_json_object, matches_any
-from ctxkit.teams.turn_prompts import (
+from ctxkit.teams.turn_prompts_and_status import (
     MAX_ITEMS,
     TeamStatus,
     TurnDecision,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from ctxkit.teams.contract_checks import ContractEvidence
-    from ctxkit.teams.plan import ManagerLimits, TeamPlan, Transition
-    from ctxkit.teams.turn_prompts import TurnReply
+    from ctxkit.teams.plan import ManagerStallLimits, TeamPlan, Transition
+    from ctxkit.teams.turn_prompts_and_status import TurnReply
 
 
 _TAIL_CHARS = 20_000
@@ -73,7 +73,14 @@ def check_resumable(
 
 
 def current_state(status: TeamStatus) -> str:
-    """Return the name of the next turn's state."""
+    """Return the name of the next turn's state.
+
+    Args:
+        status: of a running team.
+
+    Returns:
+        The first of the branches that are still to come, else the state itself.
+    """
     return (*status.branches, status.state)[0]
 
 
@@ -364,7 +371,7 @@ def decide_split_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnD
     return TurnDecision(status, "parallel_start", "", way, payload)
 
 
-def decide_stall(manager: ManagerLimits, now: TeamStatus) -> TurnDecision:
+def decide_stall(manager: ManagerStallLimits, now: TeamStatus) -> TurnDecision:
     """Ask the manager for a new plan, or stop the team after too many."""
     why = f"no progress in {now.stalls} rounds"
     status = replace(now, stalls=0, resets=now.resets + 1)

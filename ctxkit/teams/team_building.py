@@ -16,15 +16,15 @@ from ctxkit.agent.session_settings_seal import read_session_settings
 from ctxkit.agent.store.project_folder import Workspace, check_session_name
 from ctxkit.agent.tools import confined_root
 from ctxkit.agent.tools.confined_root import RootFolder
-from ctxkit.agent.turn import Limits, ignore_event
+from ctxkit.agent.turn_state_and_events import Limits, ignore_event
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.presets import config_syntax
 from ctxkit.presets.config_schema import ConfigSection
-from ctxkit.presets.fuseraft_config import check_counts, orchestration_section
+from ctxkit.presets.fuseraft_config import check_counts, get_orchestration_section
 from ctxkit.teams.demo_team import SCRIPTED_CONFIG, make_scripted_team
 from ctxkit.teams.fuseraft_config import parse_plan
 from ctxkit.teams.live_team_sessions import SessionFactory, describe_missing_grants
-from ctxkit.teams.permissions import seed_envelope
+from ctxkit.teams.permissions import extend_envelope_from_brief
 from ctxkit.teams.runner import Team
 from ctxkit.teams.scripted_agents import is_scripted, make_script_models
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.tools.runner import Approve
     from ctxkit.agent.tools.tool import Tool
-    from ctxkit.agent.turn import Listener
+    from ctxkit.agent.turn_state_and_events import Listener
     from ctxkit.teams.plan import TeamPlan
 
 
@@ -91,6 +91,9 @@ def team(
         seed: what ids follow from; empty: by chance.
         words: what else is kept of how it was opened.
 
+    Returns:
+        The team; it holds the lock of its sessions until `close()`, or the end of a `with` block.
+
     Raises:
         BadArguments: the config cannot work; the sentence says where.
         ReadError: the file cannot be read.
@@ -129,7 +132,7 @@ def team(
     body = localise_paths(_to_plain_config(config))
     plan = parse_plan(body)
     where = RootFolder(root, allow) if root else _make_scratch_root(workspace, name, allow)
-    envelope = seed_envelope(plan.envelope, orchestration_section(body), where)
+    envelope = extend_envelope_from_brief(plan.envelope, get_orchestration_section(body), where)
     plan = replace(plan, envelope=envelope)
     if is_scripted(model):
         models_by_name = {**make_script_models(str(model), plan, clock), **models_by_name}
@@ -214,7 +217,7 @@ def load_referenced_files(config: Mapping[str, Any], folder: Path) -> dict[str, 
         BadArguments: a file is not there, lies elsewhere, or holds no agent.
     """
     whole = ConfigSection(config)
-    body = orchestration_section(config)
+    body = get_orchestration_section(config)
     merged = {k: v for k, v in body.values.items() if k.casefold() != "systempromptpath"}
     root = RootFolder(folder)
     path = body.text("SystemPromptPath")

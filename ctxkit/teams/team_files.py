@@ -12,7 +12,7 @@ import msgspec
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.change_intent_evidence_records import MAX_ARGUMENT_CHARS, encode_record
 from ctxkit.agent.store.session_files import EventLog
-from ctxkit.agent.turn import is_compaction
+from ctxkit.agent.turn_state_and_events import is_compaction
 from ctxkit.errors import StoreError
 from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
 from ctxkit.metrics.team_log import HANDOFF, LEDGER_MOVE, TASK
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ctxkit.agent.store.project_folder import Workspace
-    from ctxkit.agent.turn import LiveEvent
+    from ctxkit.agent.turn_state_and_events import LiveEvent
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.session.session import Session
     from ctxkit.teams.plan import TeamPlan
-    from ctxkit.teams.turn_prompts import TeamStatus, TurnDecision
+    from ctxkit.teams.turn_prompts_and_status import TeamStatus, TurnDecision
 
 
 _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
-class TeamFiles:
+class TeamFilesWriter:
     """Writes `.ctxkit/logs/` and `.ctxkit/state/` of one team.
 
     Args:
@@ -163,7 +163,7 @@ class TurnMessage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     tool_calls: tuple[TurnCall, ...] = ()
 
 
-class MachineState(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+class StateMachineState(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """State of the state machine."""
 
     transition_failure_key: str | None = None
@@ -184,7 +184,7 @@ class TeamCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="pascal")
     last_updated_at: str
     is_complete: bool
     current_state_name: str | None = None
-    state_machine_state: MachineState | None = None
+    state_machine_state: StateMachineState | None = None
 
 
 def encode_checkpoint(
@@ -201,7 +201,7 @@ def encode_checkpoint(
     """
     messages = ledger.messages
     tasks = [m for m in messages if m.kind == TASK]
-    machine = MachineState(
+    machine = StateMachineState(
         transition_failure_key=next(reversed(status.failures), None),
         visited_states=status.visited,
         back_edge_visits=status.visits,

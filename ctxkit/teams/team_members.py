@@ -11,15 +11,15 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.presets.fuseraft_config import (
     VIEW_KEYS,
-    orchestration_section,
+    get_orchestration_section,
     parse_agent_settings,
     read_config,
 )
 from ctxkit.presets.registry import preset
-from ctxkit.teams.handoffs import parse_sources
+from ctxkit.teams.handoffs import parse_context_sources
 from ctxkit.teams.permissions import parse_capabilities
 from ctxkit.teams.plan import Member, SubAgentPlan
-from ctxkit.teams.shared_history import DeclaredContext, with_view_filters
+from ctxkit.teams.shared_history import DeclaredContextView, with_view_filters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,7 @@ def parse_members(config: Mapping[str, Any]) -> tuple[Member, ...]:
     Raises:
         BadArguments: one has no name, or a value is of the wrong kind.
     """
-    body = orchestration_section(config)
+    body = get_orchestration_section(config)
     rows = body.rows("Agents")
     return tuple(
         _parse_member(f, config, body, settings)
@@ -79,7 +79,7 @@ def _parse_member(
         )
     plugins = [p.casefold() for p in f.texts("Plugins")]
     tool_groups = dict.fromkeys(PLUGIN_TOOLS[p] for p in plugins if p in PLUGIN_TOOLS)
-    context = parse_sources(
+    context = parse_context_sources(
         f.rows("Context"), f"Context of {sanitize_text(name, 40)}", allow_own=True
     )
     window = f.section("ContextWindow")
@@ -158,7 +158,7 @@ def _make_rules(config: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
 
 def _has_compaction(config: Mapping[str, Any]) -> bool:
     """Say whether anything is compacted but by hand: without a Compaction section, nothing is."""
-    return orchestration_section(config).get("Compaction") is not None
+    return get_orchestration_section(config).get("Compaction") is not None
 
 
 SUB_AGENT_SUFFIX = "sub"
@@ -174,7 +174,7 @@ SUB_AGENT_INSTRUCTIONS = (
     "You are asked by another agent. Look for what it asks, change nothing, and answer in a few "
     "lines with paths and facts: it reads your answer, and nothing else that you do."
 )
-SUB_AGENT_RULES = Rules(name="each question anew", pruning=DeclaredContext())
+SUB_AGENT_RULES = Rules(name="each question anew", pruning=DeclaredContextView())
 """Each question begins without the ones before."""
 
 

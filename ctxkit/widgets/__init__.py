@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.session import Session
     from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
-    from ctxkit.widgets.break_even_widget import BreakEven
+    from ctxkit.widgets.break_even_widget import BreakEvenWidget
     from ctxkit.widgets.budget_thresholds_widget import BudgetWidget
     from ctxkit.widgets.compaction_savings_widget import SavingsWidget
     from ctxkit.widgets.explorer import Explorer
@@ -63,7 +63,7 @@ def explore(
 
 
 @accepts_session
-def break_even(session: Session, call: int = -1) -> BreakEven:
+def break_even(session: Session, call: int = -1) -> BreakEvenWidget:
     """Return a widget that takes a result out of one prompt, and says when that has paid.
 
     What comes after it must be written to the cache again, where it would have been read; then
@@ -81,12 +81,12 @@ def break_even(session: Session, call: int = -1) -> BreakEven:
         >>> import ctxkit as ck
         >>> widget = ck.break_even(ck.read(ck.samples.path("billing")), 5)
         >>> type(widget).__name__
-        'BreakEven'
+        'BreakEvenWidget'
     """
-    from ctxkit.plots.cache_charts import strip_data
-    from ctxkit.widgets.break_even_widget import BreakEven
+    from ctxkit.plots.cache_charts import get_strip_data
+    from ctxkit.widgets.break_even_widget import BreakEvenWidget
 
-    return BreakEven(session, strip_data(session, call))
+    return BreakEvenWidget(session, get_strip_data(session, call))
 
 
 def tune(session: Any, rules: RulesLike | None = None, **ranges: tuple[float, ...]) -> Tuner:
@@ -152,13 +152,13 @@ def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
     from pathlib import Path
 
     from ctxkit.errors import BadArguments
-    from ctxkit.widgets.data_source import FollowedLog, find_session_source
+    from ctxkit.widgets.data_source import GrowingLogSession, find_session_source
     from ctxkit.widgets.watcher import Watcher
 
     if not every > 0:
         raise BadArguments(f"every= takes seconds, more than 0, not {every!r}.")
     if isinstance(session, (str, PathLike)) and Path(fspath(session)).expanduser().is_file():
-        tail = FollowedLog(Path(fspath(session)).expanduser(), every)
+        tail = GrowingLogSession(Path(fspath(session)).expanduser(), every)
         name = get_title(tail.session)
         return Watcher(name, lambda: tail.session, lambda: None, tail)
     return Watcher(*find_session_source(session))

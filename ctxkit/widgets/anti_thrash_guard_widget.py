@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import traitlets as t
 
-from ctxkit.engine import run_of_replay
+from ctxkit.engine import get_run_of_replay
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.plots.compaction_charts import (
     build_thrash_data,
+    draw_thrash_chart,
     find_guard_closing,
     get_suppressed,
     is_guard_off,
     is_saving_too_small,
-    thrash_chart,
 )
 from ctxkit.policies.guards import AntiThrash, BaseGuard
 from ctxkit.session.compaction_groups import hides_compactions
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from ctxkit.plots.chart import Chart
     from ctxkit.policies.context_rules import Rules
-    from ctxkit.policies.protocols import Forecast, RunHistory
+    from ctxkit.policies.protocols import PromptForecast, RunHistory
     from ctxkit.session.session import Session
-    from ctxkit.widgets.data_source import DataSource
+    from ctxkit.widgets.data_source import WidgetDataSource
 
 
 EXPORTED_PRICES = 40
@@ -61,12 +61,17 @@ class ThrashWidget(ChartWidget):
     """Dollars that were asked for, by ``"session/compaction"`` at which it closes, or ``none``."""
 
     def __init__(
-        self, feed: DataSource, *, min_savings: float = 0.10, window: int = 10, by: str = "tokens"
+        self,
+        feed: WidgetDataSource,
+        *,
+        min_savings: float = 0.10,
+        window: int = 10,
+        by: str = "tokens",
     ) -> None:
         if by not in ("tokens", "messages"):
             raise BadArguments(f"ck.thrash counts by 'tokens' or 'messages', not by {by!r}.")
         AntiThrash(min_savings=min_savings, window=window)  # says what it cannot be
-        self._guarded: list[GuardedReplay | None] = []
+        self._guarded: list[GuardCostComparison | None] = []
         super().__init__(feed, min_savings=min_savings, window=window, by=by)
         if self.rows and self._guarded[0] is not None and not self._guarded[0].why:
             self._price_session(0)
@@ -104,7 +109,7 @@ class ThrashWidget(ChartWidget):
         return {"sessions": rows, "note": note}
 
     def _row_of(self, session: Session, name: str) -> dict[str, Any]:
-        self._guarded.append(guarded := GuardedReplay(session))
+        self._guarded.append(guarded := GuardCostComparison(session))
         return _row_of_session(session, name, guarded.why)
 
     def _answer_request(self, request: dict[str, Any]) -> dict[str, Any] | None:
@@ -142,7 +147,7 @@ class ThrashWidget(ChartWidget):
         tries = list(zip(one["calls"], one[self.by], strict=True))
         guard = (self.min_savings, self.window, self.by)
         data = build_thrash_data(one["name"] + which, tries, suppressed, *guard)
-        return thrash_chart(data._replace(is_unknown=one.get("hides", False)))
+        return draw_thrash_chart(data._replace(is_unknown=one.get("hides", False)))
 
 
 def _chart_row(  # noqa: PLR0917
@@ -187,7 +192,7 @@ def _place_of(i: int, one: CompactionRow) -> int:
     return next((n for n in (one.call, one.turn) if n is not None), i)
 
 
-class MaxCompactions(BaseGuard):
+class MaxCompactionsGuard(BaseGuard):
     """Guard that allows a fixed number of compactions, as an anti-thrash guard does once closed."""
 
     word = "closed"
@@ -195,16 +200,16 @@ class MaxCompactions(BaseGuard):
     def __init__(self, limit: int) -> None:
         self.limit = limit
 
-    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop` once they are spent."""
         return stop if len(past.compactions) >= self.limit else start
 
 
 # A guard that closes after compaction k changes nothing before it: the calls up to there are those
 # of the replay, and no compaction comes after. So the dollars for a guard are those of one more
-# run of the same rules with `MaxCompactions(k + 1)` beside their guards, whatever threshold and
-# window led to k. They are kept by k; a run costs what a replay costs.
-class GuardedReplay:
+# run of the same rules with `MaxCompactionsGuard(k + 1)` beside their guards, whatever threshold
+# and window led to k. They are kept by k; a run costs what a replay costs.
+class GuardCostComparison:
     """Dollars of a replay without a guard and with one that closes, computed on demand.
 
     Args:
@@ -218,7 +223,7 @@ class GuardedReplay:
     @cached_property
     def rules(self) -> Rules | None:
         """The rules of the replay; None where it is none."""
-        done = run_of_replay(self.session)
+        done = get_run_of_replay(self.session)
         return None if done is None or self.session.origin is None else done.rules
 
     @property
@@ -247,7 +252,9 @@ class GuardedReplay:
         if rules is None:
             return None
         if closes not in self._known:
-            guards = rules.guards if closes is None else (*rules.guards, MaxCompactions(closes + 1))
+            guards = (
+                rules.guards if closes is None else (*rules.guards, MaxCompactionsGuard(closes + 1))
+            )
             cost = self._trial_runner.at(rules.but(guards=guards)).row.get("cost_usd")
             self._known[closes] = None if cost is None or math.isnan(cost) else float(cost)
         return self._known[closes]

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ctxkit.plots.chart import Chart
-    from ctxkit.widgets.data_source import DataSource
+    from ctxkit.widgets.data_source import WidgetDataSource
 
 
-class StaticOutputs:
+class StaticOutputsMixin:
     """Stands before the class of a widget: outputs store what is shown as text and as HTML, and the
     live view moves into the place of the HTML while there is a kernel.
     """
@@ -79,6 +79,10 @@ def build_esm(*files: str, rules: Sequence[Callable[..., Any]] = (), render: str
         files: its own scripts, after the stage that all share.
         rules: functions of Python that it calls.
         render: the name of the function that draws it.
+
+    Returns:
+        The source of an ES module: constants, translated functions, scripts, then the export of
+        `render`.
     """
     scripts = [read_asset(name) for name in ("stage.js", *files)]
     parts = [declare_constants(), *map(translate_rule, rules), *scripts]
@@ -105,7 +109,7 @@ def compress_plotly() -> bytes:
 # A page without a kernel holds the traits and the answers to `_exported_requests`, by their key.
 # Two kinds belong to all: plotly.js is sent once a page, never saved, and a session that runs
 # calls from its own thread, so `data` is built under a lock, at most twice a second.
-class ChartWidget(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
+class ChartWidget(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc]
     """An interactive chart; its state can be read and set from Python.
 
     Args:
@@ -119,7 +123,7 @@ class ChartWidget(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
     shared: ClassVar[tuple[str, ...]] = ("data",)
     """The traits that the browser reads."""
 
-    def __init__(self, feed: DataSource, **settings: Any) -> None:
+    def __init__(self, feed: WidgetDataSource, **settings: Any) -> None:
         self.feed, self._drawn, self._lock = feed, 0.0, threading.RLock()
         super().__init__(data=self._build_data(), **settings)
         self.on_msg(self._on_browser_request)
@@ -252,5 +256,12 @@ SOFT_COLOUR = MUTED_COLOR_CSS.removeprefix("color:")
 
 
 def render_dense(html: str) -> str:
-    """Return HTML with a smaller line height than widgets have."""
+    """Return HTML with a smaller line height than widgets have.
+
+    Args:
+        html: trusted; it is not escaped.
+
+    Returns:
+        A block that scrolls where it is wider than its output.
+    """
     return f'<div style="line-height:1.5;overflow-x:auto">{html}</div>'

@@ -24,7 +24,7 @@ from ctxkit.plots.cache_charts import (
 from ctxkit.plots.chart import render_table
 from ctxkit.plots.xy_figure import Axes, Trace, VerticalMark
 from ctxkit.tokens.prices import Price, price
-from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, StaticOutputs
+from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, StaticOutputsMixin
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
@@ -114,7 +114,7 @@ def _is_in_block(block: PromptBlock, span: BlockSpan) -> bool:
     return block.start <= span.start < block.start + block.tokens
 
 
-class BreakEven(StaticOutputs, w.VBox):  # type: ignore[misc]
+class BreakEvenWidget(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
     """The widget that `ctxkit.break_even` returns; `removal` is what its controls say.
 
     Front ends without widgets get text and HTML.

@@ -21,11 +21,11 @@ from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.compaction_charts import (
     CompactionSaving,
+    draw_savings_chart,
     drop_unmarked,
     hides_all_compactions,
-    savings_chart,
 )
-from ctxkit.plots.compaction_diff_chart import diff_data
+from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.widgets.base import ChartWidget, build_esm
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ctxkit.metrics.thrashing import CompactionOutcome
     from ctxkit.plots.chart import Chart
     from ctxkit.session.session import Session
-    from ctxkit.widgets.data_source import DataSource
+    from ctxkit.widgets.data_source import WidgetDataSource
 
 
 EXPORTED_DETAILS = 60
@@ -51,7 +51,7 @@ class SavingsWidget(ChartWidget):
     shared: ClassVar = ("data", "picked")
     picked = t.Int(0, min=0).tag(sync=True)
 
-    def __init__(self, feed: DataSource, **settings: Any) -> None:
+    def __init__(self, feed: WidgetDataSource, **settings: Any) -> None:
         self._rows: list[CompactionRow] = []
         self._places: list[tuple[Session, int]] = []
         """For each row its session, and its number there."""
@@ -114,7 +114,7 @@ class SavingsWidget(ChartWidget):
         ]
         titles = list(dict.fromkeys([*self.feed.titles.values(), *(r.name for r in self._rows)]))
         name = titles[0] if len(titles) == 1 else f"{len(titles)} sessions"
-        chart = savings_chart(
+        chart = draw_savings_chart(
             name, data, several=len({r.name for r in self._rows}) > 1,
             is_unknown=self._hides_compactions,
         )  # fmt: skip
@@ -149,7 +149,7 @@ class CompactionDetails:
 
     def of(self, number: int, one: CompactionRow) -> dict[str, Any]:
         """Return the sentences, the diff and the items of a compaction, as plain values."""
-        changes = diff_data(self.session, number)
+        changes = get_diff_data(self.session, number)
         changed = [c for c in changes if c.action != "kept"]
         changed.sort(key=lambda c: (c.action != "inserted", -c.before))
         counts = Counter(c.action for c in changes)

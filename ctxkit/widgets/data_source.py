@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.live_session import LiveSession
 
 
-class DataSource(NamedTuple):
+class WidgetDataSource(NamedTuple):
     """The sessions, frame or live session that a widget draws."""
 
     sessions: Callable[[], list[Session]]
@@ -39,7 +39,7 @@ class DataSource(NamedTuple):
         return dict(zip((s.id for s in sessions), make_unique_titles(sessions), strict=True))
 
 
-def resolve_source(source: Any) -> DataSource:
+def resolve_source(source: Any) -> WidgetDataSource:
     """Return what is to be drawn.
 
     Args:
@@ -58,14 +58,14 @@ def resolve_source(source: Any) -> DataSource:
     # The order of the tests matters: a comparison is a DataFrame with `replays`, and a string is
     # the name of a session only where no file has that name.
     if isinstance(source, pd.DataFrame) and not hasattr(source, "replays"):
-        return DataSource(list, source)
+        return WidgetDataSource(list, source)
     if isinstance(source, LiveSession) or source is None or _is_name(source):
         return _live_source(source)
     log = _snapshots_of_path(source)
     if log is not None:
-        return DataSource(list, log)
+        return WidgetDataSource(list, log)
     sessions = _sessions_of_mapping(getattr(source, "replays", source))
-    return DataSource(lambda: sessions)
+    return WidgetDataSource(lambda: sessions)
 
 
 def _is_name(source: Any) -> bool:
@@ -76,10 +76,10 @@ def _is_name(source: Any) -> bool:
     return plain and not Path(source).exists()
 
 
-def _live_source(source: Any) -> DataSource:
+def _live_source(source: Any) -> WidgetDataSource:
 
     _, session, live = find_session_source(source)
-    return DataSource(lambda: [session()], live=live())
+    return WidgetDataSource(lambda: [session()], live=live())
 
 
 def _snapshots_of_path(source: Any) -> pd.DataFrame | None:
@@ -198,7 +198,7 @@ _SHARE = 5
 # while size and time of change are the same, else a whole read; so that a long log takes no more
 # than a sixth of one core, the pause is at least `_SHARE` times what the last read took. A read
 # that fails leaves the session as it was, and the stamp, so the next look tries again.
-class FollowedLog:
+class GrowingLogSession:
     """A session that grows in a file. While a line is half written, it stands as it stood.
 
     Args:

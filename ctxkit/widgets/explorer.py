@@ -24,9 +24,9 @@ from ctxkit.plots.plotly_to_svg import render_svg
 from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.session.messages import Edit
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_call as tool_call_describe_call
+from ctxkit.session.tool_calls import describe_call
 from ctxkit.widgets.base import TEXT_COLOUR, ChartWidget, build_esm
-from ctxkit.widgets.data_source import DataSource
+from ctxkit.widgets.data_source import WidgetDataSource
 from ctxkit.widgets.explorer_values import (
     MAX_TEXT_CHARS,
     ExplorerSession,
@@ -56,8 +56,8 @@ _HELD, _HELD_CHARS, _HELD_ALL = 2, 4_000, 1_000_000
 
 # Two caches of one element. `_seen` holds the view of one call, `_last` the result of one filter.
 # The browser asks for the chunks of one result one after the other, so the next request nearly
-# always has the key of the last one. Both keys contain `scenes.measured`, so both results are made
-# again once sizes are known; `_open_session` clears both.
+# always has the key of the last one. Both keys contain `explorer_session.measured`, so both results
+# are made again once sizes are known; `_open_session` clears both.
 class Explorer(ChartWidget):
     """The widget that `ctxkit.explore` returns; `call` is the call that it shows, and can be set.
 
@@ -77,35 +77,35 @@ class Explorer(ChartWidget):
         self._last: tuple[Any, FilterResult] | None = None
         self._open_session(0)
         self._first = call
-        super().__init__(DataSource(lambda: [self.scenes.session]), call=call)
+        super().__init__(WidgetDataSource(lambda: [self.explorer_session.session]), call=call)
 
     def _open_session(self, number: int) -> None:
         self._number = number
-        self.scenes = ExplorerSession(self._family[number].session)
+        self.explorer_session = ExplorerSession(self._family[number].session)
         self._last = self._seen = None
         self._measuring: threading.Thread | None = None
 
     @t.validate("call")  # type: ignore[untyped-decorator]
     def _clamp_call(self, proposal: Any) -> int:
-        if not len(self.scenes):
+        if not len(self.explorer_session):
             return 0
-        return int(self.scenes.session.call(proposal["value"]).index)
+        return int(self.explorer_session.session.call(proposal["value"]).index)
 
     @property
-    def scene(self) -> CallView:
+    def call_view(self) -> CallView:
         """The displayed call as plain values."""
         return self._view_of_call(self.call)
 
     def _view_of_call(self, call: int) -> CallView:
-        key = (call, self._number, self.scenes.measured)
+        key = (call, self._number, self.explorer_session.measured)
         if self._seen is None or self._seen[0] != key:
-            self._seen = key, self.scenes.at(call if len(self.scenes) else None)
+            self._seen = key, self.explorer_session.at(call if len(self.explorer_session) else None)
         return self._seen[1]
 
     def show(self, number: int) -> None:
         """Show another session of the tree, by its number there, at its last call."""
         self._open_session(number)
-        calls = len(self.scenes)
+        calls = len(self.explorer_session)
         self._first = max(calls - 1, 0)
         with self.hold_trait_notifications():
             self.call, self.data = self._first, self._build_data()
@@ -118,19 +118,19 @@ class Explorer(ChartWidget):
     # -- what the browser is told ----------------------------------------
 
     def _build_data(self) -> dict[str, Any]:
-        session, n = self.scenes.session, len(self.scenes)
-        sizes = [float("nan") if p is None else float(p) for p in self.scenes.prompts]
+        session, n = self.explorer_session.session, len(self.explorer_session)
+        sizes = [float("nan") if p is None else float(p) for p in self.explorer_session.prompts]
         indices = decimate(np.array(sizes), _MAX_LINE_POINTS).tolist()
         places = [c.position for c in session.calls]
         compacted_calls = _compacted_calls(session, places)
-        scene = self._view_of_call(self._first)
+        call_view = self._view_of_call(self._first)
         return {
             "title": get_title(session, 100),
             "calls": n,
             "entries": len(session.path),
-            "line": [indices, [self.scenes.prompts[i] for i in indices]],
-            "limit": scene.limit,
-            "top": choose_top(self.scenes.prompts, scene.limit),
+            "line": [indices, [self.explorer_session.prompts[i] for i in indices]],
+            "limit": call_view.limit,
+            "top": choose_axis_top(self.explorer_session.prompts, call_view.limit),
             "cuts": compacted_calls[:_MARKS],
             "notes": [sanitize_line(note, 400) for note in session.notes],
             "tree": self._describe_subagents(),
@@ -151,7 +151,7 @@ class Explorer(ChartWidget):
         if kind == "text":
             return self._answer_text(request)
         if kind == "choices":
-            return {"kind": kind, **count_filter_choices(self.scenes)}
+            return {"kind": kind, **count_filter_choices(self.explorer_session)}
         if kind == "measure":
             self._measure_in_background()
         if kind == "open" and request.get("to") in range(len(self._family)):
@@ -179,15 +179,15 @@ class Explorer(ChartWidget):
 
     def _measure_in_background(self) -> None:
         """Size the messages behind: the list is there meanwhile."""
-        if self._measuring is not None or self.scenes.measured:
+        if self._measuring is not None or self.explorer_session.measured:
             return
-        scenes = self.scenes
+        explorer_session = self.explorer_session
 
         def work() -> None:
-            scenes.measure()
-            scenes.forget()
+            explorer_session.measure()
+            explorer_session.forget()
             # Where another session was opened meanwhile, nothing waits for these sizes.
-            if scenes is self.scenes:
+            if explorer_session is self.explorer_session:
                 self._last = None
                 self.send({"kind": "measured"})
 
@@ -198,17 +198,19 @@ class Explorer(ChartWidget):
 
     def _requested_call(self, request: dict[str, Any]) -> int:
         """Return the call that is asked for, else the nearest that there is."""
-        return min(max(_int_or_zero(request.get("call")), 0), max(len(self.scenes) - 1, 0))
+        return min(
+            max(_int_or_zero(request.get("call")), 0), max(len(self.explorer_session) - 1, 0)
+        )
 
     def _lines_of_call(self, call: int, *, whole: bool) -> Sequence[MessageLine]:
-        return self.scenes.whole if whole else self._view_of_call(call).items
+        return self.explorer_session.whole if whole else self._view_of_call(call).items
 
     def _filter_lines(self, call: int, message_filter: MessageFilter) -> FilterResult:
         """Return what is asked for; asked again for another part of it, as it was."""
-        key = (call, message_filter, self.scenes.measured)
+        key = (call, message_filter, self.explorer_session.measured)
         if self._last is None or self._last[0] != key:
             items = self._lines_of_call(call, whole=message_filter.whole)
-            self._last = key, filter_messages(self.scenes, items, message_filter)
+            self._last = key, filter_messages(self.explorer_session, items, message_filter)
         return self._last[1]
 
     def _answer_rows(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -226,19 +228,19 @@ class Explorer(ChartWidget):
             "said": result.note,
             # Fields 0 and 1 choose scope and order; only the fields after them select lines.
             "marks": sorted(marks)[:_MARKS] if any(message_filter[2:]) else [],
-            "measured": self.scenes.measured,
+            "measured": self.explorer_session.measured,
         }
         if not first:
             answer["head"] = self._call_heading(call)
         return answer
 
     def _pack_line(self, item: MessageLine) -> list[Any]:
-        m, call = item.message, self.scenes.asked(item.message)
+        m, call = item.message, self.explorer_session.asked(item.message)
         marks = "✗" * is_failed(m) + "~" * (item.changed_by is not None)
         name, words = m.tool or m.role, get_preview(m)
         if call is not None:  # a result is what was asked for, not how it begins
             words = (
-                tool_call_describe_call(call, self.scenes.session.cwd, 200)
+                describe_call(call, self.explorer_session.session.cwd, 200)
                 .removeprefix(name)
                 .strip()
                 or words
@@ -254,11 +256,11 @@ class Explorer(ChartWidget):
         ]
 
     def _call_heading(self, call: int) -> dict[str, Any]:
-        scene = self._view_of_call(call)
+        call_view = self._view_of_call(call)
         return {
             "call": call,
-            "told": describe_call(scene, len(self.scenes)),
-            "groups": [[g, n, GROUP_COLOURS[GROUPS.index(g)]] for g, n in scene.groups],
+            "told": format_call_heading(call_view, len(self.explorer_session)),
+            "groups": [[g, n, GROUP_COLOURS[GROUPS.index(g)]] for g, n in call_view.groups],
         }
 
     def _answer_text(self, request: dict[str, Any]) -> dict[str, Any] | None:
@@ -278,33 +280,41 @@ class Explorer(ChartWidget):
     def _build_chart(self) -> Chart:
         from ctxkit.plots.growth_chart import growth
 
-        return growth(self.scenes.session)
+        return growth(self.explorer_session.session)
 
     def to_text(self) -> str:
         """Return what is shown as text: the call, its groups, its largest messages."""
-        scene = self.scene
-        groups = [f"  {n:>9,}  {name}" for name, n in scene.groups]
-        largest = [self._format_line(item) for item in scene.largest[:_TWIN_ROWS]]
-        head = describe_call(scene, len(self.scenes))
-        notes = [f"Note: {sanitize_line(n, 400)}" for n in self.scenes.session.notes]
+        call_view = self.call_view
+        groups = [f"  {n:>9,}  {name}" for name, n in call_view.groups]
+        largest = [self._format_line(item) for item in call_view.largest[:_TWIN_ROWS]]
+        head = format_call_heading(call_view, len(self.explorer_session))
+        notes = [f"Note: {sanitize_line(n, 400)}" for n in self.explorer_session.session.notes]
         group_lines = ["tokens by group:", *groups] if groups else []
         return "\n".join([head, *notes, *group_lines, "largest messages:", *largest])
 
     def _format_line(self, item: MessageLine) -> str:
         """Return a message as number, size and name, in columns; a mark where it was changed."""
-        number, name = self.scenes.describe_line(item)
+        number, name = self.explorer_session.describe_line(item)
         size = "" if item.tokens is None else f"{item.tokens:,}"
         return f"  {number:>6} {size:>7}{' ' if item.changed_by is None else '~'} {name}"
 
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
-        scene = self.scene
-        head = render_heading(scene, len(self.scenes)) + render_notes(self.scenes.session.notes)
-        drawn = draw_growth(self.scenes.prompts, scene.limit, scene.call) + render_groups_bar(scene)
-        return head + drawn + render_messages_table(self.scenes, scene.largest[:_TWIN_ROWS])
+        call_view = self.call_view
+        head = render_heading(call_view, len(self.explorer_session)) + render_notes(
+            self.explorer_session.session.notes
+        )
+        drawn = draw_growth(
+            self.explorer_session.prompts, call_view.limit, call_view.call
+        ) + render_groups_bar(call_view)
+        return (
+            head
+            + drawn
+            + render_messages_table(self.explorer_session, call_view.largest[:_TWIN_ROWS])
+        )
 
 
-def choose_top(prompts: Sequence[int | None], limit: int | None) -> int:
+def choose_axis_top(prompts: Sequence[int | None], limit: int | None) -> int:
     """Return how many tokens a chart of prompts reaches up to: the limit where it is near."""
     # With a limit far above the peak the curve would fill only the lowest part of the chart.
     peak = max((n for n in prompts if n is not None), default=1) or 1
@@ -326,26 +336,30 @@ def _int_or_zero(value: Any) -> int:
 _HEIGHT = 140
 
 
-def render_heading(scene: CallView, calls: int) -> str:
+def render_heading(call_view: CallView, calls: int) -> str:
     """Return the heading as HTML: call, prompt size, share of the window."""
     return (
         "<div "
         f'style="color:{TEXT_COLOUR};line-height:1.5">'
-        f"{escape_html(describe_call(scene, calls), 300)}</div>"
+        f"{escape_html(format_call_heading(call_view, calls), 300)}</div>"
     )
 
 
-def describe_call(scene: CallView, calls: int) -> str:
+def format_call_heading(call_view: CallView, calls: int) -> str:
     """Return the heading as plain text."""
-    if scene.call is None:
-        return f"No call in this session: {len(scene.items):,} messages stand."
-    size = "size unknown" if scene.tokens is None else f"{scene.tokens:,} tokens ({scene.source})"
+    if call_view.call is None:
+        return f"No call in this session: {len(call_view.items):,} messages stand."
+    size = (
+        "size unknown"
+        if call_view.tokens is None
+        else f"{call_view.tokens:,} tokens ({call_view.source})"
+    )
     full = ""
-    if scene.tokens and scene.limit:
-        full = f", {scene.tokens / scene.limit:.0%} of {scene.limit:,}"
-    model = f" · {sanitize_line(scene.model, 50)}" if scene.model else ""
-    where = f"Call {scene.call} (of 0 to {calls - 1}) · turn {scene.turn}"
-    return f"{where} · {size}{full} · {len(scene.items):,} messages{model}"
+    if call_view.tokens and call_view.limit:
+        full = f", {call_view.tokens / call_view.limit:.0%} of {call_view.limit:,}"
+    model = f" · {sanitize_line(call_view.model, 50)}" if call_view.model else ""
+    where = f"Call {call_view.call} (of 0 to {calls - 1}) · turn {call_view.turn}"
+    return f"{where} · {size}{full} · {len(call_view.items):,} messages{model}"
 
 
 def draw_growth(prompts: Sequence[int | None], limit: int | None, at: int | None) -> str:
@@ -353,7 +367,7 @@ def draw_growth(prompts: Sequence[int | None], limit: int | None, at: int | None
     sizes = [n for n in prompts if n is not None]
     if len(sizes) < 2:
         return ""
-    is_near = choose_top(prompts, limit) == limit
+    is_near = choose_axis_top(prompts, limit) == limit
     axes = Axes(
         x="call",
         y="prompt tokens",
@@ -369,13 +383,13 @@ def draw_growth(prompts: Sequence[int | None], limit: int | None, at: int | None
     )
 
 
-def render_groups_bar(scene: CallView) -> str:
+def render_groups_bar(call_view: CallView) -> str:
     """Return the prompt groups as a bar with a legend: group, tokens, share."""
-    total = sum(n for _, n in scene.groups)
+    total = sum(n for _, n in call_view.groups)
     if total <= 0:
         return ""
     blocks, names = [], []
-    for name, n in scene.groups:
+    for name, n in call_view.groups:
         colour, share = GROUP_COLOURS[GROUPS.index(name)], 100 * n / total
         blocks.append(
             f'<div style="width:{share:.2f}%;background:{colour}" title="{escape_html(name)}:'
@@ -395,14 +409,14 @@ def render_groups_bar(scene: CallView) -> str:
     )
 
 
-def render_messages_table(scenes: ExplorerSession, items: Sequence[MessageLine]) -> str:
+def render_messages_table(explorer_session: ExplorerSession, items: Sequence[MessageLine]) -> str:
     """Return some messages as an HTML table, for front ends without widgets."""
     rows = "".join(
         f'<tr><td style="text-align:right">{number}</td><td'
         f' style="text-align:right">{"" if i.tokens is None else f"{i.tokens:,}"}</td><td'
         f' style="text-align:left">{escape_html(name)}</td></tr>'
         for i in items
-        for number, name in [scenes.describe_line(i)]
+        for number, name in [explorer_session.describe_line(i)]
     )
     heads = "".join(f'<th scope="col">{h}</th>' for h in ("message", "tokens", "name"))
     return (

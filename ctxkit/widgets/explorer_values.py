@@ -41,7 +41,7 @@ from ctxkit.tokens.message_sizes import measure_sizes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ctxkit.metrics.prompt_composition import GroupsByCall
+    from ctxkit.metrics.prompt_composition import GroupTokensByCall
     from ctxkit.session.messages import Provenance
     from ctxkit.session.session import Session
     from ctxkit.tokens.message_sizes import MessageSizes
@@ -150,7 +150,7 @@ class ExplorerSession:
         self.session = session
         self.prompts, self.source = get_prompt_sizes(session)
         self._sizes: MessageSizes | None = None
-        self._layers: GroupsByCall | None = None
+        self._layers: GroupTokensByCall | None = None
         if len(session.path) <= MAX_SIZED_AT_ONCE:
             self.measure()
 
@@ -252,7 +252,14 @@ class ExplorerSession:
 
 
 def is_failed(message: Message) -> bool:
-    """True for a call or a tool that failed."""
+    """Say whether a message is a failed call, or the result of a tool that failed.
+
+    Args:
+        message: of any role.
+
+    Returns:
+        True also for a reply whose model call ended with an error.
+    """
     return bool(message.is_error) or message.error is not None
 
 
@@ -271,7 +278,15 @@ def get_preview(message: Message) -> str:
 
 
 def render_full_text(message: Message, limit: int = MAX_TEXT_CHARS) -> str:
-    """Return the whole message as text; a longer one is shortened, and its last line says so."""
+    """Return the whole message as text; a longer one is shortened, and its last line says so.
+
+    Args:
+        message: of any role; its parts are joined, thinking and arguments included.
+        limit: characters.
+
+    Returns:
+        Text without control characters; it is not escaped for HTML.
+    """
     blocks = [_part_text(part) for part in message.parts]
     if message.error:
         blocks.append(f"[failed]\n{message.error}")
@@ -351,7 +366,7 @@ class FilterResult(NamedTuple):
 
 
 def filter_messages(
-    scenes: ExplorerSession, items: Sequence[MessageLine], message_filter: MessageFilter
+    explorer_session: ExplorerSession, items: Sequence[MessageLine], message_filter: MessageFilter
 ) -> FilterResult:
     """Return the lines that hold what is wanted.
 
@@ -360,7 +375,7 @@ def filter_messages(
     """
     lines, note = items, ""
     if message_filter.role or message_filter.tool or message_filter.file or message_filter.errors:
-        lines = [i for i in items if _matches_filter(scenes, i, message_filter)]
+        lines = [i for i in items if _matches_filter(explorer_session, i, message_filter)]
     if message_filter.words:
         # The search is the slow step, so it runs last, on the lines that the filters left.
         result = search_texts(
@@ -369,7 +384,7 @@ def filter_messages(
             regex=message_filter.regex,
         )
         note, lines = _search_note(result, lines), [lines[row] for row in result.rows]
-    if message_filter.largest and scenes.measured:
+    if message_filter.largest and explorer_session.measured:
         lines = sorted(lines, key=lambda i: (-(i.tokens or 0), i.position))
     return FilterResult(lines, note)
 
@@ -384,32 +399,34 @@ def _search_note(result: SearchHits, lines: Sequence[MessageLine]) -> str:
 
 
 def _matches_filter(
-    scenes: ExplorerSession, item: MessageLine, message_filter: MessageFilter
+    explorer_session: ExplorerSession, item: MessageLine, message_filter: MessageFilter
 ) -> bool:
     m = item.message
     return (
         (not message_filter.role or m.role == message_filter.role)
         and (not message_filter.errors or is_failed(m))
-        and (not message_filter.tool or message_filter.tool in _count_tools(scenes, item))
-        and (not message_filter.file or message_filter.file in scenes.files(m))
+        and (not message_filter.tool or message_filter.tool in _count_tools(explorer_session, item))
+        and (not message_filter.file or message_filter.file in explorer_session.files(m))
     )
 
 
-def _count_tools(scenes: ExplorerSession, item: MessageLine) -> list[str]:
-    tool_call = scenes.asked(item.message)
+def _count_tools(explorer_session: ExplorerSession, item: MessageLine) -> list[str]:
+    tool_call = explorer_session.asked(item.message)
     calls = (tool_call,) if tool_call is not None else item.message.tool_calls
     return [sanitize_line(n, 60) for n in (*(c.name for c in calls), item.message.tool) if n]
 
 
-def count_filter_choices(scenes: ExplorerSession) -> dict[str, list[list[Any]]]:
+def count_filter_choices(explorer_session: ExplorerSession) -> dict[str, list[list[Any]]]:
     """Return the roles, tools and files of a session with how many messages each has."""
-    every = scenes.whole
+    every = explorer_session.whole
     return {
         "role": _sort_counts(i.message.role for i in every),
         "tool": _sort_counts(
-            name for i in every for name in dict.fromkeys(_count_tools(scenes, i))
+            name for i in every for name in dict.fromkeys(_count_tools(explorer_session, i))
         ),
-        "file": _sort_counts(f for i in every for f in dict.fromkeys(scenes.files(i.message))),
+        "file": _sort_counts(
+            f for i in every for f in dict.fromkeys(explorer_session.files(i.message))
+        ),
         "errors": [["", sum(is_failed(i.message) for i in every)]],
     }
 

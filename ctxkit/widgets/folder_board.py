@@ -24,7 +24,7 @@ from ctxkit.widgets.folder_board_rows import (
     GROUP_HEADS,
     GROUPINGS,
     BoardRow,
-    iter_same_file,
+    iter_sessions_in_same_file,
     limit_rows,
     make_board_row,
     make_group_cells,
@@ -185,7 +185,7 @@ class Board:
                     continue
                 if file_rows is None:
                     file_rows = FileBoardRows(
-                        **msgspec.structs.asdict(stamp), rows=read_rows(stamp)
+                        **msgspec.structs.asdict(stamp), rows=read_board_rows(stamp)
                     )
                     file_cache.put(file_rows)
                 # A file without rows counts as failed only where its suffix is that of a log.
@@ -289,6 +289,10 @@ def board(
             The rest is read by `Board.go_on`.
         follow: whether its display continues looking for files that are new or have changed.
 
+    Returns:
+        The board, a sequence of rows; `where`, `by` and `of` make smaller boards and sums, `open`
+        reads the session of a row.
+
     Raises:
         BadArguments: there is no file.
 
@@ -343,13 +347,13 @@ def find_files(where: str | os.PathLike[str] | None) -> list[FileStamp]:
     return sorted(stamps, key=lambda s: -s.modified)
 
 
-def read_rows(stamp: FileStamp) -> tuple[BoardRow, ...]:
+def read_board_rows(stamp: FileStamp) -> tuple[BoardRow, ...]:
     """Return the rows of a file; none where it cannot be read."""
     try:
         return tuple(
             make_board_row(each, stamp.path)
             for s in read_all(stamp.path, progress=False)
-            for each in iter_same_file(s)
+            for each in iter_sessions_in_same_file(s)
         )
     except (CtxkitError, OSError, ValueError, ArithmeticError, LookupError):
         return ()

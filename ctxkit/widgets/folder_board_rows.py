@@ -70,7 +70,15 @@ GROUP_HEADS = (
 
 
 def make_row_cells(i: int, r: BoardRow) -> tuple[Cell, ...]:
-    """Return a row as cells under `HEADS`."""
+    """Return a row as cells under `HEADS`.
+
+    Args:
+        i: number of the row, from 1.
+        r: the row.
+
+    Returns:
+        A cell with text and sort key for each of `HEADS`.
+    """
     compactions = format_count(r.compactions_n) + " thrashes" * bool(r.is_thrashing)
     return (
         Cell(format_count(i), float(i)),
@@ -210,23 +218,29 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
     )
 
 
-def iter_same_file(session: Session) -> Iterator[Session]:
+def iter_sessions_in_same_file(session: Session) -> Iterator[Session]:
     """Yield a session and those of its subagents that are in the same file."""
     yield session
     for child in session.children:
         if child.path_ in (None, session.path_):
-            yield from iter_same_file(child)
+            yield from iter_sessions_in_same_file(child)
 
 
 def open_session(row: BoardRow) -> Session:
     """Return the session of a row, read from its file.
+
+    Args:
+        row: of a board.
+
+    Returns:
+        The session with that id, which may be a subagent's in the same file.
 
     Raises:
         BadArguments: its file holds it no more.
         ReadError: the file cannot be read.
     """
     for session in read_all(row.path, progress=False):
-        for each in iter_same_file(session):
+        for each in iter_sessions_in_same_file(session):
             if sanitize_line(each.id, 200) == row.id:
                 return each
     raise BadArguments(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit._internal.formatting import format_usd, sanitize_line
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.widgets.base import ChartWidget, build_esm
-from ctxkit.widgets.data_source import DataSource
+from ctxkit.widgets.data_source import WidgetDataSource
 from ctxkit.widgets.explorer import Explorer
 from ctxkit.widgets.folder_board_rows import BOARD_HEADS, GROUPINGS, make_row_cells, open_session
 from ctxkit.widgets.python_to_javascript import ROWS_PER_CHUNK
@@ -56,7 +56,7 @@ class BoardWidget(ChartWidget):
         self._numbered: list[BoardRow] = []
         self.reader: Explorer | None = None
         """The explorer of the session that was clicked last."""
-        super().__init__(DataSource(list))
+        super().__init__(WidgetDataSource(list))
         if board.waiting_n or board.follows:
             threading.Thread(target=self._go_on, daemon=True).start()
 

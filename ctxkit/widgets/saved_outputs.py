@@ -31,7 +31,7 @@ class LiveViewMounter(anywidget.AnyWidget):  # type: ignore[misc]
         return cls.current
 
 
-def prepare_page() -> None:
+def colour_plotly_text_by_theme() -> None:
     """Let the page of a kernel give the words of plotly's figures the colour of its theme."""
     LiveViewMounter.ensure()
 

@@ -16,7 +16,7 @@ from ctxkit.session.messages import Edit, Message
 from ctxkit.session.titles import get_title, make_names_unique
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.widgets.base import ChartWidget, build_esm
-from ctxkit.widgets.data_source import DataSource
+from ctxkit.widgets.data_source import WidgetDataSource
 from ctxkit.widgets.explorer_values import (
     get_searchable_text,
     is_failed,
@@ -51,7 +51,7 @@ class SessionDiffWidget(ChartWidget):
         self.names = make_names_unique(
             get_title(s) + " (replay)" * (s.format == "replay") for s in self.both
         )
-        super().__init__(DataSource(lambda: list(self.both)), row=self.parted or 0)
+        super().__init__(WidgetDataSource(lambda: list(self.both)), row=self.parted or 0)
 
     @cached_property
     def rows(self) -> tuple[tuple[int | None, int | None], ...]:

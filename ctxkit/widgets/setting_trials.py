@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit._internal.formatting import escape_html, has_value, pluralize, sanitize_line
 from ctxkit._internal.palette import ALERT_TEXT_CSS
 from ctxkit._internal.palette import TEXT_COLOUR as GREY
-from ctxkit.engine import log_from_session, run_of_replay, run_rules, with_message_ids
-from ctxkit.engine.replay import build_replay_log, find_context_window, session_from_run
+from ctxkit.engine import get_run_of_replay, make_log_from_session, run_rules, with_message_ids
+from ctxkit.engine.replay import build_replay_log, find_context_window, make_session_from_run
 from ctxkit.errors import CtxkitError
 from ctxkit.experiments.cost_and_loss_scores import (
     SessionScoreCache,
-    name_score_figures,
-    name_session_figures,
+    map_score_row_to_view_figures,
+    map_session_score_to_view_figures,
     score_loss,
     score_run,
     score_session,
@@ -27,7 +27,7 @@ from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.chart import render_table
 from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.policies.base import Chain
-from ctxkit.policies.offline_summarisers import Extractive, Fixed
+from ctxkit.policies.offline_summarisers import ExtractiveSummariser, FixedSizeSummariser
 from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, render_dense
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class TrialRunner:
             BadArguments: the rules cannot work on this session.
         """
         if summary is not None:
-            rules = rules.but(policy=fix_summary_sizes(rules.policy, summary))
+            rules = rules.but(policy=with_fixed_summary_size(rules.policy, summary))
         log = build_replay_log(
             self._whole,
             self.base.anchored,
@@ -149,7 +149,7 @@ class TrialRunner:
 
     def replayed(self, trial: Trial) -> Session:
         """Return the replay that a trial is, to be drawn by what takes sessions."""
-        return session_from_run(self._whole, trial.done)
+        return make_session_from_run(self._whole, trial.done)
 
     def quick_loss(self, trial: Trial) -> dict[str, Any]:
         """Return what a trial would have lost, where that follows from the record at once; else
@@ -173,7 +173,7 @@ class TrialRunner:
         """Return the log of the session; rules that count otherwise have one of their own."""
         key = (_counter_name(rules.counter), _counter_name(rules.estimator), recorded_calls)
         if key not in self._logs:
-            log = log_from_session(self._whole, rules, recorded_calls=recorded_calls)
+            log = make_log_from_session(self._whole, rules, recorded_calls=recorded_calls)
             self._logs[key] = log
         return self._logs[key]
 
@@ -184,12 +184,14 @@ def compute_mean_summary_tokens(trial: Trial) -> int:
     return max(round(written / compactions), 1) if written and compactions else 800
 
 
-def fix_summary_sizes(policy: Any, tokens: int) -> Any:
+def with_fixed_summary_size(policy: Any, tokens: int) -> Any:
     """Return a policy whose extractive summaries are taken to have so many tokens, not written."""
     if isinstance(policy, Chain):
-        return replace(policy, parts=tuple(fix_summary_sizes(p, tokens) for p in policy.parts))
-    if isinstance(getattr(policy, "summariser", None), Extractive):
-        return replace(policy, summariser=Fixed(tokens))
+        return replace(
+            policy, parts=tuple(with_fixed_summary_size(p, tokens) for p in policy.parts)
+        )
+    if isinstance(getattr(policy, "summariser", None), ExtractiveSummariser):
+        return replace(policy, summariser=FixedSizeSummariser(tokens))
     return policy
 
 
@@ -264,7 +266,7 @@ def describe_compactions(trial: Trial) -> str:
     )
 
 
-def render_figures(rows: Mapping[str, Mapping[str, Any]], note: str = "") -> str:
+def render_trial_figures(rows: Mapping[str, Mapping[str, Any]], note: str = "") -> str:
     """Return the figures of the record, of the beginning and of now as a table; what nobody knows
     is left out.
     """
@@ -277,7 +279,7 @@ def render_figures(rows: Mapping[str, Mapping[str, Any]], note: str = "") -> str
     return render_dense(render_table(head, table_rows) + note_html)
 
 
-def format_figures(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def format_trial_figures(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the same as lines of text."""
     head, table_rows = _figures_table(rows)
     widths = [max(len(row[i]) for row in (head, *table_rows)) for i in range(len(head))]
@@ -349,8 +351,8 @@ def _format_cell(column: str, row: Mapping[str, Any]) -> str:
 def _read_figures(session: Session) -> dict[str, Any]:
     """Return what the table of `tune` shows: the record, or a trial of the replay's rules."""
     if session.origin is None:
-        return name_session_figures(TrialRunner(session).recorded, session)
-    run = run_of_replay(session)
+        return map_session_score_to_view_figures(TrialRunner(session).recorded, session)
+    run = get_run_of_replay(session)
     if run is None:
         return {}
-    return name_score_figures(TrialRunner(session.origin).at(run.rules).row)
+    return map_score_row_to_view_figures(TrialRunner(session.origin).at(run.rules).row)

@@ -12,16 +12,16 @@ import traitlets as t
 
 from ctxkit._internal.formatting import escape_html, render_notes, sanitize_line
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.presets.config_schema import preset_defaults
+from ctxkit.presets.config_schema import get_preset_defaults
 from ctxkit.presets.registry import names, resolve_rules
-from ctxkit.widgets import setting_trials as dials
+from ctxkit.widgets import setting_trials
 from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
-from ctxkit.widgets.base import TEXT_COLOUR, StaticOutputs
+from ctxkit.widgets.base import TEXT_COLOUR, StaticOutputsMixin
 from ctxkit.widgets.budget_thresholds_widget import BudgetWidget
-from ctxkit.widgets.data_source import DataSource
+from ctxkit.widgets.data_source import WidgetDataSource
 from ctxkit.widgets.setting_trials import TrialRunner, compute_mean_summary_tokens
 from ctxkit.widgets.tuner_controls import (
-    InertNotes,
+    InertSettingNotes,
     arrange_controls,
     make_slider,
     make_toggle,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.agent.turn import LiveEvent
+    from ctxkit.agent.turn_state_and_events import LiveEvent
     from ctxkit.policies.context_rules import Rules
     from ctxkit.widgets.setting_trials import Trial
     from ctxkit.widgets.tuner_controls import SettingControls
@@ -50,7 +50,7 @@ comes to rest.
 # worked out only where `quick_loss` needs no second replay. Only `_on_setting` runs the trial of
 # new settings. Where they raise, the last trial that worked stays and `_error` is set.
 # `_draw_trial` reads `_trial`, `_error` and `_pinned` and tries no new settings.
-class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
+class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
     """The widget that `ctxkit.tune` returns; `settings` are the values of its sliders, and can be
     set.
 
@@ -60,25 +60,33 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
 
     Args:
         trials: the session.
-        knobs: the settings, and how rules are made of them.
+        setting_controls: the settings, and how rules are made of them.
         live: the live session that is tried; it is tried again after each turn, and a button leads
             it by the settings from its next call on.
     """
 
     def __init__(
-        self, trials: TrialRunner, knobs: SettingControls, live: LiveSession | None = None
+        self,
+        trials: TrialRunner,
+        setting_controls: SettingControls,
+        live: LiveSession | None = None,
     ) -> None:
-        self.trials, self.knobs, self._error, self.live = trials, knobs, "", live
+        self.trials, self.setting_controls, self._error, self.live = (
+            trials,
+            setting_controls,
+            "",
+            live,
+        )
         self._start_trial()
         self._trial = self.begun
         self._summary = compute_mean_summary_tokens(self.begun)
-        self.effects = measure_prompt_changes(trials, knobs, self._summary)
-        turned = {k.name: make_slider(k) for k in knobs.every} | {
-            c.name: make_toggle(c) for c in knobs.choices
+        self.effects = measure_prompt_changes(trials, setting_controls, self._summary)
+        turned = {k.name: make_slider(k) for k in setting_controls.every} | {
+            c.name: make_toggle(c) for c in setting_controls.choices
         }
         self.sliders = {e.name: turned[e.name] for e in self.effects}
         """The controls, those that matter first."""
-        self.inert_notes = InertNotes(knobs.label, knobs.all)
+        self.inert_notes = InertSettingNotes(setting_controls.label, setting_controls.all)
         self.exact = w.ToggleButton(
             value=False,
             description="exact, with loss",
@@ -94,7 +102,7 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
         self.from_here = None if live is None else ApplyToLiveButton(live, lambda: self.words)
         self.copier = CopyButton()
         wide = w.Layout(width="auto")
-        self.when = w.HTML(dials.render_when_to_compact(*trials.when), layout=wide)
+        self.when = w.HTML(setting_trials.render_when_to_compact(*trials.when), layout=wide)
         self.growth, self.figures, self.steps = (w.HTML(layout=wide) for _ in range(3))
         self.panes = w.Accordion(
             [w.VBox(), w.VBox()], titles=("Budget", "Guard"), selected_index=None
@@ -114,7 +122,7 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
 
     def _start_trial(self) -> None:
         """Try the settings as they were given; nothing is pinned yet."""
-        begun = self.trials.at(self.knobs.make({}))
+        begun = self.trials.at(self.setting_controls.make({}))
         self._quick = self.trials.quick_loss(begun)
         self.begun = begun.with_loss(self._quick)
         self._losses: tuple[dict[str, Any], dict[str, Any]] | None = None
@@ -131,12 +139,12 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
     @property
     def words(self) -> str:
         """The settings as `%%agent --rules` takes them; empty where no words name such rules."""
-        if self.knobs.label not in names():
+        if self.setting_controls.label not in names():
             return ""
         settings = replace_zeros(
-            self.settings, {knob.name for knob in self.knobs.every if knob.none}
+            self.settings, {control.name for control in self.setting_controls.every if control.none}
         )
-        return f"{self.knobs.label}:{', '.join(f'{n}={v}' for n, v in settings.items())}"
+        return f"{self.setting_controls.label}:{', '.join(f'{n}={v}' for n, v in settings.items())}"
 
     def hear(self, event: LiveEvent) -> None:
         """Try the settings on what a live session has become."""
@@ -170,7 +178,7 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
         if at is None:
             return
         replay = self.trials.replayed(self._trial)
-        source, box = DataSource(lambda: [replay]), self.panes.children[at]
+        source, box = WidgetDataSource(lambda: [replay]), self.panes.children[at]
         if box.children:
             box.children[0].feed = source
             box.children[0].refresh()
@@ -181,15 +189,15 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
         """Follow the sliders while they move only where a step is quick enough for it."""
         # An earlier trial has filled the caches, so this measures the cost of one step.
         started = time.perf_counter()
-        self.trials.quick_loss(self.trials.at(self.knobs.make({}), self._summary))
+        self.trials.quick_loss(self.trials.at(self.setting_controls.make({}), self._summary))
         quick = time.perf_counter() - started < _SMOOTH
-        for knob in self.knobs.every:
-            self.sliders[knob.name].continuous_update = quick
+        for control in self.setting_controls.every:
+            self.sliders[control.name].continuous_update = quick
 
     @property
     def settings(self) -> dict[str, Any]:
         """The values of the controls, by the names of the settings."""
-        return {k.name: self.sliders[k.name].value for k in self.knobs.all}
+        return {k.name: self.sliders[k.name].value for k in self.setting_controls.all}
 
     @settings.setter
     def settings(self, values: dict[str, Any]) -> None:
@@ -201,7 +209,7 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
     def turned(self) -> dict[str, Any]:
         """The settings that are not as they were."""
         now = self.settings
-        return {k.name: now[k.name] for k in self.knobs.all if now[k.name] != k.value}
+        return {k.name: now[k.name] for k in self.setting_controls.all if now[k.name] != k.value}
 
     @property
     def rules(self) -> Rules:
@@ -210,7 +218,7 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
         Raises:
             BadArguments: these settings cannot work together.
         """
-        return self.knobs.make(self.turned)
+        return self.setting_controls.make(self.turned)
 
     @property
     def trial(self) -> Trial:
@@ -218,7 +226,7 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
         return self._trial
 
     def _turned_back(self) -> None:
-        self.settings = {k.name: k.value for k in self.knobs.all}
+        self.settings = {k.name: k.value for k in self.setting_controls.all}
 
     def _on_setting(self, _: Any = None) -> None:
         """Try the settings and draw; settings that cannot work leave the picture and say why."""
@@ -228,7 +236,7 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
                 trial = self.trials.at(self.rules, None if exact else self._summary)
                 loss = self.trials.loss(trial) if exact else self.trials.quick_loss(trial)
                 is_bound = bool(loss) and not exact and trial.wrote
-                trial = trial.with_loss({**loss, dials.LOSS_IS_BOUND: is_bound})
+                trial = trial.with_loss({**loss, setting_trials.LOSS_IS_BOUND: is_bound})
             else:
                 trial = self.begun
             self._trial, self._error = trial, ""
@@ -245,7 +253,7 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
     @property
     def written(self) -> SettingText:
         """The settings as the system's own config, else in Python: what the button copies."""
-        return render_settings(self.rules, self.knobs.label, self.settings)
+        return render_settings(self.rules, self.setting_controls.label, self.settings)
 
     def _draw_trial(self) -> None:
         # Figures are rough where a setting was turned and summaries have an assumed size.
@@ -256,12 +264,12 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
         note = f"{sentence}; `exact` writes them." if rough else ""
         if not self._error:
             self.inert_notes.update(self.rules.parameters)
-        self.growth.value = dials.render_growth(
+        self.growth.value = setting_trials.render_growth(
             self.trials.prompts, self._trial, self._error, self._pinned[1] if self._pinned else None
         )
         notes = render_notes(self.trials.session.notes)
-        self.figures.value = dials.render_figures(self._figure_rows(), note) + notes
-        self.steps.value = dials.render_compactions(self._trial)
+        self.figures.value = setting_trials.render_trial_figures(self._figure_rows(), note) + notes
+        self.steps.value = setting_trials.render_compactions(self._trial)
         self._fill_pane()
 
     def _figure_rows(self) -> dict[str, dict[str, Any]]:
@@ -284,8 +292,8 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
         return "\n".join(
             [
                 *self._describe_settings(),
-                *dials.format_figures(self._figure_rows()),
-                dials.describe_compactions(self._trial),
+                *setting_trials.format_trial_figures(self._figure_rows()),
+                setting_trials.describe_compactions(self._trial),
                 *notes,
             ]
         )
@@ -302,7 +310,7 @@ class Tuner(StaticOutputs, w.VBox):  # type: ignore[misc]
     def _describe_settings(self) -> list[str]:
         """Return the settings that are shown, and what is wrong or without effect in them."""
         settings = ", ".join(f"{n}={_setting_text(v)}" for n, v in self.settings.items())
-        lines = [f"{self.knobs.label}: {settings}"]
+        lines = [f"{self.setting_controls.label}: {settings}"]
         lines += [f"These cannot work: {self._error}"] if self._error else []
         idle = self.inert_notes.list_names()
         return lines + ([f"No effect, as the others stand: {', '.join(idle)}."] if idle else [])
@@ -377,7 +385,7 @@ def render_settings(rules: Rules, label: str, values: Mapping[str, Any]) -> Sett
 def _python_settings(rules: Rules, label: str, values: Mapping[str, Any], why: str) -> SettingText:
     name, what = label, "this is the call that makes these rules"
     if rules.name in names():
-        usual = preset_defaults(rules.name)
+        usual = get_preset_defaults(rules.name)
         name = f"ctxkit.presets.{rules.name}"
         values = {k: v for k, v in rules.parameters.items() if v != usual.get(k)}
     elif label == rules.label:

@@ -1,4 +1,4 @@
-"""The settings of rules as knobs: ranges, controls, and which of them matter."""
+"""The settings of rules as controls: ranges, controls, and which of them matter."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def make_setting_controls(
     window = find_context_window(session) or 200_000
     none = [n for n in absent if n not in values]
 
-    def knob(name: str, value: float) -> SettingControl:
+    def control(name: str, value: float) -> SettingControl:
         has_range = name in ranges
         slider = (
             _custom_range(name, value, ranges[name])
@@ -114,7 +114,7 @@ def make_setting_controls(
         )
         return slider._replace(none=name in none)
 
-    every = tuple(knob(n, v) for n, v in (values | dict.fromkeys(none, 0)).items())
+    every = tuple(control(n, v) for n, v in (values | dict.fromkeys(none, 0)).items())
     return SettingControls(label, every, lambda turned: make(replace_zeros(turned, none)), choices)
 
 
@@ -158,7 +158,7 @@ def _find_choices(rules: Any, *, of_preset: bool) -> tuple[tuple[ChoiceControl, 
     return tuple(choices), absent
 
 
-# Three kinds of rules give three kinds of knobs. Rules of a preset: the preset's numeric
+# Three kinds of rules give three kinds of controls. Rules of a preset: the preset's numeric
 # parameters; `make` calls the preset again and puts the fixed settings back. A function that
 # returns rules: its numeric defaults; `make` calls it. All other rules: the numeric fields of
 # policy, trigger and guards; `make` replaces these fields and leaves the rest as it is.
@@ -348,35 +348,42 @@ def make_toggle(choice: ChoiceControl) -> w.Widget:
     return toggle
 
 
-def make_slider(knob: SettingControl) -> w.Widget:
+def make_slider(control: SettingControl) -> w.Widget:
     """Return a slider that the keyboard moves too."""
     common: dict[str, Any] = {
-        "value": knob.value,
-        "min": knob.low,
-        "max": knob.high,
-        "step": knob.step,
-        "description": knob.name.replace("_", " ") + " (0: none)" * knob.none,
+        "value": control.value,
+        "min": control.low,
+        "max": control.high,
+        "step": control.step,
+        "description": control.name.replace("_", " ") + " (0: none)" * control.none,
         "style": {"description_width": "190px"},
         "layout": w.Layout(width="auto"),
     }
-    if knob.whole:  # a browser moves a value that is no whole number of steps from the lower end
-        common["min"] = knob.low + (knob.value - knob.low) % knob.step
+    if control.whole:  # a browser moves a value that is no whole number of steps from the lower end
+        common["min"] = control.low + (control.value - control.low) % control.step
         return w.IntSlider(readout_format=",d", **common)
     return w.FloatSlider(readout_format=".2f", **common)
 
 
-class InertNotes:
+class InertSettingNotes:
     """The notes beside controls whose settings change nothing as the others stand.
 
     Args:
         label: name of the preset; any other rules have no notes.
-        knobs: the numbers and choices.
+        setting_controls: the numbers and choices.
     """
 
-    def __init__(self, label: str, knobs: Sequence[SettingControl | ChoiceControl]) -> None:
+    def __init__(
+        self, label: str, setting_controls: Sequence[SettingControl | ChoiceControl]
+    ) -> None:
         declared = {n for r in INERT_SETTINGS.get(label, ()) for n in r.settings}
-        self._label, self._knobs = label, [k for k in knobs if k.name in declared]
-        self.notes = {k.name: w.HTML(layout=w.Layout(margin="0 0 0 200px")) for k in self._knobs}
+        self._label, self._setting_controls = (
+            label,
+            [k for k in setting_controls if k.name in declared],
+        )
+        self.notes = {
+            k.name: w.HTML(layout=w.Layout(margin="0 0 0 200px")) for k in self._setting_controls
+        }
         """By setting; empty where it has an effect."""
 
     def wrap(self, name: str, control: w.Widget) -> w.Widget:
@@ -389,22 +396,26 @@ class InertNotes:
 
         A number has none where a step to neither side makes other rules.
         """
-        for knob in self._knobs:
-            value = parameters.get(knob.name)
-            others = knob.options if isinstance(knob, ChoiceControl) else _step_values(knob, value)
-            reason = find_inert_setting(self._label, parameters, knob.name, others)
+        for control in self._setting_controls:
+            value = parameters.get(control.name)
+            others = (
+                control.options
+                if isinstance(control, ChoiceControl)
+                else _step_values(control, value)
+            )
+            reason = find_inert_setting(self._label, parameters, control.name, others)
             text = "" if reason is None else f"no effect, {reason.describe()}"
             note = f"<small>{escape_html(text, 200)}</small>" if text else ""
-            self.notes[knob.name].value = note
+            self.notes[control.name].value = note
 
     def list_names(self) -> list[str]:
         """Return the settings that have no effect now."""
         return [name for name, note in self.notes.items() if note.value]
 
 
-def _step_values(knob: SettingControl, value: Any) -> list[float]:
-    at = knob.low if value is None else value
-    return [n for n in (at - knob.step, at + knob.step) if knob.low <= n <= knob.high]
+def _step_values(control: SettingControl, value: Any) -> list[float]:
+    at = control.low if value is None else value
+    return [n for n in (at - control.step, at + control.step) if control.low <= n <= control.high]
 
 
 EFFECT_SECONDS = 1.2
@@ -427,15 +438,18 @@ class SettingPromptEffect(NamedTuple):
 # one end of each number, then the other end. `left` counts the tries that were not made; a setting
 # without effect and with tries left is unknown (None), not 0. Interactions are not seen.
 def measure_prompt_changes(
-    trials: TrialRunner, knobs: SettingControls, summary: int
+    trials: TrialRunner, setting_controls: SettingControls, summary: int
 ) -> list[SettingPromptEffect]:
     """Return the effect of each setting, the largest first, then unknown ones, then none."""
-    was = _prompt_array(trials.at(knobs.make({}), summary))
+    was = _prompt_array(trials.at(setting_controls.make({}), summary))
     end = time.process_time() + EFFECT_SECONDS
-    effects = dict[str, float].fromkeys((one.name for one in knobs.all), 0.0)
-    left = {one.name: len(_end_values(one)) for one in knobs.all}
-    tries = [(isinstance(one, SettingControl), i, one.name, value)
-             for one in knobs.all for i, value in enumerate(_end_values(one))]  # fmt: skip
+    effects = dict[str, float].fromkeys((one.name for one in setting_controls.all), 0.0)
+    left = {one.name: len(_end_values(one)) for one in setting_controls.all}
+    tries = [
+        (isinstance(one, SettingControl), i, one.name, value)
+        for one in setting_controls.all
+        for i, value in enumerate(_end_values(one))
+    ]
     for _, _, name, value in sorted(
         tries, key=lambda t: t[:2]
     ):  # words, then one end of each number
@@ -443,7 +457,7 @@ def measure_prompt_changes(
             break
         left[name] -= 1
         try:
-            now = _prompt_array(trials.at(knobs.make({name: value}), summary))
+            now = _prompt_array(trials.at(setting_controls.make({name: value}), summary))
         except CtxkitError:  # an end that cannot work says nothing
             continue
         effects[name] = max(effects[name], float(np.abs(now - was).mean()) if len(was) else 0.0)

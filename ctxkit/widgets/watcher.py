@@ -21,15 +21,15 @@ from ctxkit.session.messages import Edit, Message
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.counter_protocol import estimate_message_tokens
-from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, StaticOutputs, render_dense
+from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, StaticOutputsMixin, render_dense
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.agent.turn import LiveEvent
+    from ctxkit.agent.turn_state_and_events import LiveEvent
     from ctxkit.session.session import Session
-    from ctxkit.widgets.data_source import FollowedLog
+    from ctxkit.widgets.data_source import GrowingLogSession
 
 
 _REDRAW_SECONDS = 0.25
@@ -61,7 +61,7 @@ export default { render({ model, el }) {
 # `cancelled`. Events of `_DRAWING_EVENTS` always draw. Events of `_LIVE_EVENTS` may come many times
 # a second, so they draw only `_REDRAW_SECONDS` after the last drawing. A drawing that was skipped
 # is not repeated, since the end of the turn draws in any case.
-class Watcher(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
+class Watcher(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc]
     """The widget that `ctxkit.watch` returns. Front ends without widgets get the same as text and
     as HTML.
 
@@ -89,7 +89,7 @@ class Watcher(StaticOutputs, anywidget.AnyWidget):  # type: ignore[misc]
         name: str,
         session: Callable[[], Session],
         live: Callable[[], LiveSession | None],
-        tail: FollowedLog | None = None,
+        tail: GrowingLogSession | None = None,
     ) -> None:
         self.name, self._session, self._live, self._tail = name, session, live, tail
         self._drawn, self._turning = 0.0, False

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from ctxkit.course.pair.task import make_world
-from ctxkit.course.pair.tiny_language_model import WEIGHTS_PATH, ReaderNetwork, encode_message
+from ctxkit.course.pair.tiny_language_model import WEIGHTS_PATH, TinyReaderNetwork, encode_message
 from pair.histories import make_conversation
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def make_test_conversations(worlds: int = 20, seed: int = 1_000) -> Iterator[lis
 
 
 def count_right_steps(
-    network: ReaderNetwork, conversations: Iterable[list[HistoryStep]]
+    network: TinyReaderNetwork, conversations: Iterable[list[HistoryStep]]
 ) -> pd.DataFrame:
     """Return for each kind of step how many there were, and how many were right to the last token."""
     total, right = Counter[str](), Counter[str]()
@@ -61,5 +61,5 @@ def count_right_steps(
 
 if __name__ == "__main__":
     with np.load(Path(sys.argv[1]) if sys.argv[1:] else WEIGHTS_PATH) as arrays:
-        table = count_right_steps(ReaderNetwork(dict(arrays)), make_test_conversations())
+        table = count_right_steps(TinyReaderNetwork(dict(arrays)), make_test_conversations())
     print(table.to_string())

@@ -30,7 +30,7 @@ from ctxkit.course.pair.tiny_language_model import (
     PAD,
     TOKEN_IDS,
     VOCABULARY,
-    ReaderNetwork,
+    TinyReaderNetwork,
     compute_rotations,
     encode_message,
 )
@@ -58,7 +58,7 @@ THREADS = 1
 
 
 class TrainingNetwork(nn.Module):
-    """The network of `ReaderNetwork`, with gradients."""
+    """The network of `TinyReaderNetwork`, with gradients."""
 
     def __init__(self, width: int = WIDTH, layers: int = LAYERS) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class TrainingNetwork(nn.Module):
         return torch.cat([torch.cat(rotations, dim=-1), x[:, N_ROTARY_HEADS:]], dim=1)
 
     def export_weights(self) -> dict[str, np.ndarray]:
-        """Return the weights as `ReaderNetwork` takes them."""
+        """Return the weights as `TinyReaderNetwork` takes them."""
         return {
             k.replace("_", "."): v.detach().numpy().astype(np.float16)
             for k, v in self.weights.items()
@@ -240,7 +240,7 @@ def main(folder: Path = Path(__file__).parent, steps: int = STEPS) -> None:
 def write_test_result(folder: Path) -> None:
     """Add to the recipe how many steps the weights have right in worlds they never saw."""
     with np.load(folder / "reader.npz") as arrays:
-        marks = count_right_steps(ReaderNetwork(dict(arrays)), make_test_conversations())
+        marks = count_right_steps(TinyReaderNetwork(dict(arrays)), make_test_conversations())
     recipe = json.loads((folder / "reader.json").read_text())
     recipe["held_out"] = {kind: f"{row.right} of {row.steps}" for kind, row in marks.iterrows()}
     (folder / "reader.json").write_text(json.dumps(recipe, indent=2) + "\n")

@@ -21,17 +21,17 @@ from ctxkit.agent import (
     Limits,
     LiveSession,
     MemoryStore,
-    Provider,
+    ProviderModel,
     ReplyBuilder,
     Request,
     SessionMemory,
-    Turn,
+    TurnState,
     Workspace,
     ignore_delta,
     tool,
 )
 from ctxkit.agent.model_calls import MAX_REPLY_CHARS, MAX_TOOL_CALLS
-from ctxkit.agent.turn import TurnTimeExceeded
+from ctxkit.agent.turn_state_and_events import TurnTimeExceeded
 from ctxkit.policies import Rules
 from ctxkit.session import ToolCall
 
@@ -93,7 +93,7 @@ def flooded(kind, play):
     """Take a turn of a second with a server that floods; LiteLLM is warm."""
     with wire(kind, Play("Hello."), play) as up:
         options = {"api_base": up.url, "api_key": "none"}
-        model = Provider(FORMATS[kind][0], context_window=50_000, options=options)
+        model = ProviderModel(FORMATS[kind][0], context_window=50_000, options=options)
         request = Request(messages=session().messages or (said("x"),))
         run(model(request, ignore_delta))
         made, outcome, late = turn_of(model, tools=[ECHO])
@@ -156,7 +156,7 @@ def test_the_loop_has_its_turn_at_every_chunk(kind):
 
     with wire(kind, Play(" ".join(map(str, range(400))))) as up:
         options = {"api_base": up.url, "api_key": "none"}
-        model = Provider(FORMATS[kind][0], context_window=50_000, options=options)
+        model = ProviderModel(FORMATS[kind][0], context_window=50_000, options=options)
         run(heard())
     assert len(set(seen)) >= 400  # another one at each word
 
@@ -178,7 +178,7 @@ def test_what_litellm_does_at_a_stretch_is_done_beside_the_loop(slow, monkeypatc
     monkeypatch.setattr(slow, noted)
     with wire("chat", Play("Hello.")) as up:
         options = {"api_base": up.url, "api_key": "none"}
-        model = Provider(FORMATS["chat"][0], context_window=50_000, options=options)
+        model = ProviderModel(FORMATS["chat"][0], context_window=50_000, options=options)
         assert run(model(Request(messages=(said("x"),)), ignore_delta)).text.strip() == "Hello."
     assert called
     assert on_loop == []
@@ -313,7 +313,7 @@ def test_a_turn_ends_when_its_deadline_expires_with_a_result_waiting():
     """`asyncio.wait_for` may swallow the cancellation where its result is there, too."""
 
     async def run():
-        turn = Turn(task=asyncio.current_task())
+        turn = TurnState(task=asyncio.current_task())
         with pytest.raises((TurnTimeExceeded, TimeoutError)):
             await listen(turn)
         assert turn.late

@@ -10,7 +10,12 @@ import pytest
 from agent import made_documents as made
 from waiting import PATIENCE
 
-from ctxkit.agent.document_text import DOCUMENT_MODULES, DocumentBounds, is_document, read_document
+from ctxkit.agent.document_text import (
+    DOCUMENT_MODULES,
+    DocumentReadLimits,
+    is_document,
+    read_document,
+)
 from ctxkit.errors import BadArguments, StoreError
 
 if TYPE_CHECKING:
@@ -22,7 +27,7 @@ for _each in DOCUMENT_MODULES.values():
 
 def read(path: Path, *wanted: str, **bounds):
     with path.open("rb") as file:
-        return read_document(file, path.name, wanted or None, DocumentBounds(**bounds))
+        return read_document(file, path.name, wanted or None, DocumentReadLimits(**bounds))
 
 
 def test_each_kind_gives_its_text_piece_by_piece(tmp_path):

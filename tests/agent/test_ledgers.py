@@ -13,9 +13,9 @@ from ctxkit.agent.change_intent_evidence_records import (
     EvidenceGraph,
     build_evidence_graph,
     build_intent_log,
+    check_claims_against_changes,
     encode_record,
     find_claims,
-    grounding,
 )
 from ctxkit.policies import evidence_summaries as evidence
 
@@ -133,7 +133,7 @@ def test_evidence_has_exit_codes_hashes_symbols_and_edges():
 
 def test_claims_are_held_against_the_log():
     """F82: What an agent says that it did is checked by the change log."""
-    table = grounding(talk())
+    table = check_claims_against_changes(talk())
     told = {(r.turn, r.kind, r.target): r.grounded for r in table.itertuples()}
     assert told == {
         (0, "wrote", "src/a.py"): True, (0, "wrote", "b.py"): True, (0, "wrote", "c.py"): False,
@@ -191,7 +191,7 @@ def test_fusterafts_own_file_grounds_a_session(tmp_path):
         {"Agent": "Developer", "TurnIndex": 0, "Timestamp": "2026-05-27T10:30:00Z", "SessionId": None,
          "FilesWritten": ["src/c.py"], "FilesDeleted": [], "GitCommits": [], "New": 1,
          "CommandsRun": [{"Command": "dotnet test", "succeeded": False}]}]}))  # fmt: skip
-    table = grounding(talk(), read_record(path, ChangeLog))
+    table = check_claims_against_changes(talk(), read_record(path, ChangeLog))
     assert dict(zip(table.target, table.grounded, strict=True))["c.py"]
     assert table[table.kind == "passed"].why.iloc[0] == "the last test command failed"
 
@@ -221,4 +221,4 @@ def test_a_command_without_words_proves_nothing():
     held = session(
         user("Go."), assistant("", empty), result("?", empty), assistant("I ran `make lint`.")
     )
-    assert grounding(held).grounded.tolist() == [False]
+    assert check_claims_against_changes(held).grounded.tolist() == [False]

@@ -1,4 +1,4 @@
-"""All live text goes through `LiveEvents.emit`: the source says so, whoever tells and whoever shows."""
+"""All live text goes through `LiveEventEmitter.emit`: the source says so, whoever tells and whoever shows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from talkers import run, said
 
 import ctxkit as ck
-from ctxkit.agent import Delta, LiveEvent, LiveSession, Turn, Workspace
-from ctxkit.agent.turn import _ENDS_TEXT, LiveEvents
+from ctxkit.agent import Delta, LiveEvent, LiveSession, TurnState, Workspace
+from ctxkit.agent.turn_state_and_events import _ENDS_TEXT, LiveEventEmitter
 from ctxkit.policies import Rules
 from ctxkit.session import ToolCall
 
@@ -40,7 +40,7 @@ SCREENS = {
     ("agent/tools/python_and_shell.py", "_execute_code"): "into the captured output of a tool, which its result holds",
 }  # fmt: skip
 """Every place that prints or displays while an agent may run, and what it shows: none of them gets
-text of an agent but by events. One that is new here shows it by way of `LiveEvents.emit`, too.
+text of an agent but by events. One that is new here shows it by way of `LiveEventEmitter.emit`, too.
 """
 WORKERS = (
     "agent/tools/search_worker.py",
@@ -86,11 +86,11 @@ def called(call: ast.Call) -> str:
 
 def test_one_function_makes_the_events():
     made = [(name, f) for name, f, call in calls() if called(call).split(".")[-1] == "LiveEvent"]
-    assert made == [("agent/turn.py", "_deliver")]
+    assert made == [("agent/turn_state_and_events.py", "_deliver")]
 
 
 def test_events_of_an_agent_and_of_its_session_go_through_the_one_way():
-    made = [(name, f) for name, f, call in calls() if called(call) == "LiveEvents"]
+    made = [(name, f) for name, f, call in calls() if called(call) == "LiveEventEmitter"]
     assert made == [("agent/agent.py", "__init__")]
     told = {name for name, _, call in calls() if called(call) in EVENT_CALLS}
     assert told == {"agent/agent.py"}
@@ -118,8 +118,8 @@ def test_a_model_streams_to_the_hearing_of_a_call_or_to_nobody():
         ("agent/model_calls.py", "stream")
     }
     assert len(streams) >= 3
-    hear = [ast.unparse(c) for n, _, c in calls("agent") if called(c) == "ReplyStream"]
-    assert hear == [f"ReplyStream(self._emit, turn.{Turn.check_deadline.__name__})"]
+    hear = [ast.unparse(c) for n, _, c in calls("agent") if called(c) == "ReplyEventEmitter"]
+    assert hear == [f"ReplyEventEmitter(self._emit, turn.{TurnState.check_deadline.__name__})"]
 
 
 def test_every_screen_is_known():
@@ -160,7 +160,7 @@ def test_every_kind_of_event_is_documented():
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_event_tells_a_key(kind):
     heard = []
-    events = LiveEvents(heard.append, lambda: 0.0, lambda: 0)
+    events = LiveEventEmitter(heard.append, lambda: 0.0, lambda: 0)
     for piece in get_args(get_type_hints(Delta)["kind"]):
         payload = {"kind": piece, "text": f"is {KEY} there", "args": {KEY: [f"\x1b[31m{KEY}"]}}
         events.emit(kind, payload)
@@ -172,7 +172,7 @@ def test_no_event_tells_a_key(kind):
 @pytest.mark.parametrize("kind", sorted({*KINDS} - _ENDS_TEXT - {"delta"}))
 def test_a_key_in_pieces_stays_hidden_whatever_event_comes_between(kind):
     heard = []
-    events = LiveEvents(heard.append, lambda: 0.0, lambda: 0)
+    events = LiveEventEmitter(heard.append, lambda: 0.0, lambda: 0)
     for piece in ("the ", KEY[:20]):
         events.emit("delta", {"kind": "text", "text": piece})
     events.emit(kind, {})

@@ -8,7 +8,7 @@ from builders import assistant, result, session, tool_call, user
 from talkers import COUNT, Says, agent, run, said
 
 from ctxkit import presets
-from ctxkit.agent import Limits, Provider
+from ctxkit.agent import Limits, ProviderModel
 from ctxkit.errors import ModelError
 from ctxkit.presets import preset
 from ctxkit.session import is_overflow
@@ -42,7 +42,7 @@ def test_a_refused_prompt_is_sent_again_by_stages(refusal, times):
     status, words = REFUSALS[refusal]
     plays = [*[Play(status=status, said=words)] * times, Play("It is so.")]
     with wire("chat", *plays) as up:
-        model = Provider(FORMATS["chat"][0], context_window=200_000,
+        model = ProviderModel(FORMATS["chat"][0], context_window=200_000,
                          options={"api_base": up.url, "api_key": "none"})  # fmt: skip
         rules = presets.fuseraft(mode="window")
         outcome = run(agent(at=read_much(), model=model, rules=rules.but(counter=COUNT)).turn("on"))

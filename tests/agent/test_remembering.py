@@ -12,17 +12,17 @@ from talkers import COUNT, run, said
 import ctxkit as ck
 from ctxkit.agent import (
     LiveSession,
-    LocalMemory,
-    MemoryBudgets,
+    LocalMemoryProvider,
+    MemoryDigestBudgets,
     MemoryStore,
-    Provider,
+    ProviderModel,
     ScriptedModel,
     SessionMemory,
     Webhook,
     Workspace,
 )
 from ctxkit.agent.memory.session_memory import make_memory_provider
-from ctxkit.policies import Above, Recall, Rules, Summary
+from ctxkit.policies import Above, LessonRecall, Rules, Summary
 from ctxkit.policies.memory_entries import make_entry
 from ctxkit.session import Usage
 from ctxkit.tokens import estimate_schema_tokens
@@ -73,7 +73,7 @@ def test_what_is_remembered_is_put_in_when_a_session_is_opened(tmp_path, held):
 def test_the_local_provider_is_fresh_each_turn_and_both_blocks_stand(tmp_path, held):
     """F23, F25, F26: Read again before each turn; both blocks are put in."""
     held.add(make_entry("runner", "Use pytest."))
-    with opened(tmp_path, SessionMemory(held, [LocalMemory(held)])) as live:
+    with opened(tmp_path, SessionMemory(held, [LocalMemoryProvider(held)])) as live:
         run(live.turn("Go"))
         held.add(make_entry("later", "Came later."))
         run(live.turn("Go on"))
@@ -90,7 +90,8 @@ def test_a_digest_is_for_what_is_asked(tmp_path, held):
     held.add(make_entry("ledger", "The ledger rounds half up.", "fact"))
     held.add(make_entry("export", "The export runs at night.", "fact"))
     with opened(
-        tmp_path, SessionMemory(held, [LocalMemory(held, MemoryBudgets())], whole=False)
+        tmp_path,
+        SessionMemory(held, [LocalMemoryProvider(held, MemoryDigestBudgets())], whole=False),
     ) as live:
         run(live.turn("Fix the ledger"))
         run(live.turn("Now the export"))
@@ -126,7 +127,7 @@ class Broken:
 @pytest.mark.parametrize("manner", ["hangs", "floods", "lies"])
 def test_a_memory_that_fails_costs_a_sentence_and_no_turn(tmp_path, held, manner):
     with hook(manner) as (url, _):
-        providers = [Webhook(load_url=url, seconds=0.5), Broken(), LocalMemory(held)]
+        providers = [Webhook(load_url=url, seconds=0.5), Broken(), LocalMemoryProvider(held)]
         held.add(make_entry("runner", "Use pytest."))
         with opened(tmp_path, SessionMemory(held, providers, whole=False)) as live:
             heard = told(live, "memory_failed")
@@ -199,7 +200,7 @@ def test_a_model_is_asked_what_to_remember(tmp_path, held):
     """F18: Extraction asks the model for a list of entries."""
     kind = min(FORMATS)
     with wire(kind, Play("Yes."), Play(ANSWER), Play("nothing at all")) as up:
-        model = Provider(
+        model = ProviderModel(
             FORMATS[kind][0], context_window=50_000, options={"api_base": up.url, "api_key": "none"}
         )
         live = LiveSession("main", model=model, rules=Rules(), clock=count(1_800_000_000).__next__,
@@ -222,9 +223,12 @@ def test_live_log_and_replay_agree_with_memory_on(tmp_path, held):
     """F25: Prompts are the same live, in the log, and in a replay, with memory in all its forms."""
     held.add(make_entry("runner", "Use pytest."))
     rules = Rules(
-        policy=Summary(keep_turns=1) | Recall(), trigger=Above(900), window=6_000, counter=COUNT
+        policy=Summary(keep_turns=1) | LessonRecall(),
+        trigger=Above(900),
+        window=6_000,
+        counter=COUNT,
     )
-    with opened(tmp_path, SessionMemory(held, [LocalMemory(held)]), rules=rules) as live:
+    with opened(tmp_path, SessionMemory(held, [LocalMemoryProvider(held)]), rules=rules) as live:
         for n in range(6):
             run(live.turn(f"{WISH} Part {n}."))
         now = live.session
@@ -241,7 +245,7 @@ def test_live_log_and_replay_agree_with_memory_on(tmp_path, held):
     assert any(m.kind == "memory" for _, v in again.views() for m in v)
 
 
-@pytest.mark.parametrize(("config", "kind"), [({}, LocalMemory), ({"Provider": "local"}, LocalMemory),
+@pytest.mark.parametrize(("config", "kind"), [({}, LocalMemoryProvider), ({"Provider": "local"}, LocalMemoryProvider),
     ({"Provider": "webhook", "Webhook": {"LoadUrl": "http://127.0.0.1:1/x", "SaveEveryNTurns": 3, "TimeoutSeconds": 2,
                                          "Headers": {"A": "${B}"}}}, Webhook)])  # fmt: skip
 def test_fuserafts_configuration_names_a_provider(held, config, kind):
@@ -309,7 +313,7 @@ def test_what_is_too_much_is_forgotten_by_itself_and_that_is_told(tmp_path, held
     """T25, T26, T27: After a promotion the store is brought within its budget: the oldest of what
     was found by itself goes, with a row in the audit, and what a person wrote stays.
     """
-    monkeypatch.setattr(MemoryStore.consolidate, "__defaults__", (MemoryBudgets(items=3, kinds={
+    monkeypatch.setattr(MemoryStore.consolidate, "__defaults__", (MemoryDigestBudgets(items=3, kinds={
         "fact": (3, 9000), "note": (3, 9000), "procedure": (3, 9000), "episode": (0, 0)}),))  # fmt: skip
     held.add(make_entry("mine", "By hand.", "fact"))
     with opened(tmp_path, SessionMemory(held), turns=6) as live:

@@ -9,7 +9,7 @@ import pytest
 from talkers import COUNT, Says, run, said
 
 import ctxkit as ck
-from ctxkit.agent import ArtifactStore, Delta, Limits, LiveSession, Provider, Workspace, tool
+from ctxkit.agent import ArtifactStore, Delta, Limits, LiveSession, ProviderModel, Workspace, tool
 from ctxkit.agent.session_settings_seal import make_session_settings
 from ctxkit.errors import ModelError, StoreError
 from ctxkit.policies import Above, Rules, Summary
@@ -118,7 +118,7 @@ def test_a_summary_models_error_says_no_key(live):
 
 
 def test_a_providers_repr_holds_no_option():
-    made = Provider(
+    made = ProviderModel(
         "openai/x", options={"api_key": SHAPED, "extra_headers": {"Authorization": BEARER}}
     )
     assert clean(repr(made))

@@ -14,7 +14,7 @@ from ctxkit.agent.system_prompt import (
     MAX_PROJECT_BYTES,
     SECTIONS,
     PromptSections,
-    PromptSources,
+    PromptSectionSources,
     fence_text,
     parse_section_names,
 )
@@ -29,8 +29,8 @@ def root(tmp_path):
     return RootFolder(tmp_path / "root")
 
 
-def around(root: RootFolder, **more) -> PromptSources:
-    return PromptSources(folder=root.folder, root=root, **more)
+def around(root: RootFolder, **more) -> PromptSectionSources:
+    return PromptSectionSources(folder=root.folder, root=root, **more)
 
 
 def made(name: str, root: RootFolder, **more):
@@ -143,7 +143,7 @@ def test_no_text_ends_its_fence(text):
 def test_without_a_named_root_no_file_is_read(root):
     (root.folder / "AGENTS.md").write_text("Use tabs.")
     (root.folder / ".gitignore").write_text("build/")
-    bare = PromptSources(folder=root.folder)
+    bare = PromptSectionSources(folder=root.folder)
     assert [n for n in SECTIONS if SECTIONS[n](bare, NOW)] == ["base", "runtime", "time"]
 
 

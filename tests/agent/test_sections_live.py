@@ -9,7 +9,7 @@ import pytest
 from agent.models.wires import FORMATS, Play, wire
 from talkers import run
 
-from ctxkit.agent import LiveSession, Provider, Workspace
+from ctxkit.agent import LiveSession, ProviderModel, Workspace
 from ctxkit.policies import Rules
 
 
@@ -29,7 +29,7 @@ def test_what_is_new_is_said_behind_all_that_a_cache_holds(kind, tmp_path):
     (tmp_path / "root/.gitignore").write_text("build/\n")
     with wire(kind, Play("Yes.")) as up:
         options = {"api_base": up.url, "api_key": "none"}
-        model = Provider(FORMATS[kind][0], context_window=50_000, options=options)
+        model = ProviderModel(FORMATS[kind][0], context_window=50_000, options=options)
         live = LiveSession("main", model=model, rules=Rules(), clock=lambda: float(next(ticks)),
                            root=tmp_path / "root", workspace=Workspace(tmp_path))  # fmt: skip
         with live:

@@ -10,7 +10,7 @@ from metrics.test_scores_from_the_page import find_differences
 from talkers import ECHO, Says, agent, run, said
 
 import ctxkit as ck
-from ctxkit.agent import Provider
+from ctxkit.agent import ProviderModel
 from ctxkit.engine.provider_guard import OPENING
 from ctxkit.errors import ModelError
 from ctxkit.metrics import count_groups_by_call
@@ -124,7 +124,7 @@ def test_a_server_received_what_is_shown():
     asks = [Play(calls=(("echo", {"x": f"{n} " * 300}),)) for n in range(8)]
     with wire("chat", *asks, Play("All is well.")) as up:
         options = {"api_base": up.url, "api_key": "none"}
-        model = Provider(FORMATS["chat"][0], context_window=50_000, options=options)
+        model = ProviderModel(FORMATS["chat"][0], context_window=50_000, options=options)
         one = agent(model=model, rules=preset("swe_agent_mask", n=3), tools=[ECHO])
         run(one.turn("go"))
     for call, body in enumerate(up.asked):

@@ -11,7 +11,7 @@ from talkers import ECHO, Says, agent, run, said
 from talks_by_chance import small
 
 import ctxkit as ck
-from ctxkit.agent import Provider
+from ctxkit.agent import ProviderModel
 from ctxkit.metrics import count_groups_by_call
 from ctxkit.presets import names
 from ctxkit.session import SizeOnly, Text, ToolCall
@@ -120,7 +120,7 @@ def test_a_server_received_what_is_shown(name, kind, tmp_path):
     heard = []
     with wire(kind, *talk()) as up:
         options = {"api_base": up.url, "api_key": "none"}
-        model = Provider(
+        model = ProviderModel(
             FORMATS[kind][0], context_window=50_000, options=options, cache_marks=False
         )
         notes = Says(*[said("What was done: notes.")] * 99)

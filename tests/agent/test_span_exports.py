@@ -18,7 +18,7 @@ from waiting import HANG, wait_until
 
 import ctxkit as ck
 from ctxkit.agent import LiveEvent, get_script
-from ctxkit.agent.span_export import CollectorAddress, SpanExporter
+from ctxkit.agent.span_export import OtlpCollectorSettings, SpanExporter
 from ctxkit.errors import BadArguments
 
 SECRET = "sk-ant-api03-" + "a1B2" * 20
@@ -75,7 +75,7 @@ def test_what_arrives_is_the_session(tmp_path):
     """Every call once, the agent's span last; read back it is the session with its compactions."""
     with collector() as (url, came):
         prompts = get_script("audit").prompts
-        session, _ = talk(tmp_path, CollectorAddress(url=url, content=True), prompts)
+        session, _ = talk(tmp_path, OtlpCollectorSettings(url=url, content=True), prompts)
         session.close()
     found = spans_of(came)
     done = session.session
@@ -94,7 +94,7 @@ def test_what_arrives_is_the_session(tmp_path):
 
 def test_a_session_that_rests_before_it_ends_is_told_once(tmp_path):
     with collector() as (url, came):
-        session, spans = talk(tmp_path, CollectorAddress(url=url))
+        session, spans = talk(tmp_path, OtlpCollectorSettings(url=url))
         wait_until(lambda: spans.sent == len(session.session.calls))
         time.sleep(0.1)  # its thread waits by now
         session.close()
@@ -105,7 +105,7 @@ def test_a_session_that_rests_before_it_ends_is_told_once(tmp_path):
 
 def test_without_content_nothing_said_arrives(tmp_path):
     with collector() as (url, came):
-        session, _ = talk(tmp_path, CollectorAddress(url=url), ["Say the word marzipan."])
+        session, _ = talk(tmp_path, OtlpCollectorSettings(url=url), ["Say the word marzipan."])
         session.close()
     sent = b"".join(data for *_, data in came)
     assert b"gen_ai.usage.input_tokens" in sent
@@ -115,7 +115,7 @@ def test_without_content_nothing_said_arrives(tmp_path):
 
 def test_no_secret_arrives(tmp_path):
     with collector() as (url, came):
-        to = CollectorAddress(url=url, content=True, headers={"Authorization": "Bearer own"})
+        to = OtlpCollectorSettings(url=url, content=True, headers={"Authorization": "Bearer own"})
         session, spans = talk(tmp_path, to, [f"My key is {SECRET}."])
         session.close()
     sent = b"".join(data for *_, data in came)
@@ -128,7 +128,7 @@ def test_no_secret_arrives(tmp_path):
 @pytest.mark.parametrize("code", [301, 404, 415, 500])
 def test_a_collector_that_refuses_costs_nothing_but_its_spans(tmp_path, code):
     with collector(code) as (url, came):
-        session, spans = talk(tmp_path, CollectorAddress(url=url), ["One.", "Two."])
+        session, spans = talk(tmp_path, OtlpCollectorSettings(url=url), ["One.", "Two."])
         with pytest.warns(UserWarning, match="did not reach"):
             session.close()
     assert came
@@ -140,7 +140,7 @@ def test_a_collector_that_refuses_costs_nothing_but_its_spans(tmp_path, code):
 def test_a_collector_that_hangs_holds_no_turn_up(tmp_path):
     answers = threading.Event()
     with collector(answers=answers) as (url, came):
-        session, spans = talk(tmp_path, CollectorAddress(url=url, seconds=60), [])
+        session, spans = talk(tmp_path, OtlpCollectorSettings(url=url, seconds=60), [])
         began = time.monotonic()
         asyncio.run(session.turn("Go on."))
         assert time.monotonic() - began < 45  # who waits for the answer waits for a minute
@@ -153,7 +153,7 @@ def test_a_collector_that_hangs_holds_no_turn_up(tmp_path):
 
 def test_a_collector_that_hangs_is_given_up_at_the_end(tmp_path):
     with collector(answers=threading.Event()) as (url, _):
-        session, spans = talk(tmp_path, CollectorAddress(url=url, seconds=0.2))
+        session, spans = talk(tmp_path, OtlpCollectorSettings(url=url, seconds=0.2))
         with pytest.warns(UserWarning, match="did not reach"):
             session.close()
     assert spans.sent == 0
@@ -163,7 +163,7 @@ def test_nobody_there_is_told_once(tmp_path):
     said = []
     export = SpanExporter(
         lambda: ck.Session(id="x", log=(assistant("a", "b"),)),
-        CollectorAddress(url="http://127.0.0.1:9", seconds=1),
+        OtlpCollectorSettings(url="http://127.0.0.1:9", seconds=1),
         lambda kind, payload: said.append((kind, payload["error"])),
     )
     for _ in range(3):
@@ -179,14 +179,14 @@ def test_nobody_there_is_told_once(tmp_path):
 )
 def test_addresses_that_are_refused(bad):
     with pytest.raises(BadArguments, match="http://"):
-        CollectorAddress.of(bad)
+        OtlpCollectorSettings.of(bad)
 
 
 def test_the_variables_of_opentelemetry(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector.example:4318/")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20b, x=1")
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "True")
-    to = CollectorAddress.of("env")
+    to = OtlpCollectorSettings.of("env")
     assert to.url == "https://collector.example:4318/v1/traces"
     assert to.content
     assert dict(to.headers) == {"api-key": "a b", "x": "1"}

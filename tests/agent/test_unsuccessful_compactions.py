@@ -11,7 +11,7 @@ from talkers import COUNT, Says, agent, live, run, said
 
 import ctxkit as ck
 from ctxkit import presets
-from ctxkit.agent import Provider
+from ctxkit.agent import ProviderModel
 from ctxkit.errors import ModelError
 from ctxkit.policies import AntiThrash, Count, Rules, Summary
 from ctxkit.presets import preset
@@ -156,7 +156,7 @@ def test_an_attempt_is_sent_to_no_model_and_is_no_compaction(tmp_path):
     ):
 
         def ask(server):
-            return Provider(FORMATS["chat"][0], context_window=50_000,
+            return ProviderModel(FORMATS["chat"][0], context_window=50_000,
                             options={"api_base": server.url, "api_key": "none"})  # fmt: skip
 
         with live(tmp_path, rules=EVERY_TURN, summary_model=ask(notes)) as one:

@@ -6,7 +6,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.course.generator.billing_sample import make_billing
-from ctxkit.course.generator.names import NameReplacer
+from ctxkit.course.generator.recorder import NameReplacer
 from ctxkit.errors import BadArguments
 
 SAMPLE_FACTS = dict(ck.read(ck.samples.path()).details["facts"])

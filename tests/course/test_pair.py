@@ -35,7 +35,7 @@ def script():
 
 @pytest.fixture(scope="module")
 def reader(script):
-    return script.ReaderModel(counter=estimated_counter(), clock=lambda: 0.0)
+    return script.TinyReaderModel(counter=estimated_counter(), clock=lambda: 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -88,12 +88,12 @@ def test_prompts_are_predicted_to_the_token_until_the_steps_part(script, recorde
 
 
 def test_other_weights_take_other_steps(script, recorded, monkeypatch):
-    class Worse(script.ReaderModel):
+    class Worse(script.TinyReaderModel):
         def __init__(self, **settings):
             super().__init__(**settings)
             self.network.weights["1.into"] = self.network.weights["1.into"][::-1]
 
-    monkeypatch.setattr(script, "ReaderModel", Worse)
+    monkeypatch.setattr(script, "TinyReaderModel", Worse)
     at = script.make_world(questions=1)
     session = asyncio.run(script.run_task("reader", script.make_settings()["none"], at))
     assert steps(session) != steps(recorded["none"])[: len(session.calls)]
@@ -196,7 +196,7 @@ def test_the_exam_counts_wrong_steps(script):
     from pair import exam, histories
 
     with np.load(reader_module.WEIGHTS_PATH) as kept:
-        network = reader_module.ReaderNetwork(dict(kept))
+        network = reader_module.TinyReaderNetwork(dict(kept))
     at = task.make_world(questions=3, seed=5)
     good = histories.make_conversation(at)
     wrong = [
@@ -221,7 +221,7 @@ def test_the_recipe_says_what_the_weights_can_do(script):
         weights = dict(kept)
     assert recipe["parameters"] == sum(each.size for each in weights.values())
     marks = exam.count_right_steps(
-        reader_module.ReaderNetwork(weights), exam.make_test_conversations()
+        reader_module.TinyReaderNetwork(weights), exam.make_test_conversations()
     )
     assert {k: f"{row.right} of {row.steps}" for k, row in marks.iterrows()} == recipe["held_out"]
     assert (marks["right"] > 0.9 * marks["steps"]).all()
@@ -273,7 +273,7 @@ def test_the_network_is_the_one_that_was_trained(script):
             0
         ].numpy() * train.WIDTH**-0.5
     np.testing.assert_allclose(
-        reader_module.ReaderNetwork(weights).compute_logits(tokens), there, atol=2e-3
+        reader_module.TinyReaderNetwork(weights).compute_logits(tokens), there, atol=2e-3
     )
 
 

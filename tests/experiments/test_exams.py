@@ -9,7 +9,7 @@ from builders import assistant, call, result, session, summarised, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.experiments import SummaryPrompt, exam
+from ctxkit.experiments import SummaryPromptCandidate, exam
 from ctxkit.experiments.exam_questions import GAP, make_exam
 from ctxkit.experiments.exams import CompactorCandidate, grade_answers, measure_answerable
 from ctxkit.session import SizeOnly
@@ -156,10 +156,14 @@ def test_two_prompts_are_compared_by_a_model_that_writes_both():
             return "\n".join(m.text for m in messages[:-1])
         return "nothing" if asked == "none" else ports_of(messages)
 
-    report = exam(talk(), {"A": SummaryPrompt("none"), "B": SummaryPrompt("all")}, model=model)
+    report = exam(
+        talk(),
+        {"A": SummaryPromptCandidate("none"), "B": SummaryPromptCandidate("all")},
+        model=model,
+    )
     assert [(r.name, r.shown, r.right) for r in report.results[1:]] == [("A", 0, 0), ("B", 10, 10)]
     with pytest.raises(BadArguments, match="name one with model="):
-        exam(talk(), {"A": SummaryPrompt("none")})
+        exam(talk(), {"A": SummaryPromptCandidate("none")})
 
 
 def test_answers_are_graded_by_exact_values():

@@ -14,7 +14,7 @@ from experiments.test_sweeps_scores import talk
 import ctxkit as ck
 from ctxkit.engine import run_replay
 from ctxkit.experiments import SCORE_COLUMN_NAMES
-from ctxkit.experiments.parallel import RemainingWork, WorkPlan
+from ctxkit.experiments.parallel import RemainingSessionWork, WorkPlan
 from ctxkit.experiments.rules_on_one_session import NamedRules, SessionRunner, SweepOptions
 from ctxkit.policies import recorded_rules
 from ctxkit.presets import resolve_rules
@@ -193,7 +193,7 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path):
 
 def planned(*lengths, workers=2, run=None):
     shares = [
-        RemainingWork(i, talk(5), [NamedRules("x", None, f"{n}") for n in range(k)])
+        RemainingSessionWork(i, talk(5), [NamedRules("x", None, f"{n}") for n in range(k)])
         for i, k in enumerate(lengths)
     ]
     plan = WorkPlan(shares, workers)

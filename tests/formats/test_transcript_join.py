@@ -11,7 +11,7 @@ from agent.models.wires import Play, wire
 from formats.body_folders import BodyFolder, make_folder, reminder, share_not_held, write_json
 
 import ctxkit as ck
-from ctxkit.agent import Agent, Provider, tool
+from ctxkit.agent import Agent, ProviderModel, tool
 from ctxkit.formats.transcript_join import join_transcript
 from ctxkit.policies import Rules
 from ctxkit.session import Session, ToolCall
@@ -212,7 +212,7 @@ def test_the_bodies_of_a_run_against_a_server_leave_no_remainder(tmp_path):
     calls = [(("look", {"where": w}),) for w in ("here", "there", "home")]
     plays = [Play("I look.", calls=c, usage="counted") for c in calls]
     with wire("anthropic", *plays, Play("Done.", usage="counted"), on_reply=save) as up:
-        model = Provider("anthropic/claude-opus-5", context_window=200_000, attempts=1,
+        model = ProviderModel("anthropic/claude-opus-5", context_window=200_000, attempts=1,
                          options={"api_base": up.url, "api_key": "none"})  # fmt: skip
         agent = Agent(Session(id="s"), model=model, rules=Rules(), tools=[tool(look)],
                       clock=lambda: float(next(ticks)))  # fmt: skip

@@ -7,7 +7,7 @@ from magics.test_every_subcommand import EVERY, forms, kernel, prepare
 from widgets.reports.hostile import EVIL, SECRET, hostile, list_leaks
 
 from ctxkit.errors import CtxkitError
-from ctxkit.magics.memory_option import open_memory
+from ctxkit.magics.cell_options_and_config import open_memory
 from ctxkit.policies.memory_entries import make_entry
 
 __all__ = ["kernel"]

@@ -24,7 +24,7 @@ from ctxkit.magics.approvals import (
     UNSAFE,
     ask_blocking,
     format_question_html,
-    question_about,
+    make_approval_question,
 )
 from ctxkit.session import ToolCall
 
@@ -75,7 +75,7 @@ def arguments_of(whole: str) -> dict:
 @example("\x1b[8m", "\x1b[0m")
 @example("# \u202e", "\u2028")
 def test_a_marker_anywhere_in_a_command_is_visible(before, after):
-    asked = question_about(called(before + MARKER + after))
+    asked = make_approval_question(called(before + MARKER + after))
     assert MARKER in asked.whole
     assert MARKER in html.unescape(format_question_html(asked.whole))
     assert arguments_of(asked.whole) == {"command": before + MARKER + after}
@@ -85,12 +85,12 @@ def test_a_marker_anywhere_in_a_command_is_visible(before, after):
 
 @given(st.dictionaries(TEXTS, VALUES, max_size=4))
 def test_a_call_can_be_read_back_from_its_question(arguments):
-    assert arguments_of(question_about(ToolCall("c", "t", arguments)).whole) == arguments
+    assert arguments_of(make_approval_question(ToolCall("c", "t", arguments)).whole) == arguments
 
 
 @given(TEXTS.filter(bool))
 def test_a_name_is_shown_whole_and_in_one_line(name):
-    heading = question_about(ToolCall("c", name, {})).whole.split("\n")[0]
+    heading = make_approval_question(ToolCall("c", name, {})).whole.split("\n")[0]
     assert read_back(heading.removeprefix("May the agent call ")).startswith(f"{name}?")
 
 
@@ -99,7 +99,7 @@ def test_a_name_is_shown_whole_and_in_one_line(name):
     f"{BEGIN}\nComment: $({MARKER})\n\n{BODY}\n{END}", f"echo {KEY}; {MARKER}",
 ])  # fmt: skip
 def test_what_a_key_hides_is_seen_and_what_stays_has_no_key(secret):
-    asked = question_about(called(secret))
+    asked = make_approval_question(called(secret))
     assert MARKER in asked.whole
     assert "[redacted]" in asked.clean
     for kept in (asked.clean, asked.prompt, asked.name):
@@ -118,10 +118,10 @@ def test_what_a_key_hides_is_seen_and_what_stays_has_no_key(secret):
 )
 def test_a_call_that_cannot_be_shown_whole_is_refused_with_the_reason(command, shown):
     if shown:
-        assert command in question_about(called(command)).whole
+        assert command in make_approval_question(called(command)).whole
         return
     with pytest.raises(BadArguments, match=r"cannot be shown whole \(it takes [\d,]+ characters"):
-        question_about(called(command))
+        make_approval_question(called(command))
 
 
 def test_arguments_that_are_nested_too_deep_are_refused_with_the_reason():
@@ -129,17 +129,17 @@ def test_arguments_that_are_nested_too_deep_are_refused_with_the_reason():
     for _ in range(100_000):
         deep = [deep]
     with pytest.raises(BadArguments, match="nested too deep"):
-        question_about(ToolCall("c", "t", {"n": deep}))
+        make_approval_question(ToolCall("c", "t", {"n": deep}))
 
 
 def test_where_a_terminal_is_a_file_a_key_is_not_printed(monkeypatch, capsys):
     monkeypatch.setattr("builtins.input", lambda asked: sys.stdout.write(asked) and "y")
-    assert ask_blocking(question_about(called("ls"))) == "y"
+    assert ask_blocking(make_approval_question(called("ls"))) == "y"
     with pytest.raises(BadArguments, match=UNSAFE):
-        ask_blocking(question_about(called(f"echo {KEY}")))
+        ask_blocking(make_approval_question(called(f"echo {KEY}")))
     assert KEY not in capsys.readouterr().out
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert ask_blocking(question_about(called(f"echo {KEY}"))) == "y"
+    assert ask_blocking(make_approval_question(called(f"echo {KEY}"))) == "y"
     assert KEY in capsys.readouterr().out
 
 
@@ -150,7 +150,7 @@ def permission(**told) -> str:
     builder = ReplyBuilder("acp/x")
     list(builder.update_call({"toolCallId": "c1", "title": "Run", "kind": "execute"}))
     list(builder.update_call({"toolCallId": "c1", **told}))
-    return question_about(builder.get_call_for_review("c1")).whole
+    return make_approval_question(builder.get_call_for_review("c1")).whole
 
 
 @given(TEXTS)
@@ -189,11 +189,11 @@ def test_every_front_end_asks_by_this_function():
     asking = [each for calls in calls_of("ToolApprover").values() for each in calls]
     assert len(asking) >= 3  # a cell, a turn beside the notebook, a team
     assert {re.search(r"(\S+)\)$", each)[1] for each in asking} == {"ask_in_cell", "handle.ask"}
-    assert set(calls_of("question_about")) == {"approvals.py"}
+    assert set(calls_of("make_approval_question")) == {"approvals.py"}
 
 
 def test_names_of_arguments_that_look_like_rows_are_quoted():
     odd = [c for c in string.punctuation if c not in "_-."]
     for c in odd:
-        row = question_about(ToolCall("c", "t", {f"a{c} b": "x"})).whole.split("\n")[1]
+        row = make_approval_question(ToolCall("c", "t", {f"a{c} b": "x"})).whole.split("\n")[1]
         assert row == f"  | {json.dumps(f'a{c} b')}: x"

@@ -11,7 +11,7 @@ from magics.test_streams import Seen
 from talkers import run
 
 import ctxkit as ck
-from ctxkit.agent import LiveSession, Provider, Workspace, tool
+from ctxkit.agent import LiveSession, ProviderModel, Workspace, tool
 from ctxkit.magics.turn_display import LiveTurnDisplay
 from ctxkit.metrics import count_groups_by_call, thrash
 from ctxkit.plots import growth
@@ -67,7 +67,7 @@ class Watched:
         ticks = count(1_800_000_000)
         name, self.up = FORMATS[up.kind][0], up
         options = {"api_base": up.url, "api_key": "none"}
-        model = Provider(name, context_window=WINDOW, options=options)
+        model = ProviderModel(name, context_window=WINDOW, options=options)
         self.live = LiveSession("main", model=model, rules=rules, tools=[tool(give)],
                                 clock=lambda: float(next(ticks)), workspace=Workspace(folder))  # fmt: skip
         self.live.listen(self._hear)

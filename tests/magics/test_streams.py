@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from talkers import COUNT, ECHO, Says, live, run, said
 
 from ctxkit._internal.formatting import TextAndHtml, escape_html
-from ctxkit.agent import Delta, LiveSession, Provider, Workspace
+from ctxkit.agent import Delta, LiveSession, ProviderModel, Workspace
 from ctxkit.errors import ModelError
 from ctxkit.magics.turn_display import LiveTurnDisplay, truncate_start
 from ctxkit.policies import Above, Rules, Summary
@@ -132,7 +132,9 @@ def test_the_import_of_litellm_is_told(monkeypatch):
     monkeypatch.setattr("ctxkit.agent.models.provider.load_litellm", importing)
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(
-            Provider("openai/x", options={"api_base": "http://127.0.0.1:9"})(None, heard.append)
+            ProviderModel("openai/x", options={"api_base": "http://127.0.0.1:9"})(
+                None, heard.append
+            )
         )
     assert [d.kind for d in heard] == ["wait"]
     assert "being imported" in heard[0].text

@@ -194,7 +194,7 @@ def test_an_agent_that_dies_leaves_what_it_said(via):
 @pytest.mark.parametrize("manner", ["hangs", "deaf", "floods"])
 def test_a_turn_that_takes_too_long_is_ended(via, manner, monkeypatch):
     monkeypatch.setattr("ctxkit.agent.acp_agent._CANCEL_SECONDS", 0.5)
-    monkeypatch.setattr("ctxkit.agent.json_lines_process._EXIT_SECONDS", 0.5)
+    monkeypatch.setattr("ctxkit.agent.child_processes._EXIT_SECONDS", 0.5)
     began = time.monotonic()
     answer = via(manner, options="--max-seconds 2")
     assert time.monotonic() - began < PATIENCE  # the agent would hang for longer

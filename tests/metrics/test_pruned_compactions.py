@@ -9,14 +9,14 @@ import ctxkit as ck
 from ctxkit.engine import run_replay
 from ctxkit.metrics.compactions import get_replay_compactions, get_run_compactions
 from ctxkit.presets import names, resolve_rules
-from ctxkit.widgets.anti_thrash_guard_widget import MaxCompactions
+from ctxkit.widgets.anti_thrash_guard_widget import MaxCompactionsGuard
 
 PRUNING = [name for name in names() if resolve_rules(name).pruning is not None]
 
 
 def without_the_last(session, rules, n: int):
     """The run of the same rules that stops after `n` compactions."""
-    return run_replay(session, rules.but(guards=(*rules.guards, MaxCompactions(n))))
+    return run_replay(session, rules.but(guards=(*rules.guards, MaxCompactionsGuard(n))))
 
 
 @pytest.mark.parametrize("name", PRUNING)

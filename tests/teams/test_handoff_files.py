@@ -8,19 +8,21 @@ from ctxkit.agent import RootFolder
 from ctxkit.errors import BadArguments
 from ctxkit.presets.config_schema import ConfigSection
 from ctxkit.teams.contract_checks import TurnChanges
-from ctxkit.teams.handoffs import SourceFiles, format_handoff, parse_sources
+from ctxkit.teams.handoffs import SourceFilesAndChanges, format_handoff, parse_context_sources
 from ctxkit.teams.plan import ContextSource
 
 
 def block(folder, path, chars=20):
     source = ContextSource(kind="file", argument=path, max_chars=chars, label="")
     return format_handoff(
-        SourceFiles(root=RootFolder(folder), brief="brief.json", changes=()), (source,), "Tester"
+        SourceFilesAndChanges(root=RootFolder(folder), brief="brief.json", changes=()),
+        (source,),
+        "Tester",
     )
 
 
 def sources(*rows):
-    return parse_sources([ConfigSection(row) for row in rows], "Context", allow_own=True)
+    return parse_context_sources([ConfigSection(row) for row in rows], "Context", allow_own=True)
 
 
 def test_a_hand_off_holds_a_file(tmp_path):
@@ -70,7 +72,7 @@ def test_a_label_is_the_heading_and_else_the_kind_is(tmp_path):
     (tmp_path / "context_summary.md").write_text("so far")
     (tmp_path / "a.txt").write_text("text")
     changes = [TurnChanges(turn=1, agent="A", time=0.0, files=("a.txt",), commands=())]
-    files = SourceFiles(root=RootFolder(tmp_path), brief="brief.json", changes=changes)
+    files = SourceFilesAndChanges(root=RootFolder(tmp_path), brief="brief.json", changes=changes)
     names = ("session_context", "changes_recent", "brief_field:goal", "file:a.txt")
     for label in ("", "Mine"):
         rows = sources(*({"Source": name, "Label": label} for name in names))
@@ -85,7 +87,7 @@ def test_without_a_number_a_source_has_all_recent_changes(tmp_path):
     changes = [
         TurnChanges(turn=n, agent="A", time=0.0, files=(f"{n}.txt",), commands=()) for n in range(5)
     ]
-    files = SourceFiles(root=RootFolder(tmp_path), brief="brief.json", changes=changes)
+    files = SourceFilesAndChanges(root=RootFolder(tmp_path), brief="brief.json", changes=changes)
     for argument, count in (("", 5), ("2", 2)):
         source = ContextSource(kind="changes_recent", argument=argument)
         told = format_handoff(files, (source,), "Tester")

@@ -72,9 +72,9 @@ def test_only_what_changed_is_read_again(folder, cache, monkeypatch):
     seen = []
     from ctxkit.widgets import folder_board
 
-    real = folder_board.read_rows
+    real = folder_board.read_board_rows
     monkeypatch.setattr(
-        folder_board, "read_rows", lambda stamp: seen.append(stamp.path) or real(stamp)
+        folder_board, "read_board_rows", lambda stamp: seen.append(stamp.path) or real(stamp)
     )
     assert len(ck.board(folder, seconds=None)) == 3
     assert [p.rsplit("/", 1)[-1] for p in seen] == ["1.jsonl"]

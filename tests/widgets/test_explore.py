@@ -54,7 +54,7 @@ def test_it_opens_at_the_last_call_with_the_largest_message_first(story):
 def test_a_call_shows_what_it_was_sent(story):
     shown = explore(story)
     shown.call = 0
-    assert [i.message for i in shown.scene.items] == list(story.view(0))
+    assert [i.message for i in shown.call_view.items] == list(story.view(0))
     assert words(shown) == ["first words"]
 
 
@@ -212,7 +212,7 @@ def test_text_of_a_log_stays_text():
     assert intruders(shown.to_html()) == []
     assert intruders(shown.page(plotly=False)._repr_html_().partition("<script")[0]) == []
     seen = "".join(str(row) for row in rows(shown)["rows"]) + "".join(
-        text(shown, i)["head"] for i in range(len(shown.scene.items))
+        text(shown, i)["head"] for i in range(len(shown.call_view.items))
     )
     assert not {"\x1b", "\u202e", "\n"} & set(seen)
 

@@ -208,7 +208,7 @@ def test_a_session_without_usage_or_calls_can_be_tried():
     priced = session(user("a"), assistant("b", usage=usage(50)))
     assert (
         "prompt tokens"
-        in trials.format_figures({"recorded": ck.tune(priced, rules).trials.recorded})[0]
+        in trials.format_trial_figures({"recorded": ck.tune(priced, rules).trials.recorded})[0]
     )
 
 

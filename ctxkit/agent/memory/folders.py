@@ -27,7 +27,7 @@ from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.policies.memory_entries import (
     MAX_ENTRY_BYTES,
     MEMORY_KINDS,
-    MemoryBudgets,
+    MemoryDigestBudgets,
     MemoryEntry,
     decode_entry,
     encode_entry,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
-STORE_BUDGETS = MemoryBudgets(
+STORE_BUDGETS = MemoryDigestBudgets(
     items=120,
     chars=24_000,
     kinds={
@@ -54,11 +54,11 @@ _REMOVAL_ORDER = ("episode", "note", "procedure", "fact")
 """Kinds of entries in the order in which they are removed."""
 
 
-def find_surplus(
+def find_surplus_entries(
     entries: Iterable[MemoryEntry],
     rows: Mapping[str, Mapping[str, Any]],
     by: str,
-    budgets: MemoryBudgets = STORE_BUDGETS,
+    budgets: MemoryDigestBudgets = STORE_BUDGETS,
 ) -> list[tuple[MemoryEntry, str]]:
     """Return the entries to remove, each with the reason.
 
@@ -91,7 +91,9 @@ def find_surplus(
     return list(surplus.values())
 
 
-def _exceeded_budget(entries: Iterable[MemoryEntry], kind: str, budgets: MemoryBudgets) -> str:
+def _exceeded_budget(
+    entries: Iterable[MemoryEntry], kind: str, budgets: MemoryDigestBudgets
+) -> str:
     """Return the exceeded budget, of the kind or of all entries, as a phrase; empty if none is."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for entry in entries:
@@ -130,7 +132,7 @@ class MemoryStore:
     def __init__(self, homes: Sequence[str | Path], base: str | Path | None = None) -> None:
         if not homes:
             raise BadArguments("A memory needs a folder.")
-        self.folders, self.scope = [MemoryFolder(h) for h in homes], MemoryScope(base)
+        self.folders, self.scope = [MemoryFolder(h) for h in homes], WorkingFolderMemoryIds(base)
 
     def entries(self, *, everywhere: bool = False) -> list[MemoryEntry]:
         """Return the entries in scope, or all with `everywhere`, by name."""
@@ -248,9 +250,9 @@ class MemoryStore:
         return entry
 
     def consolidate(
-        self, by: str, budgets: MemoryBudgets = STORE_BUDGETS
+        self, by: str, budgets: MemoryDigestBudgets = STORE_BUDGETS
     ) -> list[tuple[MemoryEntry, str]]:
-        """Remove surplus entries (see `find_surplus`); return them with the reasons.
+        """Remove surplus entries (see `find_surplus_entries`); return them with the reasons.
 
         Args:
             by: author whose entries may be removed.
@@ -259,7 +261,7 @@ class MemoryStore:
         Raises:
             StoreError: an entry cannot be removed.
         """
-        surplus = find_surplus(self.entries(), self.newest_rows(), by, budgets)
+        surplus = find_surplus_entries(self.entries(), self.newest_rows(), by, budgets)
         for surplus_entry, why in surplus:
             folder, entry = self.of(surplus_entry.guid)
             folder.remove(entry)
@@ -486,7 +488,7 @@ _MAX_REFS_BYTES = 256_000
 _SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class MemoryScope:
+class WorkingFolderMemoryIds:
     """The entries that belong to a working folder, as lists of guids per session.
 
     Args:

@@ -22,7 +22,7 @@ from ctxkit.agent.store.project_folder import get_user_state_folder
 from ctxkit.errors import BadArguments, CtxkitError, ModelError, StoreError
 from ctxkit.policies.memory_entries import (
     MEMORY_TYPES,
-    MemoryBudgets,
+    MemoryDigestBudgets,
     format_digest,
     format_memory_block,
     make_entry,
@@ -56,7 +56,7 @@ class MemoryProvider(Protocol):
         """Save role and text of each message, after `turns` turns; return whether it did."""
 
 
-class LocalMemory:
+class LocalMemoryProvider:
     """Provider that reads a memory store before each turn (fuseraft's `local`).
 
     It reads the files every time, as another process may have written some.
@@ -64,9 +64,16 @@ class LocalMemory:
     Args:
         memories: the store.
         budgets: limits of a digest that fits the prompt, as Tyrum has it; None: the whole block.
+
+    Example:
+        >>> import asyncio, tempfile
+        >>> from ctxkit.agent import LocalMemoryProvider, MemoryStore
+        >>> store = MemoryStore([tempfile.mkdtemp()], tempfile.mkdtemp())
+        >>> asyncio.run(LocalMemoryProvider(store).before("main", "Go on."))
+        ''
     """
 
-    def __init__(self, memories: MemoryStore, budgets: MemoryBudgets | None = None) -> None:
+    def __init__(self, memories: MemoryStore, budgets: MemoryDigestBudgets | None = None) -> None:
         self._store, self._budgets = memories, budgets
 
     async def before(self, _agent: str, prompt: str) -> str:
@@ -92,6 +99,13 @@ class SessionMemory:
         whole: add the block of all entries, made once, now.
         by_model: at the end the session's model extracts what is worth remembering.
         order: order and heading of that block, see `format_memory_block`.
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.agent import MemoryStore, SessionMemory
+        >>> store = MemoryStore([tempfile.mkdtemp()], tempfile.mkdtemp())
+        >>> SessionMemory(store).text()
+        ''
     """
 
     def __init__(
@@ -169,19 +183,30 @@ class SessionMemory:
 
 
 def default_memory_folders() -> tuple[Path, Path]:
-    """Return the user's memory folders: ctxkit's and fuseraft's."""
+    """Return the user's memory folders: ctxkit's and fuseraft's.
+
+    Returns:
+        Two folders below the user's home, which may not exist yet; the first is written to.
+    """
     return get_user_state_folder() / "memory" / "repl", Path("~/.fuseraft/memory/repl").expanduser()
 
 
 def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> MemoryProvider:
     """Return the provider that a `Memory:` section of fuseraft names.
 
+    Args:
+        config: the section: `Provider`, and `Webhook` with its URLs and limits.
+        memories: the store for `local`.
+
+    Returns:
+        A `LocalMemoryProvider` or a `Webhook`.
+
     Raises:
         BadArguments: there is no such provider.
     """
     provider = config.get("Provider", "local")
     if provider == "local":
-        return LocalMemory(memories)
+        return LocalMemoryProvider(memories)
     section = config.get("Webhook")
     if provider != "webhook" or not isinstance(section, dict):
         raise BadArguments(
@@ -308,7 +333,7 @@ class MemoryLifecycle:
         entries, reply = await extract_memories(writer, session.messages, store.entries(), seconds)
         by = redact(writer.name)
         stored = [store.add(e, session=session.id, by=by, why=why) for e in entries]
-        cost = describe_cost(reply, writer)
+        cost = describe_reply_cost(reply, writer)
         self._emit_promoted(stored, by, why, cost)
         return stored, cost
 
@@ -388,7 +413,7 @@ async def extract_memories(
     return _parse_entries(get_plain_text(reply)), reply
 
 
-def describe_cost(reply: Message, model: Model) -> str:
+def describe_reply_cost(reply: Message, model: Model) -> str:
     """Return a sentence on the tokens of a reply; empty if no usage was reported."""
     if reply.usage is None or model.notice:
         return ""

@@ -141,7 +141,7 @@ class LocalModel:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody listens
                 loop.call_soon_threadsafe(emit, Delta("text", text))
 
-        stream = StepStream(emit_text, stop.is_set)
+        stream = LocalReplyCollector(emit_text, stop.is_set)
         try:
             result = await asyncio.to_thread(self._runtime.call, body, stream, stop)
         except asyncio.CancelledError:
@@ -255,7 +255,7 @@ _ANSWER_STEP = re.compile(
 )
 
 
-class StepStream:
+class LocalReplyCollector:
     """Receives the pieces of one reply in the runtime's thread; returns True to end the reply.
 
     Args:

@@ -16,6 +16,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `turn` and `step` say where the session stands: the turn, and the call in it, both from 0.
     Providers ignore them; a scripted model uses them to find its reply, so that a compaction, which
     changes the number of messages, cannot shift its script.
+
+    Example:
+        >>> from ctxkit.agent import Request
+        >>> from ctxkit.session import Message, Text
+        >>> Request(messages=(Message(role="user", parts=(Text("Hello."),)),)).step
+        0
     """
 
     messages: tuple[Message, ...]
@@ -26,7 +32,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """A piece of a stream: text, thinking, a tool's name or arguments, or why the call waits."""
+    """A piece of a stream: text, thinking, a tool's name or arguments, or why the call waits.
+
+    Example:
+        >>> from ctxkit.agent import Delta
+        >>> Delta("text", "Hel").text
+        'Hel'
+    """
 
     kind: Literal["text", "thinking", "tool_call", "arguments", "wait"]
     text: str
@@ -59,17 +71,42 @@ class Model(Protocol):
 
 
 def ignore_delta(_: Delta) -> None:
-    """Ignore a delta."""
+    """Ignore a delta: the `emit` of a caller that reads whole replies only.
+
+    Example:
+        >>> import asyncio
+        >>> from ctxkit.agent import Request, ScriptedModel, ignore_delta
+        >>> from ctxkit.agent.models.scripted import make_reply
+        >>> from ctxkit.tokens import default_counter
+        >>> turns = [[make_reply("Done.")]]
+        >>> model = ScriptedModel(turns, name="x", counter=default_counter(), clock=lambda: 0.0)
+        >>> asyncio.run(model(Request(messages=()), ignore_delta)).text
+        'Done.'
+    """
 
 
 def accepts_images(model: Model) -> bool | None:
-    """Say whether a model takes images (its attribute `pictures`); None if not known."""
+    """Say whether a model takes images (its attribute `pictures`); None if not known.
+
+    Args:
+        model: any model; one of the user may lack the attribute.
+
+    Returns:
+        None is to be taken as True: the provider decides.
+    """
     declared = getattr(model, "pictures", None)
     return declared if isinstance(declared, bool) else None
 
 
 def images_unsupported_message(model: Model) -> str:
-    """Return the error message for an image that a model does not take."""
+    """Return the error message for an image that a model does not take.
+
+    Args:
+        model: that takes no images.
+
+    Returns:
+        A sentence with the option that says that it does.
+    """
     return (
         f"{model.name} takes no pictures: name another model, or leave them out; if it does take "
         f"them, say so: --model '{model.name}?pictures=true'."

@@ -12,7 +12,7 @@ import msgspec
 
 from ctxkit.agent.models.scripted import (
     SCRIPTS,
-    LookupModel,
+    PromptLookupModel,
     ScriptedModel,
     get_script,
     split_replies,
@@ -53,9 +53,19 @@ def make_model(
         options: options of the provider (`api_base`, `temperature`, `server_edits`,
             `context_window`, ...).
 
+    Returns:
+        The model: `await model(request, emit)` gives the reply with its usage. A provider's model
+        opens no connection before its first call.
+
     Raises:
         BadArguments: the name is empty, has a key in it, or names no script.
         ModelError: there is no local model.
+
+    Example:
+        >>> from ctxkit.agent import make_model
+        >>> from ctxkit.tokens import default_counter
+        >>> make_model("scripted/tour", counter=default_counter(), clock=lambda: 0.0).name
+        'scripted/tour'
     """
     kind, _, rest = name.strip().partition("/")
     if not kind:
@@ -95,7 +105,9 @@ def _make_scripted(
     elif name in SCRIPTS:
         turns, window = get_script(name).turns, SCRIPT_WINDOW
     elif name == LOOKUP_NAME:
-        return LookupModel(name=name, counter=counter, context_window=SCRIPT_WINDOW, clock=clock)
+        return PromptLookupModel(
+            name=name, counter=counter, context_window=SCRIPT_WINDOW, clock=clock
+        )
     else:
         names = [*SCRIPTS, LOOKUP_NAME, *user_scripts]
         raise BadArguments(
@@ -105,7 +117,7 @@ def _make_scripted(
 
 
 def _make_provider(name: str, options: dict[str, Any]) -> Model:
-    from ctxkit.agent.models.provider import Provider
+    from ctxkit.agent.models.provider import ProviderModel
     from ctxkit.tokens.prices import context_limit
 
     names = ("attempts", "cache_marks", "server_edits", "context_window", "silence", "pictures")
@@ -114,9 +126,9 @@ def _make_provider(name: str, options: dict[str, Any]) -> Model:
         # What Ollama allocates is the limit, else what a local server reports, else the table.
         window, base = options.get("num_ctx"), options.get("api_base")
         if not window and base:
-            window = fetch_window(str(base), name.partition("/")[2])
+            window = fetch_context_window(str(base), name.partition("/")[2])
         provider_options["context_window"] = window or context_limit(name)
-    return Provider(name, options=options, **provider_options)
+    return ProviderModel(name, options=options, **provider_options)
 
 
 _WINDOW_FIELDS = (
@@ -133,7 +145,7 @@ _MAX_ANSWER_BYTES = 1_000_000
 _MAX_WINDOW = 10_000_000
 
 
-def fetch_window(api_base: str, model: str) -> int | None:
+def fetch_context_window(api_base: str, model: str) -> int | None:
     """Return the window in tokens that a server reports for a model, or None.
 
     llama.cpp reports what it allocated at `/props`, others in the list at `/v1/models`. Only

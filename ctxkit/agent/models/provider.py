@@ -69,7 +69,21 @@ _RESPONSES_PREFIX = "openai/responses/"
 
 
 def load_litellm() -> ModuleType:
-    """Import LiteLLM without a request for its price map and without its debug output."""
+    """Import LiteLLM without a request for its price map and without its debug output.
+
+    The import takes seconds the first time, so it is done where a provider is called.
+
+    Returns:
+        The module `litellm`.
+
+    Raises:
+        ModelError: LiteLLM is not installed.
+
+    Example:
+        >>> from ctxkit.agent import load_litellm
+        >>> load_litellm().suppress_debug_info  # doctest: +SKIP
+        True
+    """
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
     # A name with "llama-3" would wait for Hugging Face.
@@ -107,6 +121,9 @@ def anthropic_clearing(
         clear_at_least: tokens that a clearing must remove; None: any number.
         exclude: names of tools whose results stay.
 
+    Returns:
+        The value of Anthropic's request field `context_management`.
+
     Example:
         >>> from ctxkit.agent.models.provider import anthropic_clearing
         >>> anthropic_clearing(trigger=50_000)["edits"][0]["trigger"]
@@ -130,6 +147,9 @@ def openai_compaction(*, threshold: int) -> list[dict[str, Any]]:
     Args:
         threshold: tokens from which the server compacts.
 
+    Returns:
+        The value of the Responses API's request field `context_management`.
+
     Example:
         >>> from ctxkit.agent.models.provider import openai_compaction
         >>> openai_compaction(threshold=50_000)
@@ -147,7 +167,7 @@ def openai_compaction(*, threshold: int) -> list[dict[str, Any]]:
 # become one sentence, redacted and bounded.
 
 
-class Provider:
+class ProviderModel:
     """A provider's model, by LiteLLM's name for it.
 
     Names are such as `anthropic/claude-sonnet-4-5`, `ollama_chat/qwen3:4b`, `openai/gpt-5`.
@@ -166,9 +186,9 @@ class Provider:
         options: passed to LiteLLM unchanged (`api_base`, `temperature`, `num_ctx`, ...).
 
     Example:
-        >>> from ctxkit.agent.models.provider import Provider
-        >>> Provider("openai/gpt-5", context_window=400_000)
-        Provider('openai/gpt-5')
+        >>> from ctxkit.agent.models.provider import ProviderModel
+        >>> ProviderModel("openai/gpt-5", context_window=400_000)
+        ProviderModel('openai/gpt-5')
     """
 
     notice = ""
@@ -198,7 +218,7 @@ class Provider:
         self._silence = silence
 
     def __repr__(self) -> str:
-        return f"Provider({self.name!r})"
+        return f"ProviderModel({self.name!r})"
 
     async def __call__(self, request: Request, emit: Emit) -> Message:
         """Stream a reply.

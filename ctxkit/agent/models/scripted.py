@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GIVE_UP_TEXT",
     "MAX_LOOKUPS",
-    "LookupModel",
+    "PromptLookupModel",
     "find_ports",
     "parse_question",
     "service_path",
@@ -60,6 +60,15 @@ class ScriptedModel:
         pause: seconds between two streamed words.
         clock: returns seconds; decides whether the cache is warm.
         cache_life: seconds; the default is the usual five minutes of Anthropic and OpenAI.
+
+    Example:
+        >>> from ctxkit.agent import ScriptedModel
+        >>> from ctxkit.agent.models.scripted import make_reply
+        >>> from ctxkit.tokens import default_counter
+        >>> turns = [[make_reply("Done.")]]
+        >>> model = ScriptedModel(turns, name="x", counter=default_counter(), clock=lambda: 0.0)
+        >>> model.name, model.reply(turn=0, step=0).text
+        ('scripted/x', 'Done.')
     """
 
     def __init__(
@@ -204,7 +213,7 @@ def to_fahrenheit(celsius: float) -> float:
 '''
 
 
-def make_tour() -> Script:
+def make_tour_script() -> Script:
     """Return the short script: three turns that write, read, search and fix a small module."""
     writer = _Writer("tour")
     turns: list[ScriptTurn] = [
@@ -272,7 +281,7 @@ def _make_ledger(region: str, random: Random) -> tuple[str, str]:
     return "\n".join(rows) + "\n", wrong_id
 
 
-def make_audit() -> Script:
+def make_audit_script() -> Script:
     """Return the long script: each turn writes and fixes a ledger; the last lists the fixes."""
     random = Random(20)  # noqa: S311  a script, not a secret
     writer = _Writer("audit")
@@ -336,14 +345,25 @@ def make_audit() -> Script:
     return Script("audit", tuple(prompts), tuple(turns))
 
 
-SCRIPTS: dict[str, Callable[[], Script]] = {"tour": make_tour, "audit": make_audit}
+SCRIPTS: dict[str, Callable[[], Script]] = {"tour": make_tour_script, "audit": make_audit_script}
 
 
 def get_script(name: str) -> Script:
     """Return a script by name.
 
+    Args:
+        name: `tour` (three turns on a small module) or `audit` (long enough to compact).
+
+    Returns:
+        The script: prompts of the user, and the replies of each turn.
+
     Raises:
         BadArguments: there is no such script.
+
+    Example:
+        >>> from ctxkit.agent import get_script
+        >>> len(get_script("tour").turns)
+        3
     """
     if name not in SCRIPTS:
         raise BadArguments(
@@ -361,7 +381,14 @@ _QUESTION = re.compile(r"the ports? of ([a-z][a-z, ]*)")
 
 
 def find_ports(messages: Iterable[Message]) -> dict[str, int]:
-    """Return the ports by service that messages state, in results or summaries."""
+    """Return the ports by service that messages state, in results or summaries.
+
+    Args:
+        messages: of a prompt of `PromptLookupModel`.
+
+    Returns:
+        Port by service; where a service is stated several times, the last one counts.
+    """
     return {match[1]: int(match[2]) for m in messages for match in _PORT_LINE.finditer(m.text)}
 
 
@@ -382,7 +409,7 @@ def service_path(name: str) -> str:
 # cannot show. The model gives up after MAX_LOOKUPS steps of one question.
 
 
-class LookupModel(ScriptedModel):
+class PromptLookupModel(ScriptedModel):
     """Answers from what its prompt shows; billed as any scripted model.
 
     Args:

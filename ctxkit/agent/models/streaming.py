@@ -48,7 +48,15 @@ class _PartialCall:
 
 
 def assemble_tool_calls(chunks: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return the tool calls of a stream in the form of Chat Completions, each with an id."""
+    """Return the tool calls of a stream in the form of Chat Completions, each with an id.
+
+    Args:
+        chunks: the stream as LiteLLM gives it; servers may repeat an index, or leave ids out.
+
+    Returns:
+        A dictionary for each call: `id`, `type`, and `function` with `name` and `arguments` (JSON
+        text, which may be cut off).
+    """
     calls: list[_PartialCall] = []
     open_calls: dict[int, _PartialCall] = {}
     for delta in _iter_call_deltas(chunks):
@@ -218,8 +226,8 @@ class StreamMetadata:
 # noted, and LiteLLM's own values are used.
 #
 # Events that have arrived already come without any wait, also those that LiteLLM skips inside one
-# of its own steps. `PacedStream` lets the event loop run before each, so that a time limit and an
-# interrupt take effect however fast a server sends.
+# of its own steps. `LoopYieldingStream` lets the event loop run before each, so that a time limit
+# and an interrupt take effect however fast a server sends.
 
 
 def watch_stream(stream: Any) -> StreamMetadata:
@@ -237,7 +245,7 @@ def watch_stream(stream: Any) -> StreamMetadata:
     return notes
 
 
-class PacedStream:
+class LoopYieldingStream:
     """A stream that yields to the event loop before each of its events.
 
     Args:
@@ -248,7 +256,7 @@ class PacedStream:
         self._inner = inner
         self._events: AsyncIterator[Any] | None = None
 
-    def __aiter__(self) -> PacedStream:
+    def __aiter__(self) -> LoopYieldingStream:
         return self
 
     async def __anext__(self) -> Any:
@@ -266,7 +274,7 @@ def _hook_stream(inner: Any, notes: StreamMetadata) -> Any:
         parse = getattr(owner, name, None)
         if parse is not None:
             setattr(owner, name, _wrap_parser(parse, notes))
-    return PacedStream(inner) if hasattr(inner, "__aiter__") else inner
+    return LoopYieldingStream(inner) if hasattr(inner, "__aiter__") else inner
 
 
 def _responses_reader(inner: Any) -> Any:

@@ -45,6 +45,12 @@ def recorder(name: str = "recorded") -> Any:
     Args:
         name: id of the session.
 
+    Returns:
+        An instance of LiteLLM's `CustomLogger`.
+
+    Raises:
+        ModelError: LiteLLM is not installed.
+
     Example:
         >>> from ctxkit.agent.recorders import recorder
         >>> callback = recorder("my-agent")  # doctest: +SKIP
@@ -211,6 +217,11 @@ class Recording:
 
     Args:
         name: id of the main session.
+
+    Example:
+        >>> from ctxkit.agent import Recording
+        >>> Recording("my-agent").session.id
+        'my-agent'
     """
 
     def __init__(self, name: str) -> None:

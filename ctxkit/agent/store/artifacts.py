@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, BinaryIO
 
-from ctxkit._internal.formatting import failure_text, sanitize_line
+from ctxkit._internal.formatting import format_failure, sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.search import search_files
@@ -44,7 +44,15 @@ class ArtifactStore:
             not be stored.
         on_stored: called with the name of the tool, its characters and the file, once for each
             result that is stored and was not before.
-        advice: returns how parts of an artifact are read, with `{path}` (see `Offload.advice`).
+        advice: returns how parts of an artifact are read, with `{path}` (see
+            `ResultOffload.advice`).
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.agent import ArtifactStore, Workspace
+        >>> store = ArtifactStore(Workspace(tempfile.mkdtemp()), lambda: ["s1"])
+        >>> store.list_files(".")
+        []
     """
 
     def __init__(
@@ -91,7 +99,7 @@ class ArtifactStore:
         except StoreError as e:
             if artifact not in self._failed:
                 self._failed.add(artifact)
-                self._on_failure(tool, failure_text(e))
+                self._on_failure(tool, format_failure(e))
             raise
         if is_new:
             self._on_stored(tool, len(clean), file)
@@ -177,7 +185,15 @@ def _split_artifact_path(path: str) -> str | None:
 
 
 def describe_artifact_reading(tools: Iterable[ToolSchema]) -> str:
-    """Return how parts of an artifact are read with the given tools, with `{path}` for its path."""
+    """Return how parts of an artifact are read with the given tools, with `{path}` for its path.
+
+    Args:
+        tools: schemas of the session's tools.
+
+    Returns:
+        A sentence for the stub of a stored result; it names the tool that reads lines, else the one
+        that searches, else says that none does.
+    """
     names = {t.name: t.parameters.get("properties", {}) for t in tools}
     parameters = set(names.get("read_file", {}))
     lines = next((pair for pair in _LINE_PARAMETERS if parameters.issuperset(pair)), None)
@@ -194,7 +210,7 @@ _ARTIFACT_FILE = re.compile(r"[0-9a-f]{12}\.txt")
 _LINE_PARAMETERS = (("start", "end"), ("startLine", "maxLines"))
 
 
-class ToolFileSources:
+class CombinedExtraFiles:
     """Several kinds of extra files as one; the first that holds a path answers."""
 
     def __init__(self, *parts: ExtraFiles) -> None:

@@ -36,8 +36,19 @@ _WINDOWS_DEVICE = re.compile(r"(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
 def check_session_name(name: str) -> str:
     """Return a valid name of a session, which becomes part of paths.
 
+    Args:
+        name: at most 64 letters, digits, `_`, `-` and `.`; no Windows device name.
+
+    Returns:
+        The name as it is.
+
     Raises:
         BadArguments: the name is not valid.
+
+    Example:
+        >>> from ctxkit.agent.store.project_folder import check_session_name
+        >>> check_session_name("billing-2")
+        'billing-2'
     """
     if not _SESSION_NAME.fullmatch(name) or _WINDOWS_DEVICE.fullmatch(name):
         raise BadArguments(
@@ -291,15 +302,19 @@ def make_seal(text: str) -> str:
     return hmac.new(_user_key(), text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
-def verify_seal(text: str, by: str) -> bool:
+def verify_seal(text: str, seal: str) -> bool:
     """Say whether this user made the seal of a text; False if there is no key."""
     with suppress(StoreError):
-        return hmac.compare_digest(make_seal(text).encode(), by.encode("utf-8", "replace"))
+        return hmac.compare_digest(make_seal(text).encode(), seal.encode("utf-8", "replace"))
     return False
 
 
 def get_user_state_folder() -> Path:
-    """Return the folder for data of the user rather than of a project (XDG Base Directory)."""
+    """Return the folder for data of the user rather than of a project (XDG Base Directory).
+
+    Returns:
+        `$XDG_STATE_HOME/ctxkit`, else `~/.local/state/ctxkit`; it may not exist yet.
+    """
     home = Path(os.path.expanduser("~"))  # noqa: PTH111  Path.home() raises where there is no home
     return Path(os.environ.get("XDG_STATE_HOME") or home / ".local" / "state") / "ctxkit"
 

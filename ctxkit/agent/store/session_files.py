@@ -102,7 +102,7 @@ def _shorten_texts(value: Any) -> Any:
 # after the compaction is made; without such a call it is written at the end of the turn.
 
 
-class TurnLog:
+class TurnSnapshotWriter:
     """Writes one row to the snapshot log at the end of each turn.
 
     Args:
@@ -199,7 +199,7 @@ MAX_REPORT_BYTES = 20_000_000
 """Bytes of the file that are read, from its start."""
 
 
-class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
+class StoredContextReport(msgspec.Struct, frozen=True, kw_only=True):
     """A context report: what filled the window at the last call of a turn."""
 
     id: str
@@ -223,7 +223,7 @@ class ContextReportStore:
         self._reports_per_turn: Counter[int] | None = None
         self._path = workspace.folder / "logs" / f"context_reports_{session}.jsonl"
 
-    def store(self, session: Session, clock: Callable[[], float]) -> StoredReport | None:
+    def store(self, session: Session, clock: Callable[[], float]) -> StoredContextReport | None:
         """Store the report of the turn that ended; return None if the turn made no call.
 
         A report that cannot be made or written is left out.
@@ -237,7 +237,9 @@ class ContextReportStore:
             earlier = self._reports_per_turn[turn]
             name = f"{self._session}-{turn}" + (f"-{earlier + 1}" if earlier else "")
             now = datetime.fromtimestamp(clock(), UTC).isoformat(timespec="seconds")
-            new_report = StoredReport(id=name, time=now, turn=turn, report=report(session, -1))
+            new_report = StoredContextReport(
+                id=name, time=now, turn=turn, report=report(session, -1)
+            )
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             with os.fdopen(self._workspace.open(self._path, flags), "wb") as file:
                 file.write(msgspec.json.encode(new_report) + b"\n")
@@ -246,19 +248,19 @@ class ContextReportStore:
             return None
         return new_report
 
-    def all(self) -> list[StoredReport]:
+    def all(self) -> list[StoredContextReport]:
         """Return all reports, the oldest first; invalid lines are skipped."""
         reports = []
         for row in self._workspace.read_file(
             self._path.parent, self._path.name, MAX_REPORT_BYTES
         ).split("\n"):
             try:
-                reports.append(msgspec.json.decode(row, type=StoredReport))
+                reports.append(msgspec.json.decode(row, type=StoredContextReport))
             except (msgspec.DecodeError, RecursionError):
                 continue
         return reports
 
-    def of(self, name: str) -> StoredReport:
+    def of(self, name: str) -> StoredContextReport:
         """Return a report by its id.
 
         Raises:

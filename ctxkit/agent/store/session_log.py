@@ -24,7 +24,7 @@ from ctxkit.formats.native import (
     encode_session_lines,
     encode_tree_state,
 )
-from ctxkit.formats.pi_messages import EntryTree, encode_header, encode_line
+from ctxkit.formats.pi_messages import EntryIds, encode_header, encode_line
 from ctxkit.formats.reading import read
 from ctxkit.session.messages import Edit
 
@@ -69,6 +69,18 @@ class SessionLog:
         BadArguments: the name is not valid.
         StoreError: another process holds the session (the sentence names it), or the file cannot be
             opened.
+
+    Example:
+        >>> import tempfile
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent import SessionLog
+        >>> from ctxkit.session import Message, Text
+        >>> log = SessionLog(tempfile.mkdtemp(), "notes", ck.Session(id="notes"))
+        >>> len(log.append(Message(role="user", parts=(Text("Hello."),))).messages)
+        1
+        >>> log.close()
+        >>> len(ck.read(log.path).messages)
+        1
     """
 
     def __init__(
@@ -104,7 +116,7 @@ class SessionLog:
                 that was opened, and the session with these entries is in a file beside it.
         """
         grown = self.session.append(*entries)
-        tree, first = EntryTree(grown), len(self.session.log)
+        tree, first = EntryIds(grown), len(self.session.log)
         new = range(first, len(grown.log))
         self._write(
             b"".join(x for i in new for x in encode_entry_lines(tree, i, grown.log[i])), grown
@@ -376,7 +388,22 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 def list_checkpoints(session: Session) -> tuple[Checkpoint, ...]:
-    """Return the newest checkpoints, at most 25, the oldest first; those of all branches."""
+    """List the points to which a session can be restored: the entry before each compaction.
+
+    Args:
+        session: a session of `.ctxkit/sessions`, or any other.
+
+    Returns:
+        The newest 25 of all branches, the oldest first; `stands` is True where the compaction is in
+        force on the current branch.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent import list_checkpoints
+        >>> session = ck.read(ck.samples.path("billing"))
+        >>> [(point.number, point.tokens) for point in list_checkpoints(session)]
+        [(0, 40471), (1, 40224)]
+    """
     parents = session.parents or tuple(range(-1, len(session.log) - 1))
     on_path = set(session.indices)
     checkpoints = [
@@ -391,8 +418,21 @@ def list_checkpoints(session: Session) -> tuple[Checkpoint, ...]:
 def get_checkpoint(session: Session, number: int) -> Checkpoint:
     """Return a checkpoint by its number; negative numbers count from the end.
 
+    Args:
+        session: whose checkpoints are meant.
+        number: as `list_checkpoints` numbers them, or -1 for the newest, -2 for the one before.
+
+    Returns:
+        The checkpoint.
+
     Raises:
         BadArguments: there is no such checkpoint.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent.store.session_log import get_checkpoint
+        >>> get_checkpoint(ck.read(ck.samples.path("billing")), -1).tokens
+        40224
     """
     checkpoints = list_checkpoints(session)
     for c in checkpoints:

@@ -40,10 +40,19 @@ class RootFolder:
     Raises:
         StoreError: it cannot be created.
         BadArguments: a name is not protected.
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.agent import RootFolder
+        >>> root = RootFolder(tempfile.mkdtemp())
+        >>> root.write("a.txt", b"hello").name
+        'a.txt'
+        >>> root.read("a.txt")
+        b'hello'
     """
 
     def __init__(self, folder: str | Path, allow: Sequence[str] = ()) -> None:
-        self._allowed = check_allowed(allow)
+        self._allowed = check_protected_names(allow)
         try:
             self.folder = Path(folder).expanduser().resolve()
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -237,7 +246,7 @@ PROTECTED_NAMES = (
 """Names of files and folders, or ends of paths; `.pth` is any file of that kind."""
 
 
-def check_allowed(names: Sequence[str]) -> frozenset[str]:
+def check_protected_names(names: Sequence[str]) -> frozenset[str]:
     """Return protected names that are allowed.
 
     Raises:

@@ -58,7 +58,22 @@ def open_file(
 
 
 def make_file_tools(root: RootFolder, extra_files: ExtraFiles | None = None) -> tuple[Tool, ...]:
-    """Return the five file tools, confined to a root; extra files can be read and listed, too."""
+    """Make the five file tools of an agent, confined to a folder.
+
+    Args:
+        root: folder outside of which nothing is read or written, links included.
+        extra_files: files with paths of their own that can be read and listed, but not written,
+            such as those of a context store; None: there are none.
+
+    Returns:
+        The tools `read_file`, `write_file`, `patch_file`, `list_files` and `search`.
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.agent import RootFolder, make_file_tools
+        >>> [tool.name for tool in make_file_tools(RootFolder(tempfile.mkdtemp()))]
+        ['read_file', 'write_file', 'patch_file', 'list_files', 'search']
+    """
 
     def read_file(path: str, start: int = 1, end: int | None = None) -> str | Image:
         """Read a text file of the working folder; `start` and `end` are line numbers counted from
@@ -82,7 +97,7 @@ def make_file_tools(root: RootFolder, extra_files: ExtraFiles | None = None) -> 
     def patch_file(path: str, old: str, new: str) -> str:
         """Replace one piece of a text file: `old` must occur exactly once, as it stands."""
         text = root.read(path, whole=True).decode("utf-8", "surrogateescape")
-        occurrences = count_occurrences(text, old)
+        occurrences = describe_occurrences(text, old)
         if occurrences != "once":
             problem = (
                 f"{path[:200]!r} holds the old text {occurrences}; it must occur exactly once."
@@ -145,7 +160,16 @@ _MAX_PIECES = 5_000
 
 
 def make_document_tool(root: RootFolder, extra_files: ExtraFiles | None = None) -> Tool:
-    """Return the tool `document`, confined to a root and the extra files."""
+    """Return the tool `document`, confined to a root and the extra files.
+
+    Args:
+        root: folder outside of which nothing is read.
+        extra_files: files with paths of their own, such as those of a context store; None: none.
+
+    Returns:
+        The tool: without a part it lists the pages, slides or sheets of a document, with one it
+        returns its text. It raises `BadArguments` for a part that the document does not have.
+    """
 
     def document(path: str, part: str = "", start: int = 1, end: int | None = None) -> str:
         """Read a pdf, docx, pptx or xlsx file as text.
@@ -228,7 +252,7 @@ def _cut_notice(start: int, last: int, limit: int) -> str:
     return f"{beginning}which is longer than can be read]\n"
 
 
-def count_occurrences(text: str, piece: str) -> str:
+def describe_occurrences(text: str, piece: str) -> str:
     """Return as a phrase how often a text has a piece, overlapping places included."""
     position, occurrences, overlapping = text.find(piece) if piece else -1, 0, False
     while position >= 0 and occurrences < _MAX_COUNTED:

@@ -25,10 +25,22 @@ def detect_media_type(data: bytes) -> str | None:
 
 
 def image_from_bytes(data: bytes, name: str = "this") -> Image:
-    """Return bytes as an image.
+    """Make an image for a prompt from the bytes of its file.
+
+    Args:
+        data: a PNG, JPEG, GIF or WebP file of at most `MAX_IMAGE_BYTES`.
+        name: name of the image in an error's sentence.
+
+    Returns:
+        The image, base64-encoded.
 
     Raises:
         BadArguments: they are none of the four kinds, or too many.
+
+    Example:
+        >>> from ctxkit.agent import image_from_bytes
+        >>> image_from_bytes(bytes.fromhex("89504e470d0a1a0a") + bytes(8)).media_type
+        'image/png'
     """
     kind = detect_media_type(data)
     if kind is None:
@@ -44,8 +56,19 @@ def image_from_bytes(data: bytes, name: str = "this") -> Image:
 def image_from_value(value: Any) -> Image | None:
     """Return the image that a value shows (image bytes, a figure, a Pillow image), or None.
 
+    Args:
+        value: the value of a cell's last expression, or any other.
+
+    Returns:
+        A PNG of a figure; bytes of an image as they are; None for any other value.
+
     Raises:
         BadArguments: the image is too large.
+
+    Example:
+        >>> from ctxkit.agent.tools.images import image_from_value
+        >>> image_from_value("a text") is None
+        True
     """
     if isinstance(value, Image):
         return value

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.redaction import get_environment_without_secrets
-from ctxkit.agent.process_tree import END_SECONDS, ProcessTree
+from ctxkit.agent.child_processes import END_SECONDS, ProcessTree
 from ctxkit.agent.tools.images import image_from_value
 from ctxkit.agent.tools.tool import Tool, kit_tool
 
@@ -29,7 +29,24 @@ _CHUNK_BYTES = 1 << 16
 
 
 def make_python_tool(namespace: dict[str, Any]) -> Tool:
-    """Return a tool that runs Python in the user's namespace and returns output and value."""
+    """Make the tool `python`, which runs code in the user's namespace.
+
+    Args:
+        namespace: variables that the code sees and may change, such as the notebook's.
+
+    Returns:
+        The tool, which needs the permission `kernel`; its result is what was printed, then the
+        value of the last expression, or a traceback. A figure or image is returned as an image.
+
+    Example:
+        >>> import asyncio
+        >>> from ctxkit.agent import make_python_tool, run_tool
+        >>> from ctxkit.session import ToolCall
+        >>> call = ToolCall(id="1", name="python", arguments={"code": "x + 1"})
+        >>> result = asyncio.run(run_tool(call, {"python": make_python_tool({"x": 2})}))
+        >>> result.text.strip()
+        '3'
+    """
 
     def python(code: str) -> Any:
         """Run Python code in the notebook's namespace; gives what it printed and the value of its
@@ -70,7 +87,22 @@ def _execute_code(tree: ast.Module, namespace: dict[str, Any]) -> Image | None:
 
 
 def make_shell_tool(root: RootFolder, seconds: float = 120.0) -> Tool:
-    """Return a tool that runs a shell command in the root, with no secrets in its environment."""
+    """Make the tool `shell`, which runs a command with `/bin/sh` in a folder.
+
+    Args:
+        root: working folder of the command; the command can leave it.
+        seconds: time limit, after which the command and all that it started are ended.
+
+    Returns:
+        The tool, which needs the permission `shell`. Variables of the environment that may hold
+        secrets are removed; the output is bounded.
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.agent import RootFolder, make_shell_tool
+        >>> make_shell_tool(RootFolder(tempfile.mkdtemp()), seconds=5).name
+        'shell'
+    """
 
     async def shell(command: str) -> str:
         """Run a shell command in the working folder; gives its output and, where it is not 0, its

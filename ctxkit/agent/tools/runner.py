@@ -1,4 +1,8 @@
-"""Run a tool call: check arguments, ask for approval, run in a thread, bound the output."""
+"""Run a tool call: check arguments, ask for approval, run in a thread, bound the output.
+
+Other programs know the kit's tools under names of their own (fuseraft's instructions use its
+names); `resolve_alias` translates such a call.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,16 @@ import contextlib
 import contextvars
 import ctypes
 import inspect
+import shlex
 import threading
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.agent.tools.aliases import resolve_alias
 from ctxkit.agent.tools.images import describe_omitted_image, image_from_value
 from ctxkit.agent.tools.tool import convert_arguments
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
@@ -70,6 +75,21 @@ async def run_tool(
         is_offloaded: returns whether the rules offload a text of a tool with so many characters; it
             is stored whole then, and prompts get its stub.
         takes_images: False replaces each image by a line that describes it.
+
+    Returns:
+        A message of role `tool` with the id of the call; `is_error` is True where the tool is
+        unknown, was not allowed, got wrong arguments or raised.
+
+    Example:
+        >>> import asyncio
+        >>> from ctxkit.agent import run_tool, tool
+        >>> from ctxkit.session import ToolCall
+        >>> def add(a: int, b: int) -> int:
+        ...     '''Add two numbers.'''
+        ...     return a + b
+        >>> call = ToolCall(id="1", name="add", arguments={"a": 1, "b": "2"})
+        >>> asyncio.run(run_tool(call, {"add": tool(add)})).text
+        '3'
     """
     limits = output_limits or OutputLimits()
     known_call = resolve_alias(call, tools)  # a person allows what runs, under the tool's own name
@@ -184,6 +204,12 @@ async def run_in_thread(work: Callable[[], Any]) -> Any:
 
     The loop's default executor would not do: closing the loop waits for its threads, however long
     they take.
+
+    Args:
+        work: a function without arguments; it sees the caller's context variables.
+
+    Returns:
+        What the work returns; what it raises is raised here.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
@@ -306,3 +332,119 @@ def _parse_limits(words: str) -> dict[str, Any]:
             )
         limits[name] = int(value) if value.isdecimal() and len(value) < 16 else value
     return limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolAlias:
+    """One tool as another program names it."""
+
+    tool: str
+    """The kit's name of the tool."""
+    parameters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """The kit's parameters, by the other program's."""
+    without: frozenset[str] = frozenset()
+    """Parameters of the other program that change nothing here."""
+    adapt: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    """Converts the arguments that a new name alone does not convert."""
+
+
+def _end_line(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Replace a number of lines by the last line; the tool itself refuses what is no number."""
+    lines, others = (
+        arguments.get("maxLines"),
+        {k: v for k, v in arguments.items() if k != "maxLines"},
+    )
+    if not lines:
+        return others
+    try:
+        return {**others, "end": int(others.get("start", 1)) + int(lines) - 1}
+    except (TypeError, ValueError):
+        return arguments
+
+
+def _case_insensitive(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Search without case unless `caseSensitive` is set, as fuseraft's tools do."""
+    others = {k: v for k, v in arguments.items() if k != "caseSensitive"}
+    if arguments.get("caseSensitive") or not isinstance(others.get("pattern"), str):
+        return others
+    return {**others, "pattern": f"(?i){others['pattern']}"}
+
+
+def _in_folder(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Put the folder of a command in front of it."""
+    folder = arguments.get("workingDirectory")
+    others = {k: v for k, v in arguments.items() if k != "workingDirectory"}
+    if not folder or folder == ".":
+        return others
+    return {**others, "command": f"cd {shlex.quote(str(folder))} && {others.get('command', '')}"}
+
+
+def _whole_document(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"part": "all", **arguments}
+
+
+def _alias(tool: str, words: str = "", without: str = "", **adapt: Any) -> ToolAlias:
+    renamed = dict(word.split("=") for word in words.split())
+    return ToolAlias(tool=tool, parameters=renamed, without=frozenset(without.split()), **adapt)
+
+
+_GREP = _alias("search", without="contextLines maxMatches", adapt=_case_insensitive)
+_LIST = _alias("list_files", "directory=path", without="maxResults")
+TOOL_ALIASES: Mapping[str, ToolAlias] = MappingProxyType(
+    {
+        "read_file": _alias("read_file", "startLine=start", adapt=_end_line),
+        "patch_file": _alias("patch_file", "oldText=old newText=new"),
+        "write_file": _alias("write_file", without="raw baseVersion"),
+        "list_files": _LIST,
+        "list_directory": _LIST,
+        "grep_file": _GREP,
+        "grep_in_file": _GREP,
+        "search_content": _alias(
+            "search",
+            "query=pattern directory=path filePattern=files",
+            without="maxResults",
+            adapt=_case_insensitive,
+        ),
+        "shell_run": _alias("shell", without="timeoutSeconds quiet", adapt=_in_folder),
+        "shell_run_script": _alias(
+            "shell", "script=command", without="timeoutSeconds", adapt=_in_folder
+        ),
+        "document_extract_text": _alias("document", adapt=_whole_document),
+        "document_get_info": _alias("document"),
+        "document_list_sheets": _alias("document"),
+        "document_get_sheet": _alias("document", "sheetName=part", without="maxRows"),
+        "session_context_write": _alias("session_context_write", "summary=text"),
+        "sub_agent_explore": _alias("sub_agent_explore", without="format"),
+        "sub_agent_locate": _alias("sub_agent_locate", "target=query"),
+    }
+)
+"""Tools of fuseraft, by its names, with its parameters (its docs/plugins.md)."""
+
+
+def resolve_alias(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
+    """Return a call under the kit's own names; one that uses no other name as it is.
+
+    A tool of the user's that takes the arguments as they came gets them so.
+
+    Args:
+        call: as the model sent it.
+        tools: the tools that there are, by name.
+    """
+    alias = TOOL_ALIASES.get(call.name)
+    tool = tools.get(alias.tool) if alias is not None else None
+    if (
+        alias is None
+        or tool is None
+        or call.raw is not None
+        or (call.name in tools and call.name != tool.name)
+    ):
+        return call
+    taken = inspect.signature(tool.run).parameters
+    if tool.free or (call.name == tool.name and all(k in taken for k in call.arguments)):
+        return call
+    renamed = {
+        alias.parameters.get(name, name): value
+        for name, value in call.arguments.items()
+        if name not in alias.without
+    }
+    return msgspec.structs.replace(call, name=tool.name, arguments=alias.adapt(renamed))

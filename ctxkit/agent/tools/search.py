@@ -59,6 +59,10 @@ def search_files(root: RootFolder, pattern: str, path: str, files: str) -> str:
         path: a folder or a file inside the root.
         files: names of files to search, such as `*.py`.
 
+    Returns:
+        At most `MAX_HITS` lines; notes name files that were not read, and a search that took too
+        long.
+
     Raises:
         BadArguments: the pattern is no regular expression.
         StoreError: the path leads out of the root, or does not exist.
@@ -105,7 +109,7 @@ def kill_after(
 def _search_python(root: RootFolder, pattern: str, path: str, files: str) -> SearchResult:
     """Search with Python's regular expressions, in a worker process that can be killed."""
     walk = FolderWalk(root, path, files)
-    scan = PythonSearch(walk, pattern, MAX_HITS + 1)
+    scan = PythonSearchProcess(walk, pattern, MAX_HITS + 1)
     with kill_after(scan.process, SEARCH_SECONDS) as late:
         hits, errors = scan.results()
     if scan.process.returncode == search_worker.BAD_PATTERN_STATUS:
@@ -146,7 +150,7 @@ def _search_ripgrep(
         existing = [name for name in missed if root.exists(tuple(name.split("/")))]
         changed_count = len(missed) - len(existing)
         changed = [f"{changed_count:,} that changed or lie too deep"] if changed_count else []
-        named = filter(None, [format_first_names(existing)])
+        named = filter(None, [abbreviate_names(existing)])
         notes.append(f"[not looked at: {', '.join([*named, *changed])}]")
     if changed_hits:
         notes.append(f"[{changed_hits} hits are left out: their files changed during the search]")
@@ -233,7 +237,7 @@ def _feed_lines(pipe: Any, lines: Iterable[Mapping[str, Any]]) -> None:
             pipe.write(json.dumps(line).encode("ascii") + b"\n")
 
 
-class PythonSearch:
+class PythonSearchProcess:
     """A running Python search: its process, and how far the files were fed to it.
 
     Args:
@@ -262,7 +266,7 @@ class PythonSearch:
 
     def describe_unreadable(self) -> str:
         """Return a line on the files that could not be read; empty if all were."""
-        return f"[not read: {format_first_names(self._unread)}]" if self._unread else ""
+        return f"[not read: {abbreviate_names(self._unread)}]" if self._unread else ""
 
     def _iter_texts(self, walk: FolderWalk) -> Iterator[dict[str, Any]]:
         try:
@@ -271,7 +275,7 @@ class PythonSearch:
         except Exception as e:  # noqa: BLE001  nobody else sees an error of this thread
             self.failed = type(e).__name__
 
-    def _iter_file(self, entry: OpenFolderFile) -> Iterator[dict[str, Any]]:
+    def _iter_file(self, entry: FileInOpenFolder) -> Iterator[dict[str, Any]]:
         """Yield a text file in pieces of whole lines; of a very long line its beginning."""
         first, carried = 1, b""
         try:
@@ -300,7 +304,7 @@ SKIPPED_FOLDERS = (".git", ".ctxkit")
 """Folders that are not entered, as their files are not the user's text."""
 
 
-class OpenFolderFile(NamedTuple):
+class FileInOpenFolder(NamedTuple):
     """A file in its folder, which is held open until the next entry is requested."""
 
     folder: SafeFolder
@@ -328,10 +332,10 @@ class FolderWalk:
         self.missed: list[str] = []
         """Folders that could not be entered, relative to the root."""
 
-    def __iter__(self) -> Iterator[OpenFolderFile]:
+    def __iter__(self) -> Iterator[FileInOpenFolder]:
         if self._start and self._root.is_file(self._start):
             with self._root.open_parent(self._start) as folder:
-                yield OpenFolderFile(folder, self._start[-1], "/".join(self._start))
+                yield FileInOpenFolder(folder, self._start[-1], "/".join(self._start))
             return
         waiting, at = [self._start], self._start
         here: SafeFolder | None = None
@@ -349,7 +353,7 @@ class FolderWalk:
                 here, at = there, parts
                 for name, is_file in entries:
                     if is_file and fnmatch.fnmatch(name, self._pattern):
-                        yield OpenFolderFile(here, name, "/".join((*parts, name)))
+                        yield FileInOpenFolder(here, name, "/".join((*parts, name)))
                 folders = [n for n, is_file in entries if not is_file and n not in SKIPPED_FOLDERS]
                 waiting += [(*parts, n) for n in reversed(folders)]
         finally:
@@ -369,10 +373,10 @@ class FolderWalk:
 
     def describe_unreadable(self) -> str:
         """Return a line on the folders that could not be entered; empty if all were."""
-        return f"[not looked into: {format_first_names(self.missed)}]" if self.missed else ""
+        return f"[not looked into: {abbreviate_names(self.missed)}]" if self.missed else ""
 
 
-def format_first_names(names: Sequence[str]) -> str:
+def abbreviate_names(names: Sequence[str]) -> str:
     """Return the first three names, and how many more there are."""
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
     return ", ".join(name[:200] for name in names[:3]) + more

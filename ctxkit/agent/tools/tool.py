@@ -46,6 +46,9 @@ def tool(function: Function, *, name: str | None = None, permission: str = "") -
         name: name of the tool; None: the function's.
         permission: permission that the user must have given; empty: none.
 
+    Returns:
+        The tool; its JSON schema is made from the annotations.
+
     Raises:
         BadArguments: a parameter has no annotation that JSON can express, or is positional-only.
 
@@ -67,6 +70,14 @@ def kit_tool(function: Function, *, permission: str = "") -> Tool:
 
     Each session defines these functions again, as closures over its own folder, but their code
     objects stay the same, so the cache is keyed by those.
+
+    Args:
+        function: called with the arguments by name; its docstring's first paragraph is the
+            description for the model.
+        permission: permission that the user must have given; empty: none.
+
+    Returns:
+        The tool; two closures of one function share a schema.
     """
     schema = _SCHEMAS.get(function.__code__)
     if schema is None:

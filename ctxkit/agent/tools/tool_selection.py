@@ -39,8 +39,18 @@ def make_tools(
         store: files beside the root that the file tools can read, such as a context store.
         work: the tools that `work` stands for.
 
+    Returns:
+        The tools in the order of the names; `files` and `work` stand for several.
+
     Raises:
         BadArguments: there is no such tool.
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.agent import RootFolder
+        >>> from ctxkit.agent.tools.tool_selection import make_tools
+        >>> [tool.name for tool in make_tools(["python"], RootFolder(tempfile.mkdtemp()), {})]
+        ['python']
     """
     out: list[Tool] = []
     for each in names:
@@ -71,8 +81,12 @@ MAX_READ_CHARS = 8_000
 MAX_WRITTEN_CHARS = 200_000
 
 
-def make_inert_work_tools() -> tuple[Tool, ...]:
-    """Return the work tools for their schemas; they store nothing."""
+def make_inert_brief_and_summary_tools() -> tuple[Tool, ...]:
+    """Make the tools for brief and summary where only their schemas are needed; they store nothing.
+
+    Returns:
+        The tools of `make_brief_and_summary_tools`, which write nothing and read empty texts.
+    """
     return make_brief_and_summary_tools(lambda _, __: None, lambda _: "")
 
 
@@ -84,6 +98,10 @@ def make_brief_and_summary_tools(
     Args:
         write: writes a work file, by name and text.
         read: returns the text of a work file; empty if there is none.
+
+    Returns:
+        Tools that write and read the brief (a JSON object) and the summary for the next agent; a
+        text that is too long, or a brief that is no object, is refused as the tool's result.
     """
 
     def session_context_write(text: str) -> str:

@@ -9,8 +9,7 @@ import random
 from typing import Any
 
 from ctxkit import tokens
-from ctxkit.course.generator.names import NameReplacer
-from ctxkit.course.generator.recorder import SONNET, SessionRecorder
+from ctxkit.course.generator.recorder import SONNET, NameReplacer, SessionRecorder
 from ctxkit.course.generator.repository import MODULES, RepositoryAgent, make_files
 from ctxkit.errors import BadArguments
 from ctxkit.session.messages import ToolSchema

@@ -24,6 +24,9 @@ def ports_in_sight(session: Session) -> dict[str, int]:
     Args:
         session: of the agent of notebook 04; the answer of a turn has it as it was then.
 
+    Returns:
+        Port by service, only of services whose port the current prompt shows.
+
     Example:
         >>> import ctxkit as ck
         >>> ports_in_sight(ck.read(ck.samples.path("chat")))

@@ -28,7 +28,7 @@ from ctxkit.agent import Agent
 from ctxkit.agent.models.model_factory import make_model
 from ctxkit.agent.tools.tool import tool
 from ctxkit.course.pair.task import INSTRUCTIONS, make_world
-from ctxkit.course.pair.tiny_language_model import ReaderModel
+from ctxkit.course.pair.tiny_language_model import TinyReaderModel
 from ctxkit.experiments.studies.closed_loop import apply_prices
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def compare_worlds(seeds: Iterable[int] = range(100, 120)) -> pd.DataFrame:
 
 def _make_task_model(name: str, clock: Callable[[], float]) -> Model:
     if name == READER:
-        return ReaderModel(counter=COUNTER, clock=clock)
+        return TinyReaderModel(counter=COUNTER, clock=clock)
     if name.startswith("local"):
         return make_model(name, counter=COUNTER, clock=clock, context_window=CONTEXT_WINDOW)
     return make_model(name, counter=COUNTER, clock=clock)

@@ -70,7 +70,7 @@ _TOKEN = re.compile(
 _CALL = re.compile(r'(\w+)\((".*")\)')
 
 
-class ReaderModel(ScriptedModel):
+class TinyReaderModel(ScriptedModel):
     """The trained model behind the kit's interface; its tokens are counted as a scripted one's.
 
     Args:
@@ -93,7 +93,7 @@ class ReaderModel(ScriptedModel):
         self.notice = "a small model, trained for this task alone: check what it says"
         self.window = context_window
         with np.load(weights) as arrays:
-            self.network = ReaderNetwork(dict(arrays))
+            self.network = TinyReaderNetwork(dict(arrays))
         self._request: Request | None = None
 
     async def __call__(self, request: Request, emit: Emit) -> Message:
@@ -137,7 +137,7 @@ class ReaderModel(ScriptedModel):
         return Usage(input_tokens=prompt, output_tokens=self._counter.message(reply))
 
 
-class ReaderNetwork:
+class TinyReaderNetwork:
     """The forward pass for one text at a time, with a cache of keys and values.
 
     Args:

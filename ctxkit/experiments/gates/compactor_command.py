@@ -11,8 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.agent.json_lines_process import quote_output
-from ctxkit.agent.process_tree import ProcessTree
+from ctxkit.agent.child_processes import ProcessTree, find_failure_line
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -38,6 +37,9 @@ def command(words: str, seconds: float = 120.0) -> Compactor:
     Args:
         words: the command line; it is split as a shell would split it.
         seconds: time after which the program and its child processes are killed.
+
+    Returns:
+        A function from a list of messages to the compacted list, for `gate_compactor`.
 
     Raises:
         BadArguments: the words are no command. The compactor raises it where the program cannot be
@@ -115,7 +117,7 @@ def _describe_exit(code: int) -> str:
 def _quote_stderr(stderr: BinaryIO) -> str:
     """Return a sentence that quotes the last line of stderr; empty where there is none."""
     stderr.seek(max(stderr.seek(0, os.SEEK_END) - _MAX_STDERR_BYTES, 0))
-    quoted = quote_output(stderr.read())
+    quoted = find_failure_line(stderr.read())
     return f" It said: {quoted}" if quoted else ""
 
 
@@ -131,12 +133,12 @@ def parse_messages(data: bytes) -> ChatMessages:
         begins = sanitize_line(data[:4096].decode("utf-8", "replace"), 60)
         problem = f"it begins {begins!r}" if begins else "it is empty"
         raise BadArguments(f"The compactor's answer is no JSON: {problem}.") from None
-    return validate_messages(
+    return validate_compactor_answer(
         answer["messages"] if isinstance(answer, dict) and "messages" in answer else answer
     )
 
 
-def validate_messages(answer: Any) -> ChatMessages:
+def validate_compactor_answer(answer: Any) -> ChatMessages:
     """Return an answer that is a list of messages.
 
     Raises:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.gates.compactor_command import command, validate_messages
+from ctxkit.experiments.gates.compactor_command import command, validate_compactor_answer
 from ctxkit.experiments.gates.regression_gate import (
     FigureWithNoise,
     GateReport,
@@ -27,7 +27,7 @@ from ctxkit.experiments.gates.regression_gate import (
     measure_first_with_noise,
     report_against_baseline,
 )
-from ctxkit.formats.conversion_losses import visible_messages
+from ctxkit.formats.conversion_losses import select_visible_messages
 from ctxkit.formats.openai import encode_chat_message
 from ctxkit.tokens.counter_protocol import to_compact_json
 from ctxkit.tokens.counter_registry import default_counter
@@ -45,10 +45,10 @@ COMPACTOR_LABEL = "compacted"
 
 
 @dataclass(frozen=True, repr=False)
-class CompactorReport(GateReport):
+class CompactorGateReport(GateReport):
     """Gate report with the survival of facts for each session."""
 
-    survivals: dict[str, Survival] | None = None
+    survivals: dict[str, FactSurvival] | None = None
 
     def to_text(self) -> str:
         """Return the survival tables of each session, then the verdict."""
@@ -70,7 +70,7 @@ def gate_compactor(
     update: bool = False,
     tolerance: float = 0.0,
     exam: bool = False,
-) -> CompactorReport:
+) -> CompactorGateReport:
     """Check that a compactor returns valid messages and that planted facts survive it.
 
     Args:
@@ -108,7 +108,8 @@ def gate_compactor(
     session_list = _sessions_or_sample(sessions)
     compactor = command(compact, timeout) if isinstance(compact, str) else compact
     survivals = {
-        s.id: [survival(compactor, s, rounds, seed=i) for i in range(repeat)] for s in session_list
+        s.id: [measure_fact_survival(compactor, s, rounds, seed=i) for i in range(repeat)]
+        for s in session_list
     }
     now = {
         COMPACTOR_LABEL: {s.id: _measure_survival(s, survivals[s.id], rounds) for s in session_list}
@@ -144,7 +145,7 @@ def gate_compactor(
         if not any(s.changes for s in every)
     )
     first = {name: every[0] for name, every in survivals.items()}
-    return CompactorReport(
+    return CompactorGateReport(
         report.changes, (*faults, *report.faults), report.notes, untested, survivals=first
     )
 
@@ -165,7 +166,9 @@ def _add_exam(measured: SessionFigures, session: Session, compactor: Compactor) 
     return add_exam_share(measured, session, CompactorCandidate(compactor))
 
 
-def _measure_survival(session: Session, survivals: list[Survival], rounds: int) -> SessionFigures:
+def _measure_survival(
+    session: Session, survivals: list[FactSurvival], rounds: int
+) -> SessionFigures:
     from ctxkit.experiments.rules_on_one_session import make_session_key
 
     figures: dict[str, FigureWithNoise] = {
@@ -188,7 +191,7 @@ CANARY_TEXTS = {
 }
 """Text of the fact of each family that is planted in each round."""
 CLIFF_SHARE = 0.5
-"""Survival share below which `Survival.cliff` counts facts as lost."""
+"""Survival share below which `FactSurvival.cliff` counts facts as lost."""
 
 
 class Canary(NamedTuple):
@@ -207,7 +210,7 @@ class ReplacedValue(NamedTuple):
     new: Canary
 
 
-class RoundResult(NamedTuple):
+class CompactionRoundResult(NamedTuple):
     """Sizes, surviving facts and faults of one round."""
 
     number: int
@@ -225,11 +228,11 @@ class RoundResult(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Survival:
+class FactSurvival:
     """Survival of planted facts by the number of compactions that they went through."""
 
     facts: tuple[Canary, ...]
-    rounds: tuple[RoundResult, ...]
+    rounds: tuple[CompactionRoundResult, ...]
 
     def get_share(self, times: int, family: str | None = None) -> float | None:
         """Return the share of facts that survive so many compactions; None without such facts."""
@@ -309,7 +312,9 @@ def _format_table(head: list[str], rows: list[list[str]]) -> str:
     return Table(tuple(map(Column, head)), tuple(tuple(map(Cell, r)) for r in rows)).to_text()
 
 
-def survival(compact: Compactor, session: Session, rounds: int = 6, *, seed: int = 0) -> Survival:
+def measure_fact_survival(
+    compact: Compactor, session: Session, rounds: int = 6, *, seed: int = 0
+) -> FactSurvival:
     """Measure which planted facts survive repeated compaction of a growing session.
 
     In each round the compactor gets its previous output and the next part of the session, in which
@@ -330,21 +335,21 @@ def survival(compact: Compactor, session: Session, rounds: int = 6, *, seed: int
 
     Example:
         >>> import ctxkit as ck
-        >>> from ctxkit.experiments.gates.compactor_gate import survival
-        >>> survival(lambda messages: messages, ck.read(ck.samples.path()), 2).survived
+        >>> from ctxkit.experiments.gates.compactor_gate import measure_fact_survival
+        >>> measure_fact_survival(lambda messages: messages, ck.read(ck.samples.path()), 2).survived
         1.0
     """
     count = default_counter()
     facts, values = make_canaries(rounds, seed)
-    parts = list(split_session(session, rounds))
+    parts = list(split_into_rounds(session, rounds))
     compacted: ChatMessages = []
-    results: list[RoundResult] = []
+    results: list[CompactionRoundResult] = []
     for number, part in enumerate(parts, 1):
         canaries = [c for c in (*facts, *(v for pair in values for v in pair)) if c.round == number]
         chance = random.Random(seed * 1000 + number)  # noqa: S311  no secret
         messages = [*compacted, *_with_canaries(part, canaries, chance)]
         try:
-            compacted = validate_messages(compact([dict(m) for m in messages]))
+            compacted = validate_compactor_answer(compact([dict(m) for m in messages]))
         except BadArguments as error:
             raise BadArguments(f"Round {number}: {error}") from None
         # A fact survives where its word is anywhere in the output, in whatever form.
@@ -356,17 +361,17 @@ def survival(compact: Compactor, session: Session, rounds: int = 6, *, seed: int
         stale, wrong = value_states.count((True, True)), value_states.count((True, False))
         sizes = count(to_compact_json(messages)), count(text)
         results.append(
-            RoundResult(
+            CompactionRoundResult(
                 number,
                 *sizes,
                 standing,
                 stale,
                 wrong,
-                tuple(find_faults(messages, compacted)),
+                tuple(find_message_faults(messages, compacted)),
                 compacted != messages,
             )
         )
-    return Survival(facts, tuple(results))
+    return FactSurvival(facts, tuple(results))
 
 
 def make_canaries(rounds: int, seed: int) -> tuple[tuple[Canary, ...], tuple[ReplacedValue, ...]]:
@@ -390,9 +395,20 @@ def make_canaries(rounds: int, seed: int) -> tuple[tuple[Canary, ...], tuple[Rep
     return tuple(facts), tuple(values)
 
 
-def split_session(session: Session, n: int) -> Iterator[ChatMessages]:
-    """Yield the messages of a session in `n` parts; no part separates a call from its result."""
-    messages = [encode_chat_message(m) for m in visible_messages(session.messages)]
+def split_into_rounds(session: Session, n: int) -> Iterator[ChatMessages]:
+    """Yield the messages of a session in `n` parts; no part separates a call from its result.
+
+    Args:
+        session: with text; its messages as recorded.
+        n: number of parts.
+
+    Yields:
+        Chat Completions messages of each part, about the same number in each.
+
+    Raises:
+        BadArguments: the session has too few places where it can be split.
+    """
+    messages = [encode_chat_message(m) for m in select_visible_messages(session.messages)]
     starts = _find_insert_positions(messages)
     if n < 1 or len(starts) < n:
         raise BadArguments(
@@ -436,7 +452,7 @@ def _canary_message(canary: Canary) -> dict[str, str]:
     return {"role": "user", "content": canary.text}
 
 
-def find_faults(before: ChatMessages, after: ChatMessages) -> list[str]:
+def find_message_faults(before: ChatMessages, after: ChatMessages) -> list[str]:
     """Return the faults of compacted messages as sentences: pairs, order, system message."""
     return [
         *_find_pair_faults(after),

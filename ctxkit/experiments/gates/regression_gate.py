@@ -427,11 +427,11 @@ def measure_rules(
     return figures
 
 
-def add_exam_share(measured: SessionFigures, session: Session, way: Any) -> SessionFigures:
+def add_exam_share(measured: SessionFigures, session: Session, candidate: Any) -> SessionFigures:
     """Return the figures with the share of exam questions that a way leaves answerable."""
     from ctxkit.experiments.exams import measure_answerable
 
-    share = measure_answerable(session, way)
+    share = measure_answerable(session, candidate)
     if share is None:
         return measured
     return msgspec.structs.replace(
@@ -511,7 +511,7 @@ BASELINE_VERSION = 1
 """Version of the baseline file; the file also holds `ROW_VERSION` of the scores."""
 
 
-class Baseline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GateBaseline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Content of a baseline file."""
 
     gate: int
@@ -550,7 +550,7 @@ def load_baseline(path: str | os.PathLike[str]) -> FiguresByRules | None:
             f"{SCORES}): {advice}"
         )
     try:
-        return msgspec.json.decode(data, type=Baseline).entries
+        return msgspec.json.decode(data, type=GateBaseline).entries
     except (msgspec.MsgspecError, ValueError) as error:
         raise BadArguments(f"The baseline {str(file)!r} is damaged ({error}): {advice}") from None
 
@@ -571,6 +571,8 @@ def save_baseline(path: str | os.PathLike[str], entries: FiguresByRules) -> None
     merged = {
         label: {**old.get(label, {}), **entries.get(label, {})} for label in {**old, **entries}
     }
-    baseline = Baseline(gate=BASELINE_VERSION, scores=SCORES, ctxkit=get_version(), entries=merged)
+    baseline = GateBaseline(
+        gate=BASELINE_VERSION, scores=SCORES, ctxkit=get_version(), entries=merged
+    )
     text = msgspec.json.format(msgspec.json.encode(baseline, order="sorted"), indent=1)
     written(Path(path).expanduser(), [text, b"\n"])

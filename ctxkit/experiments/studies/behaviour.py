@@ -43,8 +43,8 @@ __all__ = [
     "RatioWithInterval",
     "bootstrap_ratio",
     "compare_policies",
+    "estimate_first_prompt_tokens",
     "estimate_noise_floors",
-    "first_prompt",
     "leave_one_out",
     "model_masked_prompts",
     "model_summarised_prompts",
@@ -93,7 +93,9 @@ def compare_policies(runs: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     raw = runs[runs["policy"] == "raw"]
-    firsts: dict[Any, float] = {s: first_prompt(g) for s, g in raw.groupby("scaffold")}
+    firsts: dict[Any, float] = {
+        s: estimate_first_prompt_tokens(g) for s, g in raw.groupby("scaffold")
+    }
     rows: list[dict[str, Any]] = []
     by: Any
     for by, group in runs[~runs["repeat"]].groupby(_MODEL_KEYS, sort=True):
@@ -261,7 +263,7 @@ _FIRST_PROMPT_QUANTILE = 0.01
 """Quantile of the mean prompts that estimates the size of a first prompt."""
 
 
-def first_prompt(raw: pd.DataFrame) -> float:
+def estimate_first_prompt_tokens(raw: pd.DataFrame) -> float:
     """Return the tokens of a first prompt: the 1 % quantile of the runs' mean prompts."""
     return float((raw["tokens"] / raw["turns"]).quantile(_FIRST_PROMPT_QUANTILE))
 

@@ -24,7 +24,7 @@ from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit.agent.models.scripted import (
     GIVE_UP_TEXT,
     MAX_LOOKUPS,
-    LookupModel,
+    PromptLookupModel,
     find_ports,
     service_path,
 )
@@ -52,7 +52,7 @@ __all__ = [
     "LookupTask",
     "find_visible_services",
     "loop",
-    "make_seeker",
+    "make_lookup_model",
     "make_world",
     "run_scripted_agent",
 ]
@@ -87,6 +87,15 @@ def run_scripted_agent(
         rules: rules, a preset or its name.
         at: the world; None: `make_world()`.
         blind: the agent ignores its prompt, so that rules do not change its steps.
+
+    Returns:
+        The session, billed as a scripted model: tokens by class, no dollars.
+
+    Example:
+        >>> from ctxkit.experiments.studies import closed_loop
+        >>> world = closed_loop.make_world(questions=1, services=2)
+        >>> len(closed_loop.run_scripted_agent("none", world).calls)
+        3
     """
     from ctxkit.agent import Agent
     from ctxkit.agent.event_loops import BackgroundTask
@@ -94,7 +103,7 @@ def run_scripted_agent(
 
     at = at or make_world()
     ticks, counter = count(1_800_000_000), tokens.get_counter("chars/4")
-    model = make_seeker(counter=counter, clock=lambda: float(next(ticks)), blind=blind)
+    model = make_lookup_model(counter=counter, clock=lambda: float(next(ticks)), blind=blind)
     agent = Agent(
         Session(id="seeker", format="native", agent="main"),
         model=model,
@@ -169,11 +178,14 @@ def _compare_rules(record: Session, rules: Rules, at: LookupTask, *, blind: bool
     predicted = score(replayed, loss=False)
     live = run_scripted_agent(rules, at, blind=blind)
     paid = score(live, loss=False)
-    row: dict[str, Any] = {"rules": rules.label, "out_of_sight": count_out_of_sight(replayed, at)}
+    row: dict[str, Any] = {
+        "rules": rules.label,
+        "out_of_sight": count_numbers_gone_when_needed(replayed, at),
+    }
     columns = {"calls": "calls_n", "tokens": "prompt_tokens", "usd": "cost_usd"}
     for name, column in columns.items():
         row |= {f"{name}_predicted": predicted[column], f"{name}_real": paid[column]}
-    row["rereads_n"] = count_reads(live) - count_reads(record)
+    row["rereads_n"] = count_file_reads(live) - count_file_reads(record)
     row["unanswered_n"] = sum(m.text == GIVE_UP_TEXT for m in live.messages)
     for name in ("calls", "usd"):
         error = row[f"{name}_real"] / row[f"{name}_predicted"] - 1
@@ -181,12 +193,12 @@ def _compare_rules(record: Session, rules: Rules, at: LookupTask, *, blind: bool
     return row
 
 
-def count_reads(session: Session) -> int:
+def count_file_reads(session: Session) -> int:
     """Return the number of calls that read a file."""
     return sum(c.name == _READ_TOOL for m in session.messages for c in m.tool_calls)
 
 
-def count_out_of_sight(replayed: Session, at: LookupTask) -> int:
+def count_numbers_gone_when_needed(replayed: Session, at: LookupTask) -> int:
     """Count the numbers that the agent had read but that a replay did not show when needed.
 
     Each costs a live run at least one more step, so the count is the replay's own estimate of its
@@ -289,9 +301,9 @@ def _make_file(name: str, port: int, lines: int, random: Random) -> str:
     return "\n".join(out)
 
 
-def make_seeker(
+def make_lookup_model(
     *, counter: TokenCounter, clock: Callable[[], float], blind: bool = False
-) -> LookupModel:
+) -> PromptLookupModel:
     """Return the scripted model of the agent.
 
     Args:
@@ -300,7 +312,9 @@ def make_seeker(
         blind: the model remembers all it has read and ignores its prompt, so that it takes the same
             steps under any policy and replays must be exact.
     """
-    return LookupModel(tool="read_config", blind=blind, name="seeker", counter=counter, clock=clock)
+    return PromptLookupModel(
+        tool="read_config", blind=blind, name="seeker", counter=counter, clock=clock
+    )
 
 
 def find_visible_services(messages: Iterable[Message]) -> set[str]:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ForecastCoverage",
-    "count_prompt_tokens",
-    "measure_archives",
+    "count_carried_tokens",
+    "measure_archive_coverage",
     "measure_coverage",
     "price_carried_tokens",
 ]
@@ -55,7 +55,7 @@ class ForecastCoverage(NamedTuple):
         return self.inside / self.sessions_n
 
 
-def count_prompt_tokens(session: SessionCounts) -> float:
+def count_carried_tokens(session: SessionCounts) -> float:
     """Return the tokens of all prompts that the calls of a session share with the ones before."""
     return float(sum(count.expected for count in session.counts.values()) + sum(session.head[:1]))
 
@@ -74,7 +74,7 @@ def price_carried_tokens(session: SessionCounts) -> float | None:
     return model_price.read * (carried - lost) + model_price.write() * lost
 
 
-def measure_archives(
+def measure_archive_coverage(
     developers: Mapping[str, Sequence[Session]],
 ) -> dict[tuple[str, str], ForecastCoverage]:
     """Forecast each developer's archive in the middle, and hold the later sessions against it.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ChoiceOrderAccuracy",
     "check_choice_rankings",
-    "list_habits",
+    "list_pause_lengths",
     "make_developers",
     "measure_idle",
     "measure_write_errors",
@@ -112,7 +112,7 @@ def measure_idle(
     Args:
         pauses_by_developer: pauses and ends in the order of time.
         habits: for each developer lengths of pauses that stand for the true distribution, as
-            `list_habits` returns them; None: not known.
+            `list_pause_lengths` returns them; None: not known.
 
     Returns:
         None where no developer has `MIN_PAUSES` pauses.
@@ -206,7 +206,7 @@ def make_developers(n: int = 20, seed: int = 0, sessions: int = 8) -> dict[str, 
     return out
 
 
-def list_habits(n: int = 20, seed: int = 0) -> dict[str, list[float]]:
+def list_pause_lengths(n: int = 20, seed: int = 0) -> dict[str, list[float]]:
     """Return lengths of pauses that stand for each made developer's true distribution.
 
     They are quantiles of the pauses that reach 0.9 of the cache's life, and the ends of sessions in
@@ -217,7 +217,7 @@ def list_habits(n: int = 20, seed: int = 0) -> dict[str, list[float]]:
         seed: as that of `make_developers`.
 
     Example:
-        >>> lengths = list_habits(1)["dev-0"]
+        >>> lengths = list_pause_lengths(1)["dev-0"]
         >>> min(lengths) >= 270, lengths[-1]
         (True, inf)
     """

@@ -18,7 +18,7 @@ __all__ = [
     "COMPLEXITY_TRAP",
     "MASKED_TRAJECTORIES",
     "RUN_COLUMNS",
-    "find_source",
+    "find_published_file",
     "find_studies_folder",
     "list_table_names",
     "read_runs",
@@ -53,7 +53,7 @@ _DEFAULT_M = 10
 """Whole observations of runs whose name does not state M."""
 
 
-class ExperimentParameters(NamedTuple):
+class ExperimentNameFields(NamedTuple):
     """Fields that the name of an experiment encodes."""
 
     model: str
@@ -63,7 +63,7 @@ class ExperimentParameters(NamedTuple):
     """True where the name marks a run over 50 tasks."""
 
 
-def parse_experiment_name(experiment: str) -> ExperimentParameters:
+def parse_experiment_name(experiment: str) -> ExperimentNameFields:
     """Parse the name of an experiment.
 
     Raises:
@@ -83,7 +83,7 @@ def parse_experiment_name(experiment: str) -> ExperimentParameters:
         policy, setting = "raw" if "raw" in experiment else "", ""
     if model is None or not policy:
         raise BadArguments(f"The experiment {experiment!r} names no model or policy that is known.")
-    return ExperimentParameters(model, policy, setting, "verified_50" in experiment)
+    return ExperimentNameFields(model, policy, setting, "verified_50" in experiment)
 
 
 def read_runs(path: Path) -> pd.DataFrame:
@@ -103,7 +103,7 @@ def read_runs(path: Path) -> pd.DataFrame:
             "scaffold": raw["scaffold"],
             **{
                 f: names.map({k: getattr(v, f) for k, v in parsed.items()})
-                for f in ExperimentParameters._fields[:3]
+                for f in ExperimentNameFields._fields[:3]
             },
             "repeat": names.map({k: v.small and v in repeated for k, v in parsed.items()}),
             "task": raw["instance_id"],
@@ -136,12 +136,15 @@ def find_studies_folder() -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def find_source(name: str, root: Path | None = None) -> Path:
+def find_published_file(name: str, root: Path | None = None) -> Path:
     """Return a file or folder of published runs.
 
     Args:
         name: `COMPLEXITY_TRAP` or `MASKED_TRAJECTORIES`.
         root: the folder that holds both; None: the result of `find_studies_folder`.
+
+    Returns:
+        The path; it exists.
 
     Raises:
         BadArguments: the file or folder does not exist.

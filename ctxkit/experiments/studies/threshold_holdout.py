@@ -14,11 +14,11 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.threshold_costs import (
     ALLOWANCE_USED,
+    average_usd,
     choose_size,
     hold_out,
     is_near_step,
     list_sizes,
-    mean_usd,
     measure_costs_by_size,
 )
 from ctxkit.metrics.tool_setting_syntax import find_default_trigger
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Role
 
 
-__all__ = ["DeveloperHoldOut", "make_developers", "try_thresholds"]
+__all__ = ["DeveloperThresholdHoldOut", "make_developers", "try_thresholds"]
 __dir__ = public_dir(__all__)
 
 SESSIONS = 8
@@ -53,7 +53,7 @@ _FRONT = 14_000
 """Tokens of system prompt and tools."""
 
 
-class DeveloperHoldOut(NamedTuple):
+class DeveloperThresholdHoldOut(NamedTuple):
     """The threshold chosen on a developer's first sessions, tried on the later ones."""
 
     developer: str
@@ -86,7 +86,7 @@ class DeveloperHoldOut(NamedTuple):
 
 def try_thresholds(
     developers: Mapping[str, Sequence[Session]], extra_losses: Iterable[float] = (0.0,)
-) -> dict[float, list[DeveloperHoldOut]]:
+) -> dict[float, list[DeveloperThresholdHoldOut]]:
     """Choose a threshold from the first half of each developer's sessions, try it on the others.
 
     Args:
@@ -96,7 +96,7 @@ def try_thresholds(
     Returns:
         For each share the trials, in the order of the developers.
     """
-    trials: dict[float, list[DeveloperHoldOut]] = {share: [] for share in extra_losses}
+    trials: dict[float, list[DeveloperThresholdHoldOut]] = {share: [] for share in extra_losses}
     for name, sessions in developers.items():
         profiles = [GrowthProfile(session) for session in sessions]
         steps = {tier.above for p in profiles for tier in p.price.tiers}
@@ -108,7 +108,7 @@ def try_thresholds(
         for share, rows in trials.items():
             held_out = hold_out(measured, default, share)
             rows.append(
-                DeveloperHoldOut(
+                DeveloperThresholdHoldOut(
                     name,
                     first.format,
                     profiles[0].model,
@@ -131,7 +131,7 @@ def _has_cheaper_size(
     return (
         best is not None
         and all(default in m.costs for m in later)
-        and mean_usd(later, best) < mean_usd(later, default)
+        and average_usd(later, best) < average_usd(later, default)
     )
 
 

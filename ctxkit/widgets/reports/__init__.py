@@ -36,6 +36,9 @@ def export(x: SessionLike | pd.DataFrame, path: str | Path) -> Path:
             that opens offline; or in `.ipynb`: a notebook with the same content, its outputs and
             its data, whose cells run.
 
+    Returns:
+        The path of the file, with `~` expanded.
+
     Raises:
         BadArguments: `x` is nothing that can be exported, the path ends otherwise, or cannot be
             written.

@@ -36,7 +36,7 @@ _ERRORS = (
 )
 
 
-class ReportAssumptions(NamedTuple):
+class SessionEstimateAccuracy(NamedTuple):
     """The accuracy that one recorded session allows; None: unknown."""
 
     session: str
@@ -61,12 +61,20 @@ def describe_session_basis(session: Session) -> list[str]:
     closure = closure_error(base, sheet.misses)
     errors = (prediction.error, prediction.low, prediction.high, prediction.why, closure)
     counted = (anchored.counter, anchored.error)
-    basis = ReportAssumptions(base.id, *errors, sheet.unexplained, sheet.priced, *counted)
+    basis = SessionEstimateAccuracy(base.id, *errors, sheet.unexplained, sheet.priced, *counted)
     return [*_basis_sentences([basis], replayed=session.origin is not None), *sentences]
 
 
 def describe_runs_basis(frame: pd.DataFrame) -> list[str]:
-    """Return the sentences for rows of scores."""
+    """Return the sentences for rows of scores.
+
+    Args:
+        frame: rows of `ck.compare` or `ck.sweep`.
+
+    Returns:
+        Sentences on cache prediction, cache misses, prices and counter, then notes of the frame;
+        runs of one session are counted once.
+    """
     names = [
         "session",
         *_ERRORS,
@@ -77,11 +85,13 @@ def describe_runs_basis(frame: pd.DataFrame) -> list[str]:
     ]
     # All runs of a session share one basis; a run that failed has no counter.
     rows = frame[names][frame["counter"].notna()].drop_duplicates("session").itertuples(index=False)
-    bases = [ReportAssumptions._make(v if has_value(v) else None for v in row) for row in rows]
+    bases = [
+        SessionEstimateAccuracy._make(v if has_value(v) else None for v in row) for row in rows
+    ]
     return [*_basis_sentences(bases, replayed=True), *collect_notes(frame)]
 
 
-def _basis_sentences(bases: Sequence[ReportAssumptions], *, replayed: bool) -> Iterator[str]:
+def _basis_sentences(bases: Sequence[SessionEstimateAccuracy], *, replayed: bool) -> Iterator[str]:
     if replayed:
         yield OPEN_LOOP
     if not bases:
@@ -101,7 +111,7 @@ def _basis_sentences(bases: Sequence[ReportAssumptions], *, replayed: bool) -> I
     yield _counter_sentence(bases)
 
 
-def _error_sentence(bases: Sequence[ReportAssumptions]) -> str:
+def _error_sentence(bases: Sequence[SessionEstimateAccuracy]) -> str:
     errors = {b.session: b.error for b in bases if b.error is not None}
     if not errors:
         return (
@@ -132,7 +142,7 @@ def _error_sentence(bases: Sequence[ReportAssumptions]) -> str:
     return sentence
 
 
-def _counter_sentence(bases: Sequence[ReportAssumptions]) -> str:
+def _counter_sentence(bases: Sequence[SessionEstimateAccuracy]) -> str:
     names = ", ".join(dict.fromkeys(sanitize_line(b.counter, 40) for b in bases))
     errors = [b.counter_error for b in bases if b.counter_error is not None]
     if not errors:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["CompactionCard", "NeededItem", "make_card", "write_card"]
+__all__ = ["CompactionCard", "RemovedItemNeededLater", "make_card", "write_card"]
 __dir__ = public_dir(__all__)
 
 MAX_NEEDED = 12
@@ -58,7 +58,7 @@ _LONG_ID = re.compile(r"[A-Za-z0-9+/_=-]{24,}")
 _LINE, _WIDTH = 22, 640
 
 
-class NeededItem(NamedTuple):
+class RemovedItemNeededLater(NamedTuple):
     """A value that a compaction took and that was used later."""
 
     family: str
@@ -84,7 +84,7 @@ class CompactionCard(NamedTuple):
     """Values that it took, by kind, the most first."""
     needed_n: int
     """Of them, those that were used later."""
-    needed: tuple[NeededItem, ...]
+    needed: tuple[RemovedItemNeededLater, ...]
     """At most `MAX_NEEDED` of these, the soonest first."""
 
     @property
@@ -210,7 +210,7 @@ def make_card(session: Session, *, compaction: int = -1) -> CompactionCard:
         removed_by_family={str(family): int(n) for family, n in counts.items()},
         needed_n=len(needed),
         needed=tuple(
-            NeededItem(
+            RemovedItemNeededLater(
                 str(r["family"]),
                 redact_value(str(r["item"]), texts.get(r["message"], "")),
                 int(r["calls_until_needed"]),

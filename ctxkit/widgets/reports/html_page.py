@@ -51,6 +51,9 @@ def render_page(title: str, head: str, sections: Iterable[PageSection], *, plotl
         head: HTML that comes before the first section.
         sections: the rest, in order.
         plotly: whether plotly.js is put in (once, 4.8 MB), for pages with charts.
+
+    Returns:
+        A document with a content security policy that forbids requests.
     """
     style = _STYLE.read_text(encoding="utf-8") + PLOTLY_TEXT_CSS
     script = f"<script>{_plotly_script() if plotly else ''}{_PRINT}</script>"
@@ -68,7 +71,15 @@ def render_page(title: str, head: str, sections: Iterable[PageSection], *, plotl
 
 
 def render_chart(drawn: Chart, name: str) -> str:
-    """Return a chart that plotly draws, with its static picture for readers without scripts."""
+    """Return a chart that plotly draws, with its static picture for readers without scripts.
+
+    Args:
+        drawn: the chart; its caption becomes the figure's.
+        name: id of the element, unique in the page.
+
+    Returns:
+        A figure; the page must include plotly.js (`render_page(plotly=True)`).
+    """
     figure = drawn.to_plotly()
     layout = {**figure["layout"], "height": figure["layout"].get("height", 400), "autosize": True}
     # The page has headings of its own, and plotly follows the width of the window.
@@ -101,8 +112,21 @@ def render_table(
     numbers: frozenset[int] = frozenset(),
     caption: str = "",
 ) -> str:
-    """Return a table of plain texts; the columns in `numbers` stand to the right. Without rows it
-    is empty.
+    """Return a table of plain texts as HTML; empty without rows.
+
+    Args:
+        head: names of the columns.
+        rows: texts, one for each column; each is escaped and cut to 400 characters.
+        numbers: positions of the columns that are aligned to the right.
+        caption: a sentence above the table; empty: none.
+
+    Returns:
+        A table in a block that scrolls.
+
+    Example:
+        >>> from ctxkit.widgets.reports.html_page import render_table
+        >>> "<td>&lt;b&gt;</td>" in render_table(["name"], [["<b>"]])
+        True
     """
     kinds = [' class="n"' if i in numbers else "" for i in range(len(head))]
     body = "".join(
@@ -127,13 +151,27 @@ def render_table(
 
 
 def render_list(sentences: Iterable[str]) -> str:
-    """Return plain sentences as a list; without any it is empty."""
+    """Return plain sentences as a list; without any it is empty.
+
+    Args:
+        sentences: plain texts, which are escaped.
+
+    Returns:
+        An unordered list.
+    """
     inner = "".join(f"<li>{escape_html(sentence)}</li>" for sentence in sentences)
     return f"<ul>{inner}</ul>" if inner else ""
 
 
 def render_facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return a few figures side by side."""
+    """Return a few figures side by side.
+
+    Args:
+        pairs: name and figure; a figure is cut to 60 characters.
+
+    Returns:
+        A description list; empty without pairs.
+    """
     inner = "".join(
         f"<div><dt>{escape_html(k)}</dt><dd>{escape_html(v, 60)}</dd></div>" for k, v in pairs
     )

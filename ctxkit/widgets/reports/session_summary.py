@@ -175,7 +175,16 @@ def _peak_text(session: Session, row: Any) -> str:
 
 
 def tabulate_turns(session: Session, rows: int | None = None) -> Table:
-    """Return a table of turns; of more than `rows` the dearest, in the order in which they came."""
+    """Return a table of turns; of more than `rows` the dearest, in the order in which they came.
+
+    Args:
+        session: recorded, live or a replay.
+        rows: number of rows; the most expensive turns are taken, else those with most input
+            tokens; None: all.
+
+    Returns:
+        The table; its caption says which turns were left out.
+    """
     table = frame(session, per="turn")
     whole, caption = len(table), ""
     if rows is not None and whole > rows:
@@ -218,8 +227,14 @@ def _turn_cells(r: Any, first_prompts: dict[int, str], compactions: int) -> tupl
 
 
 def tabulate_compactions(session: Session, rows: int | None = None) -> Table:
-    """Return a table of compactions, attempts without an effect and falls without a mark, the first
-    `rows` of them.
+    """Return a table of compactions, attempts without an effect and drops without a mark.
+
+    Args:
+        session: recorded, live or a replay.
+        rows: number of rows, the first ones; None: all.
+
+    Returns:
+        The table; its caption counts each kind and quotes the last error.
     """
     table = frame(session, per="compaction")
     falls = int(table["kind"].eq("unmarked").sum())

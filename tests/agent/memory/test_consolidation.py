@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.agent import MemoryBudgets, MemoryStore
-from ctxkit.agent.memory.folders import find_surplus
+from ctxkit.agent import MemoryDigestBudgets, MemoryStore
+from ctxkit.agent.memory.folders import find_surplus_entries
 from ctxkit.policies import MEMORY_TYPES
 from ctxkit.policies.memory_entries import make_entry, memory_kind
 
-SMALL = MemoryBudgets(
+SMALL = MemoryDigestBudgets(
     items=4, chars=400, kinds={"fact": (2, 300), "note": (2, 300), "procedure": (1, 90)}
 )
 
@@ -32,13 +32,13 @@ def test_of_one_name_the_newest_stays_and_of_a_kind_the_newest():
         ("c", "fact", "extract", "4"),
         ("d", "project", "user", "0"),
     )
-    gone = [(e.name, why) for e, why in find_surplus(entries, rows, "extract", SMALL)]
+    gone = [(e.name, why) for e, why in find_surplus_entries(entries, rows, "extract", SMALL)]
     assert gone == [("a", "a newer one has its name"), ("A", "3 entries of fact are more than 2")]
 
 
 def test_what_a_person_wrote_stays_also_where_it_is_too_much():
     entries, rows = kept(*((f"n{i}", "fact", "user", str(i)) for i in range(9)))
-    assert find_surplus(entries, rows, "extract", SMALL) == []
+    assert find_surplus_entries(entries, rows, "extract", SMALL) == []
 
 
 @given(st.lists(st.tuples(st.text("ab", min_size=1, max_size=2), st.sampled_from(MEMORY_TYPES),
@@ -46,7 +46,7 @@ def test_what_a_person_wrote_stays_also_where_it_is_too_much():
 def test_what_is_left_of_what_was_found_fits(of):
     """Whatever was found by itself is within the budgets afterwards, or nothing of it is left."""
     entries, rows = kept(*of)
-    gone = [e for e, _ in find_surplus(entries, rows, "extract", SMALL)]
+    gone = [e for e, _ in find_surplus_entries(entries, rows, "extract", SMALL)]
     assert all(rows[e.guid]["by"] == "extract" for e in gone)
     left = [e for e in entries if e not in gone]
     found = [e for e in left if rows[e.guid]["by"] == "extract"]

@@ -10,7 +10,7 @@ import pytest
 from agent.models.wires import FORMATS, OUT, PROMPT, WRITERS, Play, wire
 from talkers import ECHO, agent, run
 
-from ctxkit.agent import Limits, Provider, RetryPolicy
+from ctxkit.agent import Limits, ProviderModel, RetryPolicy
 from ctxkit.session import Message
 
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn about each other
@@ -33,7 +33,7 @@ class Held:
         with wire(kind, *plays, *([] if for_ever else [WELL])) as self.wire:
             patience = RetryPolicy(sleep=sleep, chance=lambda: 0.0)
             own = {"api_base": self.wire.url, "api_key": "none", **options}
-            model = Provider(
+            model = ProviderModel(
                 FORMATS[kind][0], context_window=50_000, patience=patience, options=own
             )
             self.agent = agent(model=model, tools=[ECHO], heard=self.heard)
@@ -163,7 +163,7 @@ def test_a_limit_of_the_turn_ends_a_wait(kind):
     """The server asks for 21 s, the turn has one."""
     with wire(kind, LIMIT) as up:
         own = {"api_base": up.url, "api_key": "none"}
-        model = Provider(FORMATS[kind][0], context_window=50_000, options=own)
+        model = ProviderModel(FORMATS[kind][0], context_window=50_000, options=own)
         began = time.monotonic()
         outcome = run(
             agent(model=model, limits=Limits(seconds=1.5), clock=time.monotonic).turn("go")
@@ -324,7 +324,7 @@ def test_an_address_that_nobody_serves_is_named():
     async def sleep(seconds):
         waits.append(seconds)
 
-    model = Provider("openai/m", context_window=50_000, options={"api_base": url, "api_key": "none"},
+    model = ProviderModel("openai/m", context_window=50_000, options={"api_base": url, "api_key": "none"},
                      patience=RetryPolicy(sleep=sleep, chance=lambda: 0.0))  # fmt: skip
     outcome = run(agent(model=model).turn("go"))
     assert outcome.ended == "error"

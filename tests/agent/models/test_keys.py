@@ -88,9 +88,9 @@ def test_litellm_is_not_imported_to_say_so(tmp_path):
     script = (
         "import asyncio, sys\n"
         "from ctxkit.agent.models.model import Request, ignore_delta as silent\n"
-        "from ctxkit.agent.models.provider import Provider\n"
+        "from ctxkit.agent.models.provider import ProviderModel\n"
         "try:\n"
-        "    asyncio.run(Provider('anthropic/claude-sonnet-4-5')(Request(messages=()), silent))\n"
+        "    asyncio.run(ProviderModel('anthropic/claude-sonnet-4-5')(Request(messages=()), silent))\n"
         "except Exception as e:\n"
         "    print(e, 'litellm' in sys.modules)\n"
     )

@@ -9,7 +9,7 @@ from builders import user
 
 from ctxkit import tokens
 from ctxkit.agent import GIVE_UP_TEXT, Request, ignore_delta, make_model
-from ctxkit.agent.models.scripted import MAX_LOOKUPS, LookupModel, find_ports, parse_question
+from ctxkit.agent.models.scripted import MAX_LOOKUPS, PromptLookupModel, find_ports, parse_question
 from ctxkit.session import Message, Text
 
 COUNT = tokens.get_counter("chars/4")
@@ -48,7 +48,7 @@ def test_a_summary_that_names_the_number_is_enough(lookup):
 
 
 def test_blind_it_believes_what_it_was_told_once():
-    blind = LookupModel(counter=COUNT, clock=lambda: 0.0, blind=True)
+    blind = PromptLookupModel(counter=COUNT, clock=lambda: 0.0, blind=True)
     ask(blind, QUESTION, result("archive_port = 20"), result("zone_port = 22"))
     assert ask(blind, QUESTION).text == "The sum is 42."
 

@@ -11,7 +11,7 @@ from agent.models.wires import FORMATS, Play, wire
 from conftest import sample
 
 from ctxkit import tokens
-from ctxkit.agent import Agent, Provider, tool
+from ctxkit.agent import Agent, ProviderModel, tool
 from ctxkit.formats import MISSING_RESULT, to_chat_messages
 from ctxkit.policies import Rules
 from ctxkit.presets import names, preset
@@ -50,7 +50,7 @@ def talked(kind, rules, turns):
     plays = [play for _ in range(turns) for play in PLAYS]
     with wire(kind, *plays) as up:
         name, ticks = FORMATS[kind][0], count(1_800_000_000)
-        model = Told(Provider(name, options={"api_base": up.url, "api_key": "none"}, attempts=1,
+        model = Told(ProviderModel(name, options={"api_base": up.url, "api_key": "none"}, attempts=1,
                               context_window=50_000))  # fmt: skip
         agent = Agent(Session(id="s"), model=model, rules=rules, tools=[tool(look)],
                       summary_model=quick(), clock=lambda: float(next(ticks)))  # fmt: skip

@@ -10,7 +10,7 @@ from builders import assistant, call, result, system, user
 
 from ctxkit._internal.redaction import redact
 from ctxkit.agent import (
-    Provider,
+    ProviderModel,
     Request,
     RetryPolicy,
     anthropic_clearing,
@@ -96,7 +96,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn a
 
 def test_a_reply_streams_and_carries_usage_by_class(litellm):
     heard = []
-    reply = ask(Provider("ctxkit-test/one"), emit=heard.append)
+    reply = ask(ProviderModel("ctxkit-test/one"), emit=heard.append)
     assert [(d.kind, d.text) for d in heard] == [
         ("text", "Hello "),
         ("tool_call", "look"),
@@ -120,7 +120,9 @@ def test_a_rate_limit_is_waited_for_and_an_overflow_is_not(litellm):
     ]
     heard = []
     patience = RetryPolicy(pause=0.001, chance=lambda: 0.0)
-    assert ask(Provider("ctxkit-test/one", patience=patience), emit=heard.append).text == "Hello "
+    assert (
+        ask(ProviderModel("ctxkit-test/one", patience=patience), emit=heard.append).text == "Hello "
+    )
     assert [d.text for d in heard if d.kind == "wait"] == [
         "ctxkit-test/one is over its rate limit; it is asked again in 0.001 s",
         "ctxkit-test/one is over its rate limit; it is asked again in 0.002 s",
@@ -128,7 +130,7 @@ def test_a_rate_limit_is_waited_for_and_an_overflow_is_not(litellm):
     litellm.failures[:] = [RuntimeError("prompt is too long: 2 tokens > 1 maximum")]
     litellm.asked.clear()
     with pytest.raises(ModelError) as e:
-        ask(Provider("ctxkit-test/one", pause=0.001))
+        ask(ProviderModel("ctxkit-test/one", pause=0.001))
     assert e.value.overflow
     assert len(litellm.asked) == 1
 
@@ -141,7 +143,7 @@ def test_no_key_leaves_in_an_error(litellm, monkeypatch):
         )
     ]
     with pytest.raises(ModelError) as e:
-        ask(Provider("ctxkit-test/one"))
+        ask(ProviderModel("ctxkit-test/one"))
     said = str(e.value) + repr(e.value)
     assert "planted-value" not in said
     assert "abcdefghijk" not in said
@@ -152,7 +154,7 @@ def test_a_missing_key_is_named_before_any_network(litellm, monkeypatch):
     with pytest.raises(
         ModelError, match=r"^anthropic/claude-sonnet-4-5 needs a key: set .*ANTHROPIC_API_KEY"
     ):
-        ask(Provider("anthropic/claude-sonnet-4-5"))
+        ask(ProviderModel("anthropic/claude-sonnet-4-5"))
 
 
 def test_messages_become_chat_dictionaries():
@@ -213,7 +215,7 @@ def test_a_provider_that_falls_silent_is_given_up(litellm, monkeypatch):
 
     monkeypatch.setattr(litellm, "halts", [forever])
     with pytest.raises(ModelError, match=r"said nothing for 0\.2 s"):
-        ask(Provider("ctxkit-test/one", silence=0.2))
+        ask(ProviderModel("ctxkit-test/one", silence=0.2))
 
 
 def test_a_rate_limit_in_the_middle_of_a_stream_is_not_said_twice(litellm, monkeypatch):
@@ -223,10 +225,10 @@ def test_a_rate_limit_in_the_middle_of_a_stream_is_not_said_twice(litellm, monke
     heard = []
     monkeypatch.setattr(litellm, "halts", [limited])
     with pytest.raises(ModelError):
-        ask(Provider("ctxkit-test/one", pause=0.001), emit=heard.append)
+        ask(ProviderModel("ctxkit-test/one", pause=0.001), emit=heard.append)
     assert [d.text for d in heard] == ["Hello "]
 
 
 def test_a_local_server_needs_no_key(litellm, monkeypatch):
     monkeypatch.delenv("OLLAMA_API_BASE", raising=False)
-    Provider("ollama_chat/qwen3:4b")._check_key(load_litellm())
+    ProviderModel("ollama_chat/qwen3:4b")._check_key(load_litellm())

@@ -14,7 +14,7 @@ import pytest
 from builders import assistant, result, system, tool_call, user
 from waiting import HANG, PATIENCE
 
-from ctxkit.agent import Provider, Request
+from ctxkit.agent import ProviderModel, Request
 from ctxkit.agent.models import provider
 from ctxkit.errors import ModelError
 from ctxkit.session import ToolSchema
@@ -61,7 +61,7 @@ def counting(answer=None, status=200, wait=0.0):
 
 
 def counted(name, url, prompt=PROMPT):
-    model = Provider(name, options={"api_base": url, "api_key": "none"})
+    model = ProviderModel(name, options={"api_base": url, "api_key": "none"})
     return asyncio.run(model.count(prompt))
 
 
@@ -107,7 +107,7 @@ def test_a_provider_that_hangs_is_given_up(monkeypatch):
 def test_without_a_key_the_variable_is_named(monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(ModelError, match="ANTHROPIC_API_KEY"):
-        asyncio.run(Provider("anthropic/claude-sonnet-4-5").count(PROMPT))
+        asyncio.run(ProviderModel("anthropic/claude-sonnet-4-5").count(PROMPT))
 
 
 @pytest.mark.parametrize("name", ["anthropic/claude-sonnet-4-5", "openai/gpt-5"])

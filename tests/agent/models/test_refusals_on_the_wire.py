@@ -11,7 +11,7 @@ from agent.models.test_prefix_on_the_wire import quick, small
 from agent.models.wires import FORMATS, Play, wire
 from conftest import sample
 
-from ctxkit.agent import Agent, Provider, tool
+from ctxkit.agent import Agent, ProviderModel, tool
 from ctxkit.engine import provider_guard
 from ctxkit.policies import Rules
 from ctxkit.presets import names
@@ -44,7 +44,7 @@ def talk(kind, rules, turns=5):
     """Talk for some turns; return why requests were refused, the requests and the session."""
     plays, ticks = make_plays(kind, turns), count(1_800_000_000)
     with wire(kind, *plays, find_fault=find_fault) as up:
-        model = Provider(MODEL[kind], options={"api_base": up.url, "api_key": "none"}, attempts=1,
+        model = ProviderModel(MODEL[kind], options={"api_base": up.url, "api_key": "none"}, attempts=1,
                          context_window=50_000)  # fmt: skip
         agent = Agent(Session(id="s"), model=model, rules=rules, tools=[tool(look)],
                       summary_model=quick(), clock=lambda: float(next(ticks)))  # fmt: skip

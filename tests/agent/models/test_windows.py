@@ -14,8 +14,8 @@ from talkers import agent, run
 from waiting import HANG, PATIENCE
 
 from ctxkit import tokens
-from ctxkit.agent import Provider, make_model
-from ctxkit.agent.models.model_factory import fetch_window
+from ctxkit.agent import ProviderModel, make_model
+from ctxkit.agent.models.model_factory import fetch_context_window
 from ctxkit.session import OVERFLOW_TEXTS, is_overflow, parse_window
 
 WELL = Play("All is well.")
@@ -45,7 +45,7 @@ def test_the_size_of_a_prompt_is_never_taken_for_the_window():
 def test_it_is_learnt_from_an_overflow_and_the_next_prompt_fits(kind):
     full = Play(status=400, said=SAID[kind])
     with wire(kind, WELL, WELL, full, WELL) as up:
-        asked = Provider(FORMATS[kind][0], context_window=200_000,
+        asked = ProviderModel(FORMATS[kind][0], context_window=200_000,
                          options={"api_base": up.url, "api_key": "none"})  # fmt: skip
         a = agent(model=asked)
         outcomes = [run(a.turn(f"{n} " + "many words of a long prompt " * 400)) for n in range(3)]
@@ -98,7 +98,7 @@ def answers(paths):
 )  # fmt: skip
 def test_a_server_of_ones_own_is_asked(paths, window):
     with answers(paths) as url:
-        assert fetch_window(url, "m") == window
+        assert fetch_context_window(url, "m") == window
         made = make_model(
             f"openai/m?api_base={url}", counter=tokens.get_counter("chars/4"), clock=lambda: 0.0
         )
@@ -106,10 +106,10 @@ def test_a_server_of_ones_own_is_asked(paths, window):
 
 
 def test_others_are_not_asked_and_a_dead_one_says_nothing():
-    assert fetch_window("https://api.example.com/v1", "m") is None
+    assert fetch_context_window("https://api.example.com/v1", "m") is None
     with answers({}) as url:
         gone = url
-    assert fetch_window(gone, "m") is None
+    assert fetch_context_window(gone, "m") is None
     assert is_overflow(SAID["chat"])
 
 
@@ -138,7 +138,7 @@ def test_an_answer_without_an_end_is_left(piece, wait, monkeypatch):
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     try:
-        assert fetch_window(f"http://127.0.0.1:{http.server_port}/v1", "m") is None
+        assert fetch_context_window(f"http://127.0.0.1:{http.server_port}/v1", "m") is None
         assert left.wait(PATIENCE)
     finally:
         http.shutdown()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from stand_ins import anthropic_events, openai_response, server
 
 import ctxkit as ck
-from ctxkit.agent import Provider, Request, anthropic_clearing, ignore_delta, openai_compaction
+from ctxkit.agent import ProviderModel, Request, anthropic_clearing, ignore_delta, openai_compaction
 from ctxkit.session import Session, Thinking, ToolSchema
 
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn about each other
@@ -27,7 +27,9 @@ ON = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
 
 
 def ask(url, *messages, name=CLAUDE, options=(), **more):
-    model = Provider(name, options={"api_base": url, "api_key": "none", **dict(options)}, **more)
+    model = ProviderModel(
+        name, options={"api_base": url, "api_key": "none", **dict(options)}, **more
+    )
     return asyncio.run(model(Request(messages=messages, tools=TOOLS), ignore_delta))
 
 
@@ -112,7 +114,7 @@ def test_the_schemas_of_tools_stay_as_they_are(name: str):
     parameters = {"type": "object", "properties": {}, "additionalProperties": False}
     tools = (ToolSchema(name="look", parameters=dict(parameters)),)
     with server([{"type": "none"}]) as (url, asked):
-        model = Provider(name, options={"api_base": url, "api_key": "none", "num_retries": 0})
+        model = ProviderModel(name, options={"api_base": url, "api_key": "none", "num_retries": 0})
         with contextlib.suppress(ck.ModelError):
             asyncio.run(model(Request(messages=(user("hi"),), tools=tools), ignore_delta))
     assert asked

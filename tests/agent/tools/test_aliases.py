@@ -9,8 +9,12 @@ import pytest
 from builders import tool_call
 
 from ctxkit.agent import RootFolder, run_tool, tool
-from ctxkit.agent.tools.aliases import TOOL_ALIASES, resolve_alias
-from ctxkit.agent.tools.tool_selection import TOOL_NAMES, make_inert_work_tools, make_tools
+from ctxkit.agent.tools.runner import TOOL_ALIASES, resolve_alias
+from ctxkit.agent.tools.tool_selection import (
+    TOOL_NAMES,
+    make_inert_brief_and_summary_tools,
+    make_tools,
+)
 from ctxkit.policies.offload import format_stub
 from ctxkit.session import Message
 from ctxkit.teams.team_members import ASKING
@@ -21,7 +25,9 @@ LINES = "\n".join(f"line {n}" for n in range(1, 101))
 @pytest.fixture
 def tools(tmp_path):
     (tmp_path / "a.txt").write_text(LINES)
-    made = make_tools(TOOL_NAMES, RootFolder(tmp_path), {}, work=make_inert_work_tools())
+    made = make_tools(
+        TOOL_NAMES, RootFolder(tmp_path), {}, work=make_inert_brief_and_summary_tools()
+    )
     return {t.name: t for t in (*made, *ASKING)}
 
 

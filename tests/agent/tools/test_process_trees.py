@@ -21,7 +21,7 @@ import ctxkit
 from ctxkit import gates
 from ctxkit.agent import McpServer, RootFolder, make_shell_tool, process_supervisor, run_tool
 from ctxkit.agent.acp_client import MAX_RUNNING_AGENTS, AcpClient
-from ctxkit.agent.process_tree import ProcessTree
+from ctxkit.agent.child_processes import ProcessTree
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.session import ToolCall
 
@@ -206,7 +206,7 @@ def opened(agent: AcpClient) -> AcpClient:
 
 
 def test_an_agent_and_what_it_started_end_when_its_session_is_closed(tmp_path, hidden, monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.json_lines_process._EXIT_SECONDS", 0.2)
+    monkeypatch.setattr("ctxkit.agent.child_processes._EXIT_SECONDS", 0.2)
     agent = opened(AcpClient(wrapped(tmp_path, hidden, "an_agent.py", "good")))
     hidden.wait(2)
     assert len(hidden.alive) == 2
@@ -215,7 +215,7 @@ def test_an_agent_and_what_it_started_end_when_its_session_is_closed(tmp_path, h
 
 
 def test_a_server_of_tools_and_what_it_started_end_with_it(tmp_path, hidden, monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.json_lines_process._EXIT_SECONDS", 0.2)
+    monkeypatch.setattr("ctxkit.agent.child_processes._EXIT_SECONDS", 0.2)
     server = McpServer(wrapped(tmp_path, hidden, "a_server.py", "good"))
     assert server.tools()
     hidden.wait(2)
@@ -336,7 +336,7 @@ def test_programs_are_started_by_one_mechanism():
         set(started)
         == trees
         == {
-            "json_lines_process.py",
+            "child_processes.py",
             "python_and_shell.py",
             "compactor_command.py",
         }

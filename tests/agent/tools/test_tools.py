@@ -14,7 +14,11 @@ from waiting import wait_until
 from ctxkit.agent import RootFolder, make_file_tools, make_python_tool, make_shell_tool, tool
 from ctxkit.agent.tools import search
 from ctxkit.agent.tools.tool import convert_arguments
-from ctxkit.agent.tools.tool_selection import TOOL_NAMES, make_inert_work_tools, make_tools
+from ctxkit.agent.tools.tool_selection import (
+    TOOL_NAMES,
+    make_inert_brief_and_summary_tools,
+    make_tools,
+)
 from ctxkit.errors import BadArguments, StoreError
 
 
@@ -47,7 +51,7 @@ def test_a_plain_function_is_a_tool():
 @pytest.mark.parametrize("name", TOOL_NAMES)
 def test_the_kits_own_tools_have_the_schema_of_their_function(name, tmp_path):
     made = [
-        make_tools([name], RootFolder(folder), {}, work=make_inert_work_tools())
+        make_tools([name], RootFolder(folder), {}, work=make_inert_brief_and_summary_tools())
         for folder in (tmp_path, tmp_path)
     ]
     for each, again in zip(*made, strict=True):

@@ -105,7 +105,7 @@ def test_a_patch_says_how_often_the_text_is_there(kit, root, text, old, said):
     with pytest.raises(BadArguments, match=f"holds the old text {said}"):
         kit["patch_file"]("a.txt", old, "new")
     assert (root / "a.txt").read_text() == text
-    assert file_tools.count_occurrences("xaxx", "xa") == "once"
+    assert file_tools.describe_occurrences("xaxx", "xa") == "once"
 
 
 # -- search and list_files -------------------------------------------------------------------------

@@ -10,7 +10,11 @@ from _internal.redaction.corpus import B64, drawn
 from waiting import PATIENCE
 
 import ctxkit as ck
-from ctxkit.experiments.gates.compactor_gate import find_faults, make_canaries, split_session
+from ctxkit.experiments.gates.compactor_gate import (
+    find_message_faults,
+    make_canaries,
+    split_into_rounds,
+)
 from ctxkit.experiments.gates.regression_gate import load_baseline
 
 SAMPLE = ck.samples.path("billing")
@@ -36,7 +40,7 @@ def newest(n):
 
 
 def test_a_compactor_that_does_nothing_loses_nothing(session):
-    found = ck.gates.survival(same, session, 4)
+    found = ck.gates.measure_fact_survival(same, session, 4)
     assert found.survived == 1
     assert found.cliff == 5
     assert found.faults == ()
@@ -50,7 +54,7 @@ def test_a_compactor_that_does_nothing_loses_nothing(session):
 
 
 def test_facts_fall_off_where_they_are_dropped(session):
-    found = ck.gates.survival(newest(150), session, 6)
+    found = ck.gates.measure_fact_survival(newest(150), session, 6)
     assert (found.get_share(1), found.get_share(3), found.cliff) == (1, 0, 2)
     assert 0 < found.get_share(2) < 0.5
     assert found.get_share(1, "decision") == 1
@@ -61,17 +65,21 @@ def test_a_value_whose_new_one_is_gone_is_wrong(session):
     def forgets_news(messages):
         return [m for m in messages if " now." not in (m["content"] or "") or m["role"] != "user"]
 
-    assert [r.wrong_n for r in ck.gates.survival(forgets_news, session, 3).rounds] == [0, 1, 2]
+    assert [r.wrong_n for r in ck.gates.measure_fact_survival(forgets_news, session, 3).rounds] == [
+        0,
+        1,
+        2,
+    ]
 
 
 def test_parts_of_a_session_are_all_of_it_and_part_no_call(session):
-    whole = [m for part in split_session(session, 1) for m in part]
-    parts = list(split_session(session, 6))
+    whole = [m for part in split_into_rounds(session, 1) for m in part]
+    parts = list(split_into_rounds(session, 6))
     assert [m for part in parts for m in part] == whole
     assert len(whole) == len(session.messages)
-    assert all(part[0]["role"] != "tool" and not find_faults(part, part) for part in parts)
+    assert all(part[0]["role"] != "tool" and not find_message_faults(part, part) for part in parts)
     with pytest.raises(ck.BadArguments, match="ask for fewer rounds"):
-        list(split_session(session, 10_000))
+        list(split_into_rounds(session, 10_000))
 
 
 def test_words_of_facts_stand_nowhere_else(session):
@@ -113,14 +121,14 @@ SYSTEM, USER, REPLY = ({"role": r, "content": r} for r in ("system", "user", "as
 )
 def test_what_cannot_be_sent_is_told(back, told):
     given = [SYSTEM, USER, _call("a"), _result("a"), REPLY]
-    found = find_faults(given, back)
+    found = find_message_faults(given, back)
     assert (found == []) if told is None else any(told in f for f in found), found
 
 
 def test_a_message_said_twice_may_come_back_once_or_twice():
     given = [SYSTEM, USER, REPLY, USER, REPLY]
-    assert find_faults(given, given) == []
-    assert find_faults(given, [SYSTEM, REPLY, USER]) == []
+    assert find_message_faults(given, given) == []
+    assert find_message_faults(given, [SYSTEM, REPLY, USER]) == []
 
 
 PROGRAM = """
@@ -142,8 +150,8 @@ def program(tmp_path):
 
 def test_a_program_is_asked_as_a_function_is(session, program):
     words = program("print(json.dumps({'messages': m[:1] + m[-40:]}))")
-    one = ck.gates.survival(ck.gates.command(words), session, 3)
-    assert one == ck.gates.survival(lambda m: m[:1] + m[-40:], session, 3)
+    one = ck.gates.measure_fact_survival(ck.gates.command(words), session, 3)
+    assert one == ck.gates.measure_fact_survival(lambda m: m[:1] + m[-40:], session, 3)
     assert one.faults  # it cuts between calls and results
 
 

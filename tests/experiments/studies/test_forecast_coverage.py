@@ -8,8 +8,8 @@ import msgspec
 
 from ctxkit.engine.cache_model.training_counts import load_counts
 from ctxkit.experiments.studies.forecast_coverage import (
-    count_prompt_tokens,
-    measure_archives,
+    count_carried_tokens,
+    measure_archive_coverage,
     measure_coverage,
     price_carried_tokens,
 )
@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "forecasts.md"
 
 
 def test_four_of_five_later_sessions_lie_in_the_interval():
-    for figure in (lambda row: float(row.calls), count_prompt_tokens, price_carried_tokens):
+    for figure in (lambda row: float(row.calls), count_carried_tokens, price_carried_tokens):
         result = measure_coverage(figure)
         assert result.developers_n >= 10
         assert 0.7 <= result.share <= 0.9
@@ -38,7 +38,7 @@ def test_figures_that_drift_fall_out_of_it():
 
 def test_archives_are_forecast_and_compared_per_tool():
     developers = make_developers(5, sessions=8)
-    coverage = measure_archives({n: developers[n] for n in ("dev-2", "dev-3")})
+    coverage = measure_archive_coverage({n: developers[n] for n in ("dev-2", "dev-3")})
     assert {(t, f) for t, f in coverage if f != "loss"} == {
         (tool, figure) for tool in ("claude-code", "codex") for figure in ("calls", "usd")
     }
@@ -51,7 +51,7 @@ def test_sessions_that_cost_more_later_fall_out_of_the_interval():
     """Each call of the later sessions is billed as an hour's write of its whole prompt."""
     (sessions,) = make_developers(1, sessions=8).values()
     later = [msgspec.structs.replace(s, log=tuple(map(make_dearer, s.log))) for s in sessions[4:]]
-    coverage = measure_archives({"dev-0": [*sessions[:4], *later]})
+    coverage = measure_archive_coverage({"dev-0": [*sessions[:4], *later]})
     assert coverage["claude-code", "usd"].inside == 0
     assert coverage["claude-code", "calls"].inside > 0
 

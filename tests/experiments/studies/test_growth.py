@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ctxkit.experiments.studies.behaviour import (
     MASKED_LINE_TOKENS,
     SUMMARY_TOKENS,
-    first_prompt,
+    estimate_first_prompt_tokens,
     model_masked_prompts,
     model_summarised_prompts,
     model_unmanaged_prompts,
@@ -56,5 +56,8 @@ def test_published_summaries_are_as_many_as_the_model_says(trap):
     assert (np.abs(expected - told["summaries"]) <= 1).mean() > 0.9
     wrong = np.maximum(told["turns"] - 1 - 10, 0) // 7
     assert (wrong == told["summaries"]).mean() < 0.5
-    firsts = {s: first_prompt(g) for s, g in trap[trap["policy"] == "raw"].groupby("scaffold")}
+    firsts = {
+        s: estimate_first_prompt_tokens(g)
+        for s, g in trap[trap["policy"] == "raw"].groupby("scaffold")
+    }
     assert 1_000 < firsts["sweagent"] < firsts["openhands"] < 20_000

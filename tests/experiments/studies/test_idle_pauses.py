@@ -10,7 +10,7 @@ import pytest
 
 from ctxkit.experiments.studies.idle_ledger_accuracy import (
     check_choice_rankings,
-    list_habits,
+    list_pause_lengths,
     make_developers,
     measure_idle,
     measure_write_errors,
@@ -39,7 +39,7 @@ def find_made_pauses(n, seed=0):
 
 def test_habits_predict_better_than_anothers():
     pauses = find_made_pauses(12)
-    habits = list_habits(12)
+    habits = list_pause_lengths(12)
     own = measure_idle(pauses, habits)
     shifted = dict(
         zip(pauses, [*list(pauses.values())[1:], next(iter(pauses.values()))], strict=True)
@@ -57,7 +57,7 @@ def test_habits_stand_for_the_pauses_that_are_made():
     pauses = {
         n: [p for s in ss for p in find_pauses(s)] for n, ss in make_developers(3, 0, 60).items()
     }
-    for name, lengths in list_habits(3).items():
+    for name, lengths in list_pause_lengths(3).items():
         made = [p.gap for p in pauses[name]]
         for limit in (600.0, 3_600.0, inf):
             share, expected = (fmean(g < limit for g in gaps) for gaps in (made, lengths))
@@ -66,14 +66,14 @@ def test_habits_stand_for_the_pauses_that_are_made():
 
 def test_nobody_can_predict_the_order_of_a_single_pause():
     """Even who knows the habit is right for less than the 80 % that are asked for."""
-    result = measure_idle(find_made_pauses(12), list_habits(12))
+    result = measure_idle(find_made_pauses(12), list_pause_lengths(12))
     assert result.single_limit < 0.8
     assert measure_idle(find_made_pauses(4)).single_limit is None
 
 
 def test_smoothing_predicts_better_than_the_bare_lengths(monkeypatch):
     """On developers that it was not chosen on."""
-    pauses, habits = find_made_pauses(20, 3), list_habits(20, 3)
+    pauses, habits = find_made_pauses(20, 3), list_pause_lengths(20, 3)
     smoothed = measure_idle(pauses, habits)
     monkeypatch.setattr(idle_ledger, "spread_gaps", lambda gaps, _: list(gaps))
     assert smoothed.habit_share > measure_idle(pauses, habits).habit_share

@@ -11,7 +11,7 @@ from ctxkit.experiments.studies import behaviour, masks
 from ctxkit.experiments.studies.published_runs import (
     COMPLEXITY_TRAP,
     TABLES_FOLDER,
-    find_source,
+    find_published_file,
     list_table_names,
 )
 from ctxkit.metrics import elongation
@@ -49,7 +49,7 @@ def test_the_floor_in_force_is_the_one_that_was_measured():
 def test_runs_that_are_not_there_are_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("CTXKIT_STUDIES", str(tmp_path / "none"))
     with pytest.raises(BadArguments, match="CTXKIT_STUDIES"):
-        find_source(COMPLEXITY_TRAP)
+        find_published_file(COMPLEXITY_TRAP)
 
 
 @pytest.mark.long

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.experiments.exam_questions import find_value
-from ctxkit.experiments.studies.published_runs import find_source
+from ctxkit.experiments.exam_questions import find_answer_source
+from ctxkit.experiments.studies.published_runs import find_published_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def read_answers(root: Path | None = None) -> pd.DataFrame:
     provider's own compaction, leaves an encrypted text, of which nobody can say what it shows.
 
     Args:
-        root: the folder of published runs; None: as `published_runs.find_source`.
+        root: the folder of published runs; None: as `published_runs.find_published_file`.
 
     Returns:
         One row per question: `history`, `policy`, `expected`, `answer` (shown or gone), `right`.
@@ -45,7 +45,7 @@ def read_answers(root: Path | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    folder = find_source(COMPACTION_EXAM, root)
+    folder = find_published_file(COMPACTION_EXAM, root)
     fixtures = json.loads((folder / "fixtures.json").read_text(encoding="utf-8"))
     lines = (folder / "trials.jsonl").read_text(encoding="utf-8").splitlines()
     trials = {trial["fixtureId"]: trial for trial in map(json.loads, lines)}
@@ -66,7 +66,7 @@ def _iter_rows(fixture: dict[str, Any], trial: dict[str, Any]) -> Iterator[dict[
             "history": fixture["id"],
             "policy": "pi_default",
             "expected": question["expected"],
-            "answer": find_value(question["expected"], None, folded),
+            "answer": find_answer_source(question["expected"], None, folded),
             "right": scores[question["id"]]["correct"],
         }
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.teams.plan import Member, PlanState, TeamPlan, Transition
+    from ctxkit.teams.plan import Member, StateDefinition, TeamPlan, Transition
 
 
 class TeamStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +107,7 @@ REMINDER_MIN_TASK_CHARS, REMINDER_MIN_CONTEXT_CHARS, REMINDER_MAX_CHARS = 50, 2_
 """A task longer than this is said again, cut to so many characters, behind a longer context."""
 
 
-def turn_prompt(member: Member, state: PlanState | None, task: str, chars: int) -> str:
+def turn_prompt(member: Member, state: StateDefinition | None, task: str, chars: int) -> str:
     """Return the prompt of a turn.
 
     Args:
@@ -125,7 +125,7 @@ def turn_prompt(member: Member, state: PlanState | None, task: str, chars: int) 
             f"{' | '.join(signals)}{_describe_default_transition(state)}"
         )
     if state is not None and state.splits:
-        lines.append(list_request(state.splits))
+        lines.append(make_list_request(state.splits))
     if (
         member.context
         and len(task) > REMINDER_MIN_TASK_CHARS
@@ -135,7 +135,7 @@ def turn_prompt(member: Member, state: PlanState | None, task: str, chars: int) 
     return "\n".join(lines)
 
 
-def _describe_default_transition(state: PlanState | None) -> str:
+def _describe_default_transition(state: StateDefinition | None) -> str:
     """Return a sentence on the default transition, if there is one."""
     other = next((t.to for t in state.transitions if not t.signal), "") if state else ""
     return f". Without one, {other} is next." if other else ""
@@ -163,14 +163,14 @@ def missing_fields_message(fields: Sequence[str]) -> str:
     return f"JSON block correct? End your reply with one JSON object that says {', '.join(fields)}."
 
 
-def list_request(path: str) -> str:
+def make_list_request(path: str) -> str:
     """Return the request for a list whose items are processed next."""
     return f"End your reply with one JSON object that has a list at {path}."
 
 
 def missing_list_message(path: str, most: int) -> str:
     """Return the message to an agent whose reply has no such list."""
-    return f"JSON block correct? {list_request(path)} It has at most {most} items."
+    return f"JSON block correct? {make_list_request(path)} It has at most {most} items."
 
 
 def replan_message(why: str) -> str:
@@ -237,7 +237,7 @@ def parse_items(reply: str, path: str) -> list[str] | None:
 
 
 def quote_previous_reply(
-    state: PlanState | None, status: TeamStatus, sessions: Mapping[str, LiveSession]
+    state: StateDefinition | None, status: TeamStatus, sessions: Mapping[str, LiveSession]
 ) -> str:
     """Return the reply, or its list item, that a turn's prompt quotes; empty: none.
 

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.studies.exam_answers import compare_with_answers, read_answers
+from ctxkit.experiments.studies.exam_accuracy_by_visibility import (
+    compare_with_answers,
+    read_answers,
+)
 
 PAGE = Path(__file__).parents[3] / "docs" / "exam.md"
 

@@ -1,8 +1,8 @@
 """A turn's limits, spending, state, outcome and live events.
 
-`LiveEvents.emit` is the only way by which text of a running turn reaches a listener, and so the
-screen, a saved notebook, a log and a collector. It redacts every payload, and streamed text across
-its pieces.
+`LiveEventEmitter.emit` is the only way by which text of a running turn reaches a listener, and so
+the screen, a saved notebook, a log and a collector. It redacts every payload, and streamed text
+across its pieces.
 """
 
 from __future__ import annotations
@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Limits of one turn; None means no limit."""
+    """Limits of one turn; None means no limit.
+
+    Example:
+        >>> from ctxkit.agent import Limits
+        >>> Limits(calls=20, cost_usd=0.50).calls
+        20
+    """
 
     calls: int | None = 40
     """Model calls."""
@@ -71,7 +77,16 @@ class Limits:
 
 @dataclass(slots=True)
 class SpentInTurn:
-    """Tokens, calls and cost of a turn so far."""
+    """Tokens, calls and cost of a turn so far.
+
+    Example:
+        >>> from ctxkit.agent import SpentInTurn
+        >>> from ctxkit.session import Usage
+        >>> spent = SpentInTurn()
+        >>> spent.add(Usage(input_tokens=900, output_tokens=100), "claude-sonnet-4-5")
+        >>> spent.calls, spent.tokens
+        (1, 1000)
+    """
 
     calls: int = 0
     fresh: int = 0
@@ -161,7 +176,7 @@ class TurnTimeExceeded(asyncio.CancelledError):
 
 
 @dataclass(slots=True)
-class Turn:
+class TurnState:
     """State of one turn of an agent."""
 
     limits: Limits = field(default_factory=Limits)
@@ -307,6 +322,11 @@ class LiveEvent(msgspec.Struct, frozen=True):
     limit_reached memory_flush artifact_failed artifact_stored sections_said memory_promoted
     memory_consolidated memory_failed cancelled moved context_report_created reply_cut_short`; a
     live session also writes `listener_failed` and `export_failed`.
+
+    Example:
+        >>> from ctxkit.agent import LiveEvent
+        >>> LiveEvent(kind="turn_start", time=0.0, turn=0, payload={}).kind
+        'turn_start'
     """
 
     kind: str
@@ -332,7 +352,7 @@ _ENDS_TEXT = frozenset({
 # always a prefix of the redacted whole. Cost: linear in the length of the text.
 
 
-class LiveEvents:
+class LiveEventEmitter:
     """Emits the events of a session to a listener, redacted.
 
     A `delta` is a piece of streamed text of one kind (`text`, `thinking`, `tool_call`,
@@ -386,5 +406,16 @@ def ignore_event(_: LiveEvent) -> None:
 def is_compaction(payload: dict[str, Any]) -> bool:
     """Tell from a `compaction_end` payload whether messages were replaced, also if only by a
     marker.
+
+    Args:
+        payload: of a `compaction_end` event.
+
+    Returns:
+        False where nothing was replaced, as after a refused or failed summary.
+
+    Example:
+        >>> from ctxkit.agent.turn_state_and_events import is_compaction
+        >>> is_compaction({"outcome": "compacted"}), is_compaction({"outcome": "failed"})
+        (True, False)
     """
     return payload.get("outcome") == "compacted" or "messages" in payload

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.studies.published_runs import find_source
+from ctxkit.experiments.studies.published_runs import find_published_file
 from ctxkit.experiments.studies.rule_survival import (
     RULES_PER_TALK,
     RuleConversation,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COMPINT",
     "JudgedSummary",
-    "MarkAgreement",
+    "RuleMarkAgreement",
     "compare_marks",
     "make_constraint_talks",
     "read_constraints",
@@ -70,7 +70,7 @@ class JudgedSummary(NamedTuple):
     """The judgement of the person who read the summary."""
 
 
-class MarkAgreement(NamedTuple):
+class RuleMarkAgreement(NamedTuple):
     """Marks of `user_rules` beside what people said of the same summaries."""
 
     retained_n: int
@@ -91,12 +91,12 @@ def read_constraints(root: Path | None = None) -> list[str]:
     """Return the published constraints as the user states them, without framing.
 
     Args:
-        root: the folder of published data; None: as `published_runs.find_source`.
+        root: the folder of published data; None: as `published_runs.find_published_file`.
 
     Raises:
         BadArguments: the data are not there, or not of the form that is known.
     """
-    text = (find_source(COMPINT, root) / "sssc.py").read_text(encoding="utf-8")
+    text = (find_published_file(COMPINT, root) / "sssc.py").read_text(encoding="utf-8")
     for node in ast.parse(text).body:  # read, and not run
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.List):
             rows = ast.literal_eval(node.value)
@@ -107,7 +107,7 @@ def read_constraints(root: Path | None = None) -> list[str]:
 
 def read_judged_summaries(root: Path | None = None) -> list[JudgedSummary]:
     """Return the published summaries with a person's label; see `read_constraints`."""
-    folder = find_source(COMPINT, root)
+    folder = find_published_file(COMPINT, root)
     labelled, key = (
         [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
         for name in ("balanced_blind_labeled.jsonl", "balanced_key.jsonl")
@@ -133,6 +133,12 @@ def make_constraint_talks(
         n: number of talks; each states all of them.
         root: see `read_constraints`.
         seed: of all that is random in the talks.
+
+    Returns:
+        The talks, each with the words by which its rules are recognised in a summary.
+
+    Raises:
+        BadArguments: the published file has another number of constraints than a talk has rules.
     """
     wordings = tuple(read_constraints(root))
     if len(wordings) != RULES_PER_TALK:
@@ -145,7 +151,7 @@ def make_constraint_talks(
     return [talk._replace(keys=key) for talk, key in zip(talks, keys, strict=True)]
 
 
-def compare_marks(summaries: Sequence[JudgedSummary]) -> MarkAgreement:
+def compare_marks(summaries: Sequence[JudgedSummary]) -> RuleMarkAgreement:
     """Hold the marks of `user_rules` against what people said of the same summaries."""
     pairs = [(s.compactor, s.is_kept, _states_constraint(s)) for s in summaries]
     kept = [mark for _, is_kept, mark in pairs if is_kept]
@@ -153,7 +159,7 @@ def compare_marks(summaries: Sequence[JudgedSummary]) -> MarkAgreement:
     groups = {c: list(g) for c, g in groupby(sorted(pairs), key=lambda pair: pair[0])}
     published = [fmean(PUBLISHED_RETENTION[name]) for name in groups]
     marked = [fmean(pair[2] for pair in group) for group in groups.values()]
-    return MarkAgreement(
+    return RuleMarkAgreement(
         len(kept), sum(kept), len(lost), sum(lost), _spearman(published, marked), len(groups)
     )
 

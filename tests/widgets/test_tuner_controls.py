@@ -1,4 +1,4 @@
-"""The knobs of rules: a setting is turned, and everything that is no setting stays as it was."""
+"""The controls of rules: a setting is turned, and everything that is no setting stays as it was."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def talk():
     return session(user(), assistant(usage=usage(10)), context_window=100_000)
 
 
-def test_a_loaded_files_agent_and_syntax_come_through_a_turned_knob(talk, tmp_path):
+def test_a_loaded_files_agent_and_syntax_come_through_a_turned_control(talk, tmp_path):
     file = tmp_path / "team.json"
     agents = [{"Name": "Coder", "ContextWindow": {"MaxTailMessages": 9}}, {"Name": "Judge"}]
     file.write_text(
@@ -51,15 +51,15 @@ def test_what_stands_beside_the_parameters_stays(talk):
 
 
 def test_a_changed_part_is_not_lost_to_the_preset(talk):
-    rules = ck.presets.pi().but(guards=(guards.Attempts(2),))
+    rules = ck.presets.pi().but(guards=(guards.CompactionCountLimit(2),))
     found = make_setting_controls(rules, talk, {})
     assert "n" in [
         k.name for k in found.every
     ]  # the guard's own setting; the preset would know nothing of it
-    assert found.make({"n": 5}).guards == (guards.Attempts(5),)
+    assert found.make({"n": 5}).guards == (guards.CompactionCountLimit(5),)
 
 
-def test_no_knob_turned_gives_the_same_rules(talk):
+def test_no_control_turned_gives_the_same_rules(talk):
     for name in ck.presets.names():
         rules = ck.presets.preset(name)
         try:
