@@ -136,7 +136,7 @@ def _get_pruned_visibility(rows: MessageRows, session: Session) -> Visibility:
         recorder.changes[call] = group.number
     row_of = {id(m): row for row, m in enumerate(rows.messages)}
     row_of_id = {m.id: row for row, m in enumerate(rows.messages)}
-    prompts = [(call.index, view) for call, view in session.views()]
+    prompts: list[tuple[int, Iterable[Message]]] = [(c.index, view) for c, view in session.views()]
     if rows.calls in recorder.changes:
         prompts.append((rows.calls, session.view()))
     slots_before = set[int]()
