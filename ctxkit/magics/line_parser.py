@@ -209,8 +209,8 @@ def _parse_option(
 
 
 # Text between options is copied by position: `at` is where the last option ended, and `pieces`
-# holds the texts before each option. `_parse_option` takes a value out of `value`, a list of at
-# most one token, whose length afterwards tells whether it was used.
+# holds the texts before each option. `_parse_option` takes a value out of `next_word`, a list
+# of at most one token, whose length afterwards tells whether it was used.
 def _extract_options(
     text: str, options: dict[str, Field[Any]], magic: str, values: dict[str, Any]
 ) -> str:
@@ -230,13 +230,13 @@ def _extract_options(
         if not word.text.startswith("--"):
             continue
         pieces.append(text[at : word.start].strip())
-        value = [LineToken(_strip_quotes(w.text), w.start) for w in words[:1]]
-        taken_count = len(value)
+        next_word = [LineToken(_strip_quotes(w.text), w.start) for w in words[:1]]
+        words_before = len(next_word)
         name, option_value = _parse_option(
-            LineToken(_strip_quotes(word.text), word.start), value, options, magic
+            LineToken(_strip_quotes(word.text), word.start), next_word, options, magic
         )
         values[name] = option_value
-        del words[: taken_count - len(value)]
+        del words[: words_before - len(next_word)]
         at = words[0].start if words else len(text)
     return " ".join(t for t in (*pieces, text[at:].strip()) if t) if pieces else text
 

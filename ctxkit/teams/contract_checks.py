@@ -195,7 +195,14 @@ class TurnChanges:
 def find_written_files_and_commands(
     messages: Iterable[Message],
 ) -> tuple[tuple[str, ...], tuple[tuple[str, bool], ...]]:
-    """Return the files that were written and the commands that were run, with their success."""
+    """Return the files that were written and the commands that were run.
+
+    Args:
+        messages: calls and their results; a call without a result does not count.
+
+    Returns:
+        Paths of the files, each once, and pairs of a command and whether it succeeded.
+    """
     calls: dict[str | None, ToolCall] = {}
     written: dict[str, None] = {}
     commands: list[tuple[str, bool]] = []
