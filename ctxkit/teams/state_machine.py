@@ -41,7 +41,14 @@ _TAIL_CHARS = 20_000
 
 
 def initial_status(plan: TeamPlan) -> TeamStatus:
-    """Return the status of a team before its first turn."""
+    """Return the status of a team before its first turn.
+
+    Args:
+        plan: the plan of the team; one of turns in a round has no initial state.
+
+    Returns:
+        The status of turn 0.
+    """
     visited = (plan.initial,) if plan.initial else ()
     return TeamStatus(state=plan.initial, visited=visited, branches=plan.branches)
 
@@ -88,7 +95,16 @@ def current_state(status: TeamStatus) -> str:
 
 
 def next_agent(plan: TeamPlan, status: TeamStatus) -> str:
-    """Return the name of the next agent."""
+    """Return the name of the next agent.
+
+    Args:
+        plan: the plan of the team.
+        status: status before the turn.
+
+    Returns:
+        The recovery agent or the verifier if it is due, else the agent of the state or of the
+        round.
+    """
     if status.helper:
         return status.helper
     if plan.order == "statemachine":
@@ -122,6 +138,10 @@ def decide_turn(
         status: status before the turn.
         turn: the reply of the turn.
         evidence: files and changes to check contracts against.
+
+    Returns:
+        The status after the turn, the kind of the decision in fuseraft's words, and a message to
+        the next agent, usually empty.
     """
     now = replace(status, turns=status.turns + 1)
     if status.helper:

@@ -182,6 +182,13 @@ def _to_plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
 def read_team_settings(workspace: Workspace, name: str) -> dict[str, Any]:
     """Return how a team of this user was opened last: config, model, models, tools, root, allow.
 
+    Args:
+        workspace: in which the team was opened.
+        name: of the team.
+
+    Returns:
+        The values by key, as `team` takes them; read only under this user's seal.
+
     Raises:
         BadArguments: there is no such team, or nothing is kept of it under the user's seal.
     """
