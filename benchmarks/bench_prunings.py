@@ -16,12 +16,17 @@ from ctxkit.engine import run_rules as replay
 from ctxkit.policies import triggers
 from ctxkit.policies.base import Chain
 from ctxkit.policies.cache_ttl import CacheTtl
-from ctxkit.policies.clearing import Clear, Tombstones, ToolPairs
+from ctxkit.policies.clearing import Clear, KeepToolPairs, TombstoneEviction
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history import MessageLog
-from ctxkit.policies.message_filters import Cap, Prune
-from ctxkit.policies.message_shortening import Intermediate, Outputs, Replies, Results
-from ctxkit.policies.offload import Digest, Excerpts, Offload
+from ctxkit.policies.message_filters import MessageCountCap, PruneToolCalls
+from ctxkit.policies.message_shortening import (
+    IntermediateReplyShortening,
+    OutputShortening,
+    ReplyShortening,
+    ResultShortening,
+)
+from ctxkit.policies.offload import ResultDigest, ResultExcerpts, ResultOffload
 from ctxkit.policies.superseded_tool_calls import RepeatedCommands, Superseded
 from ctxkit.policies.window_compaction import AdaptiveTrim
 from ctxkit.presets import fased, names, openclaw, preset
@@ -41,19 +46,19 @@ PAUSE = 28
 LONG = 5000
 """Calls of a session of 10,000 messages."""
 PRUNINGS: dict[str, Any] = {
-    "tyrum's": Chain.of(Prune(tool_calls="before-last-4-messages"), Cap()),
-    "ai's": Chain.of(Outputs(), Excerpts(keep_last=10, strategy="llm")),
-    "fuseraft's": Chain.of(Offload(threshold=40_000), AdaptiveTrim()),
+    "tyrum's": Chain.of(PruneToolCalls(tool_calls="before-last-4-messages"), MessageCountCap()),
+    "ai's": Chain.of(OutputShortening(), ResultExcerpts(keep_last=10, strategy="llm")),
+    "fuseraft's": Chain.of(ResultOffload(threshold=40_000), AdaptiveTrim()),
     "fuseraft's in-turn": Chain.of(
-        Offload(threshold=40_000),
+        ResultOffload(threshold=40_000),
         Superseded(min_chars=0),
         RepeatedCommands(),
-        Intermediate(),
-        ToolPairs(keep_pairs=12),
+        IntermediateReplyShortening(),
+        KeepToolPairs(keep_pairs=12),
     ),
-    "gemini's": Chain.of(Results(max_chars=2000), Replies(max_chars=2000)),
+    "gemini's": Chain.of(ResultShortening(max_chars=2000), ReplyShortening(max_chars=2000)),
     "Clear": Clear(keep_last=9),
-    "ToolPairs": ToolPairs(keep_pairs=12),
+    "KeepToolPairs": KeepToolPairs(keep_pairs=12),
     "CacheTtl": CacheTtl(min_prunable_tool_chars=0, soft_trim_max_chars=2000, soft_trim_ratio=0.1),
 }
 
@@ -143,9 +148,9 @@ def decisions() -> list[dict[str, object]]:
     shipped["the preset openclaw, pruning on"] = openclaw(pruning="cache-ttl").pruning
     known = [(name, pruning, 1.0) for name, pruning in shipped.items() if pruning is not None]
     known += [
-        ("appended manifests (Tombstones)", Tombstones(max_tokens=300), 5.0),
-        ("an appended digest", Digest(), 5.0),
-        ("a cap of 20 messages", Cap(max_messages=20), 5.0),
+        ("appended manifests (tombstones)", TombstoneEviction(max_tokens=300), 5.0),
+        ("an appended digest", ResultDigest(), 5.0),
+        ("a cap of 20 messages", MessageCountCap(max_messages=20), 5.0),
     ]
     rows = []
     for name, pruning, most in known:

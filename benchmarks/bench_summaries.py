@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import ctxkit as ck
 from benchmarks.clock import cpu
-from ctxkit.engine import log_from_session
+from ctxkit.engine import make_log_from_session
 from ctxkit.policies.history import History
-from ctxkit.policies.offline_summarisers import Extractive, Passage
+from ctxkit.policies.offline_summarisers import ExtractiveSummariser, Passage
 from ctxkit.policies.texts import message_line_index as line_index
 from ctxkit.policies.texts import summary_prompts
 
@@ -36,7 +36,7 @@ FOCUS = summary_prompts.identifier_instructions("off", focus="keep the ids")
 
 def passage(session: Session, more: int = 0, instructions: str = "") -> Passage:
     """The first messages of a session, as at its last call, in a log of its own."""
-    log = log_from_session(session)
+    log = make_log_from_session(session)
     return Passage(
         History.start(log, log.calls - 1), min(MESSAGES, len(log)) + more, instructions=instructions
     )
@@ -44,7 +44,7 @@ def passage(session: Session, more: int = 0, instructions: str = "") -> Passage:
 
 def context_budget(p: Passage) -> int:
     """Tokens that the extract of a passage may have by default."""
-    return min(Extractive().tokens, max(int(Extractive().share * p.tokens), 40))
+    return min(ExtractiveSummariser().tokens, max(int(ExtractiveSummariser().share * p.tokens), 40))
 
 
 def each(works: list[Callable[[], object]]) -> float:
@@ -76,7 +76,7 @@ def peers(messages: list[Any]) -> list[tuple[str, float]]:
         if line_index.line_words(text)
     ]
     document = ObjectDocumentModel([Paragraph([Sentence(text, Words()) for text in lines])])
-    wanted = Extractive().extract(messages, Extractive().tokens).count("\n") + 1
+    wanted = ExtractiveSummariser().extract(messages, ExtractiveSummariser().tokens).count("\n") + 1
     kinds = {"LexRank": LexRankSummarizer, "TextRank": TextRankSummarizer}
     return [(name, cpu(lambda k=kind: k()(document, wanted), 1)) for name, kind in kinds.items()]
 
@@ -95,16 +95,18 @@ def run() -> list[dict[str, object]]:
     ck.read(path)
     fresh = [passage(ck.read(path)) for _ in range(5)]
     messages = list(fresh[0].messages)
-    assert Extractive()(passage(ck.read(path))) == by_definition(messages, context_budget(fresh[0]))
+    assert ExtractiveSummariser()(passage(ck.read(path))) == by_definition(
+        messages, context_budget(fresh[0])
+    )
     plain = cpu(lambda: by_definition(messages, context_budget(fresh[0])), 3)
-    first = each([lambda p=p: Extractive()(p) for p in fresh])
+    first = each([lambda p=p: ExtractiveSummariser()(p) for p in fresh])
 
     p = fresh[0]
-    rooms = each([lambda n=n: Extractive(n)(p) for n in range(1400, 1499, 9)])
-    longer = each([lambda n=n: Extractive()(passage_of(p, n)) for n in range(1, 12)])
-    again = cpu(lambda: [Extractive()(passage_of(p, 0)) for _ in range(1000)]) / 1000
+    rooms = each([lambda n=n: ExtractiveSummariser(n)(p) for n in range(1400, 1499, 9)])
+    longer = each([lambda n=n: ExtractiveSummariser()(passage_of(p, n)) for n in range(1, 12)])
+    again = cpu(lambda: [ExtractiveSummariser()(passage_of(p, 0)) for _ in range(1000)]) / 1000
     focused = each(
-        [lambda n=n: Extractive(n)(passage_of(p, 0, FOCUS)) for n in range(1400, 1499, 9)]
+        [lambda n=n: ExtractiveSummariser(n)(passage_of(p, 0, FOCUS)) for n in range(1400, 1499, 9)]
     )
     definition = "its plain definition"
     return [

@@ -20,14 +20,14 @@ import ctxkit as ck
 from benchmarks.clock import bounded, cpu
 from benchmarks.deeds import EIGHT, REAL, real
 from ctxkit.engine import run_rules as engine
-from ctxkit.engine.replay import session_from_run
+from ctxkit.engine.replay import make_session_from_run
 from ctxkit.experiments.cost_and_loss_scores import score_session
 from ctxkit.experiments.parallel import WorkPlan
 from ctxkit.experiments.rules_on_one_session import NamedRules, SessionRunner, SweepOptions
 from ctxkit.experiments.score_columns import build_score_frame
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history import MessageLog
-from ctxkit.policies.offline_summarisers import Fixed
+from ctxkit.policies.offline_summarisers import FixedSizeSummariser
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import Above
 from ctxkit.session.messages import Message, Text, ToolCall, Usage
@@ -106,7 +106,7 @@ def settings(n: int) -> list[Rules]:
         Rules(
             policy=Summary(
                 keep_tokens=chance.randrange(3000, 25_000), must_shrink=False,
-                summariser=Fixed(chance.randrange(300, 4000)),
+                summariser=FixedSizeSummariser(chance.randrange(300, 4000)),
             ),
             trigger=Above(chance.randrange(30_000, 180_000)),
             window=200_000,
@@ -240,7 +240,7 @@ def singly(bench: SessionRunner, rules: list[Any]) -> list[dict]:
         done = engine(bench.log(setting.rules), setting.rules, bench.limit)
         row, slow = (
             bench.row(setting, options),
-            score_session(session_from_run(bench.session, done), bench.base),
+            score_session(make_session_from_run(bench.session, done), bench.base),
         )
         assert all(
             abs(row[k] - v) < 1e-9 * abs(v) + 1e-9

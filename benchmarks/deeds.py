@@ -23,7 +23,7 @@ import msgspec
 import ctxkit as ck
 from ctxkit.experiments.grids import resolve_rules
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.offline_summarisers import Fixed
+from ctxkit.policies.offline_summarisers import FixedSizeSummariser
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import Above
 from ctxkit.session.messages import Edit, Message, Text, ToolCall, Usage
@@ -153,7 +153,7 @@ def frontier(presets: int) -> Deed:
 def score(cuts: int) -> Deed:
     """The score of a replay of the Pi log said twice, with about so many compactions."""
     limit = {400: 5_200, 200: 7_700, 100: 13_000, 50: 25_000}[cuts]
-    policy = Summary(keep_tokens=1_500, must_shrink=False, summariser=Fixed(300))
+    policy = Summary(keep_tokens=1_500, must_shrink=False, summariser=FixedSizeSummariser(300))
     rules = Rules(policy=policy, trigger=Above(limit), window=200_000)
     replay = ck.replay(again(real(PI), 2), rules)
     return lambda: f"{len(replay.edits)} {dict(ck.score(replay))}"

@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 register_hooks(
     {
         "session.prompt_source": "ctxkit.engine.replay:find_recorded_prompts",
-        "session.sent": "ctxkit.engine.replay:sent_prompt",
+        "session.sent": "ctxkit.engine.replay:get_sent_prompt",
         "session.display": "ctxkit.widgets.waiting_line:render_session_with_notice",
         "sessions.display": "ctxkit.widgets.reports.session_summary:render_sessions",
         "chart.display": "ctxkit.widgets.saved_outputs:colour_plotly_text_by_theme",

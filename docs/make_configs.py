@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ctxkit.presets.config_schema import preset_defaults
+from ctxkit.presets.config_schema import get_preset_defaults
 from ctxkit.presets.loading import SYSTEM_CONFIG_FILES
 
 PAGE = Path(__file__).with_name("configs.md")
@@ -65,7 +65,7 @@ def page() -> str:
     """Return the page."""
     out = [HEAD]
     for config in SYSTEM_CONFIG_FILES.values():
-        defaults = preset_defaults(config.system)
+        defaults = get_preset_defaults(config.system)
         rows = [
             f"| `{key}` | `{name}` | {f'`{defaults[name]!r}`' if defaults[name] is not None else ''} |"
             for name, key in config.keys.items()

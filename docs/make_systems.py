@@ -56,8 +56,8 @@ def words(trigger: Any, reserve: int = 0) -> str:
         return "after a context error" if trigger.recorded else "prompt > the window"
     if isinstance(trigger, t.Turns):
         return f"{trigger.n} turns after the last"
-    if isinstance(trigger, (t.Idle, t.CutShort)):
-        if isinstance(trigger, t.CutShort):
+    if isinstance(trigger, (t.Idle, t.ReplyCutShort)):
+        if isinstance(trigger, t.ReplyCutShort):
             what = "reply that was cut off"
         else:
             what = f"pause of {trigger.seconds / 60:g} minutes"

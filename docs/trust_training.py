@@ -22,9 +22,9 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     prepare_prediction,
 )
 from ctxkit.engine.cache_model.miss_rates import MissRates, simulate_reads
-from ctxkit.engine.cache_model.own_developer_logs import DeveloperLogs
 from ctxkit.engine.cache_model.training_counts import (
     MIN_CALLS,
+    DeveloperLogs,
     PastPredictionErrors,
     count_session,
     exclude_copies,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ctxkit as ck
 from ctxkit.metrics import losses
-from ctxkit.metrics.losable_items import Item, extract_text_items
+from ctxkit.metrics.losable_items import LosableItem, extract_text_items
 from ctxkit.session import Message, Session, Text, ToolCall
 
 if TYPE_CHECKING:
@@ -85,5 +85,5 @@ def predicted(trial: Trial, session: Session) -> list[bool]:
     """For each question whether no item of its right value was lost to the reply that needed it."""
     opened = losses(session)
     missed = opened[opened["needed_call"].notna()]
-    gone = {Item(f, i) for f, i in zip(missed["family"], missed["item"], strict=True)}
+    gone = {LosableItem(f, i) for f, i in zip(missed["family"], missed["item"], strict=True)}
     return [not gone.intersection(extract_text_items(value)) for value, _ in trial.asked]

@@ -9,7 +9,7 @@ import re
 from ctxkit.metrics.item_index import USER_WEIGHT, RuleMatcher, _find_file_paths
 from ctxkit.metrics.losable_items import (
     ERROR_LINE_CHARS,
-    Item,
+    LosableItem,
     MessageItemCache,
     expand_path_endings,
     extract_items,
@@ -119,7 +119,7 @@ def by_definition(session, views, moments, elsewhere=()):
 
         def at_hand(item, in_sight=in_sight, kept=kept):
             return item in kept or any(
-                in_sight(Item("path", p)) for p in held[item] if p != item.text
+                in_sight(LosableItem("path", p)) for p in held[item] if p != item.text
             )
 
         away = {i for i in gone if not in_sight(i)}

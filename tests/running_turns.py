@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent import Agent, Limits, tool
 from ctxkit.errors import CtxkitError
-from ctxkit.policies import Prune, registry
+from ctxkit.policies import PruneToolCalls, registry
 from ctxkit.policies.base import flatten_chain
 from ctxkit.policies.protocols import name_of
 from ctxkit.presets import names, preset
@@ -91,7 +91,7 @@ def _made(kind: Any, chosen: dict[str, Any]) -> Any:
 
 def is_view(part: Any) -> bool:
     """Say whether a part filters the history with which a turn begins."""
-    if isinstance(part, Prune):
+    if isinstance(part, PruneToolCalls):
         return {"all"} <= {part.tool_calls, part.reasoning} <= {"all", "none"}
     return getattr(part, "filters_history", False)
 

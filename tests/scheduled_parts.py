@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from ctxkit.policies import (
     AdaptiveTrim,
-    Budget,
     CacheTtl,
-    Cap,
+    CharacterBudget,
     Clear,
-    ConsumedReads,
-    Digest,
-    Excerpts,
-    Intermediate,
-    Offload,
-    Outputs,
-    Prune,
+    ConsumedReadShortening,
+    IntermediateReplyShortening,
+    KeepToolPairs,
+    MessageCountCap,
+    OutputShortening,
+    PruneToolCalls,
     RepeatedCommands,
-    Replies,
-    Results,
-    Roles,
+    ReplyShortening,
+    ResultDigest,
+    ResultExcerpts,
+    ResultOffload,
+    ResultShortening,
+    RoleFilter,
     ScheduledPruning,
     Superseded,
     Tail,
     TextOnly,
-    Tombstones,
-    ToolPairs,
+    TombstoneEviction,
     TrimStage,
     TurnAge,
     WithoutAgents,
     WithoutTools,
 )
-from ctxkit.policies.history.history_view import role_code
+from ctxkit.policies.history.history_view import get_role_code
 from ctxkit.policies.schedules import UNDO_CHANGE
-from ctxkit.presets.fuseraft_config import history_filters
-from ctxkit.presets.shared_policies import ClearUses
+from ctxkit.presets.fuseraft_config import make_history_filters
+from ctxkit.presets.shared_policies import ClearToolUses
 
 WRITES = {"writers": ("write_*",), "whole_writers": ("write_*",), "looks": ("read_*", "shell")}
 EAGER = {"soft_trim_ratio": 0.01, "hard_clear_ratio": 0.02, "min_prunable_tool_chars": 0}
@@ -45,12 +45,12 @@ PARTS = {
     "clear at_least": (Clear(keep_last=3, at_least=400),),
     "clear min_chars": (Clear(keep_last=2, min_chars=500, deny=("shell",)),),
     "clear in lines": (Clear(keep_last=2, placeholder="({lines} lines omitted)"),),
-    "pairs": (ToolPairs(keep_pairs=2),),
-    "pairs in steps": (ToolPairs(keep_pairs=3, step=4, from_chars=9000),),
+    "pairs": (KeepToolPairs(keep_pairs=2),),
+    "pairs in steps": (KeepToolPairs(keep_pairs=3, step=4, from_chars=9000),),
     "text only": (TextOnly(),),
-    "roles": (Roles(),),
-    "roles with tools": (Roles(roles=("user", "tool")),),
-    "replies alone": (Roles(roles=("assistant", "tool")),),
+    "roles": (RoleFilter(),),
+    "roles with tools": (RoleFilter(roles=("user", "tool")),),
+    "replies alone": (RoleFilter(roles=("assistant", "tool")),),
     "without agents": (WithoutAgents(agents=("ma*",)),),
     "turn age": (TurnAge(turns=4),),
     "turn age from reply": (TurnAge(turns=3, from_reply=True),),
@@ -58,11 +58,11 @@ PARTS = {
     "tail with corrections": (Tail(messages=6),),
     "text and turn age": (TextOnly(), TurnAge(turns=3)),
     "tail besides the prompt": (Tail(messages=1, besides_prompt=True),),
-    "results of the past": (Results(max_chars=300, consumed_chars=60, past_only=True),),
-    "replies of the past": (Replies(max_chars=50, keep_last=1, past_only=True),),
+    "results of the past": (ResultShortening(max_chars=300, consumed_chars=60, past_only=True),),
+    "replies of the past": (ReplyShortening(max_chars=50, keep_last=1, past_only=True),),
     "a window of history": (
-        Offload(threshold=3000),
-        *history_filters(
+        ResultOffload(threshold=3000),
+        *make_history_filters(
             text_only=True,
             exclude_agents=("dev",),
             max_turn_age=6,
@@ -72,46 +72,49 @@ PARTS = {
     ),
     "a window of short results": (
         Clear(keep_last=4),
-        *history_filters(max_turn_age=9, max_tail_messages=20, max_tool_result_chars=200),
-        ToolPairs(keep_pairs=3),
+        *make_history_filters(max_turn_age=9, max_tail_messages=20, max_tool_result_chars=200),
+        KeepToolPairs(keep_pairs=3),
     ),
     "tail behind what comes back": (
-        Prune(tool_calls="before-last-3-messages"),
+        PruneToolCalls(tool_calls="before-last-3-messages"),
         Tail(messages=3),
         TurnAge(turns=2),
     ),
     "tails": (Tail(messages=9), TurnAge(turns=3), Tail(messages=4)),
-    "tail and pairs": (TurnAge(turns=7), Tail(messages=8), ToolPairs(keep_pairs=2)),
-    "prune": (Prune(tool_calls="before-last-4-messages"),),
-    "prune all": (Prune(tool_calls="all", reasoning="all"),),
+    "tail and pairs": (TurnAge(turns=7), Tail(messages=8), KeepToolPairs(keep_pairs=2)),
+    "prune": (PruneToolCalls(tool_calls="before-last-4-messages"),),
+    "prune all": (PruneToolCalls(tool_calls="all", reasoning="all"),),
     "prune before the last": (
-        Prune(
+        PruneToolCalls(
             tool_calls="before-last-message",
             reasoning="before-last-message",
             empty_messages="keep",
         ),
     ),
     "prune by tool": (
-        Prune(
+        PruneToolCalls(
             tool_calls="before-last-2-messages",
             tools=("read_*", "bash"),
             reasoning="before-last-message",
         ),
     ),
-    "cap": (Cap(max_messages=9),),
-    "cap of three": (Cap(max_messages=3),),
-    "cap of one": (Cap(max_messages=1),),
-    "tyrum": (Prune(tool_calls="before-last-4-messages"), Cap(max_messages=12)),
+    "cap": (MessageCountCap(max_messages=9),),
+    "cap of three": (MessageCountCap(max_messages=3),),
+    "cap of one": (MessageCountCap(max_messages=1),),
+    "tyrum": (
+        PruneToolCalls(tool_calls="before-last-4-messages"),
+        MessageCountCap(max_messages=12),
+    ),
     "prune behind others": (
         Tail(messages=12),
-        ToolPairs(keep_pairs=2),
-        Prune(tool_calls="before-last-2-messages"),
-        Cap(max_messages=6),
+        KeepToolPairs(keep_pairs=2),
+        PruneToolCalls(tool_calls="before-last-2-messages"),
+        MessageCountCap(max_messages=6),
     ),
-    "prune the rest": (Roles(roles=("user", "tool")), Prune(tool_calls="all")),
+    "prune the rest": (RoleFilter(roles=("user", "tool")), PruneToolCalls(tool_calls="all")),
     "prune twice": (
-        Prune(tool_calls="before-last-6-messages", tools=("shell",)),
-        Prune(tool_calls="before-last-3-messages", reasoning="before-last-message"),
+        PruneToolCalls(tool_calls="before-last-6-messages", tools=("shell",)),
+        PruneToolCalls(tool_calls="before-last-3-messages", reasoning="before-last-message"),
     ),
     "superseded": (Superseded(min_chars=0, **WRITES),),
     "superseded by many": (Superseded(min_chars=3000, writers=("*",), whole_writers=("*",)),),
@@ -124,14 +127,16 @@ PARTS = {
         Tail(messages=14),
         Superseded(min_chars=2000, **WRITES),
         RepeatedCommands(tools=("shell",)),
-        Prune(tool_calls="before-last-3-messages"),
+        PruneToolCalls(tool_calls="before-last-3-messages"),
     ),
-    "uses": (ClearUses(trigger=1500, keep=2),),
-    "uses with inputs": (ClearUses(trigger=500, keep=2, exclude=("shell",), clear_inputs=True),),
-    "uses if much": (ClearUses(trigger=500, keep=1, clear_at_least=800, clear_inputs=True),),
-    "uses until enough": (ClearUses(trigger=500, keep=1, clear_at_least=800, enough=True),),
+    "uses": (ClearToolUses(trigger=1500, keep=2),),
+    "uses with inputs": (
+        ClearToolUses(trigger=500, keep=2, exclude=("shell",), clear_inputs=True),
+    ),
+    "uses if much": (ClearToolUses(trigger=500, keep=1, clear_at_least=800, clear_inputs=True),),
+    "uses until enough": (ClearToolUses(trigger=500, keep=1, clear_at_least=800, enough=True),),
     "uses until enough, with inputs": (
-        ClearUses(
+        ClearToolUses(
             trigger=500,
             keep=1,
             exclude=("shell",),
@@ -143,26 +148,28 @@ PARTS = {
     "uses behind others": (
         Clear(keep_last=5, at_least=900),
         Tail(messages=14),
-        ClearUses(trigger=300, keep=0, clear_inputs=True, clear_at_least=600, enough=True),
-        ToolPairs(keep_pairs=3),
+        ClearToolUses(trigger=300, keep=0, clear_inputs=True, clear_at_least=600, enough=True),
+        KeepToolPairs(keep_pairs=3),
     ),
-    "results": (Results(max_chars=500, consumed_chars=100),),
+    "results": (ResultShortening(max_chars=500, consumed_chars=100),),
     "results by tool": (
-        Results(max_chars=300, overrides={"shell": 0, "read_file": 900}, consumed_chars=-1),
+        ResultShortening(
+            max_chars=300, overrides={"shell": 0, "read_file": 900}, consumed_chars=-1
+        ),
     ),
-    "consumed reads": (ConsumedReads(max_chars=20),),
-    "replies": (Replies(max_chars=100),),
-    "replies but the last": (Replies(max_chars=100, keep_last=2),),
-    "outputs": (Outputs(max_lines=20, max_chars=3000),),
-    "excerpts": (Excerpts(keep_last=3),),
-    "digest": (Digest(keep_last=3),),
-    "digest in short": (Digest(keep_last=0, line_chars=4),),
-    "intermediate": (Intermediate(max_chars=40),),
-    "offload": (Offload(threshold=300),),
-    "tombstones": (Tombstones(max_tokens=300, keep_last=4, manifest=False),),
-    "tombstones with manifest": (Tombstones(max_tokens=300, keep_last=4),),
-    "budget": (Budget(max_chars=9000),),
-    "budget that never fits": (Budget(max_chars=900, step=2),),
+    "consumed reads": (ConsumedReadShortening(max_chars=20),),
+    "replies": (ReplyShortening(max_chars=100),),
+    "replies but the last": (ReplyShortening(max_chars=100, keep_last=2),),
+    "outputs": (OutputShortening(max_lines=20, max_chars=3000),),
+    "excerpts": (ResultExcerpts(keep_last=3),),
+    "digest": (ResultDigest(keep_last=3),),
+    "digest in short": (ResultDigest(keep_last=0, line_chars=4),),
+    "intermediate": (IntermediateReplyShortening(max_chars=40),),
+    "offload": (ResultOffload(threshold=300),),
+    "tombstones": (TombstoneEviction(max_tokens=300, keep_last=4, manifest=False),),
+    "tombstones with manifest": (TombstoneEviction(max_tokens=300, keep_last=4),),
+    "budget": (CharacterBudget(max_chars=9000),),
+    "budget that never fits": (CharacterBudget(max_chars=900, step=2),),
     "a stage": (TrimStage(max_chars=400, consumed_chars=60),),
     "untooled": (WithoutTools(),),
     "adaptive trim": (AdaptiveTrim(stages=(900, 100), consumed_chars=50),),
@@ -176,36 +183,42 @@ PARTS = {
     "clear, cache ttl, budget": (
         Clear(keep_last=6, polling=3),
         CacheTtl(ttl_seconds=20, keep_last_assistants=2, **EAGER),
-        Budget(max_chars=5000, step=3),
+        CharacterBudget(max_chars=5000, step=3),
     ),
     "last resort, then others": (
         AdaptiveTrim(stages=(900, 100)),
         CacheTtl(ttl_seconds=0, keep_last_assistants=2, **EAGER | SHORT),
-        Results(max_chars=300, consumed_chars=60),
-        Tombstones(max_tokens=200, keep_last=3, manifest=False),
-        Digest(keep_last=2),
-        Budget(max_chars=4000),
+        ResultShortening(max_chars=300, consumed_chars=60),
+        TombstoneEviction(max_tokens=200, keep_last=3, manifest=False),
+        ResultDigest(keep_last=2),
+        CharacterBudget(max_chars=4000),
     ),
     "a budget, then others": (
-        Budget(max_chars=9000, step=2),
+        CharacterBudget(max_chars=9000, step=2),
         Clear(keep_last=5, at_least=300),
-        Excerpts(keep_last=4),
-        ConsumedReads(max_chars=20),
-        Replies(max_chars=50, keep_last=1),
-        Intermediate(max_chars=20),
+        ResultExcerpts(keep_last=4),
+        ConsumedReadShortening(max_chars=20),
+        ReplyShortening(max_chars=50, keep_last=1),
+        IntermediateReplyShortening(max_chars=20),
     ),
-    "outputs and excerpts": (Outputs(max_lines=20, max_chars=900), Excerpts(keep_last=3)),
+    "outputs and excerpts": (
+        OutputShortening(max_lines=20, max_chars=900),
+        ResultExcerpts(keep_last=3),
+    ),
     "fuseraft": (
-        Offload(threshold=3000),
-        Results(max_chars=900, consumed_chars=100),
-        Replies(max_chars=100),
-        Tombstones(max_tokens=400, keep_last=5),
-        Intermediate(max_chars=40),
-        ToolPairs(keep_pairs=3, step=4, from_chars=3000),
-        Budget(max_chars=6000),
+        ResultOffload(threshold=3000),
+        ResultShortening(max_chars=900, consumed_chars=100),
+        ReplyShortening(max_chars=100),
+        TombstoneEviction(max_tokens=400, keep_last=5),
+        IntermediateReplyShortening(max_chars=40),
+        KeepToolPairs(keep_pairs=3, step=4, from_chars=3000),
+        CharacterBudget(max_chars=6000),
         AdaptiveTrim(stages=(400, 60)),
     ),
-    "clear and pairs": (Clear(keep_last=4, at_least=500), ToolPairs(keep_pairs=2, from_chars=4000)),
+    "clear and pairs": (
+        Clear(keep_last=4, at_least=500),
+        KeepToolPairs(keep_pairs=2, from_chars=4000),
+    ),
 }
 
 BY_ID = [name for name in PARTS if name.startswith(("prune", "cap", "superseded", "comm", "uses"))]
@@ -226,7 +239,7 @@ class HideAndGiveBack(ScheduledPruning):
         news = {new.call: new.arrived for new in view.news("assistant", "tool")}
         for call in view.calls():
             for p in news.get(call, ()):
-                if view.role(p) == role_code("assistant"):
+                if view.role(p) == get_role_code("assistant"):
                     groups[p] = [p]
                     replies.update(dict.fromkeys((c.id for c in view.recorded_calls(p)), p))
                 elif (asked := view.answered_call(p)) is not None and asked.id in replies:

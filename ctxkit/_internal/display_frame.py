@@ -103,12 +103,12 @@ def with_display(
     """Return a frame with a display: a table, or a function that makes one from the frame."""
     displayed = DisplayFrame(frame)
     displayed.attrs = frame.attrs
-    displayed.render = FixedTableDisplay(render) if isinstance(render, Table) else render
+    displayed.render = FixedTableRenderer(render) if isinstance(render, Table) else render
     return displayed
 
 
 @dataclass(frozen=True)
-class FixedTableDisplay:
+class FixedTableRenderer:
     """A `render` that shows the same table for any frame."""
 
     table: Table
@@ -131,7 +131,7 @@ class DisplayColumn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ColumnDisplay:
+class ColumnsRenderer:
     """A `render` that shows a sentence and the first rows of some columns."""
 
     columns: tuple[DisplayColumn, ...]

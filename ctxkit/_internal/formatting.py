@@ -152,7 +152,7 @@ def shorten_error(text: str) -> str:
     return _ERROR_PREFIX.sub(r"\1: ", text, count=1)
 
 
-def failure_text(error: object) -> str:
+def format_failure(error: object) -> str:
     """Return an error's text for storage and display: one redacted line, bounded."""
     return sanitize_line(str(error)[:20_000], FAILURE_CHARS)
 

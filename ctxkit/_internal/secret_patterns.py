@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ctxkit._internal.visible_text import Span, VisibleText
 
 
-class VendorKey(NamedTuple):
+class VendorKeyPattern(NamedTuple):
     """A form of keys: their prefix, their pattern, and an example (see `RedactionRule`)."""
 
     hint: str
@@ -36,9 +36,9 @@ class VendorKey(NamedTuple):
 
 def _keys_with_prefixes(
     body: str, *prefixes: str, example_body: str = "{a36}"
-) -> tuple[VendorKey, ...]:
+) -> tuple[VendorKeyPattern, ...]:
     return tuple(
-        VendorKey(
+        VendorKeyPattern(
             p, rf"{re.escape(p)}(?P<body>{body})", f"{p}{example_body}", must_look_random=True
         )
         for p in prefixes
@@ -47,14 +47,16 @@ def _keys_with_prefixes(
 
 def _fixed_length_key(
     prefix: str, body: str, example_body: str, *, word: str = r"\w-"
-) -> VendorKey:
+) -> VendorKeyPattern:
     """Return the form of keys of a fixed length, with no word character after them."""
-    return VendorKey(prefix, rf"{re.escape(prefix)}{body}(?![{word}])", f"{prefix}{example_body}")
+    return VendorKeyPattern(
+        prefix, rf"{re.escape(prefix)}{body}(?![{word}])", f"{prefix}{example_body}"
+    )
 
 
 _DASHED = r"[A-Za-z0-9_-]{10,}+"
 _DOTTED = r"[A-Za-z0-9_.-]{16,}+"
-VENDOR_KEYS: tuple[VendorKey, ...] = (
+VENDOR_KEYS: tuple[VendorKeyPattern, ...] = (
     *_keys_with_prefixes(
         _DASHED,
         *(
@@ -208,7 +210,7 @@ VENDOR_KEYS: tuple[VendorKey, ...] = (
         r"[A-Z0-9]{16}(?![A-Za-z0-9_])", "AKIA", "ASIA", "ABIA", "ACCA", example_body="{t15}7"
     ),
     *(
-        VendorKey(
+        VendorKeyPattern(
             f"xox{kind}-",
             rf"xox{kind}-(?:\d{{6,}}|\d-)[\w-]{{3,}}+",
             f"xox{kind}-{{d12}}-{{d12}}-{{a24}}",
@@ -225,40 +227,42 @@ VENDOR_KEYS: tuple[VendorKey, ...] = (
     _fixed_length_key("e2b_", "[0-9a-f]{40}", "{h40}", word="0-9a-z"),  # E2B
     _fixed_length_key("llx-", "(?P<exact>[A-Za-z0-9]{48})", "{a48}"),  # LlamaIndex
     _fixed_length_key("SK", "[0-9a-f]{32}", "{h32}", word="0-9a-z"),  # Twilio
-    VendorKey("xprv", r"xprv[1-9A-HJ-NP-Za-km-z]{100,}+", "xprv9{c107}"),  # BIP 32
-    VendorKey("xoxe.xox", r"xoxe\.xox[bp]-[\w-]{16,}+", "xoxe.xoxp-1-{a40}"),
-    VendorKey("xoxd-", r"xoxd-[\w%+/=-]{16,}+", "xoxd-{a40}%3D"),
-    VendorKey(
+    VendorKeyPattern("xprv", r"xprv[1-9A-HJ-NP-Za-km-z]{100,}+", "xprv9{c107}"),  # BIP 32
+    VendorKeyPattern("xoxe.xox", r"xoxe\.xox[bp]-[\w-]{16,}+", "xoxe.xoxp-1-{a40}"),
+    VendorKeyPattern("xoxd-", r"xoxd-[\w%+/=-]{16,}+", "xoxd-{a40}%3D"),
+    VendorKeyPattern(
         "eyJ",  # JSON Web Token, RFC 7519
         r"(?<![_-])eyJ[\w-]{6,}+\.eyJ[\w-]{6,}+\.[\w-]*+",
         "eyJ{a20}.eyJ{a30}.{w43}",
     ),
-    VendorKey(
+    VendorKeyPattern(
         "eyJ",  # encrypted ones, RFC 7516
         r"(?<![_-])eyJ[\w-]{6,}+\.(?:[\w-]*+\.){3}[\w-]{6,}+",
         "eyJ{a20}.{w40}.{w16}.{w60}.{w22}",
     ),
-    VendorKey("EAA", r"EAA[A-Za-z0-9]{60,}+", "EAA{a90}"),  # Meta
-    VendorKey(
+    VendorKeyPattern("EAA", r"EAA[A-Za-z0-9]{60,}+", "EAA{a90}"),  # Meta
+    VendorKeyPattern(
         "A3-",  # 1Password
         r"A3-[A-Z0-9]{6}-[A-Z0-9]{6}-?[A-Z0-9]{5}(?:-[A-Z0-9]{5}){3}\b",
         "A3-{u6}-{u11}-{u5}-{u5}-{u5}",
     ),
-    VendorKey("pat", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{32,}+", "pat{a14}.{h64}"),  # Airtable
-    VendorKey("AAAAAAAAAA", r"A{20,22}[B-Za-z0-9%][A-Za-z0-9%]{60,}+", "A" * 22 + "B{a80}"),  # X
-    VendorKey(
+    VendorKeyPattern("pat", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{32,}+", "pat{a14}.{h64}"),  # Airtable
+    VendorKeyPattern(
+        "AAAAAAAAAA", r"A{20,22}[B-Za-z0-9%][A-Za-z0-9%]{60,}+", "A" * 22 + "B{a80}"
+    ),  # X
+    VendorKeyPattern(
         "access-",  # Plaid
         r"access-(?:sandbox|development|production)-[0-9a-f-]{36}",
         "access-sandbox-{h8}-{h4}-{h4}-{h4}-{h12}",
     ),
     *(
-        VendorKey(h, re.escape(h) + r"[./A-Za-z0-9$=,+-]{20,}+", h + "12${a53}")
+        VendorKeyPattern(h, re.escape(h) + r"[./A-Za-z0-9$=,+-]{20,}+", h + "12${a53}")
         for h in ("$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$y$", "$apr1$", "$argon2")
     ),  # password hashes, crypt(5)
 )
 
 
-class InfixKey(NamedTuple):
+class InfixKeyPattern(NamedTuple):
     """A form of keys with a fixed text inside: the patterns before it and from it on."""
 
     hint: str
@@ -268,19 +272,19 @@ class InfixKey(NamedTuple):
 
 
 INFIX_KEYS = (
-    InfixKey(  # Telegram's bots
+    InfixKeyPattern(  # Telegram's bots
         ":AA",
         r"(?:(?<![A-Za-z0-9])|(?<=bot))\d{8,11}$",
         r":AA[\w-]{30,36}(?![\w-])",
         "{d9}:AA{w33}",
     ),
-    InfixKey(
+    InfixKeyPattern(
         "-us", r"(?<![0-9a-z])\d{0,8}[0-9a-f]{32}$", r"-us\d{1,2}\b", "{h32}-us14"
     ),  # Mailchimp
-    InfixKey(  # client secrets of Entra
+    InfixKeyPattern(  # client secrets of Entra
         "Q~", r"(?<![\w~.])\d{0,8}[\w~.]{3}\d$", r"Q~[\w~.-]{31,34}(?![\w~.-])", "{a3}8Q~{a33}"
     ),
-    InfixKey(  # Terraform
+    InfixKeyPattern(  # Terraform
         ".atlasv1.", r"[A-Za-z0-9]{14}$", r"\.atlasv1\.[\w-]{50,}+", "{a14}.atlasv1.{a60}"
     ),
 )
@@ -299,7 +303,7 @@ def find_keys(view: VisibleText) -> Iterator[Span]:
         yield from rule.find(view)
 
 
-def _find_vendor_key(key: VendorKey, view: VisibleText) -> Iterator[Span]:
+def _find_vendor_key(key: VendorKeyPattern, view: VisibleText) -> Iterator[Span]:
     text, hint = view.text, key.hint
     at = text.find(hint)
     while at >= 0:
@@ -309,7 +313,7 @@ def _find_vendor_key(key: VendorKey, view: VisibleText) -> Iterator[Span]:
         at = text.find(hint, hit.end() if hit else at + len(hint))
 
 
-def _is_key(key: VendorKey, hit: re.Match[str]) -> bool:
+def _is_key(key: VendorKeyPattern, hit: re.Match[str]) -> bool:
     """Return whether a match is a key; the rest after a prefix must not be a word."""
     exact = hit.groupdict().get("exact")
     if exact is not None:
@@ -317,7 +321,7 @@ def _is_key(key: VendorKey, hit: re.Match[str]) -> bool:
     return not key.must_look_random or _is_random_body(key.hint, hit["body"])
 
 
-def _find_infix_key(key: InfixKey, view: VisibleText) -> Iterator[Span]:
+def _find_infix_key(key: InfixKeyPattern, view: VisibleText) -> Iterator[Span]:
     at = view.text.find(key.hint)
     while at >= 0:
         hit = view.match(compile_once(key.pattern), at)
@@ -361,7 +365,7 @@ def _is_random_body(prefix: str, body: str) -> bool:
     return len(body) >= min_chars and secret_heuristics.looks_random(body)
 
 
-def _make_example(key: VendorKey) -> str:
+def _make_example(key: VendorKeyPattern) -> str:
     word, space, body = key.example.rpartition(" ")
     return f"{word}{space}«{body}»"
 

@@ -137,7 +137,7 @@ DURATION = ValueKind(
 )
 
 
-def choice_kind(*words: str) -> ValueKind:
+def make_choice_kind(*words: str) -> ValueKind:
     """Return the kind whose values are these words, in upper or lower case."""
 
     def convert(value: Any) -> str | None:

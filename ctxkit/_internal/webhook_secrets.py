@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ctxkit._internal.visible_text import Span, VisibleText
 
 
-class WebhookForm(NamedTuple):
+class WebhookPattern(NamedTuple):
     """The webhook addresses of one service.
 
     A `/` in the two patterns also matches its escaped forms in JSON and URLs.
@@ -40,75 +40,75 @@ _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _RANDOM_UUID = "{h8}-{h4}-{h4}-{h4}-{h12}"
 _SLASH = r"(?:\\{0,4}/|%2f)"
 WEBHOOKS = (
-    WebhookForm(
+    WebhookPattern(
         "Slack", "hooks.slack", r"(?:-gov)?\.com/(?:services|workflows|triggers)/",
         r"(?:\w{3,}+/){2,3}+\w{8,}+", "https://hooks.slack.com/services/«T0{u7}/B0{u9}/{a24}»",
     ),
-    WebhookForm(
+    WebhookPattern(
         "Slack, without its host", "services", "/", r"T\w{6,}+/B\w{6,}+/\w{16,}+",
         "x/services/«T0{u7}/B0{u9}/{a24}»",
     ),
-    WebhookForm(
+    WebhookPattern(
         "Discord", "webhooks", "/", r"\d{10,}+/[\w-]{30,}+",
         "https://discord.com/api/webhooks/«{d18}/{w67}z»",
     ),
-    WebhookForm(
+    WebhookPattern(
         "Teams", "webhook", "(?:b2)?/", rf"{_UUID}@{_UUID}(?:/[\w-]{{1,50}}+){{1,4}}+",
         f"https://x.webhook.office.com/webhookb2/«{_RANDOM_UUID}@{_RANDOM_UUID}/Hook/{{h32}}/x»",
     ),
-    WebhookForm(
+    WebhookPattern(
         "Mattermost", "hooks", "/", r"[a-z0-9]{26}(?![\w-])",
         "https://chat.example.com/hooks/«{s26}»", must_look_random=True,
     ),
-    WebhookForm(
+    WebhookPattern(
         "Rocket.Chat", "hooks", "/", r"[a-z0-9]{17,24}/[a-z0-9]{40,64}(?![\w-])",
         "https://chat.example.com/hooks/«{a24}/{a48}»", must_look_random=True,
     ),
-    WebhookForm(
+    WebhookPattern(
         "Zapier", "hooks.zapier.com", r"/hooks/\w{1,20}/", r"(?:v\d/)?\d{3,}+/\w{4,}+",
         "https://hooks.zapier.com/hooks/catch/«{d7}/{s7}»/",
     ),
-    WebhookForm(
+    WebhookPattern(
         "Make", "hook.", r"(?:[a-z]{2}\d\.make|integromat)\.com/", "[a-z0-9]{20,}+",
         "https://hook.eu1.make.com/«{s32}»",
     ),
-    WebhookForm(
+    WebhookPattern(
         "Netlify", "build_hooks", "/", "[0-9a-f]{16,}+",
         "https://api.netlify.com/build_hooks/«{h24}»",
     ),
-    WebhookForm(
+    WebhookPattern(
         "WeCom", "webhook", r"/send\?key=", _UUID,
         f"https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=«{_RANDOM_UUID}»",
     ),
-    WebhookForm(
+    WebhookPattern(
         "IFTTT", "maker.ifttt.com", r"/(?:use|trigger/[\w{}.-]{1,100}+(?:/json)?/with/key)/",
         r"[\w-]{10,}+", "https://maker.ifttt.com/trigger/opened/with/key/«{w43}»",
     ),
-    WebhookForm(
+    WebhookPattern(
         "Google Chat", "chat.googleapis.com", r"/v\d(?:\w|/){1,200}+\?[^\s\"']{0,300}?token=",
         r"[\w.%~+-]{16,}+",
         "https://chat.googleapis.com/v1/spaces/AAAA{a7}/messages?key=K&token=«{w43}%3D»",
     ),
-    WebhookForm(
+    WebhookPattern(
         "Feishu", "open-apis", "/bot/(?:v2/)?hook/", r"[\w-]{16,}+",
         f"https://open.feishu.cn/open-apis/bot/v2/hook/«{_RANDOM_UUID}»",
     ),
-    WebhookForm(
+    WebhookPattern(
         "PagerDuty", "events.pagerduty.com", "/integration/", "[0-9a-f]{32}",
         "https://events.pagerduty.com/integration/«{h32}»/enqueue",
     ),
-    WebhookForm(
+    WebhookPattern(
         "Vercel", "api.vercel.com", r"/v\d+/integrations/deploy/", r"[\w-]{8,}+/[\w-]{8,}+",
         "https://api.vercel.com/v1/integrations/deploy/«prj_{a24}/{a10}»",
     ),
-    WebhookForm(
+    WebhookPattern(
         "Webex", "webexapis.com", r"/v\d+/webhooks/incoming/", r"[\w-]{20,}+",
         "https://webexapis.com/v1/webhooks/incoming/«{a80}»",
     ),
 )  # fmt: skip
 
 
-def _find_webhooks(hooks: Sequence[WebhookForm], view: VisibleText) -> Iterator[Span]:
+def _find_webhooks(hooks: Sequence[WebhookPattern], view: VisibleText) -> Iterator[Span]:
     for hook in hooks:
         at = view.low.find(hook.hint)
         while at >= 0:
@@ -120,13 +120,13 @@ def _find_webhooks(hooks: Sequence[WebhookForm], view: VisibleText) -> Iterator[
             at = view.low.find(hook.hint, hit.end() if hit else at)
 
 
-def _is_secret(hook: WebhookForm, part: str) -> bool:
+def _is_secret(hook: WebhookPattern, part: str) -> bool:
     return not secret_heuristics.is_placeholder(part) and (
         not hook.must_look_random or secret_heuristics.looks_random(part)
     )
 
 
-def _make_rule(name: str, hooks: Sequence[WebhookForm], hint: str) -> RedactionRule:
+def _make_rule(name: str, hooks: Sequence[WebhookPattern], hint: str) -> RedactionRule:
     examples = [hook.example for hook in hooks]
     return RedactionRule(
         name, partial(_find_webhooks, hooks), *examples, hint=hint, is_caseless=True

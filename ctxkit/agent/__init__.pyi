@@ -10,7 +10,7 @@ from .document_store import import_files as import_files
 from .live_context import LiveContext as LiveContext
 from .live_session import LiveSession as LiveSession
 from .mcp import McpServer as McpServer
-from .memory import MemoryBudgets as MemoryBudgets
+from .memory import MemoryDigestBudgets as MemoryDigestBudgets
 from .memory import MemoryEntry as MemoryEntry
 from .memory import MemoryStore as MemoryStore
 from .memory import Webhook as Webhook

@@ -32,7 +32,7 @@ from ctxkit.agent.turn_state_and_events import (
 from ctxkit.engine.session_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.offload import is_offloaded
-from ctxkit.policies.triggers import CutShort, has_trigger
+from ctxkit.policies.triggers import ReplyCutShort, has_trigger
 from ctxkit.session.messages import (
     CONTINUATION_KEY,
     INJECTED_KIND,
@@ -308,7 +308,7 @@ class Agent:
                 if not turn.start_attempt():
                     return "the reply was cut by its limit of length"
                 self.emit("reply_cut_short", {"continues": not reply.tool_calls})
-                if not has_trigger(self.rules.trigger, CutShort):  # else the rules compact
+                if not has_trigger(self.rules.trigger, ReplyCutShort):  # else the rules compact
                     await self.compactor.force(turn.spent, self.limits, "length")
                 if not reply.tool_calls:
                     details = {CONTINUATION_KEY: True}

@@ -107,7 +107,7 @@ class ToolCallWithResult(NamedTuple):
         if _COMMIT_TOOL not in self._flat_name:
             return ""
         return redact(
-            message_content.argument_text(self.call.arguments.get("message") or self.call.name)
+            message_content.get_argument_text(self.call.arguments.get("message") or self.call.name)
         )
 
     @property
@@ -175,7 +175,7 @@ def get_command(act: ToolCallWithResult) -> str:
     """Return the command that a call ran, redacted; a list of words becomes one line."""
     arguments = act.call.arguments
     words = next((v for k in _COMMAND_ARGUMENTS if isinstance(v := arguments.get(k), list)), None)
-    command = " ".join(map(str, words)) if words else message_content.call_target(act.call)
+    command = " ".join(map(str, words)) if words else message_content.get_call_target(act.call)
     return redact(command)
 
 
@@ -217,7 +217,7 @@ _INTENT_STATUS: dict[tool_actions.Outcome, IntentStatus] = {
 def _intent_entry(session: Session, act: ToolCallWithResult) -> ToolCallIntent:
     failed, name = act.outcome == "failed", f"{session.id}\0{act.call.id}"
     named = {
-        str(k): redact(message_content.argument_text(v)) for k, v in act.call.arguments.items()
+        str(k): redact(message_content.get_argument_text(v)) for k, v in act.call.arguments.items()
     }
     short_arguments = {
         k: v if len(v) <= MAX_ARGUMENT_CHARS else v[:MAX_ARGUMENT_CHARS] + "…"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit._internal.formatting import failure_text
+from ctxkit._internal.formatting import format_failure
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.live_context import LiveBudget, LiveContext
 from ctxkit.agent.model_summaries import (
@@ -33,9 +33,9 @@ from ctxkit.engine.session_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.base import CompositePolicy, as_policy
 from ctxkit.policies.compaction_refusals import collect_refusals
-from ctxkit.policies.evidence_summaries import failure_marker
+from ctxkit.policies.evidence_summaries import make_failure_marker
 from ctxkit.policies.guards import Smaller
-from ctxkit.policies.offline_summarisers import Extractive, may_call_model
+from ctxkit.policies.offline_summarisers import ExtractiveSummariser, may_call_model
 from ctxkit.policies.offload import with_advice
 from ctxkit.policies.summary_compaction import Summary, iter_summary_writers
 from ctxkit.policies.window_compaction import KeepTurns
@@ -334,7 +334,7 @@ class Compactor:
             return bool(await self.compact(spent, limits, trigger=trigger, fallback=fallback))
         except ModelError as e:
             marker = self.transcript.add_user_message(
-                failure_marker([self.transcript.turn], str(e)), kind="injected"
+                make_failure_marker([self.transcript.turn], str(e)), kind="injected"
             )
             self.context.add(marker)
             return False
@@ -345,7 +345,11 @@ class Compactor:
         """Return the policy of a compaction by hand, with its focus; a `draft` calls no model."""
         base = self.rules.bare if policy is None else as_policy(policy)
         rules_summariser, writer = self.rules.summariser, None if draft else self._summariser
-        if policy is None and base is not None and not isinstance(rules_summariser, Extractive):
+        if (
+            policy is None
+            and base is not None
+            and not isinstance(rules_summariser, ExtractiveSummariser)
+        ):
             writer = None  # the rules name their own summariser
         base = KEEP_NEWEST_TURN if base is None else base
         base = (
@@ -408,7 +412,7 @@ class Compactor:
         self._last_attempt = kind
         model, usage = self._summary_model if has_called_model else None, self._take_unbilled()
         self._bill_usage(spent, usage)
-        attempt, retry_after = attempt._replace(reason=failure_text(attempt.reason)), 0
+        attempt, retry_after = attempt._replace(reason=format_failure(attempt.reason)), 0
         if is_paid and attempt.outcome != "skipped" and not is_manual:
             is_result = attempt.trigger == TOOL_SUMMARY_TRIGGER
             retry_after = (self._result_backoff if is_result else self._backoff).miss()
@@ -506,7 +510,9 @@ class Compactor:
         policy = self.rules.policy
         writers = () if policy is None else iter_summary_writers(policy)
         is_lent = self._summary_model is not None
-        return any(may_call_model(w) or (is_lent and isinstance(w, Extractive)) for w in writers)
+        return any(
+            may_call_model(w) or (is_lent and isinstance(w, ExtractiveSummariser)) for w in writers
+        )
 
     @property
     def uses_summary_model(self) -> bool:
@@ -514,9 +520,9 @@ class Compactor:
         rules = self.rules
         if find_result_excerpts(rules.pruning) is not None:
             return True
-        if rules.bare is None or not isinstance(rules.summariser, Extractive):
+        if rules.bare is None or not isinstance(rules.summariser, ExtractiveSummariser):
             return False
-        lent = rules.bare.using(Extractive(tokens=1))
+        lent = rules.bare.using(ExtractiveSummariser(tokens=1))
         return list(iter_summary_writers(lent)) != list(iter_summary_writers(rules.bare))
 
     # -- off the loop -----------------------------------------------------------------------------
@@ -556,7 +562,7 @@ class Compactor:
                 on_first_call=on_first_call,
                 cached_prefix=self._cached_prefix,
             )
-            if rules.bare is not None and isinstance(rules.summariser, Extractive):
+            if rules.bare is not None and isinstance(rules.summariser, ExtractiveSummariser):
                 rules = rules.but(policy=rules.bare.using(self._summariser))
         self.context.rules = rules if auto or not self._may_call_model else rules.but(auto=False)
         try:
@@ -580,7 +586,7 @@ def _without_default_summariser(policy: BasePolicy) -> BasePolicy:
     """Return a policy with its extractive summarisers removed, so that another can be set."""
     if isinstance(policy, CompositePolicy):
         return but(policy, parts=tuple(map(_without_default_summariser, policy.parts)))
-    if isinstance(policy, Summary) and isinstance(policy.summariser, Extractive):
+    if isinstance(policy, Summary) and isinstance(policy.summariser, ExtractiveSummariser):
         return but(policy, summariser=None)
     return policy
 

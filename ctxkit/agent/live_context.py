@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.engine import Compaction, Run, advance_run, compute_billing_offset, log_from_session
+from ctxkit.engine import (
+    Compaction,
+    Run,
+    advance_run,
+    compute_billing_offset,
+    make_log_from_session,
+)
 from ctxkit.engine.session_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import StoreError
 from ctxkit.policies.base import CompositePolicy, apply_policy
-from ctxkit.policies.context_rules import RecordedCompactions, budget_thresholds
-from ctxkit.policies.offload import Offload, artifact_in_stub
+from ctxkit.policies.context_rules import RecordedCompactionsPolicy, budget_thresholds
+from ctxkit.policies.offload import ResultOffload, find_artifact_in_stub
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.schedules.unpruned_messages import HistoryRows
-from ctxkit.policies.texts.message_content import call_hint, replace_text
-from ctxkit.policies.triggers import NearCap
+from ctxkit.policies.texts.message_content import format_call_hint, replace_text
+from ctxkit.policies.triggers import NearMessageCap
 from ctxkit.policies.window_compaction import get_last_resort_stages
 from ctxkit.session.messages import Edit, Message, get_plain_text
 from ctxkit.tokens.live_prompt_sizes import (
@@ -109,7 +115,7 @@ class LiveContext:
         """Tokens of each prompt outside the messages, as counted."""
         self.rules = rules
         counter = rules.counter
-        self.log = log_from_session(
+        self.log = make_log_from_session(
             session, rules, fixed=schema_tokens, tokens=_count_messages(session, counter)
         )
         self.log.fixed = schema_tokens
@@ -126,7 +132,7 @@ class LiveContext:
         """Advance the run to the end of the log, with all recorded edits in force."""
         # A run that only repeats the recorded edits, without triggers, pruning and guards.
         no_actions: dict[str, Any] = {"trigger": None, "pruning": None, "on_compacted": None}
-        record_rules = self.rules.but(policy=RecordedCompactions(), guards=(), **no_actions)
+        record_rules = self.rules.but(policy=RecordedCompactionsPolicy(), guards=(), **no_actions)
         record_run = Run(self.log, record_rules, self.run.budget.limit)
         advance_run(record_run, record_rules, self.log.calls)
         # Edits after the last reply belong to the call that comes next; no call has applied them.
@@ -313,7 +319,7 @@ class ArtifactOffloader:
         """
         call = max(run.call - 1, 0)
         artifact_ids = {
-            p: name for p, m in enumerate(view.messages) if (name := artifact_in_stub(m))
+            p: name for p, m in enumerate(view.messages) if (name := find_artifact_in_stub(m))
         }
         missing = set(artifact_ids.values()) - self._saved_ids
         if not missing:
@@ -349,7 +355,7 @@ class ArtifactOffloader:
             return False
         tool = result.tool or (call.name if call else "unknown")
         try:
-            self._save_artifact(artifact, result.text, tool, call_hint(call))
+            self._save_artifact(artifact, result.text, tool, format_call_hint(call))
         except (StoreError, OSError):
             return False
         return True
@@ -364,7 +370,7 @@ def _find_offloaded(run: Run, artifact_ids: set[str]) -> dict[str, Message]:
             for each in part.parts:
                 view = apply_part(each, view)
             return view
-        if isinstance(part, Offload) and artifact_ids - results.keys():
+        if isinstance(part, ResultOffload) and artifact_ids - results.keys():
             artifacts = part.artifacts(view.messages)
             results.update({name: artifacts[name] for name in artifact_ids & artifacts.keys()})
         return apply_policy(part, view, run.budget)
@@ -414,7 +420,7 @@ class LiveBudget:
 
     def emit_warning(self, trigger: str, tokens: int, messages: int) -> None:
         """Emit a warning whose condition was met."""
-        if trigger == NearCap.word:
+        if trigger == NearMessageCap.word:
             self._emit_near_cap(messages, *self._rules_cap)
             return
         sums = {

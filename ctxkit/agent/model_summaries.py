@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from ctxkit._internal.formatting import failure_text, sanitize_line
+from ctxkit._internal.formatting import format_failure, sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.models.model import Model, Request, ignore_delta
 from ctxkit.errors import ModelError
@@ -24,9 +24,9 @@ from ctxkit.policies.offload import (
     ARCHIVED_KIND,
     ARCHIVED_STUB,
     EXCERPT_MARKER,
-    Excerpts,
-    agent_only_message,
+    ResultExcerpts,
     format_excerpt,
+    make_agent_only_message,
 )
 from ctxkit.policies.summary_compaction import SummaryTimeout
 from ctxkit.policies.texts import message_content, summary_prompts
@@ -174,7 +174,7 @@ class ModelSummariser:
             self._on_first_call = None
         instructions = "\n\n".join(t for t in (SUMMARY_PROMPT, passage.instructions) if t)
         limit = f"\n\nWrite at most {passage.limit} tokens." if passage.limit else ""
-        text = summary_prompts.pi_transcript(passage.messages)
+        text = summary_prompts.write_pi_transcript(passage.messages)
         text_tokens = (len(instructions) + len(text)) // 4
         prefix = self._cached_prefix() if not passage.start else None
         name, max_tokens = self.model.name, passage.limit
@@ -276,10 +276,10 @@ _RESULT_PROMPT = (
 )
 
 
-def find_result_excerpts(pruning: BasePolicy | None) -> Excerpts | None:
+def find_result_excerpts(pruning: BasePolicy | None) -> ResultExcerpts | None:
     """Return the part of a pruning in whose place a model summarises results; usually None."""
     parts = pruning.parts if isinstance(pruning, Chain) else (pruning,)
-    return next((p for p in parts if isinstance(p, Excerpts) and p.strategy == "llm"), None)
+    return next((p for p in parts if isinstance(p, ResultExcerpts) and p.strategy == "llm"), None)
 
 
 def find_results_to_summarise(
@@ -324,7 +324,7 @@ async def summarise_result(model: Model, result: Message) -> ToolResultSummary:
     except TimeoutError:
         return ToolResultSummary(error=f"The summary took longer than {SUMMARY_SECONDS:g} s.")
     except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
-        return ToolResultSummary(error=failure_text(e))
+        return ToolResultSummary(error=format_failure(e))
     text = redact(get_plain_text(reply).strip())[:SUMMARY_CHARS]
     return ToolResultSummary(text, reply.usage, "" if text else "The model returned nothing.")
 
@@ -348,6 +348,6 @@ class ToolResultSummaryPolicy(DataclassPolicy):
             for p, m in archived.items()
         }
         texts = [format_excerpt(m, self.said[m.id]) for m in archived.values()]
-        summary = agent_only_message("\n\n".join(texts))
+        summary = make_agent_only_message("\n\n".join(texts))
         stubbed = history.replace(stubs, reason="archived", method="tool summary")
         return stubbed.insert(len(stubbed), summary, "what was archived", method="tool summary")

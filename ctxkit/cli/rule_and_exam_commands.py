@@ -21,7 +21,7 @@ from ctxkit.cli.output import (
 from ctxkit.cli.when_idle_limits_card_commands import print_answer
 
 if TYPE_CHECKING:
-    from ctxkit.metrics.user_rule_fates import RuleFate
+    from ctxkit.metrics.user_rule_fates import UserRuleFate
 
 
 RULE_COLUMNS = (
@@ -67,14 +67,14 @@ def rules_(out: CommandOutput, *, session: str, rules: str | None) -> None:
     out.table(trace.answer, RULE_COLUMNS, map(_make_row, trace.fates), notes)
 
 
-def _quote_lost(lost: list[RuleFate]) -> list[str]:
+def _quote_lost(lost: list[UserRuleFate]) -> list[str]:
     """Return the rules that are out of sight in full, as sentences of the report."""
     quoted = [f"Gone since call {f.last_call + 1}: {redact(f.rule)}" for f in lost[:_MAX_QUOTED]]
     more = [f"{len(lost) - _MAX_QUOTED} more: --json has them."] if len(lost) > _MAX_QUOTED else []
     return [*quoted, *more]
 
 
-def _make_row(fate: RuleFate) -> dict[str, object]:
+def _make_row(fate: UserRuleFate) -> dict[str, object]:
     until = "stands" if fate.removed_by is None else f"compaction {fate.removed_by}"
     return {
         **fate._asdict(),

@@ -149,7 +149,7 @@ def with_progress_bar(files: list[IndexedLogFile]) -> Iterable[IndexedLogFile]:
 
 def index_file(file: IndexedLogFile) -> IndexedLogFile:
     """Return a file with its sessions, or with why it cannot be read."""
-    from ctxkit.formats.reading import read_all, subagent_paths
+    from ctxkit.formats.reading import get_subagent_paths, read_all
 
     try:
         loaded = read_all(file.path, progress=False)
@@ -161,7 +161,7 @@ def index_file(file: IndexedLogFile) -> IndexedLogFile:
             loaded.failures[0][2] if loaded.failures else "it is no session that a reader knows."
         )
         return msgspec.structs.replace(file, error=reason)
-    others = tuple(sorted({path for s in loaded for path in subagent_paths(s)}))
+    others = tuple(sorted({path for s in loaded for path in get_subagent_paths(s)}))
     return msgspec.structs.replace(file, sessions=sessions, others=others)
 
 

@@ -7,9 +7,9 @@ from .rule_runs import run_rules as run_rules
 from .run_conversion import compute_billing_offset as compute_billing_offset
 from .run_conversion import count_sizes_by_last_usage as count_sizes_by_last_usage
 from .run_conversion import estimate_call_start as estimate_call_start
+from .run_conversion import get_run_of_replay as get_run_of_replay
 from .run_conversion import interleave_edits as interleave_edits
-from .run_conversion import log_from_session as log_from_session
-from .run_conversion import run_of_replay as run_of_replay
+from .run_conversion import make_log_from_session as make_log_from_session
 from .run_conversion import with_message_ids as with_message_ids
 from .run_segments import BlockedCompaction as BlockedCompaction
 from .run_segments import Compaction as Compaction

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ctxkit.engine import Run, advance_run, interleave_edits
-from ctxkit.engine.provider_guard import ChatGuard, writes_by_api
+from ctxkit.engine.provider_guard import ChatPromptRepairer, writes_by_api
 from ctxkit.engine.session_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import BadArguments, short_repr
 from ctxkit.formats.chat_messages import parse_usage
@@ -100,7 +100,7 @@ def fit(
         history = new
     if rules.pruning is not None:
         history = apply_policy(rules.pruning, history, budget)
-    guard = ChatGuard(model, keeps_thinking=writes_by_api(rules.policy))
+    guard = ChatPromptRepairer(model, keeps_thinking=writes_by_api(rules.policy))
     guard.apply(list(messages))  # as it was made: the list only grew
     prompt = guard.apply(conversation.to_dicts(history))
     if guard.notes:
@@ -175,7 +175,7 @@ class Context:
         model: str | None = None,
     ) -> None:
         self.rules = resolve_rules(rules)
-        self._guard = ChatGuard(model, keeps_thinking=writes_by_api(self.rules.policy))
+        self._guard = ChatPromptRepairer(model, keeps_thinking=writes_by_api(self.rules.policy))
         self.name = name
         self._conversation = _Conversation(self.rules)
         self.run = Run(self._conversation.log, self.rules, limit)

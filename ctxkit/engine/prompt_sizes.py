@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.policies.history.message_log import CacheClock, MessageLog
+    from ctxkit.policies.history.message_log import ColdCacheCalls, MessageLog
 
 # Run-length encoding of prompt sizes.
 #
@@ -62,7 +62,7 @@ class PromptSizes:
 
     __slots__ = ("_closed_sums", "_last_sums", "_n_closed", "clock", "log", "marks", "upto")
 
-    def __init__(self, log: MessageLog, clock: CacheClock) -> None:
+    def __init__(self, log: MessageLog, clock: ColdCacheCalls) -> None:
         self.log, self.clock = log, clock
         self.upto = 0
         """One past the last billed call."""

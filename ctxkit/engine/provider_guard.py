@@ -201,7 +201,7 @@ def count_shared(before: Sequence[Any], after: Sequence[Any]) -> int:
     return next((i for i, (a, b) in pairs if a is not b and a != b), n)
 
 
-class ChatGuard:
+class ChatPromptRepairer:
     """A `PromptRepairer` for Chat Completions dicts, with cache marks and missing results.
 
     Args:

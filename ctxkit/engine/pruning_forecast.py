@@ -11,8 +11,8 @@ from ctxkit.engine.run_segments import PrunedHistory
 from ctxkit.engine.shared_prefixes import (
     PastPrompts,
     PromptPrefixes,
-    common_prefix_length,
     hash_contents,
+    measure_common_prefix,
 )
 from ctxkit.policies.base import flatten_chain
 from ctxkit.policies.context_rules import unwrap_function
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.policies.base import BasePolicy
-    from ctxkit.policies.history.message_log import CacheClock, MessageLog
+    from ctxkit.policies.history.message_log import ColdCacheCalls, MessageLog
     from ctxkit.policies.schedules.layers import Layer
     from ctxkit.policies.schedules.unpruned_messages import HistoryRows
     from ctxkit.policies.unpruned_prompt_sizes import BilledSizes
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # A pruning changes what single calls are sent and leaves the history alone. A part that has a
 # schedule says for each message from which call on it has which state; a part without one must be
 # run at each call (`_CalledBill`, O(messages) a call). With schedules only (`ScheduledBill`), one
-# `LayerTrack` a layer holds the content and size of each position and is brought from call to
+# `LayerContents` a layer holds the content and size of each position and is brought from call to
 # call by the events of the schedule. The first position that differs from the prompt before gives
 # the shared prefix; what comes after it is new. Cost: O(events + new positions + tokens behind
 # the change) over all calls. `PromptPrefixes` finds longer prefixes of prompts further back.
@@ -76,7 +76,7 @@ class PrunedForecast(UnprunedForecast):
         history: History,
         budget: ContextBudget,
         pruning: BasePolicy,
-        clock: CacheClock,
+        clock: ColdCacheCalls,
         start: int,
         *,
         sent: BilledSizes | None = None,
@@ -174,8 +174,8 @@ class PrunedForecast(UnprunedForecast):
         return self._sound and self.pruned.schedule.sound
 
 
-def forecast_whole_log(
-    log: MessageLog, budget: ContextBudget, pruning: BasePolicy, clock: CacheClock
+def make_whole_log_forecast(
+    log: MessageLog, budget: ContextBudget, pruning: BasePolicy, clock: ColdCacheCalls
 ) -> PrunedForecast:
     """Return the forecast of all calls of a log without an edit; the log caches the last ones."""
     forecasts: dict[Any, PrunedForecast] = log.memo.setdefault("pruned", {})
@@ -214,7 +214,7 @@ class _CalledBill:
     """The bill where a part must be run at each call, behind those with a schedule."""
 
     def __init__(
-        self, pruned: PrunedHistory, start: int, clock: CacheClock, past: PastPrompts | None
+        self, pruned: PrunedHistory, start: int, clock: ColdCacheCalls, past: PastPrompts | None
     ) -> None:
         self._pruned, self._call = pruned, start
         self.prefixes = past.prefixes if past else PromptPrefixes(clock)
@@ -239,7 +239,7 @@ class _CalledBill:
         return hash_contents(self._pruned.prompt_at(call))
 
 
-class LayerTrack:
+class LayerContents:
     """Contents and sizes of all positions of one layer at a call; content 0: hidden."""
 
     def __init__(self, layer: Layer, rows: HistoryRows) -> None:
@@ -312,12 +312,12 @@ class ScheduledBill:
     """The bill of a schedule, with one track for each layer that a call may be sent."""
 
     def __init__(
-        self, pruned: PrunedHistory, start: int, clock: CacheClock, past: PastPrompts | None
+        self, pruned: PrunedHistory, start: int, clock: ColdCacheCalls, past: PastPrompts | None
     ) -> None:
         self._schedule, self._past = pruned.schedule, past
         self.prefixes = past.prefixes if past else PromptPrefixes(clock)
-        self._tracks: list[LayerTrack] = []
-        self._last: LayerTrack
+        self._tracks: list[LayerContents] = []
+        self._last: LayerContents
         """The track of the call that was billed last."""
         self._start = self._call = start
         self._adds = False
@@ -333,7 +333,7 @@ class ScheduledBill:
         top, rows, log = schedule.top, schedule.rows, schedule.rows.log
         self._adds = top.adds
         if not self._tracks:
-            self._tracks = [LayerTrack(layer, rows) for layer in top.branches()]
+            self._tracks = [LayerContents(layer, rows) for layer in top.branches()]
         prompts, shared = list[int](), list[int]()
         fixed_before = log.fixed_at[max(self._call - 1, 0)]
         for call in range(self._call, top.stop):
@@ -373,7 +373,7 @@ class ScheduledBill:
         if last is track:
             place = previous[0][0] if previous else n
         else:  # another layer: what it left before is unchanged by the step
-            place, previous = common_prefix_length(last.contents, track.contents), []
+            place, previous = measure_common_prefix(last.contents, track.contents), []
         past = last.past_contents(place, n, previous)
         if self._adds:
             past = self._with_added(call - 1, past)
@@ -397,7 +397,7 @@ class ScheduledBill:
             contents = contents[contents != 0]
         if self._adds:
             contents = self._with_added(call, contents)
-        same = common_prefix_length(past, contents)
+        same = measure_common_prefix(past, contents)
         if same < len(past):
             shared = same + (track.count_visible(place) if track.hides else place)
             next_content = int(contents[same]) if same < len(contents) else 0
@@ -407,7 +407,7 @@ class ScheduledBill:
                 return self._tokens_behind(call, track, longest)
         return self._tokens_behind(call, track, same, place)
 
-    def _tokens_behind(self, call: int, track: LayerTrack, messages: int, place: int = 0) -> int:
+    def _tokens_behind(self, call: int, track: LayerContents, messages: int, place: int = 0) -> int:
         """Return the tokens of a prompt behind so many visible messages from a position on."""
         n_visible = track.n - place
         if track.hides:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ctxkit.engine import Run, interleave_edits, log_from_session, run_rules, with_message_ids
+from ctxkit.engine import Run, interleave_edits, make_log_from_session, run_rules, with_message_ids
 from ctxkit.engine.provider_guard import count_refused_calls
 from ctxkit.engine.rule_runs import find_first_compaction_call
 from ctxkit.engine.session_prompts import SentPrompts
@@ -19,7 +19,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.policies.context_rules import (
     THRESHOLD_NAMES,
-    RecordedCompactions,
+    RecordedCompactionsPolicy,
     budget_thresholds,
     recorded_rules,
 )
@@ -96,7 +96,7 @@ def replay(
     session = with_message_ids(session)
     run = run_replay(session, rules, tokens=tokens, fixed=fixed, last_usage=last_usage)
     children = tuple(replay(child, rules, last_usage=last_usage) for child in session.children)
-    return session_from_run(session, run, children)
+    return make_session_from_run(session, run, children)
 
 
 def run_replay(
@@ -112,7 +112,7 @@ def run_replay(
     Args:
         session: a recorded session.
         rules: rules, a preset or its name.
-        tokens: as `log_from_session` takes it.
+        tokens: as `make_log_from_session` takes it.
         fixed: the same.
         last_usage: the same.
 
@@ -130,7 +130,7 @@ def run_replay(
     sizes = measure_sizes(session, rules.counter) if is_measured else None
 
     def build_log(recorded_calls: int) -> MessageLog:
-        return log_from_session(
+        return make_log_from_session(
             session,
             rules,
             tokens=tokens,
@@ -161,10 +161,11 @@ def build_replay_log(
         sizes: its sizes; None: they were given, with the fixed part of each prompt.
         rules: the rules.
         limit: the window, in tokens, where the rules have none.
-        build_log: returns the log with so many calls sized as recorded (see `log_from_session`).
+        build_log: returns the log with so many calls sized as recorded (see
+            `make_log_from_session`).
     """
     calls = len(session.calls)
-    if isinstance(rules.policy, RecordedCompactions):
+    if isinstance(rules.policy, RecordedCompactionsPolicy):
         return build_log(calls)
     is_regular = sizes is None or sizes.is_regular
     if is_regular or session.edits or rules.pruning is not None:
@@ -187,7 +188,9 @@ def find_context_window(session: Session) -> int | None:
     return get_full_context_window(session, model, reply)
 
 
-def session_from_run(session: Session, run: Run, children: tuple[Session, ...] = ()) -> Session:
+def make_session_from_run(
+    session: Session, run: Run, children: tuple[Session, ...] = ()
+) -> Session:
     """Return the replay of a session: its messages with the edits and prompt sizes of a run."""
     prompts, fresh, shared = (
         run.prompts.tolist(),
@@ -221,7 +224,7 @@ def session_from_run(session: Session, run: Run, children: tuple[Session, ...] =
     return replayed.set_prompt_source(run)
 
 
-def sent_prompt(session: Session, call: int | None) -> tuple[SentItem, ...]:
+def get_sent_prompt(session: Session, call: int | None) -> tuple[SentItem, ...]:
     """Return the prompt of a call of a session, message by message.
 
     A replay and a live session have their run; a recorded session is run with its own compactions.
@@ -261,7 +264,7 @@ def find_recorded_prompts(session: Session) -> SessionPrompts:
     Sizes are counts, as in the session while it ran, by the counter that it used.
     """
     rules = recorded_rules().but(counter=_find_recorded_counter(session))
-    log = log_from_session(session, rules, recorded_calls=len(session.calls), last_usage=True)
+    log = make_log_from_session(session, rules, recorded_calls=len(session.calls), last_usage=True)
     run = run_rules(log, rules, find_context_window(session))
     run.begin = run.call  # its calls were made by another process
     prompts = SentPrompts()

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import structs
 
 from ctxkit.engine.prompt_sizes import PromptSizeMark, PromptSizes
-from ctxkit.engine.pruning_forecast import PrunedForecast, forecast_whole_log
+from ctxkit.engine.pruning_forecast import PrunedForecast, make_whole_log_forecast
 from ctxkit.engine.run_segments import (
     BlockedCompaction,
     Compaction,
@@ -31,7 +31,7 @@ from ctxkit.policies.base import BasePolicy, coerce_to_history
 from ctxkit.policies.compaction_refusals import collect_refusals
 from ctxkit.policies.guards import Smaller, get_blocking_reason, get_guard_label
 from ctxkit.policies.history.history import History
-from ctxkit.policies.history.message_log import CacheClock, MessageLog
+from ctxkit.policies.history.message_log import ColdCacheCalls, MessageLog
 from ctxkit.policies.protocols import is_call_overridden, name_of
 from ctxkit.policies.triggers import Never
 from ctxkit.policies.unpruned_prompt_sizes import UnprunedForecast
@@ -77,7 +77,7 @@ class Run:
 
     def __init__(self, log: MessageLog, rules: Rules, limit: int | None = None) -> None:
         self.log, self.rules, self.budget = log, rules, rules.context_budget(log, limit)
-        self.clock = CacheClock.of(log, rules.cache_life)
+        self.clock = ColdCacheCalls.of(log, rules.cache_life)
         self.begin = 0
         self.over = False
         """True where the log gets no more messages."""
@@ -278,7 +278,7 @@ class Run:
     def _pruned_forecast(self, pruning: BasePolicy, call: int) -> PrunedForecast:
         last, history = self._forecast, self.history
         if not (call or history.head.size or history.lo):
-            return forecast_whole_log(self.log, self.budget, pruning, self.clock)
+            return make_whole_log_forecast(self.log, self.budget, pruning, self.clock)
         past = last.past(call) if isinstance(last, PrunedForecast) and last.start < call else None
         return PrunedForecast(
             history, self.budget, pruning, self.clock, call, sent=self.billed.sizes, past=past

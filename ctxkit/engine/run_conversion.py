@@ -34,7 +34,7 @@ one for an overflow that a call reported, but not one for an overflow that the r
 """
 
 
-def log_from_session(
+def make_log_from_session(
     session: Session,
     rules: Rules | None = None,
     *,
@@ -103,7 +103,7 @@ def log_from_session(
     return log
 
 
-def run_of_replay(session: Session) -> Run | None:
+def get_run_of_replay(session: Session) -> Run | None:
     """Return the run behind a replay; None for other sessions and replays of other processes."""
     return session.prompt_source if isinstance(session.prompt_source, Run) else None
 

@@ -8,7 +8,7 @@ import msgspec
 
 from ctxkit.policies.base import apply_policy, split_pruning
 from ctxkit.policies.history.history import History
-from ctxkit.policies.schedules.layers import changes_between
+from ctxkit.policies.schedules.layers import select_changes_between
 from ctxkit.policies.schedules.pruning_schedule import Schedule
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class RunSegment(NamedTuple):
     def changes(self) -> Iterator[StateChange]:
         """Yield the changes of the schedule at its calls, in order."""
         if self.schedule is not None and self.stop > self.start:
-            yield from changes_between(self.schedule.top.events, self.start, self.stop)
+            yield from select_changes_between(self.schedule.top.events, self.start, self.stop)
 
     def prompt_at(self, call: int) -> History:
         """Return the pruned history that one of its calls was sent."""

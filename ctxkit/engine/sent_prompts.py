@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.policies.base import apply_policy
-from ctxkit.policies.history.edited_head import content_hash, row_content_hash
+from ctxkit.policies.history.edited_head import hash_content, hash_row_content
 from ctxkit.policies.protocols import name_of
-from ctxkit.policies.schedules.layers import changes_between
+from ctxkit.policies.schedules.layers import select_changes_between
 from ctxkit.policies.schedules.unpruned_messages import MessageState
 from ctxkit.session.messages import Message, SizeOnly
 
@@ -116,7 +116,7 @@ def build_full_prompt_change(call: int, items: Sequence[SentItem]) -> PromptChan
         else:
             is_unchanged = item.row >= 0 and item.changed_by is None
             # the row is part of the hash, so that equal texts at two rows differ
-            changed_content = row_content_hash(item.row, content_hash(item.message))
+            changed_content = hash_row_content(item.row, hash_content(item.message))
             content = -item.row - 1 if is_unchanged else changed_content
             added.append(MessageState(call, item.message, item.tokens, content))
     return PromptChange(call, anew=True, added=added, removed=[], fixed=fixed)
@@ -148,7 +148,7 @@ def _schedule_changes(schedule: Schedule, start: int, stop: int) -> Iterator[Pro
     """Yield the changes at the calls start..stop of a schedule that reaches there."""
     rows, top, n = schedule.rows, schedule.top, schedule.rows.count_arrived(start)
     added, removed = [top.state(p, start) for p in range(n)], list[MessageState]()
-    events, i, last_added = changes_between(top.events, start + 1, stop), 0, None
+    events, i, last_added = select_changes_between(top.events, start + 1, stop), 0, None
     for call in range(start, stop):
         if call > start:
             arrived_n = rows.count_arrived(call)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.history.message_log import CacheClock
+    from ctxkit.policies.history.message_log import ColdCacheCalls
 
     Numbers = NDArray[Any]
 
@@ -53,7 +53,7 @@ class PromptDivergence(NamedTuple):
 class PromptPrefixes:
     """The divergences between prompts of consecutive calls, and shared prefixes by them."""
 
-    def __init__(self, clock: CacheClock, divergences: Iterable[PromptDivergence] = ()) -> None:
+    def __init__(self, clock: ColdCacheCalls, divergences: Iterable[PromptDivergence] = ()) -> None:
         self._clock = clock
         self.divergences = list(divergences)
         self._places = {(d.shared, d.next_content) for d in self.divergences}
@@ -93,7 +93,7 @@ class PromptPrefixes:
             last: hashes of the prompt before it.
             now: hashes of the prompt.
         """
-        shared = common_prefix_length(last, now)
+        shared = measure_common_prefix(last, now)
         if shared < len(last):
             next_content = int(now[shared]) if shared < len(now) else 0
             if self.record_divergence(call, shared, last[shared:], next_content):
@@ -116,7 +116,7 @@ class PromptPrefixes:
                 shared = divergence.shared
             elif shared < divergence.shared:
                 continue
-            shared += common_prefix_length(divergence.rest, now[shared:])
+            shared += measure_common_prefix(divergence.rest, now[shared:])
             best = max(best, shared)
             if shared == len(now):
                 break
@@ -131,7 +131,7 @@ class PastPrompts(NamedTuple):
     """Content hashes of the prompt of the call before."""
 
 
-def common_prefix_length(a: Numbers, b: Numbers) -> int:
+def measure_common_prefix(a: Numbers, b: Numbers) -> int:
     """Return how many first values of two arrays are equal."""
     n = min(len(a), len(b))
     if not n or a[0] != b[0]:
@@ -157,6 +157,6 @@ def measure_shared_prefix(view: History, others: Iterable[History]) -> int:
         if other.head is view.head and other.lo == view.lo:
             shared = min(len(other), len(view))
         else:
-            shared = common_prefix_length(hash_contents(other), hashes)
+            shared = measure_common_prefix(hash_contents(other), hashes)
         longest = max(longest, min(other.fixed, view.fixed) + view.before(shared))
     return longest

@@ -11,7 +11,7 @@ from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache
 from ctxkit.experiments.grids import resolve_rules
 from ctxkit.experiments.rules_on_one_session import SessionRunner, SweepOptions
 from ctxkit.experiments.sweep_runs import get_recorded_sessions, mark_pareto_front, run_sweep
-from ctxkit.metrics.growth_profile import DEFAULT_WINDOW, LossBySize, estimate_floor
+from ctxkit.metrics.growth_profile import DEFAULT_WINDOW, LossBoundBySize, estimate_floor
 from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
 from ctxkit.metrics.run_statistics import (
     FEW_SESSIONS,
@@ -157,7 +157,9 @@ def _estimate_session_bound(base: SessionScoreCache) -> _SessionBound | None:
     try:
         floor = estimate_floor(session, base.anchored, base.memory)
         window = get_context_window(session, session.model).tokens or DEFAULT_WINDOW
-        loss_at_window = LossBySize(base.memory, base.anchored, floor.total, floor.fixed).at(window)
+        loss_at_window = LossBoundBySize(base.memory, base.anchored, floor.total, floor.fixed).at(
+            window
+        )
     except CtxkitError:
         return None
     return _SessionBound(session.id, window, floor.total, loss_at_window)

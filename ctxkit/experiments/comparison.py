@@ -23,7 +23,7 @@ from ctxkit._internal.formatting import (
 from ctxkit._internal.tables import TERMINAL_COLUMNS as WIDE
 from ctxkit._internal.tables import TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.engine.cache_model.input_cost_prediction import describe_prediction
-from ctxkit.engine.replay import session_from_run
+from ctxkit.engine.replay import make_session_from_run
 from ctxkit.experiments.cost_and_loss_scores import score_session
 from ctxkit.experiments.rules_on_one_session import SessionRunner, SweepOptions
 from ctxkit.experiments.score_columns import SCORE_COLUMNS, build_score_frame
@@ -370,7 +370,7 @@ class LazyReplays(Mapping[str, "Session"]):
     def __getitem__(self, name: str) -> Session:
         if name not in self._sessions:
             run = self._runner.run(self._rules[name])
-            self._sessions[name] = session_from_run(self._runner.session, run)
+            self._sessions[name] = make_session_from_run(self._runner.session, run)
         return self._sessions[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -12,14 +12,14 @@ from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.engine import run_of_replay
+from ctxkit.engine import get_run_of_replay
 from ctxkit.engine.cache_model.input_cost_prediction import (
     NAIVE_MODELS,
     compute_compaction_read_error,
     predict_input_cost,
     predict_reads_after_compactions,
 )
-from ctxkit.engine.cache_model.own_developer_logs import DeveloperLogs
+from ctxkit.engine.cache_model.training_counts import DeveloperLogs
 from ctxkit.engine.provider_guard import count_refused_calls
 from ctxkit.engine.replay import count_hidden_messages_and_results, describe_run_oddities
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
@@ -48,7 +48,7 @@ from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
 from ctxkit.metrics.means_with_unknowns import mean_or_none, median_or_none, sum_if_complete
-from ctxkit.metrics.prompt_sizes import RunPrompts, has_prompt_sizes
+from ctxkit.metrics.prompt_sizes import RunPromptSizes, has_prompt_sizes
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
 from ctxkit.metrics.recorded_compactions import is_sealed
 from ctxkit.metrics.thrashing import get_compactions
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from ctxkit.metrics.cost.bill import SessionBill
     from ctxkit.metrics.cost.replay_bill import ReplayBill
     from ctxkit.metrics.elongation import PolicyKind
-    from ctxkit.metrics.prompt_sizes import SentPrompts
+    from ctxkit.metrics.prompt_sizes import SentPromptSizes
     from ctxkit.metrics.visibility import Visibility
     from ctxkit.session.session import Session
 
@@ -168,7 +168,7 @@ def score_loss(
     is_hidden_unknown = False
     # A replay of this process still has its run; one read from a file has its log only.
     if run is None and session is not None:
-        run = run_of_replay(session)
+        run = get_run_of_replay(session)
         is_hidden_unknown = run is None and bool(session.details.get("replay", {}).get("pruning"))
     if run is not None:
         visibility, calls = (
@@ -212,7 +212,7 @@ def score_run(
     Returns:
         A value for each of `SCORE_COLUMNS` that applies; no session is built for it.
     """
-    rules, prompts = run.rules, RunPrompts(run)
+    rules, prompts = run.rules, RunPromptSizes(run)
     row = _score_prompts(
         base,
         prompts,
@@ -277,7 +277,7 @@ def _run_outcome(
 # `cost_usd`.
 def _score_prompts(
     base: SessionScoreCache,
-    prompts: SentPrompts,
+    prompts: SentPromptSizes,
     compactions: Sequence[Compaction],
     outcome: dict[str, Any],
     *,
@@ -320,7 +320,7 @@ def _without_sizes(row: dict[str, Any]) -> dict[str, Any]:
 
 def _bill_prompts(
     base: SessionScoreCache,
-    prompts: SentPrompts,
+    prompts: SentPromptSizes,
     compactions: Sequence[Compaction],
     *,
     reuse: bool = False,
@@ -335,7 +335,7 @@ def measure_cost_and_loss(base: SessionScoreCache, run: Run) -> dict[str, Any]:
 
     The columns of prediction, rereads, aftermath and refusals take as long as these.
     """
-    prompts = RunPrompts(run)
+    prompts = RunPromptSizes(run)
     bill, _ = _bill_prompts(base, prompts, get_run_compactions(run, prompts))
     columns: dict[str, Any] = {"cost_usd": bill.cost_usd, "source": base.source}
     if base.session.has_text:
@@ -376,7 +376,7 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
 def _recorded_compaction_columns(
     session: Session,
     compactions: Sequence[Compaction],
-    prompts: SentPrompts,
+    prompts: SentPromptSizes,
     cost_model: ReplayCostModel,
     costs: Sequence[float | None],
 ) -> dict[str, Any]:

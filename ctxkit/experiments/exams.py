@@ -355,11 +355,11 @@ def _compact(
 
 def _compact_by_program(paper: ExamPaper, candidate: CompactorCandidate) -> tuple[Message, ...]:
     """Return the messages that a program leaves; the same objects if it changes nothing."""
-    from ctxkit.formats.conversion_losses import visible_messages
+    from ctxkit.formats.conversion_losses import select_visible_messages
     from ctxkit.formats.openai import encode_chat_message
     from ctxkit.formats.reading import read
 
-    messages = [encode_chat_message(m) for m in visible_messages(paper.before)]
+    messages = [encode_chat_message(m) for m in select_visible_messages(paper.before)]
     left = candidate.compact([dict(m) for m in messages])
     return paper.before if left == messages else tuple(read(left).messages)
 

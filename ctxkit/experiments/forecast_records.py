@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.metrics.optimal_trigger import CompactionTiming
-    from ctxkit.metrics.shared_threshold import Threshold
+    from ctxkit.metrics.optimal_trigger import CompactionTimingAdvice
+    from ctxkit.metrics.shared_threshold import SharedThreshold
     from ctxkit.policies.context_rules import Rules
     from ctxkit.session.session import Session
 
@@ -123,7 +123,7 @@ def write_forecast(
     return tuple(new)
 
 
-def write_trigger_setting(timing: CompactionTiming | Threshold) -> str:
+def write_trigger_setting(timing: CompactionTimingAdvice | SharedThreshold) -> str:
     """Return rules that follow `ck.when` as text: Pi's rules with its trigger and floor."""
     reserve = max(timing.window - timing.best, 1)
     keep = min(max(timing.keep, 1), max(timing.best - 1, 1))

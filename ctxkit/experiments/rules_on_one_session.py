@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit.engine import log_from_session, run_of_replay, run_rules, with_message_ids
+from ctxkit.engine import get_run_of_replay, make_log_from_session, run_rules, with_message_ids
 from ctxkit.engine.replay import build_replay_log, find_context_window
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.experiments.cost_and_loss_scores import (
@@ -93,7 +93,7 @@ class SessionRunner:
         cached = self._logs.get(key)
         if cached is None:
             anchored = self.base.anchored if rules.counter is None else None
-            message_log = log_from_session(
+            message_log = make_log_from_session(
                 self.session, rules, recorded_calls=recorded_calls, anchored=anchored
             )
             # the rules keep the counter of an id() key alive
@@ -176,7 +176,7 @@ def _hash_text(text: str) -> str:
 @register_view_figures("compare, sweep and gate")
 def _read_figures(session: Session) -> dict[str, Any]:
     """Return what a row of the session's rules shows: a fresh run over its record."""
-    run = run_of_replay(session)
+    run = get_run_of_replay(session)
     if run is None:
         return {}
     runner = SessionRunner(session.origin or session)

@@ -13,13 +13,12 @@ from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.compactions import get_run_compactions
 from ctxkit.metrics.cost.replay_bill import bill_replay
-from ctxkit.metrics.frames.building import build_frame
-from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
+from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn, build_frame
 from ctxkit.metrics.means_with_unknowns import sum_if_complete
 from ctxkit.metrics.prompt_composition import separate_schemas, split_message_tokens
 from ctxkit.metrics.prompt_composition import split_sections as cut
-from ctxkit.metrics.prompt_sizes import SentPrompts
-from ctxkit.policies.context_rules import RecordedCompactions, recorded_rules
+from ctxkit.metrics.prompt_sizes import SentPromptSizes
+from ctxkit.policies.context_rules import RecordedCompactionsPolicy, recorded_rules
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.session.messages import SECTIONS_KEY, Message, Text
 
@@ -273,7 +272,7 @@ class PromptBilling:
         self.base = SessionScoreCache(session)
         self.sizes = self.base.anchored
         # recorded compactions keep the recorded overhead of each call; rules start from the first
-        as_recorded = isinstance(self.rules.policy, RecordedCompactions)
+        as_recorded = isinstance(self.rules.policy, RecordedCompactionsPolicy)
         pairs = zip(self.sizes.fixed_at, self.sizes.unsent_at, strict=True)
         self.fixed = (
             [n - gone for n, gone in pairs] if as_recorded else list(self.sizes.first_fixed_at)
@@ -308,7 +307,7 @@ class PromptBilling:
         shared_tokens = compute_shared_tokens(run).tolist()
         for call, limit in (shared or {}).items():
             shared_tokens[call] = min(shared_tokens[call], limit)
-        sent = SentPrompts(run.prompts.tolist(), shared_tokens)
+        sent = SentPromptSizes(run.prompts.tolist(), shared_tokens)
         cost_model = (base or self.base).sheet
         return bill_replay(
             cost_model,

@@ -13,12 +13,11 @@ from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, measure_c
 from ctxkit.experiments.rules_on_one_session import SessionRunner
 from ctxkit.experiments.section_costs import PromptBilling
 from ctxkit.formats.session_conversion import accepts_session
-from ctxkit.metrics.frames.building import build_frame
-from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
+from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn, build_frame
 from ctxkit.metrics.prompt_composition import split_message_tokens
 from ctxkit.policies.base import flatten_chain
-from ctxkit.policies.context_rules import RecordedCompactions
-from ctxkit.policies.memory_policies import Recall, promote_lessons
+from ctxkit.policies.context_rules import RecordedCompactionsPolicy
+from ctxkit.policies.memory_policies import LessonRecall, promote_lessons
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.session.messages import RECALLED_KIND, Edit, Message, Text, ToolCall
 from ctxkit.tokens import default_counter
@@ -255,7 +254,7 @@ _DIFFERENCE_COLUMNS = (
 
 @accepts_session
 def with_memory(
-    session: Session, rules: RulesLike = "pi", recall: Recall | None = None
+    session: Session, rules: RulesLike = "pi", recall: LessonRecall | None = None
 ) -> pd.DataFrame:
     """Compare loss and cost of compactions without and with a memory.
 
@@ -283,15 +282,18 @@ def with_memory(
         ['without memory', 'with memory', 'difference']
     """
     plain = resolve_rules(rules)
-    if isinstance(plain.policy, RecordedCompactions) or plain.bare is None:
+    if isinstance(plain.policy, RecordedCompactionsPolicy) or plain.bare is None:
         raise BadArguments(
             'Memory recalls what rules take out: name rules that compact, such as "pi".'
         )
-    if any(isinstance(part, Recall) for part in flatten_chain(plain.bare)):
+    if any(isinstance(part, LessonRecall) for part in flatten_chain(plain.bare)):
         raise BadArguments("These rules recall already: name them without it.")
     runner, memory_rows = SessionRunner(session), []
     with pause_gc():
-        for way, each in ((WITHOUT_MEMORY, plain), (WITH_MEMORY, plain | (recall or Recall()))):
+        for way, each in (
+            (WITHOUT_MEMORY, plain),
+            (WITH_MEMORY, plain | (recall or LessonRecall())),
+        ):
             run = runner.run(each)
             measured = measure_cost_and_loss(runner.base, run)
             memory_rows.append(_memory_row(session, way, run, measured))

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import ReadError
 from ctxkit.formats.anthropic_compaction import AnthropicConversation
 from ctxkit.formats.chat_request_threads import (
-    content_block_types,
+    get_content_block_types,
     is_chat_list,
     is_chat_message,
 )
 from ctxkit.formats.log_source import Source
-from ctxkit.formats.raw_body_files import has_raw_bodies
-from ctxkit.formats.raw_body_folder import read_raw_bodies
+from ctxkit.formats.raw_body_folder import has_raw_bodies, read_raw_bodies
 from ctxkit.formats.registry import get_reader
 from ctxkit.formats.untrusted_fields import (
     as_dict,
@@ -75,7 +74,7 @@ def sniff(source: Source) -> bool:
 
 def _has_anthropic_messages(messages: Any) -> bool:
     roles = {as_str(as_dict(m).get("role")) for m in as_list(messages)[:64]}
-    return bool(content_block_types(messages) & _ANTHROPIC_BLOCKS) and not roles & {
+    return bool(get_content_block_types(messages) & _ANTHROPIC_BLOCKS) and not roles & {
         "tool",
         "system",
         "developer",
@@ -188,7 +187,7 @@ def _read_call(conversation: AnthropicConversation, record: dict[str, Any]) -> N
         {"role": "assistant", "content": content, "id": response.get("id")},
         usage=parse_anthropic_usage(response.get("usage")),
         model=str_or_none(response.get("model")) or conversation.model,
-        stop=ContentBlocks.map_stop_reason(response.get("stop_reason")),
+        stop=ContentBlockParser.map_stop_reason(response.get("stop_reason")),
         time=time,
         latency=None
         if began_at is None or ended_at is None or ended_at < began_at
@@ -205,7 +204,7 @@ _STOP_REASONS = {
 _CALL_BLOCKS = {"tool_use", "server_tool_use", "mcp_tool_use"}
 
 
-class ContentBlocks:
+class ContentBlockParser:
     """Parser of content blocks that remembers the tools of calls and counts unknown blocks."""
 
     def __init__(self, skipped: Counter[str]) -> None:

@@ -14,7 +14,7 @@ from ctxkit.formats.chat_messages import (
     parse_stop_reason,
     parse_tool_schemas,
 )
-from ctxkit.formats.conversion_losses import count_losses, visible_messages
+from ctxkit.formats.conversion_losses import count_losses, select_visible_messages
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_fields import (
     as_dict,
@@ -355,7 +355,7 @@ def _encode_trajectory(session: Session) -> dict[str, Any]:
 def _encode_steps(session: Session) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = []
     step_by_call: dict[str, dict[str, Any]] = {}
-    for message in visible_messages(session.messages):
+    for message in select_visible_messages(session.messages):
         step = step_by_call.get(message.call_id or "")
         if message.role == "tool" and step is not None:
             step.setdefault("observation", {"results": []})["results"].append(

@@ -247,7 +247,7 @@ def is_chat_list(value: Any) -> bool:
     return type(value) is list and bool(value) and all(is_chat_message(m) for m in value[:3])
 
 
-def content_block_types(messages: Any) -> set[str]:
+def get_content_block_types(messages: Any) -> set[str]:
     """Return the types of the content blocks of the first messages."""
     types: set[str] = set()
     for message in as_list(messages)[:64]:

@@ -16,7 +16,7 @@ from ctxkit.errors import ReadError
 from ctxkit.formats.claude_code_attachments import SHAPE_TYPE, find_request_shape
 from ctxkit.formats.claude_code_conversation import (
     FORMAT_NAME,
-    TranscriptConversation,
+    TranscriptConversationReader,
     TranscriptState,
 )
 from ctxkit.formats.log_source import Source
@@ -204,14 +204,14 @@ class _TranscriptReader:
         self.titles: dict[str, str] = {}
         self.unknown_metadata = list(_METADATA_FIELDS.items())
         self.message_by_uuid: dict[str, Any] = {}
-        self.sidechains: dict[str, TranscriptConversation] = {}
-        self.conversation_by_uuid: dict[str, TranscriptConversation] = {}
+        self.sidechains: dict[str, TranscriptConversationReader] = {}
+        self.conversation_by_uuid: dict[str, TranscriptConversationReader] = {}
         lines = _scan_lines(records)
         self.has_main = lines.has_main
         self.has_sidechains = lines.has_main and lines.has_sidechains
         self.cost_usd: float | None = None
         self.state = _make_state(lines.uuids, records)
-        self.main = TranscriptConversation(self.state, "")
+        self.main = TranscriptConversationReader(self.state, "")
         system, self.state.tools = find_request_shape(lines.shapes)
         if system:
             self.main.add_system_prompt(system)
@@ -255,7 +255,7 @@ class _TranscriptReader:
         if self.has_sidechains and type(uuid) is str:
             self.conversation_by_uuid[uuid] = chain
 
-    def _find_conversation(self, record: dict[str, Any]) -> TranscriptConversation:
+    def _find_conversation(self, record: dict[str, Any]) -> TranscriptConversationReader:
         """Return the conversation of a line: the main one, or a sidechain within the file."""
         if not _is_sidechain(record):
             return self.main
@@ -279,7 +279,7 @@ class _TranscriptReader:
                 return self.main  # no call so far could have started a subagent
         name = agent or f"sidechain-{len(self.sidechains)}"
         if name not in self.sidechains:
-            self.sidechains[name] = TranscriptConversation(self.state, name)
+            self.sidechains[name] = TranscriptConversationReader(self.state, name)
         return self.sidechains[name]
 
     def _note_metadata(self, record: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Texts of the attachments of Claude Code's transcripts, and the system prompt beside them.
+"""Texts that Claude Code adds to a prompt: attachments, wrappers, reminders, the system prompt.
 
 An attachment is content that the program adds to a prompt: memory files, files and folders named in
 a prompt, changed files, lists of skills, agents and tools, and what hooks add. Newer versions
@@ -17,6 +17,20 @@ from ctxkit.session.messages import Part, Text, ToolSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+WRAPPER_PREFIXES = (
+    "<command-",
+    "<local-command-",
+    "<bash-",
+    "<task-notification>",
+    "<user-memory-input>",
+)
+"""Prefixes of the program's commands and their output, including a pasted `/context`."""
+REMINDER_PREFIX = "<system-reminder>"
+"""Prefix of the program's additions to a prompt: memory files, files, lists of skills."""
+SUMMARY_PREFIX = "This session is being continued from a previous conversation"
+"""The first words of a compaction's summary."""
+
 
 SHAPE_TYPE = "api-request-shape"
 """Type of the line with the common beginning of all later requests."""
@@ -39,7 +53,8 @@ def find_request_shape(
 ) -> tuple[tuple[Part, ...], tuple[ToolSchema, ...]]:
     """Return system prompt and tools of the first request with tools; else nothing.
 
-    `shapes` are the lines of type `SHAPE_TYPE`. A request without tools is a side call of the program (a title), not the agent's.
+    `shapes` are the lines of type `SHAPE_TYPE`. A request without tools is a side call of the
+    program (a title), not the agent's.
     """
     for record in shapes:
         shape = as_dict(record.get("shape"))

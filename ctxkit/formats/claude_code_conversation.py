@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.formats.anthropic import ContentBlocks, parse_anthropic_usage
-from ctxkit.formats.claude_code_attachments import parse_attachment
-from ctxkit.formats.claude_code_texts import SUMMARY_PREFIX, WRAPPER_PREFIXES
+from ctxkit.formats.anthropic import ContentBlockParser, parse_anthropic_usage
+from ctxkit.formats.claude_code_attachments import (
+    SUMMARY_PREFIX,
+    WRAPPER_PREFIXES,
+    parse_attachment,
+)
 from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
 from ctxkit.formats.untrusted_fields import (
     as_dict,
@@ -73,13 +76,13 @@ class TranscriptState:
         """The uuids of all lines of the file."""
 
 
-class TranscriptConversation:
+class TranscriptConversationReader:
     """Reader of one conversation, line by line."""
 
     def __init__(self, shared: TranscriptState, name: str) -> None:
         self.state, self.name = shared, name
         self.builder = SessionBuilder()
-        self.blocks = ContentBlocks(shared.skipped)
+        self.blocks = ContentBlockParser(shared.skipped)
         self.index_by_uuid: dict[str, int] = {}
         """Index of the entry at or before a line, by the line's uuid."""
         self.reply_index_by_call: dict[tuple[str, Any], int] = {}
@@ -437,7 +440,9 @@ def parse_reply(
         else None,
         usage=usage,
         model=model,
-        stop="error" if is_failed else ContentBlocks.map_stop_reason(message.get("stop_reason")),
+        stop="error"
+        if is_failed
+        else ContentBlockParser.map_stop_reason(message.get("stop_reason")),
     )
 
 
@@ -472,7 +477,7 @@ def extend_reply(
         parts=(*old, *[p for p in parts if p not in recent]),
         time=parse_timestamp(record.get("timestamp")) or reply.time,
         usage=usage or reply.usage,
-        stop=ContentBlocks.map_stop_reason(message.get("stop_reason")) or reply.stop,
+        stop=ContentBlockParser.map_stop_reason(message.get("stop_reason")) or reply.stop,
     )
 
 

@@ -97,6 +97,6 @@ def _name_part_loss(part: object) -> str:
     )
 
 
-def visible_messages(messages: Iterable[Message]) -> list[Message]:
+def select_visible_messages(messages: Iterable[Message]) -> list[Message]:
     """Return the messages sent to a model, without the placeholders of a lost beginning."""
     return [m for m in messages if m.visible and m.kind != MISSING_START_KIND]

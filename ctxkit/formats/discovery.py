@@ -94,7 +94,7 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
+    from ctxkit._internal.display_frame import ColumnsRenderer, DisplayColumn, with_display
 
     if home is not None and "\0" in os.fspath(home):
         raise BadArguments("A home directory is a path, without NUL characters.")
@@ -109,7 +109,7 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     frame = frame.sort_values("modified", ascending=False, ignore_index=True, kind="stable")
     frame.attrs["truncated"] = len(rows) >= _MAX_FILES
     columns = tuple(DisplayColumn(*column) for column in _SHOWN_COLUMNS)
-    return with_display(frame, ColumnDisplay(columns, describe_discovery))
+    return with_display(frame, ColumnsRenderer(columns, describe_discovery))
 
 
 _SHOWN_COLUMNS = (

@@ -16,7 +16,7 @@ from ctxkit.formats.chat_messages import (
     parse_tool_schemas,
     subtract_cached,
 )
-from ctxkit.formats.conversion_losses import count_losses, visible_messages
+from ctxkit.formats.conversion_losses import count_losses, select_visible_messages
 from ctxkit.formats.log_source import read_zip_json
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_fields import (
@@ -444,7 +444,7 @@ def _encode_document(session: Session) -> dict[str, Any]:
 
 
 def _encode_sample(session: Session, model: str) -> dict[str, Any]:
-    sent = visible_messages(session.messages)
+    sent = select_visible_messages(session.messages)
     first_input = next((m.text for m in sent if m.role == "user"), "")
     last_reply = session.calls[-1].message if session.calls else None
     return {
@@ -476,7 +476,7 @@ def _encode_events(session: Session, model: str) -> list[dict[str, Any]]:
             if isinstance(e, Edit) and e.kind in ("summarised", "dropped")
         ]
         position = call.position
-        events.append(_encode_model_event(session, call, visible_messages(visible), model))
+        events.append(_encode_model_event(session, call, select_visible_messages(visible), model))
     return events
 
 

@@ -77,7 +77,7 @@ def sniff(source: Source) -> bool:
 def read(source: Source) -> list[Session]:
     """Read the session of the file; subagents in an older wire are its children."""
     if any(map(is_legacy_wire_line, source.head)):
-        legacy = LegacyWire()
+        legacy = LegacyWireReader()
         legacy.builder.faults += source.faults
         read_each_line(source.records, legacy.read_record, legacy.builder.faults)
         return [_legacy_session(legacy, _session_name(source))]
@@ -143,7 +143,7 @@ def _wire_session(reader: WireReader, name: str) -> Session:
 
 
 def _legacy_session(
-    reader: LegacyWire, name: str, parent: str | None = None, call_id: str = ""
+    reader: LegacyWireReader, name: str, parent: str | None = None, call_id: str = ""
 ) -> Session:
     reader.finish_reply()
     return reader.builder.session(
@@ -393,13 +393,13 @@ def is_context_mark(record: dict[str, Any]) -> bool:
     return as_str(record.get("role")) in _CONTEXT_MARKS
 
 
-class LegacyWire:
+class LegacyWireReader:
     """Reader of one agent's older wire; wrapped events of a subagent go to a child reader."""
 
     def __init__(self, name: str = "main") -> None:
         self.name = name
         self.builder = SessionBuilder()
-        self.children: dict[str, LegacyWire] = {}
+        self.children: dict[str, LegacyWireReader] = {}
         """Readers of subagents by the id of the call that started them."""
         self.context_window: int | None = None
         self._reply_index: int | None = None
@@ -542,7 +542,7 @@ class LegacyWire:
             or as_str(payload.get("agent_id"))
         )
         child = self.children.setdefault(
-            call_id, LegacyWire(as_str(payload.get("subagent_type")) or "subagent")
+            call_id, LegacyWireReader(as_str(payload.get("subagent_type")) or "subagent")
         )
         event = as_dict(payload.get("event"))
         if event.get("type") != "SubagentEvent":

@@ -8,7 +8,7 @@ import msgspec
 
 from ctxkit.formats.pi import EntryReader
 from ctxkit.formats.pi_messages import (
-    EntryTree,
+    EntryIds,
     encode_compaction,
     encode_entry,
     encode_header,
@@ -379,7 +379,7 @@ def encode_session_lines(session: Session) -> Iterator[bytes]:
     timestamp = format_timestamp(session.started)
     yield encode_line(encode_header(session))
     yield encode_session_facts(session)
-    tree = EntryTree(session)
+    tree = EntryIds(session)
     for i, entry in enumerate(session.log):
         yield from encode_entry_lines(tree, i, entry)
     last_id = tree.id(len(session.log) - 1) if session.log else _ROOT_ID
@@ -409,13 +409,13 @@ def encode_tree_state(session: Session) -> bytes:
     if session.parents:
         state["parents"] = session.parents
     leaf = session.leaf if 0 <= session.leaf <= last_index else last_index
-    parent = EntryTree.id(leaf) if leaf >= 0 else _ROOT_ID
+    parent = EntryIds.id(leaf) if leaf >= 0 else _ROOT_ID
     return _encode_custom_entry(
         "ffffffff", parent, format_timestamp(session.started), "ctxkit.end", state
     )
 
 
-def encode_entry_lines(tree: EntryTree, i: int, entry: Message | Edit) -> Iterator[bytes]:
+def encode_entry_lines(tree: EntryIds, i: int, entry: Message | Edit) -> Iterator[bytes]:
     """Yield the mark of an entry, and its Pi form if it has one."""
     timestamp, parent_index = format_timestamp(entry.time), tree.before(i)
     parent = _ROOT_ID if parent_index < 0 else tree.id(parent_index)

@@ -9,7 +9,7 @@ import msgspec
 from ctxkit.errors import ReadError
 from ctxkit.formats.chat_messages import encode_tool_schemas, parse_stop_reason, parse_usage
 from ctxkit.formats.chat_request_threads import ChatConversation, is_chat_list, is_chat_message
-from ctxkit.formats.conversion_losses import count_losses, visible_messages
+from ctxkit.formats.conversion_losses import count_losses, select_visible_messages
 from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
@@ -191,7 +191,7 @@ def encode_session(session: Session) -> tuple[list[bytes], Counter[str]]:
         session,
         {"tool schemas", "system prompts", "images", "tool arguments that are no JSON object"},
     )
-    messages = visible_messages(session.messages)
+    messages = select_visible_messages(session.messages)
     losses["images in tool results or replies"] += sum(
         isinstance(p, Image) for m in messages if m.role in ("tool", "assistant") for p in m.parts
     )

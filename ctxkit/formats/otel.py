@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.formats.chat_messages import encode_tool_schemas
-from ctxkit.formats.conversion_losses import count_losses, visible_messages
+from ctxkit.formats.conversion_losses import count_losses, select_visible_messages
 from ctxkit.formats.trace_spans import build_sessions_from_spans
 from ctxkit.formats.untrusted_fields import as_dict, as_list
 from ctxkit.session.messages import Edit, Image, SizeOnly, Text, Thinking, ToolCall, get_plain_text
@@ -268,7 +268,7 @@ class _PromptEncoder:
             added, self.has_summary, self.instructions = visible, False, []
             self._full_pieces, self._open_piece, self._encoded_by_id = [], bytearray(), {}
         self._visible = visible
-        for message in visible_messages(added):
+        for message in select_visible_messages(added):
             self.has_summary = self.has_summary or message.role == "summary"
             if message.role == "system":
                 texts = (p.text for p in message.parts if isinstance(p, Text))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ctxkit.errors import ReadError
 from ctxkit.formats.conversion_losses import count_losses
 from ctxkit.formats.pi_messages import (
-    EntryTree,
+    EntryIds,
     apply_marks,
     encode_compaction,
     encode_entry,
@@ -453,7 +453,7 @@ def encode_session(session: Session) -> tuple[Iterator[bytes], Counter[str]]:
 
 def _encode_lines(session: Session) -> Iterator[bytes]:
     yield encode_line(encode_header(session))
-    tree = EntryTree(session)
+    tree = EntryIds(session)
     entry_ids: dict[int, str | None] = {-1: None}
     for i, entry in enumerate(session.log):
         parent_id = entry_ids[tree.before(i)]

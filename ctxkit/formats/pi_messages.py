@@ -358,7 +358,7 @@ def encode_compaction(edit: Edit, first_retained: str) -> dict[str, Any] | None:
 # 2i + 2, so that appending a message never needs the ids of earlier ones.
 
 
-class EntryTree:
+class EntryIds:
     """Ids (8 hex digits) and parents of the entries written for a session's log."""
 
     def __init__(self, session: Session) -> None:

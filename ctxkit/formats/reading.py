@@ -18,9 +18,8 @@ from ctxkit._internal.gc_pause import pause_gc
 from ctxkit._internal.hooks import call_hook
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
-from ctxkit.formats.impossible_sizes import drop_impossible_sizes
 from ctxkit.formats.log_source import Source
-from ctxkit.formats.recording_repairs import repair_session
+from ctxkit.formats.recording_repairs import drop_impossible_sizes, repair_session
 from ctxkit.formats.registry import (
     READER_MODULES,
     Reader,
@@ -219,7 +218,7 @@ def _collect_sessions(
         for session in sessions_by_index.get(i, ()):
             # With another path it is a copy of a session that is read elsewhere.
             if session.path_ == str(candidate.path):
-                subagent_files.update(subagent_paths(session))
+                subagent_files.update(get_subagent_paths(session))
     collected = list[Session]()
     for i in sorted(sessions_by_index):
         # Checked again, because a team's ledger may sort after the files of its agents.
@@ -228,7 +227,7 @@ def _collect_sessions(
     sessions.extend(share_window_evidence(join_sessions(collected)))
 
 
-def subagent_paths(session: Session) -> set[str]:
+def get_subagent_paths(session: Session) -> set[str]:
     """Return the files of a session's subagents, where those have files of their own."""
     paths: set[str] = set()
     pending = list(session.children)

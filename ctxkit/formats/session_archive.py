@@ -236,7 +236,7 @@ def find(folder: SessionsLike, text: str, most: int = 1_000) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
+    from ctxkit._internal.display_frame import ColumnsRenderer, DisplayColumn, with_display
 
     if not isinstance(text, str) or not text.strip():
         raise BadArguments("find expects the words to look for.")
@@ -255,7 +255,7 @@ def find(folder: SessionsLike, text: str, most: int = 1_000) -> pd.DataFrame:
     frame = pd.DataFrame(columns).astype(FIND_COLUMNS)
     frame.attrs.update(truncated=is_truncated, failed=failed)
     display_columns = tuple(DisplayColumn(*column) for column in _DISPLAY_COLUMNS)
-    return with_display(frame, ColumnDisplay(display_columns, describe_hits))
+    return with_display(frame, ColumnsRenderer(display_columns, describe_hits))
 
 
 def _read_searched_sessions(folder: SessionsLike) -> tuple[list[Session], int]:

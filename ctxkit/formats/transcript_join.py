@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.formats.claude_code_texts import REMINDER_PREFIX, SUMMARY_PREFIX
+from ctxkit.formats.claude_code_attachments import REMINDER_PREFIX, SUMMARY_PREFIX
 from ctxkit.session.messages import (
     EVENT_KINDS,
     WHOLE_PROMPTS_KEY,

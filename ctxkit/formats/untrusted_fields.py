@@ -104,9 +104,9 @@ def parse_timestamp(value: Any) -> float | None:
         try:
             parsed = datetime.fromisoformat(value)
             seconds = (parsed if parsed.tzinfo else parsed.replace(tzinfo=_UTC)).timestamp()
-            return seconds if _YEAR_1 <= seconds <= _YEAR_9999 else None
         except (ValueError, OverflowError):
             return None
+        return seconds if _YEAR_1 <= seconds <= _YEAR_9999 else None
     if (type(value) is int or type(value) is float) and 0 < value < 1e14:
         return value / 1000 if value > 1e11 else float(value)
     return None

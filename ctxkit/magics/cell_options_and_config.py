@@ -360,7 +360,7 @@ def make_session_memory(words: str, model: Model, names: Mapping[str, Any]) -> S
         SessionMemory,
         make_memory_provider,
     )
-    from ctxkit.policies.memory_entries import MemoryBudgets
+    from ctxkit.policies.memory_entries import MemoryDigestBudgets
 
     selected = parse_memory_option(words, names)
     if selected == [OFF] or (not selected and model.notice.startswith("scripted")):
@@ -371,7 +371,7 @@ def make_session_memory(words: str, model: Model, names: Mapping[str, Any]) -> S
         value = names.get(name)
         if name in (LOCAL, DIGEST):
             providers.append(
-                LocalMemoryProvider(store, MemoryBudgets() if name == DIGEST else None)
+                LocalMemoryProvider(store, MemoryDigestBudgets() if name == DIGEST else None)
             )
         elif name not in (ON, MODEL):
             providers.append(

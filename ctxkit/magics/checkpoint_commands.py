@@ -64,7 +64,7 @@ def show_checkpoints(kit: KitState, line: SessionArguments) -> pd.DataFrame:
     """Return one row a checkpoint."""
     import pandas as pd
 
-    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
+    from ctxkit._internal.display_frame import ColumnsRenderer, DisplayColumn, with_display
     from ctxkit.agent.store.session_log import list_checkpoints
 
     checkpoints = list_checkpoints(kit.session(line.session))
@@ -91,7 +91,7 @@ def show_checkpoints(kit: KitState, line: SessionArguments) -> pd.DataFrame:
         DisplayColumn("branch", "Branch", hover="opens a session of its own from here"),
         DisplayColumn("restore", "Restore", hover="goes back; what came after stays in the log"),
     )
-    return with_display(table, ColumnDisplay(text, _describe_checkpoints))
+    return with_display(table, ColumnsRenderer(text, _describe_checkpoints))
 
 
 def _describe_checkpoints(table: pd.DataFrame) -> str:

@@ -17,7 +17,7 @@ from ctxkit.agent.event_loops import run_coroutine
 from ctxkit.agent.model_summaries import ModelSummariser
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.magics.subcommand_dispatch import PreformattedText
-from ctxkit.policies.offline_summarisers import Extractive, may_call_model
+from ctxkit.policies.offline_summarisers import ExtractiveSummariser, may_call_model
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.summary_compaction import Summary, iter_summary_writers
 from ctxkit.session.messages import Message, join_summary_errors
@@ -199,7 +199,7 @@ def _describe_writer(edits: tuple[Edit, ...], part: BasePolicy) -> str:
         return NO_SUMMARY_NOTICE
     if others:
         return f"summary by {', '.join(map(name_of, others))}, which the rules name"
-    return EXTRACTIVE_NOTICE if all(isinstance(w, Extractive) for w in writers) else OTHER
+    return EXTRACTIVE_NOTICE if all(isinstance(w, ExtractiveSummariser) for w in writers) else OTHER
 
 
 def _choose_policy(kit: KitState, options: CompactArguments) -> Any:

@@ -271,7 +271,7 @@ def list_window(kit: KitState, options: WindowListArguments) -> pd.DataFrame:
     """Return one row per section of the window."""
     if options.user:
         return list_user_visible_messages(kit, options)
-    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
+    from ctxkit._internal.display_frame import ColumnsRenderer, DisplayColumn, with_display
 
     report = make_report(kit, options)
     columns = ["part", "name", "tokens", "share", "messages_n", "source"]
@@ -283,13 +283,13 @@ def list_window(kit: KitState, options: WindowListArguments) -> pd.DataFrame:
     )
     sentence = _make_status(kit, options).one_line
     return with_display(
-        sanitize_text_columns(report.frame()[columns]), ColumnDisplay(text, sentence)
+        sanitize_text_columns(report.frame()[columns]), ColumnsRenderer(text, sentence)
     )
 
 
 def list_user_visible_messages(kit: KitState, options: SessionArguments) -> pd.DataFrame:
     """Return one row per message that the user sees, and whether the agent sees it."""
-    from ctxkit._internal.display_frame import ColumnDisplay, DisplayColumn, with_display
+    from ctxkit._internal.display_frame import ColumnsRenderer, DisplayColumn, with_display
     from ctxkit.metrics.frames.per_message import audience as of
 
     table = of(kit.session(options.session))
@@ -301,7 +301,7 @@ def list_user_visible_messages(kit: KitState, options: SessionArguments) -> pd.D
         *(DisplayColumn("chars", "characters", "count"), DisplayColumn("text", "text")),
     )
     return with_display(
-        sanitize_text_columns(seen.set_index("position")), ColumnDisplay(text, _describe_audience)
+        sanitize_text_columns(seen.set_index("position")), ColumnsRenderer(text, _describe_audience)
     )
 
 

@@ -6,7 +6,7 @@ from .context_report import REPORT_COLUMNS as REPORT_COLUMNS
 from .cost.usage_limits import limits as limits
 from .frames import FRAME_COLUMNS as FRAME_COLUMNS, arrow as arrow
 from .frames.per_message import audience as audience
-from .losable_items import Item as Item, extract_items as extract_items
+from .losable_items import LosableItem as LosableItem, extract_items as extract_items
 from .loss_tables import drift as drift, losses as losses
 from .prompt_composition import count_groups_by_call as count_groups_by_call
 from .retention_checks import audits as audits

@@ -24,7 +24,7 @@ from ctxkit.metrics.breakeven import requests_until_reset_pays
 from ctxkit.metrics.cost.call_prices import is_written_by_model
 from ctxkit.metrics.cost.replay_bill import WrittenSummary
 from ctxkit.metrics.means_with_unknowns import mean_or_none, median_or_none
-from ctxkit.metrics.prompt_sizes import RunPrompts, SentPrompts, get_prompt_sizes
+from ctxkit.metrics.prompt_sizes import RunPromptSizes, SentPromptSizes, get_prompt_sizes
 from ctxkit.policies.triggers import IDLE_AHEAD_WORD
 from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Message
@@ -105,7 +105,7 @@ class CompactionVerdict(msgspec.Struct, frozen=True):
 
 def judge_compactions(
     compactions: Sequence[Compaction],
-    prompts: SentPrompts,
+    prompts: SentPromptSizes,
     cost_model: ReplayCostModel,
     costs: Sequence[float | None],
 ) -> list[CompactionVerdict]:
@@ -141,7 +141,7 @@ def judge_compactions(
 
 
 def _refilled_share(
-    compaction: Compaction, prompts: SentPrompts, calls: int, stop: int
+    compaction: Compaction, prompts: SentPromptSizes, calls: int, stop: int
 ) -> float | None:
     if compaction.call + calls >= stop or compaction.before <= compaction.after:
         return None
@@ -194,7 +194,7 @@ def _read_write_price(prices: Price, cost_model: ReplayCostModel) -> tuple[float
 
 def make_compaction_columns(
     compactions: Sequence[Compaction],
-    prompts: SentPrompts,
+    prompts: SentPromptSizes,
     cost_model: ReplayCostModel,
     costs: Sequence[float | None],
 ) -> dict[str, Any]:
@@ -256,14 +256,14 @@ def measure_longest_run(flags: Sequence[bool]) -> int:
     return best
 
 
-def get_run_compactions(run: Run, prompts: SentPrompts | None = None) -> list[Compaction]:
+def get_run_compactions(run: Run, prompts: SentPromptSizes | None = None) -> list[Compaction]:
     """Return the compactions of a run.
 
     Args:
         run: the run.
         prompts: the prompts that it sent; None: computed here.
     """
-    compactions, sent = [], prompts or RunPrompts(run)
+    compactions, sent = [], prompts or RunPromptSizes(run)
     for number, compaction in enumerate(run.compactions):
         old, new, steps = compaction.was, compaction.new, compaction.new.steps
         inserted_tokens, summaries, step_before = 0, [], old.tokens
@@ -332,7 +332,7 @@ def get_replay_compactions(session: Session) -> list[Compaction]:
     return compactions
 
 
-def _shared_with_previous(prompts: SentPrompts, call: int, stop: int) -> tuple[int, int | None]:
+def _shared_with_previous(prompts: SentPromptSizes, call: int, stop: int) -> tuple[int, int | None]:
     """Return the tokens that a call shares with the previous call, and the size of that prompt.
 
     They are 0 and None where no call precedes or follows the compaction.
@@ -351,9 +351,9 @@ def _written_summary(call: int, edit: Edit) -> WrittenSummary | None:
     return WrittenSummary(call, source_tokens, prompt, written_tokens, usd, warm)
 
 
-def get_replay_prompts(session: Session) -> SentPrompts:
+def get_replay_prompts(session: Session) -> SentPromptSizes:
     """Return the prompts of a replay."""
-    return SentPrompts(*(of.tolist() for of in get_replay_prompt_arrays(session)))
+    return SentPromptSizes(*(of.tolist() for of in get_replay_prompt_arrays(session)))
 
 
 def get_replay_prompt_arrays(session: Session) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -16,15 +16,14 @@ from ctxkit._internal.formatting import (
 )
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.session_conversion import accepts_session
-from ctxkit.metrics.frames.building import build_frame
-from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
+from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn, build_frame
 from ctxkit.metrics.prompt_composition import (
     DROPPED_UNMARKED,
     GROUPS,
     NOT_IN_LOG,
     NOT_IN_LOG_LATER,
     TOOL_SCHEMAS,
-    GroupsByCall,
+    GroupTokensByCall,
     PromptSection,
     apportion,
     count_groups_by_call,
@@ -52,7 +51,7 @@ __all__ = [
     "GROUPS",
     "ContextReport",
     "Contributor",
-    "GroupsByCall",
+    "GroupTokensByCall",
     "PromptContents",
     "PromptSection",
     "WindowPart",

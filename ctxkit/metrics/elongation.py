@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = [
     "INTERVAL_LEVEL",
     "NOISE_FLOOR",
-    "ClosedLoop",
+    "ClosedLoopRuns",
     "Elongation",
-    "Study",
+    "ElongationStudy",
     "classify_policy",
     "elongate_runs",
     "estimate_elongation",
@@ -66,7 +66,7 @@ _DOLLARS = ("input_usd", "output_usd")
 _ENDS = ("elongation", "elongation_low", "elongation_high")
 
 
-class Study(NamedTuple):
+class ElongationStudy(NamedTuple):
     """The turns of one model that ran the same tasks under two policies."""
 
     before: str
@@ -81,7 +81,7 @@ class Study(NamedTuple):
     """Standard error of the logarithm of the ratio, over tasks."""
 
 
-class ClosedLoop(NamedTuple):
+class ClosedLoopRuns(NamedTuple):
     """Runs of a scripted agent under a policy and without one."""
 
     kind: str
@@ -112,21 +112,22 @@ NO_ELONGATION = Elongation(1.0, 1.0, 1.0, 0)
 
 
 @cache
-def load_studies() -> tuple[Study, ...]:
+def load_studies() -> tuple[ElongationStudy, ...]:
     """Return the studies in `elongation.csv`, which `make studies` writes."""
     lines = _STUDIES_FILE.read_text(encoding="utf-8").splitlines()
     rows = [r.split(";") for r in lines if r and not r.startswith("#")][1:]
     return tuple(
-        Study(a, b, c, d, e, int(n), float(y), float(s)) for a, b, c, d, e, n, y, s in rows
+        ElongationStudy(a, b, c, d, e, int(n), float(y), float(s))
+        for a, b, c, d, e, n, y, s in rows
     )
 
 
 @cache
-def load_closed_loops() -> tuple[ClosedLoop, ...]:
+def load_closed_loops() -> tuple[ClosedLoopRuns, ...]:
     """Return the runs in `elongation_loops.csv`, which `make trust` writes."""
     lines = _LOOPS_FILE.read_text(encoding="utf-8").splitlines()
     rows = [r.split(";") for r in lines if r and not r.startswith("#")][1:]
-    return tuple(ClosedLoop(kind, rules, int(a), int(b)) for kind, rules, a, b in rows)
+    return tuple(ClosedLoopRuns(kind, rules, int(a), int(b)) for kind, rules, a, b in rows)
 
 
 def widen_to_closed_loops(elongation: Elongation, after: PolicyKind) -> Elongation:
@@ -152,7 +153,7 @@ def estimate_elongation(
     after: PolicyKind,
     before: PolicyKind = "raw",
     family: str = "other",
-    among: tuple[Study, ...] | None = None,
+    among: tuple[ElongationStudy, ...] | None = None,
 ) -> Elongation:
     """Estimate how much longer real runs are than the record, with an 80 % interval.
 
@@ -182,7 +183,9 @@ def estimate_elongation(
     return pool_studies(logs, is_unchanged=after == before)
 
 
-def _select_studies(studies: Sequence[Study], before: str, after: str) -> list[Study]:
+def _select_studies(
+    studies: Sequence[ElongationStudy], before: str, after: str
+) -> list[ElongationStudy]:
     """Return the studies of a change of policy, or the closest ones that exist.
 
     In order of preference: the same change; the opposite change, inverted; for two settings of one

@@ -18,7 +18,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.session.messages import Image, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.tokens import TokenCounter, can_count_exactly, get_counter
-from ctxkit.tokens.message_sizes import MessageSlots, iter_usage_anchors, measure_sizes
+from ctxkit.tokens.message_sizes import CountedMessages, iter_usage_anchors, measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ _ALL_CONTENT = "all content"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibration:
+class EstimatorErrors:
     """Token estimates of one session against the provider's counts; displays as two tables."""
 
     session: str
@@ -92,7 +92,7 @@ class Calibration:
     def __repr__(self) -> str:
         errors = ((name, self.error(name)) for name in self.estimators)
         parts = ", ".join(name + (" unknown" if pd.isna(e) else f" {e:+.0%}") for name, e in errors)
-        return f"<Calibration of {sanitize_line(self.session, 40)}: {parts}>"
+        return f"<EstimatorErrors of {sanitize_line(self.session, 40)}: {parts}>"
 
     def _repr_html_(self) -> str:
         errors = self.table().map(lambda e: "" if pd.isna(e) else f"{e:+.0%}")
@@ -117,7 +117,7 @@ def calibrate(
     estimators: Iterable[str | TokenCounter] | None = None,
     *,
     thresholds: Sequence[int] | None = None,
-) -> Calibration:
+) -> EstimatorErrors:
     """Measure the error of token estimators against the usage that a session recorded.
 
     Args:
@@ -144,7 +144,7 @@ def calibrate(
         get_counter(e) if isinstance(e, str) else e
         for e in estimators or (*_ESTIMATORS, *(["exact"] * can_count_exactly()))
     ]
-    slots = MessageSlots(session, counters[0])
+    slots = CountedMessages(session, counters[0])
     anchors = list(iter_usage_anchors(session, slots))
     if len(anchors) < 2:
         raise BadArguments(
@@ -159,7 +159,7 @@ def calibrate(
         [round(share * peak) for share in THRESHOLD_SHARES] if thresholds is None else thresholds
     )
     limits = list(dict.fromkeys(limits))  # shares of a small prompt can be equal
-    return Calibration(
+    return EstimatorErrors(
         session=session.id,
         kinds=_tabulate_kinds(_collect_samples(slots, anchors), counts),
         triggers=_tabulate_triggers(calls, limits),
@@ -181,7 +181,7 @@ class _CountedMessages(NamedTuple):
 
 
 def _count_messages(
-    slots: MessageSlots, counters: Sequence[TokenCounter]
+    slots: CountedMessages, counters: Sequence[TokenCounter]
 ) -> list[_CountedMessages]:
     return [
         _CountedMessages(c.name, {id(m): c.message(m) for m in slots.messages}) for c in counters
@@ -201,7 +201,7 @@ class _SizedMessages(NamedTuple):
     source: str
 
 
-def _collect_samples(slots: MessageSlots, anchors: list[UsageAnchor]) -> list[_SizedMessages]:
+def _collect_samples(slots: CountedMessages, anchors: list[UsageAnchor]) -> list[_SizedMessages]:
     samples: list[_SizedMessages] = []
     for anchor in anchors:
         growth = anchor.prompt - anchor.before

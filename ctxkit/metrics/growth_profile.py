@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.engine import log_from_session, run_rules
+from ctxkit.engine import make_log_from_session, run_rules
 from ctxkit.engine.cache_model.call_features import (
     HOUR,
     get_cache_lifetime,
@@ -34,7 +34,7 @@ from ctxkit.metrics.thrashing import get_compaction_outcomes
 from ctxkit.metrics.visibility import get_run_visibility
 from ctxkit.policies import triggers
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.offline_summarisers import Fixed
+from ctxkit.policies.offline_summarisers import FixedSizeSummariser
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.session.messages import Edit
 from ctxkit.tokens.context_windows import get_context_window
@@ -286,7 +286,7 @@ def _needed_item_tokens(index: ItemIndex) -> int:
     return int(np.percentile(in_use, 90)) // CHARS_PER_TOKEN if len(in_use) else 0
 
 
-class LossBySize:
+class LossBoundBySize:
     """Upper bound of the loss by compactions at a size, measured by replays of the record.
 
     The replays compact to the floor with empty summaries, so no summary can lose more.
@@ -308,10 +308,10 @@ class LossBySize:
     @cached_property
     def _log(self) -> MessageLog:
         rules = self._make_rules(2 * self._floor)
-        return log_from_session(self._item_index.session, rules, anchored=self._anchored)
+        return make_log_from_session(self._item_index.session, rules, anchored=self._anchored)
 
     def _make_rules(self, size: int) -> Rules:
-        policy = Summary(keep_tokens=self._keep_tokens, summariser=Fixed(1))
+        policy = Summary(keep_tokens=self._keep_tokens, summariser=FixedSizeSummariser(1))
         return Rules(policy=policy, trigger=triggers.Above(max(size, self._floor + 1)))
 
     def at(self, size: int) -> float | None:

@@ -35,11 +35,11 @@ from ctxkit.metrics.losable_items import (
     ITEM_FAMILIES,
     MAX_SEARCHED_CHARS,
     SPEAKERS,
-    Item,
+    LosableItem,
     iter_texts,
     split_sentences,
 )
-from ctxkit.policies.history.edited_head import content_hash
+from ctxkit.policies.history.edited_head import hash_content
 from ctxkit.session.messages import Text, ToolCall
 from ctxkit.session.tool_calls import get_call_path, is_read_tool, is_write_tool
 
@@ -100,7 +100,7 @@ class ItemIndex(MessageRows):
     def __init__(self, session: Session, item_cache: MessageItemCache) -> None:
         super().__init__(session)
         self.item_cache, messages = item_cache, self.messages
-        self.item_numbers: dict[Item, int] = {}
+        self.item_numbers: dict[LosableItem, int] = {}
         """The number of each item, in ascending order."""
         self._numbers_of_set: dict[int, list[int]] = {}
         mentions = [self._number_set(item_cache.names(m)) for m in messages]
@@ -203,7 +203,7 @@ class ItemIndex(MessageRows):
 
     # -- numbers of items --------------------------------------------------------------------------
 
-    def _number_set(self, items: frozenset[Item]) -> list[int]:
+    def _number_set(self, items: frozenset[LosableItem]) -> list[int]:
         """Return the numbers of a set of the item cache; most sets are requested three times.
 
         Sets are identified by `id()`, which stays unique while the cache keeps them alive.
@@ -213,7 +213,7 @@ class ItemIndex(MessageRows):
             numbers = self._numbers_of_set[id(items)] = self._number_items(items)
         return numbers
 
-    def _number_items(self, items: Iterable[Item]) -> list[int]:
+    def _number_items(self, items: Iterable[LosableItem]) -> list[int]:
         numbers = self.item_numbers
         return [numbers.setdefault(item, len(numbers)) for item in items]
 
@@ -221,7 +221,7 @@ class ItemIndex(MessageRows):
         """Return pairs of an item of a file's content and the path of the file."""
         if not path:
             return []
-        (path_number,) = self._number_items([Item("path", path)])
+        (path_number,) = self._number_items([LosableItem("path", path)])
         return [
             (self._number_items([item])[0], path_number)
             for item in self.item_cache.items(message)
@@ -277,7 +277,7 @@ class TextItemMatcher:
     number with or without a space before its unit, a user's rule in any wording.
     """
 
-    def __init__(self, numbers: Mapping[Item, int], rule_matcher: RuleMatcher) -> None:
+    def __init__(self, numbers: Mapping[LosableItem, int], rule_matcher: RuleMatcher) -> None:
         self._rule_matcher = rule_matcher
         self._items_by_text: dict[Any, Ints] = {}
         self._verbatim_search = NumberedTextSearch(
@@ -304,7 +304,7 @@ class TextItemMatcher:
         return items | self._rule_matcher.in_text(message.text[:MAX_SEARCHED_CHARS])
 
 
-def _iter_written_forms(item: Item) -> Iterator[str]:
+def _iter_written_forms(item: LosableItem) -> Iterator[str]:
     yield item.text
     if item.family == "number":
         yield _NUMBER_UNIT_GAP.sub(" ", item.text, count=1)
@@ -312,7 +312,7 @@ def _iter_written_forms(item: Item) -> Iterator[str]:
 
 def make_text_key(message: Message) -> str | int:
     """Return a key that is equal for messages with equal content."""
-    return content_hash(message) if message.tool_calls else message.text
+    return hash_content(message) if message.tool_calls else message.text
 
 
 MIN_COMMON_SHARE = 0.6
@@ -362,7 +362,7 @@ class RuleMatcher:
         rules: items that are rules, each with its number.
     """
 
-    def __init__(self, rules: Iterable[tuple[int, Item]]) -> None:
+    def __init__(self, rules: Iterable[tuple[int, LosableItem]]) -> None:
         self._values_of_rule: dict[int, tuple[str, ...]] = {}
         self._topic_of_rule: dict[int, int] = {}
         topics: dict[RuleTopic, int] = {}

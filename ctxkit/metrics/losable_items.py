@@ -39,7 +39,7 @@ SPEAKERS = ("user", "assistant")
 """Roles whose sentences are searched for constraints, decisions and open points."""
 
 
-class Item(NamedTuple):
+class LosableItem(NamedTuple):
     """One item; its text is normalised, so that equal items are equal."""
 
     family: ItemFamily
@@ -137,7 +137,7 @@ _OPEN_CHECKBOX = "- [ ]"
 _COMMAND_ARGUMENTS = ("command", "cmd", "script")
 
 
-def extract_items(message: Message) -> frozenset[Item]:
+def extract_items(message: Message) -> frozenset[LosableItem]:
     """Return the items of a message.
 
     Example:
@@ -157,14 +157,14 @@ def extract_items(message: Message) -> frozenset[Item]:
     return frozenset(items)
 
 
-def expand_path_endings(items: Iterable[Item]) -> frozenset[Item]:
+def expand_path_endings(items: Iterable[LosableItem]) -> frozenset[LosableItem]:
     """Return items and the endings of their paths: `src/a/b.ts` also mentions `a/b.ts`."""
     items = frozenset(items)
     paths = [item.text for item in items if item.family == "path"]
     return items.union(*map(path_endings, paths)) if paths else items
 
 
-def extract_spoken_items(message: Message) -> frozenset[Item]:
+def extract_spoken_items(message: Message) -> frozenset[LosableItem]:
     """Return the items of a message, without its thinking."""
     if not message.thinks:
         return extract_items(message)
@@ -172,7 +172,7 @@ def extract_spoken_items(message: Message) -> frozenset[Item]:
     return extract_items(msgspec.structs.replace(message, parts=spoken_parts))
 
 
-def extract_thinking_items(message: Message) -> frozenset[Item]:
+def extract_thinking_items(message: Message) -> frozenset[LosableItem]:
     """Return the items of a message's thinking."""
     return frozenset(
         item
@@ -193,25 +193,27 @@ def iter_texts(message: Message) -> Iterator[str]:
             yield from _iter_strings(part.arguments)
 
 
-def extract_text_items(text: str) -> list[Item]:
+def extract_text_items(text: str) -> list[LosableItem]:
     """Return the paths, URLs, ids, names, numbers and errors of a text; some repeat."""
     items, rest = [], text
     if "://" in text:
-        items = [Item("url", hit.rstrip(".,;:!?")) for hit in _URL.findall(text)]
+        items = [LosableItem("url", hit.rstrip(".,;:!?")) for hit in _URL.findall(text)]
         rest = _URL.sub(" ", text)
     words = [w for w in set(rest.split()) if not w.isalpha()]
     for word in words:
         items += (_find_word_items if len(word) <= _MAX_CACHED_WORD else _search_word)(word)
     if words and _DIGIT.search(rest):
-        items += [Item("number", hit.replace(" ", "")) for hit in _NUMBER.findall(rest)]
+        items += [LosableItem("number", hit.replace(" ", "")) for hit in _NUMBER.findall(rest)]
     if _may_have_error(rest):
         for start, end in _find_lines_with(_ERROR_WORDS, rest).items():
-            items += [Item("error", normalise_text(h)) for h in _ERROR.findall(rest, start, end)]
+            items += [
+                LosableItem("error", normalise_text(h)) for h in _ERROR.findall(rest, start, end)
+            ]
     return items
 
 
 def _may_have_error(text: str) -> bool:
-    """Return False only if a text has none of `_ERROR_WORDS`; a loop over them takes twice as long."""
+    """Return False only if a text has none of `_ERROR_WORDS`; a loop takes twice as long."""
     return (
         "rror" in text
         or "xception" in text
@@ -236,29 +238,29 @@ def _find_lines_with(words: Iterable[str], text: str) -> dict[int, int]:
     return line_ends
 
 
-def _search_word(word: str) -> tuple[Item, ...]:
+def _search_word(word: str) -> tuple[LosableItem, ...]:
     """Return the items of a word that is not all letters.
 
     A blank ends every item here, so a text has the items of its words. Each pattern is tried only
     where the word has the characters that it requires.
     """
-    items: list[Item] = []
+    items: list[LosableItem] = []
     if "/" in word:
-        items += [Item("path", hit) for hit in _PATH.findall(word) if _EXTENSION.search(hit)]
+        items += [LosableItem("path", hit) for hit in _PATH.findall(word) if _EXTENSION.search(hit)]
     hyphens_n = word.count("-")
     if hyphens_n >= _UUID_HYPHENS or _DIGIT.search(word):
         for hit in _ID.findall(word):
             if not hit.isalpha() and (
                 hit.isdigit() or hit[0] == "#" or "-" in hit or _has_digits_and_letters(hit)
             ):
-                items.append(Item("id", hit.casefold()))
+                items.append(LosableItem("id", hit.casefold()))
     for hit in _HYPHENATED_CODE.findall(word) if hyphens_n else ():
         code = hit.casefold()
         if any(c.isdigit() for c in hit) and code not in _COMMON_CODES:
-            items.append(Item("id", code))
+            items.append(LosableItem("id", code))
     for hit in _NAME.findall(word) if hyphens_n or "_" in word else ():
         if "_" in hit or not any(c.isdigit() for c in hit):
-            items.append(Item("name", hit))
+            items.append(LosableItem("name", hit))
     return tuple(items)
 
 
@@ -269,11 +271,11 @@ _find_word_items = lru_cache(1 << 14)(_search_word)
 
 
 @lru_cache(1 << 13)
-def path_endings(path: str) -> tuple[Item, ...]:
+def path_endings(path: str) -> tuple[LosableItem, ...]:
     """Return a path and its endings of at least two components."""
     parts = [p for p in path.split("/") if p not in ("", ".", "..", "~")]
-    ends = (Item("path", "/".join(parts[i:])) for i in range(len(parts) - 1))
-    return Item("path", path), *ends
+    ends = (LosableItem("path", "/".join(parts[i:])) for i in range(len(parts) - 1))
+    return LosableItem("path", path), *ends
 
 
 def normalise_text(text: str) -> str:
@@ -285,30 +287,30 @@ def _has_digits_and_letters(word: str) -> bool:
     return any(c.isdigit() for c in word) and any(c.isalpha() for c in word)
 
 
-def _find_command_items(call: ToolCall) -> list[Item]:
+def _find_command_items(call: ToolCall) -> list[LosableItem]:
     items = []
     for name in _COMMAND_ARGUMENTS:
         value = call.arguments.get(name)
         if isinstance(value, list):
             value = " ".join(v for v in value if isinstance(v, str))
         if isinstance(value, str) and value.strip():
-            items.append(Item("command", normalise_text(value)))
+            items.append(LosableItem("command", normalise_text(value)))
     return items
 
 
-def _find_sentence_items(role: str, text: str) -> list[Item]:
+def _find_sentence_items(role: str, text: str) -> list[LosableItem]:
     """Return the user's constraints, the agent's decisions, and the open points of both."""
     if len(text) < _MIN_SENTENCE_CHARS:
         return []
     family, phrases = _PHRASES_OF_ROLE[role]
     may_state = phrases.may_occur_in(text)
     may_be_open = _OPEN_CHECKBOX in text or _OPEN_PHRASES.may_occur_in(text)
-    items: list[Item] = []
+    items: list[LosableItem] = []
     for hit in split_sentences(text) if may_state or may_be_open else ():
         if may_state and phrases.occur_in(hit):
-            items.append(Item(family, normalise_text(hit)))
+            items.append(LosableItem(family, normalise_text(hit)))
         if may_be_open and (_OPEN_CHECKBOX in hit or _OPEN_PHRASES.occur_in(hit)):
-            items.append(Item("open", normalise_text(hit)))
+            items.append(LosableItem("open", normalise_text(hit)))
     return items
 
 
@@ -337,9 +339,9 @@ class MessageItemCache:
     """
 
     def __init__(self, anchored: MessageSizes | None = None) -> None:
-        self._items: dict[int, tuple[Any, frozenset[Item], frozenset[Item]]] = {}
+        self._items: dict[int, tuple[Any, frozenset[LosableItem], frozenset[LosableItem]]] = {}
         """By `id()` of the parts: the parts (kept alive), items, items with path endings."""
-        self._used: dict[int, frozenset[Item]] = {}
+        self._used: dict[int, frozenset[LosableItem]] = {}
         self._size: dict[int, int] = {}
         if anchored is not None:
             messages = anchored.session.messages
@@ -347,15 +349,15 @@ class MessageItemCache:
                 id(m.parts): n for m, n in zip(messages, anchored.tokens, strict=True) if m.parts
             }
 
-    def items(self, message: Message) -> frozenset[Item]:
+    def items(self, message: Message) -> frozenset[LosableItem]:
         """Return the items of a message."""
         return self._get_entry(message)[1]
 
-    def names(self, message: Message) -> frozenset[Item]:
+    def names(self, message: Message) -> frozenset[LosableItem]:
         """Return the items of a message and the endings of its paths."""
         return self._get_entry(message)[2]
 
-    def used(self, message: Message) -> frozenset[Item]:
+    def used(self, message: Message) -> frozenset[LosableItem]:
         """Return the items that a reply mentions in text and arguments, not in thinking."""
         self._get_entry(message)
         return self._used[id(message.parts)]
@@ -368,13 +370,15 @@ class MessageItemCache:
         recorded = sum(p.tokens or 0 for p in message.parts if isinstance(p, SizeOnly))
         return recorded or len(message.text) // 4
 
-    def extract(self, message: Message) -> tuple[frozenset[Item], frozenset[Item]]:
+    def extract(self, message: Message) -> tuple[frozenset[LosableItem], frozenset[LosableItem]]:
         """Return the items of a message without its thinking, and those of its thinking."""
         if not message.thinks:
             return extract_items(message), frozenset()
         return extract_spoken_items(message), extract_thinking_items(message)
 
-    def _get_entry(self, message: Message) -> tuple[Any, frozenset[Item], frozenset[Item]]:
+    def _get_entry(
+        self, message: Message
+    ) -> tuple[Any, frozenset[LosableItem], frozenset[LosableItem]]:
         key = id(message.parts)
         entry = self._items.get(key)
         if entry is None:

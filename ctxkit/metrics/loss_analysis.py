@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.metrics.item_index import ItemIndex
-    from ctxkit.metrics.losable_items import Item
+    from ctxkit.metrics.losable_items import LosableItem
     from ctxkit.metrics.visibility import Visibility
 
     Ints = NDArray[np.int64]
@@ -72,7 +72,7 @@ class NeededLostItems(NamedTuple):
     is_recoverable: Flags
 
 
-class RecallableItems(NamedTuple):
+class ItemsOnlyInInsertedText(NamedTuple):
     """Items that only inserted text could state when they were needed."""
 
     item: Ints
@@ -206,7 +206,7 @@ class LossAnalysis:
         return NeededLostItems(item, delay, removals.is_recoverable[at])
 
     @cached_property
-    def recallable(self) -> RecallableItems:
+    def recallable(self) -> ItemsOnlyInInsertedText:
         """The removed items that were used while no message in the prompt stated them.
 
         Only text that a compaction inserted could still state them, so `needed_lost` is a subset.
@@ -217,7 +217,7 @@ class LossAnalysis:
         item, first = np.unique(item[is_removal], return_index=True)
         tick = tick[is_removal][first]
         is_needed = self.memory.last_use[item] >= tick // 2
-        return RecallableItems(item[is_needed], tick[is_needed])
+        return ItemsOnlyInInsertedText(item[is_needed], tick[is_needed])
 
     @cached_property
     def needed_in_interval(self) -> NeededInInterval:
@@ -313,7 +313,7 @@ class LossAnalysis:
         )
         return np.stack((retained, available - retained, gone - available))
 
-    def fates(self, change: int = -1) -> dict[Item, ItemFate]:
+    def fates(self, change: int = -1) -> dict[LosableItem, ItemFate]:
         """Return the fate at a change of each item removed until then."""
         tick = self.change_ticks[change]
         items = np.flatnonzero(self.removed_at <= tick)

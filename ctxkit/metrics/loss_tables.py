@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.engine import run_of_replay
+from ctxkit.engine import get_run_of_replay
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.compactions import get_replay_compactions
 from ctxkit.metrics.item_index import ItemIndex
@@ -69,7 +69,7 @@ def analyse_loss(
     """
     if not session.has_text:
         return None
-    run = run_of_replay(session)
+    run = get_run_of_replay(session)
     if run is None and session.details.get("replay", {}).get("pruning"):
         return None
     index = ItemIndex(session, item_cache or MessageItemCache())

@@ -16,7 +16,7 @@
 #
 # Dollars alone would compact far too early, as each carried token costs. So two lower bounds apply:
 # the tokens that must stay bound the floor (`growth_profile.estimate_floor`), and the loss that
-# replays of the record measure bounds the trigger (`growth_profile.LossBySize`).
+# replays of the record measure bounds the trigger (`growth_profile.LossBoundBySize`).
 
 from __future__ import annotations
 
@@ -39,7 +39,12 @@ from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Colu
 from ctxkit.errors import BadArguments
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.breakeven import best_trigger, requests_until_reset_pays
-from ctxkit.metrics.growth_profile import ContextFloor, GrowthProfile, LossBySize, estimate_floor
+from ctxkit.metrics.growth_profile import (
+    ContextFloor,
+    GrowthProfile,
+    LossBoundBySize,
+    estimate_floor,
+)
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.tool_setting_syntax import describe_setting
@@ -50,7 +55,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["CompactionTiming", "TriggerCost", "get_floor", "when_to_compact"]
+__all__ = ["CompactionTimingAdvice", "TriggerCost", "get_floor", "when_to_compact"]
 __dir__ = public_dir(__all__)
 
 
@@ -67,7 +72,7 @@ _TABLE_COLUMNS = (
 )
 
 
-class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
+class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """The recommended trigger, floor and wait, and the figures that they follow from.
 
     Sizes are tokens, prices dollars per token; None: the log cannot say.
@@ -349,7 +354,7 @@ def when_to_compact(
     summary_tokens: int | None = None,
     memory: ItemIndex | None = None,
     progress: bool = True,
-) -> CompactionTiming:
+) -> CompactionTimingAdvice:
     """Compute at which prompt size to compact, to which size, and whether to wait for a pause.
 
     The trigger is the cheapest in dollars among those that put at most 5 % more of the reused items
@@ -398,7 +403,7 @@ def when_to_compact(
     front = min(context_floor.fixed, floor)
     costs = TriggerCostModel(profile, floor, front, summary)
     cheapest = costs.find_cheapest(window)
-    risk = LossBySize(memory, profile.anchored, floor, front) if memory is not None else None
+    risk = LossBoundBySize(memory, profile.anchored, floor, front) if memory is not None else None
     max_loss, best = _bounded_trigger(risk, cheapest, window)
     low, high = costs.find_near_optimal(
         best, window, smallest=best if best > cheapest else floor + 1
@@ -415,7 +420,7 @@ def when_to_compact(
         if floor < size <= window
     ]
     recorded = profile.recorded_trigger.get("recorded")
-    return CompactionTiming(
+    return CompactionTimingAdvice(
         session=session.id,
         title=get_title(session),
         format=(session.origin or session).format,
@@ -458,7 +463,7 @@ def _clock_runs_backwards(session: Session) -> bool:
 
 
 def _bounded_trigger(
-    risk: LossBySize | None, cheapest: int, window: int
+    risk: LossBoundBySize | None, cheapest: int, window: int
 ) -> tuple[float | None, int]:
     """Return the share of reused items that may be at stake, and the cheapest trigger within it."""
     loss_at_window = None if risk is None else risk.at(window)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counter_protocol import TokenCounter
 
 
-class GroupsByCall(NamedTuple):
+class GroupTokensByCall(NamedTuple):
     """Tokens of each group at each call."""
 
     calls: tuple[int, ...]
@@ -56,7 +56,7 @@ class GroupsByCall(NamedTuple):
 
 def count_groups_by_call(
     session: Session, counter: TokenCounter | None = None, sized: MessageSizes | None = None
-) -> GroupsByCall:
+) -> GroupTokensByCall:
     """Return the tokens of each prompt by group, as `report` shows them.
 
     Args:
@@ -77,7 +77,7 @@ def count_groups_by_call(
         rows = _groups_of_run(session, run)
     groups = {g: tuple(row.get(g, 0) for row in rows) for g in GROUPS}
     used = {g: tokens for g, tokens in groups.items() if any(tokens)}
-    return GroupsByCall(
+    return GroupTokensByCall(
         tuple(range(len(rows))), used, "derived" if has_recorded_prompt(session) else "estimated"
     )
 

@@ -1,9 +1,9 @@
 """Recorded or estimated sizes of the prompts that calls sent, and the prefixes that they share."""
 
 # A run's prompts differ from the log's by piecewise constants: between two compactions the engine
-# keeps one offset (or, after a pruning, an array of sizes) per segment. `RunPrompts` finds a call's
-# segment by bisection, so a run needs O(segments) memory; the search for a size in a segment uses
-# the running maximum of the log.
+# keeps one offset (or, after a pruning, an array of sizes) per segment. `RunPromptSizes` finds a
+# call's segment by bisection, so a run needs O(segments) memory; the search for a size in a segment
+# uses the running maximum of the log.
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def has_prompt_sizes(session: Session) -> bool:
     return get_prompt_sizes(session)[1] is not None
 
 
-class SentPrompts:
+class SentPromptSizes:
     """The prompt sizes of a run or a replay, and the prefix that each shares with earlier ones.
 
     Args:
@@ -75,7 +75,7 @@ class SentPrompts:
         return self._shared[call]
 
 
-class RunPrompts(SentPrompts):
+class RunPromptSizes(SentPromptSizes):
     """The prompt sizes of a run, as offsets to those of its log; O(1) memory per compaction."""
 
     def __init__(self, run: Run) -> None:

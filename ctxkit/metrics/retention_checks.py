@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "PairedTest",
+    "McNemarTest",
     "PlantedFact",
     "audits",
     "check_facts_in_view",
@@ -150,7 +150,7 @@ def check_facts_in_view(
     return {fact: fact.key in text for fact in facts}
 
 
-class PairedTest(NamedTuple):
+class McNemarTest(NamedTuple):
     """Counts of paired outcomes of two settings over the same facts, and McNemar's p-value."""
 
     both: int
@@ -161,7 +161,7 @@ class PairedTest(NamedTuple):
     """Two-sided, exact: probability of a split at least as uneven if both retain equally well."""
 
 
-def mcnemar(one: Sequence[bool], other: Sequence[bool]) -> PairedTest:
+def mcnemar(one: Sequence[bool], other: Sequence[bool]) -> McNemarTest:
     """Compare two lists of paired outcomes by the exact McNemar test.
 
     Args:
@@ -181,7 +181,7 @@ def mcnemar(one: Sequence[bool], other: Sequence[bool]) -> PairedTest:
     b, c = pairs.count((True, False)), pairs.count((False, True))
     n = b + c
     tail = sum(comb(n, k) for k in range(min(b, c) + 1)) / 2**n if n else 1.0
-    return PairedTest(
+    return McNemarTest(
         pairs.count((True, True)), b, c, pairs.count((False, False)), min(2 * tail, 1.0)
     )
 
@@ -281,8 +281,8 @@ def _audit_compaction(
     removed = [m for m in before if id(m) not in visible_ids]
     inserted_text = "\n".join(get_plain_text(m) for m in visible if id(m) not in ids_before)
     visible_text = "\n".join(map(get_plain_text, visible))
-    names = summary_prompts.identifiers_to_audit([get_plain_text(m) for m in removed])
-    missing = summary_prompts.lost_identifiers(names, visible_text)
+    names = summary_prompts.select_identifiers_to_audit([get_plain_text(m) for m in removed])
+    missing = summary_prompts.find_lost_identifiers(names, visible_text)
     inserted_lines = {row.strip() for row in inserted_text.splitlines()}
     return {
         "identifiers_n": len(names),

@@ -25,12 +25,12 @@ from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.optimal_trigger import EXTRA_LOSS, when_to_compact
 from ctxkit.metrics.run_statistics import FEW_SESSIONS, bootstrap_mean
 from ctxkit.metrics.threshold_costs import (
+    average_loss,
+    average_usd,
     choose_size,
     hold_out,
     list_price_steps,
     list_sizes,
-    mean_loss,
-    mean_usd,
     measure_costs_by_size,
 )
 from ctxkit.metrics.tool_setting_syntax import describe_setting, find_default_trigger
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.formats.session_conversion import SessionsLike
-    from ctxkit.metrics.optimal_trigger import CompactionTiming
+    from ctxkit.metrics.optimal_trigger import CompactionTimingAdvice
     from ctxkit.metrics.threshold_costs import HoldOutTrial, SessionThresholdCosts
     from ctxkit.session.session import Session
 
 
-__all__ = ["Threshold", "when"]
+__all__ = ["SharedThreshold", "when"]
 __dir__ = public_dir(__all__)
 
 
@@ -57,7 +57,7 @@ def when(
     extra_loss: float = EXTRA_LOSS,
     tool: str | None = None,
     progress: bool = True,
-) -> CompactionTiming | Threshold:
+) -> CompactionTimingAdvice | SharedThreshold:
     """Say at which prompt size to compact: for one session, or one setting for many.
 
     For one session see `metrics.when_to_compact`. For several sessions the threshold is the
@@ -79,8 +79,8 @@ def when(
         progress: show a progress bar where it takes longer than a second.
 
     Returns:
-        A `CompactionTiming` for one session, else a `Threshold`. Both print as sentences and a
-        table, and have `answer`, `setting`, `best` and `window`.
+        A `CompactionTimingAdvice` for one session, else a `SharedThreshold`. Both print as
+        sentences and a table, and have `answer`, `setting`, `best` and `window`.
 
     Raises:
         BadArguments: no session has usage, a price and growing prompts, or none is from the tool.
@@ -184,7 +184,7 @@ class MeanInterval(NamedTuple):
     """None for fewer than five sessions."""
 
 
-class Threshold(NamedTuple):
+class SharedThreshold(NamedTuple):
     """One threshold for many sessions, with its savings and losses."""
 
     format: str
@@ -322,7 +322,7 @@ class Threshold(NamedTuple):
         return out
 
     def _find_cheapest(self) -> int | None:
-        return min(self._list_common(), key=lambda n: mean_usd(self.measured, n), default=None)
+        return min(self._list_common(), key=lambda n: average_usd(self.measured, n), default=None)
 
     def _list_common(self) -> list[int]:
         return sorted(set.intersection(*(set(m.costs) for m in self.measured)))
@@ -338,13 +338,13 @@ class Threshold(NamedTuple):
         sizes = {size: name for name, size in {**wide, **named}.items()}
         rows = []
         for size in sorted(sizes):
-            loss, saved = mean_loss(self.measured, size), self.compare_usd(size)
+            loss, saved = average_loss(self.measured, size), self.compare_usd(size)
             name = sizes[size] if sizes[size] in named else ""
             rows.append(
                 (
                     Cell(name, None, "", "good" if size == self.best else ""),
                     Cell(f"{size:,}", size),
-                    Cell(format_usd(mean_usd(self.measured, size))),
+                    Cell(format_usd(average_usd(self.measured, size))),
                     Cell("" if size == self.default else _describe_usd(saved), saved.mean),
                     Cell("" if loss is None else format_percent(loss), loss),
                 )
@@ -417,7 +417,7 @@ def _make_threshold(
     default: int | None,
     extra_loss: float,
     notes: tuple[str, ...],
-) -> Threshold:
+) -> SharedThreshold:
     size = window if default is None else default
     usable = tuple(m for m in measured if size in m.costs)
     if len(usable) < len(measured):
@@ -429,7 +429,7 @@ def _make_threshold(
             "No threshold lies above what compactions leave in these sessions: give a floor or a"
             " larger window."
         )
-    return Threshold(
+    return SharedThreshold(
         format=log_format,
         best=best,
         default=size,

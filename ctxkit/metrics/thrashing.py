@@ -41,7 +41,7 @@ from ctxkit.metrics.cost.call_prices import price_call
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, WrittenSummary
 from ctxkit.metrics.item_index import MessageRows
 from ctxkit.metrics.means_with_unknowns import mean_or_none, median_or_none
-from ctxkit.metrics.prompt_sizes import SentPrompts, has_prompt_sizes
+from ctxkit.metrics.prompt_sizes import SentPromptSizes, has_prompt_sizes
 from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.metrics.visibility import get_session_visibility
 from ctxkit.policies.model_free_methods import MODEL_FREE_METHODS
@@ -220,15 +220,15 @@ def get_compaction_outcomes(
 
 def get_compactions(
     session: Session, anchored: MessageSizes
-) -> tuple[list[Compaction], SentPrompts]:
+) -> tuple[list[Compaction], SentPromptSizes]:
     """Return all compactions of a session or a replay that have a size, and its prompts."""
     if session.origin is not None:
         return get_replay_compactions(session), get_replay_prompts(session)
     recorded = (c.message.prompt_tokens for c in session.calls)
     prompts = [n or modelled for n, modelled in zip(recorded, anchored.modelled, strict=True)]
     if not has_prompt_sizes(session):
-        return [], SentPrompts(prompts)
-    return _recorded_compactions(session, anchored, prompts), SentPrompts(prompts)
+        return [], SentPromptSizes(prompts)
+    return _recorded_compactions(session, anchored, prompts), SentPromptSizes(prompts)
 
 
 class _EditsBeforeCall(NamedTuple):

@@ -4,11 +4,11 @@
 #
 # Every session is replayed with compactions at each of some sizes, down to the floor from its own
 # log (`trigger_replays`), and the items that these would remove before their use are counted
-# (`growth_profile.LossBySize`). So everything that a bill depends on is the person's own: growth,
-# pauses that outlive the cache, one-hour writes, price tiers. The threshold is the cheapest size
-# over all sessions whose loss exceeds that of the tool's default by at most a given share. It aims
-# at `ALLOWANCE_USED` of that share: the cheapest size within a bound is often one whose loss in
-# these few sessions is low by chance, and on later sessions it would exceed the bound.
+# (`growth_profile.LossBoundBySize`). So everything that a bill depends on is the person's own:
+# growth, pauses that outlive the cache, one-hour writes, price tiers. The threshold is the cheapest
+# size over all sessions whose loss exceeds that of the tool's default by at most a given share. It
+# aims at `ALLOWANCE_USED` of that share: the cheapest size within a bound is often one whose loss
+# in these few sessions is low by chance, and on later sessions it would exceed the bound.
 #
 # Price steps: a tool compacts at the first prompt above its threshold, and some settings are shares
 # of the window in whole per cent. So sizes closer to a step than `STEP_MARGIN` are not candidates;
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ctxkit.metrics.growth_profile import LossBySize, estimate_floor
+from ctxkit.metrics.growth_profile import LossBoundBySize, estimate_floor
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.optimal_trigger import get_floor
@@ -111,7 +111,7 @@ def measure_costs_by_size(
     tokens, _ = get_floor(profile, stays, summary) if floor is None else (floor, "")
     front = min(stays.fixed, tokens)
     replays = TriggerReplays(session, anchored, tokens - front - summary, summary)
-    risk = None if index is None else LossBySize(index, anchored, tokens, front)
+    risk = None if index is None else LossBoundBySize(index, anchored, tokens, front)
     costs = {}
     for size in sizes:
         usd = replays.bill(size) if size > tokens else None
@@ -139,12 +139,12 @@ def choose_size(
     steps = {step for m in measured for step in m.steps}
     common = set.intersection(*(set(m.costs) for m in measured)) if measured else set()
     far = [n for n in sorted(common) if not is_near_step(n, steps)]
-    most = mean_loss(measured, default)
+    most = average_loss(measured, default)
     aim = ALLOWANCE_USED * extra_loss
-    fits = [n for n in far if most is None or (mean_loss(measured, n) or 0.0) <= most + aim]
+    fits = [n for n in far if most is None or (average_loss(measured, n) or 0.0) <= most + aim]
     # at equal cost prefer the default, then the larger size
     return min(
-        fits, key=lambda n: (round(mean_usd(measured, n), 9), n != default, -n), default=None
+        fits, key=lambda n: (round(average_usd(measured, n), 9), n != default, -n), default=None
     )
 
 
@@ -153,12 +153,12 @@ def is_near_step(size: int, steps: Iterable[int]) -> bool:
     return any(abs(size / step - 1) < STEP_MARGIN - 1e-9 for step in steps)
 
 
-def mean_usd(measured: Sequence[SessionThresholdCosts], size: int) -> float:
+def average_usd(measured: Sequence[SessionThresholdCosts], size: int) -> float:
     """Return the mean dollars of some sessions at a size."""
     return fmean(m.costs[size].usd for m in measured)
 
 
-def mean_loss(measured: Sequence[SessionThresholdCosts], size: int) -> float | None:
+def average_loss(measured: Sequence[SessionThresholdCosts], size: int) -> float | None:
     """Return the mean loss of the sessions that reuse items; None: none does."""
     costs = (m.costs.get(size) for m in measured)
     losses = [c.loss for c in costs if c is not None and c.loss is not None]
@@ -204,8 +204,8 @@ def hold_out(
         size,
         len(earlier),
         len(later),
-        mean_usd(later, size),
-        mean_usd(later, default),
-        mean_loss(later, size),
-        mean_loss(later, default),
+        average_usd(later, size),
+        average_usd(later, default),
+        average_loss(later, size),
+        average_loss(later, default),
     )

@@ -6,14 +6,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ctxkit._internal.progress_bar import make_progress_bar
-from ctxkit.engine import log_from_session, run_rules
+from ctxkit.engine import make_log_from_session, run_rules
 from ctxkit.engine.replay import build_replay_log
 from ctxkit.metrics.compactions import get_run_compactions
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
-from ctxkit.metrics.prompt_sizes import RunPrompts
+from ctxkit.metrics.prompt_sizes import RunPromptSizes
 from ctxkit.policies import triggers
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.offline_summarisers import Fixed
+from ctxkit.policies.offline_summarisers import FixedSizeSummariser
 from ctxkit.policies.summary_compaction import Summary
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ class TriggerReplays:
         self, session: Session, anchored: MessageSizes, keep_tokens: int, summary: int
     ) -> None:
         self._session, self._anchored = session, anchored
-        self._policy = Summary(keep_tokens=max(keep_tokens, 1), summariser=Fixed(max(summary, 1)))
+        self._policy = Summary(
+            keep_tokens=max(keep_tokens, 1), summariser=FixedSizeSummariser(max(summary, 1))
+        )
         self._usd_by_size: dict[int | None, float | None] = {}
         self._logs: dict[int, MessageLog] = {}
 
@@ -59,7 +61,7 @@ class TriggerReplays:
 
     def _build_log(self, recorded_calls: int) -> MessageLog:
         if recorded_calls not in self._logs:
-            self._logs[recorded_calls] = log_from_session(
+            self._logs[recorded_calls] = make_log_from_session(
                 self._session,
                 self.make_rules(None),
                 recorded_calls=recorded_calls,
@@ -82,7 +84,7 @@ class TriggerReplays:
             rules = self.make_rules(size)
             log = build_replay_log(self._session, self._anchored, rules, None, self._build_log)
             run = run_rules(log, rules)
-            prompts = RunPrompts(run)
+            prompts = RunPromptSizes(run)
             written = [s for c in get_run_compactions(run, prompts) for s in c.summaries]
             bill = bill_replay(self._cost_model, prompts, self._cost_model.summaries_usd(written))
             self._usd_by_size[size] = bill.cost_usd

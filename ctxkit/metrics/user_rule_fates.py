@@ -12,10 +12,10 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.fact_retention import extract_exact_values, find_missing_values
 from ctxkit.metrics.item_index import is_negated
-from ctxkit.metrics.losable_items import Item, MessageItemCache, iter_texts
+from ctxkit.metrics.losable_items import LosableItem, MessageItemCache, iter_texts
 from ctxkit.metrics.loss_tables import analyse_loss
 from ctxkit.policies.texts.user_rules import (
-    RuleStrength,
+    SentenceKind,
     UserRule,
     extract_user_rules,
     iter_message_rules,
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["RuleFate", "RuleTrace", "trace_user_rules", "user_rules"]
+__all__ = ["UserRuleFate", "UserRuleFates", "trace_user_rules", "user_rules"]
 __dir__ = public_dir(__all__)
 
 
-class RuleFate(NamedTuple):
+class UserRuleFate(NamedTuple):
     """The fate of one rule of the user."""
 
     rule: str
@@ -59,10 +59,10 @@ class RuleFate(NamedTuple):
     """The tool call that does so, in one line."""
 
 
-class RuleTrace(NamedTuple):
+class UserRuleFates(NamedTuple):
     """The user's rules of a session, in the order of their statement."""
 
-    fates: tuple[RuleFate, ...]
+    fates: tuple[UserRuleFate, ...]
     compaction_calls: tuple[int, ...]
     """The calls before which something left the prompt or came back."""
 
@@ -138,7 +138,7 @@ def user_rules(session: Session) -> pd.DataFrame:
 
 
 @accepts_session
-def trace_user_rules(session: Session) -> RuleTrace:
+def trace_user_rules(session: Session) -> UserRuleFates:
     """Return the fate of each rule of the user; see `user_rules`.
 
     Args:
@@ -146,11 +146,11 @@ def trace_user_rules(session: Session) -> RuleTrace:
     """
     analysis = analyse_loss(session, UserRuleCache())
     if analysis is None:
-        return RuleTrace((), ())
+        return UserRuleFates((), ())
     stated = extract_user_rules(analysis.memory.messages)
     actions = _list_actions(session) if any(is_negated(rule.text) for rule in stated) else []
     fates = [_trace_rule(analysis, rule, actions) for rule in stated]
-    return RuleTrace(
+    return UserRuleFates(
         fates=tuple(sorted(fates, key=lambda fate: fate.stated_call)),
         compaction_calls=tuple(analysis.visibility.moments.tolist()),
     )
@@ -159,9 +159,9 @@ def trace_user_rules(session: Session) -> RuleTrace:
 class UserRuleCache(MessageItemCache):
     """Cache of one kind of item, the user's rules."""
 
-    def extract(self, message: Message) -> tuple[frozenset[Item], frozenset[Item]]:
+    def extract(self, message: Message) -> tuple[frozenset[LosableItem], frozenset[LosableItem]]:
         """Return the rules of a message; none of its thinking."""
-        rules = (Item("constraint", rule.text) for rule in iter_message_rules(message))
+        rules = (LosableItem("constraint", rule.text) for rule in iter_message_rules(message))
         return frozenset(rules), frozenset()
 
 
@@ -186,9 +186,9 @@ def _call_texts(tool_call: Any) -> Iterator[str]:
     return iter_texts(Message(role="assistant", parts=(tool_call,)))
 
 
-def _trace_rule(analysis: LossAnalysis, rule: UserRule, actions: list[_Action]) -> RuleFate:
+def _trace_rule(analysis: LossAnalysis, rule: UserRule, actions: list[_Action]) -> UserRuleFate:
     index, visibility = analysis.memory, analysis.visibility
-    number = index.item_numbers[Item("constraint", rule.text)]
+    number = index.item_numbers[LosableItem("constraint", rule.text)]
     spans, calls = _find_spans(analysis, number), index.calls
     first_gap = next((end for _, end in spans if end < visibility.end), None)
     removed_by = None
@@ -200,9 +200,9 @@ def _trace_rule(analysis: LossAnalysis, rule: UserRule, actions: list[_Action]) 
     # The prompt of call c has the tick 2 c + 1; a span contains its start but not its end.
     ranges = tuple((start // 2, min(end // 2, calls)) for start, end in spans)
     against = _find_action_against(rule.text, ranges, actions)
-    return RuleFate(
+    return UserRuleFate(
         rule=rule.text,
-        binds=rule.strength == RuleStrength.BINDS,
+        binds=rule.strength == SentenceKind.BINDS,
         stated_call=ranges[0][0],
         removed_by=removed_by,
         last_call=max(ranges[-1][1] - 1, 0),

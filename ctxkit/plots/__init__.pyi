@@ -1,5 +1,6 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
 from .cache_charts import cache as cache
+from .cache_charts import idle as idle
 from .cache_charts import strip as strip
 from .compaction_charts import loss as loss
 from .compaction_charts import savings as savings
@@ -10,7 +11,6 @@ from .cumulative_input_charts import budget as budget
 from .cumulative_input_charts import views as views
 from .estimator_error_chart import calibration as calibration
 from .growth_chart import growth as growth
-from .pause_cost_chart import idle as idle
 from .sweep_charts import frontier as frontier
 from .sweep_charts import heatmap as heatmap
 from .user_rules_chart import user_rules as user_rules

@@ -1,12 +1,13 @@
-"""`plots.cache` and `plots.strip`: cached and uncached tokens by call, and one prompt as blocks."""
+"""`plots.cache`, `plots.strip`, `plots.idle`: cached tokens by call and block, cost of pauses."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal import formatting
-from ctxkit._internal.formatting import format_message_number
+from ctxkit._internal.formatting import format_message_number, format_usd, pluralize
 from ctxkit._internal.palette import COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
 from ctxkit.engine.cache_model.call_features import has_hour_writes
 from ctxkit.engine.cache_model.input_cost_prediction import (
@@ -18,6 +19,8 @@ from ctxkit.errors import BadArguments
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.compactions import get_replay_compactions, get_replay_prompt_arrays
+from ctxkit.metrics.cost.idle_ledger import CHOICES, Pause
+from ctxkit.metrics.cost.idle_ledger import idle as price_pauses
 from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes
@@ -31,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ctxkit.engine.sent_prompts import SentItem
+    from ctxkit.formats.session_conversion import SessionsLike
     from ctxkit.session.messages import ToolCall
     from ctxkit.session.session import Session
-
 
 _MISS_CAUSES = {
     "cold_start": "cold start",
@@ -238,7 +241,7 @@ def _split_block(block: PromptBlock, ends: tuple[int, int, int]) -> Iterable[Blo
 
 
 @accepts_session
-def strip_data(session: Session, call: int = -1) -> PromptStrip:
+def get_strip_data(session: Session, call: int = -1) -> PromptStrip:
     """Return the blocks of one prompt, and its tokens that were read, written and fresh.
 
     Raises:
@@ -298,7 +301,7 @@ def strip(session: Session, call: int = -1) -> Chart:
         >>> ck.plots.strip(ck.samples.path(), 150).rows[0]
         ('read', '34,442', '100 %', '$0.01')
     """
-    data = strip_data(session, call)
+    data = get_strip_data(session, call)
     source = "as the record's cache would have it (derived)" if session.origin else "as recorded"
     return Chart(
         title=f"Prompt of call {data.call}",
@@ -461,3 +464,65 @@ def _read_figures(session: Session) -> dict[str, Any]:
         return {}
     read, written = sum(use.read for use in uses), sum(use.written for use in uses)
     return {"cache_read_tokens": read, "written_tokens": written}
+
+
+MINUTES = 90
+"""Longest pause of the chart."""
+_STEPS = 4
+"""Lengths of a minute that are drawn."""
+
+
+@with_notes
+def idle(sessions: SessionsLike) -> Chart:
+    """Chart the dollars of a typical pause by its length, for each choice.
+
+    Args:
+        sessions: sessions of one person, as for `ck.metrics.idle`.
+
+    Returns:
+        The chart; its table has the dollars of all pauses by choice.
+
+    Raises:
+        BadArguments: no pause can be priced.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> [row[0] for row in ck.plots.idle(ck.samples.path("billing")).rows][0]
+        'do nothing'
+    """
+    ledger = price_pauses(sessions)
+    pause = _get_typical_pause(ledger.returns or ledger.pauses)
+    minutes = [i / _STEPS for i in range(1, MINUTES * _STEPS + 1)]
+    traces = []
+    for look, (name, words) in enumerate(CHOICES.items()):
+        costs = [pause.cost(name, 60 * m) for m in minutes]
+        if costs[0] is not None:
+            traces.append(Trace(name=words, x=minutes, y=costs, look=look, marked=False))
+    returns = [p.gap / 60 for p in ledger.returns if p.gap <= 60 * MINUTES]
+    if returns:
+        traces.append(
+            Trace(name="your pauses", x=returns, y=[0.0] * len(returns), kind="points", look=4)
+        )
+    totals = ledger.choices_usd
+    return Chart(
+        title="What a pause costs",
+        caption=(
+            f"Dollars of one pause with {pause.prefix:,} tokens in the cache, by its length;"
+            f" {pluralize(len(ledger.returns), 'pause')}. {ledger.answer}"
+        ),
+        drawing=Axes(
+            x="minutes until the next call", y="dollars", traces=tuple(traces), y_small=True
+        ),
+        head=("choice", "all pauses"),
+        rows=tuple((CHOICES[name], format_usd(totals[name] or 0.0)) for name in ledger.order),
+    )
+
+
+def _get_typical_pause(pauses: tuple[Pause, ...]) -> Pause:
+    """Return the last pause with the median prefix of all."""
+    return pauses[-1]._replace(
+        prefix=round(median(p.prefix for p in pauses)),
+        still_cached=round(median(p.still_cached for p in pauses)),
+        written=round(median(p.written for p in pauses)),
+        compacted_tokens=round(median(p.compacted_tokens for p in pauses)),
+    )

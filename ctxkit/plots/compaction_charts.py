@@ -94,7 +94,7 @@ def savings(of: SessionsLike | pd.DataFrame) -> Chart:
         [('0', '175', '40,471', '11,651', '71%')]
     """
     table = _savings_table(of)
-    return savings_chart(
+    return draw_savings_chart(
         table.title,
         _savings_rows(table),
         several=len(table.names) > 1,
@@ -102,7 +102,7 @@ def savings(of: SessionsLike | pd.DataFrame) -> Chart:
     )
 
 
-def savings_chart(
+def draw_savings_chart(
     name: str, data: Sequence[CompactionSaving], *, several: bool, is_unknown: bool = False
 ) -> Chart:
     """Return the chart of compactions.
@@ -316,7 +316,7 @@ def thrash(
         >>> ck.plots.thrash(ck.samples.path()).head
         ('call', 'saved', 'verdict')
     """
-    return thrash_chart(thrash_data(of, min_savings=min_savings, window=window, by=by))
+    return draw_thrash_chart(thrash_data(of, min_savings=min_savings, window=window, by=by))
 
 
 def get_suppressed(session: Session) -> list[CompactionAttempt]:
@@ -354,7 +354,7 @@ def find_guard_closing(shares: Sequence[float | None], least: float, window: int
     return None
 
 
-def thrash_chart(data: ThrashData) -> Chart:
+def draw_thrash_chart(data: ThrashData) -> Chart:
     """Return the chart of compactions and suppressed ones, with the guard's threshold."""
     completed = [t for t in data.tries if t.saved is not None]
     suppressed = [t for t in data.tries if t.saved is None and t.why]

@@ -68,7 +68,7 @@ class MessageChange(NamedTuple):
 # messages of the new window were inserted; they are placed before the first removed message. Fates
 # include all edits up to this compaction; `edits_before` counts the edits before it.
 @accepts_session
-def diff_data(
+def get_diff_data(
     session: Session, compaction: int = 0, *, counter: TokenCounter | None = None
 ) -> tuple[MessageChange, ...]:
     """Return each message of the window before a compaction, and each inserted one, in order.
@@ -146,7 +146,7 @@ def diff(session: Session, compaction: int = 0, *, counter: TokenCounter | None 
         >>> ck.plots.diff(ck.samples.path(), -1).title
         'Compaction 1 of BILL-4127: the nightly export fails'
     """
-    data = diff_data(session, compaction, counter=counter)
+    data = get_diff_data(session, compaction, counter=counter)
     number = compaction if compaction >= 0 else len(group_edits(session)) + compaction
     return _draw_changes(f"Compaction {number} of {get_title(session)}", data)
 
@@ -274,7 +274,7 @@ def _change_row(change: MessageChange) -> tuple[str, ...]:
 def _read_figures(session: Session) -> dict[str, Any]:
     if not session.edits:
         return {}
-    data = diff_data(session, -1)
+    data = get_diff_data(session, -1)
     affected = sum(one.action not in ("kept", "inserted") for one in data)
     figures: dict[str, Any] = {"last_affected_messages_n": affected}
     if session.prompt_source is not None:  # all sizes are those of prompts

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.metrics.context_report import ContextReport
-    from ctxkit.metrics.prompt_composition import GroupsByCall
+    from ctxkit.metrics.prompt_composition import GroupTokensByCall
     from ctxkit.session.session import Session
     from ctxkit.tokens.counter_protocol import TokenCounter
 
@@ -38,7 +38,7 @@ class CompositionData(NamedTuple):
     """Tokens of each group at each call, with the compactions."""
 
     session: str
-    layers: GroupsByCall
+    layers: GroupTokensByCall
     compactions: tuple[CompactionMark, ...]
     """Also those that failed; without falls of the prompt that no mark in the log explains."""
 
@@ -133,7 +133,7 @@ def _failed_points(failed: Sequence[CompactionMark]) -> Trace:
     )
 
 
-def _group_row(group: str, tokens: tuple[int, ...], layers: GroupsByCall) -> tuple[str, ...]:
+def _group_row(group: str, tokens: tuple[int, ...], layers: GroupTokensByCall) -> tuple[str, ...]:
     last = sum(t[-1] for t in layers.groups.values())
     return (
         group,

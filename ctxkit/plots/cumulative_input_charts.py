@@ -69,7 +69,7 @@ class HandOff(NamedTuple):
     to: str
 
 
-def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> CumulativeInputData:
+def get_budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> CumulativeInputData:
     """Return the running sums of every agent of sessions, a turn frame, or a frame of snapshots.
 
     The thresholds come from the first row that has one, as in fuseraft's own chart.
@@ -154,10 +154,12 @@ def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
         >>> ck.plots.budget(ck.samples.path()).head
         ('agent', 'turns', 'input', 'output', 'highest', 'of cutover')
     """
-    return budget_chart(budget_data(of))
+    return draw_budget_chart(get_budget_data(of))
 
 
-def budget_chart(data: CumulativeInputData, cutovers: Mapping[str, int] | None = None) -> Chart:
+def draw_budget_chart(
+    data: CumulativeInputData, cutovers: Mapping[str, int] | None = None
+) -> Chart:
     """Return the chart of running sums.
 
     Args:

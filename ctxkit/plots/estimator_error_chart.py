@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ctxkit._internal.palette import STOP_COLOUR
-from ctxkit.metrics.estimator_error import Calibration, calibrate
+from ctxkit.metrics.estimator_error import EstimatorErrors, calibrate
 from ctxkit.plots.chart import Chart, with_notes
 from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.session.session import Session
@@ -37,13 +37,13 @@ class CalibrationData(NamedTuple):
     """First call at or above the threshold by the provider's count."""
 
 
-def calibration_data(of: Session | Calibration) -> CalibrationData:
+def calibration_data(of: Session | EstimatorErrors) -> CalibrationData:
     """Return recorded and estimated prompts, and the highest threshold of the calibration.
 
     Raises:
         BadArguments: the session records no usage to calibrate against.
     """
-    result = of if isinstance(of, Calibration) else calibrate(of)
+    result = of if isinstance(of, EstimatorErrors) else calibrate(of)
     threshold = None if result.triggers.empty else int(result.triggers["threshold"].max())
     at_threshold = result.triggers[result.triggers["threshold"] == threshold].set_index("estimator")
     estimates = tuple(
@@ -61,7 +61,7 @@ def calibration_data(of: Session | Calibration) -> CalibrationData:
 
 
 @with_notes
-def calibration(of: Session | Calibration) -> Chart:
+def calibration(of: Session | EstimatorErrors) -> Chart:
     """Chart the size of each prompt by the provider's count and by estimates.
 
     Args:

@@ -15,7 +15,7 @@ from ctxkit.session.titles import get_title
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.user_rule_fates import RuleFate, RuleTrace
+    from ctxkit.metrics.user_rule_fates import UserRuleFate, UserRuleFates
     from ctxkit.session.session import Session
 
 MAX_RULES = 40
@@ -68,12 +68,12 @@ def user_rules(session: Session) -> Chart:
     )
 
 
-def _describe(trace: RuleTrace, omitted: int) -> str:
+def _describe(trace: UserRuleFates, omitted: int) -> str:
     more = f" {omitted} more are not drawn." if omitted else ""
     return f"{trace.answer} Lines: the calls that state a rule, in any wording.{more}"
 
 
-def _make_traces(fates: Sequence[RuleFate]) -> tuple[Trace, ...]:
+def _make_traces(fates: Sequence[UserRuleFate]) -> tuple[Trace, ...]:
     # One trace for all rules: a gap (None) parts the spans, so that the legend has one entry.
     xs, ys = list[float](), list[float | None]()
     for i, fate in enumerate(fates):
@@ -90,7 +90,7 @@ def _make_traces(fates: Sequence[RuleFate]) -> tuple[Trace, ...]:
     return tuple(traces)
 
 
-def _make_row(number: int, fate: RuleFate) -> tuple[str, ...]:
+def _make_row(number: int, fate: UserRuleFate) -> tuple[str, ...]:
     until = "stands" if fate.removed_by is None else f"compaction {fate.removed_by}"
     last = "" if fate.in_sight else f"call {fate.last_call}"
     against = "" if fate.against is None else f"call {fate.against_call}: {redact(fate.against)}"

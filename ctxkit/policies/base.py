@@ -17,7 +17,7 @@ from ctxkit.session.messages import Message
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.policies.protocols import Forecast, Policy
+    from ctxkit.policies.protocols import Policy, PromptForecast
     from ctxkit.policies.schedules.schedule_method_input import ScheduleView
     from ctxkit.tokens.counter_protocol import ContextBudget
 
@@ -50,7 +50,7 @@ class BasePolicy(HasName):
     else:
         keeps = None
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call in start..stop at which it can have an effect, or `stop`."""
         return start
 
@@ -155,7 +155,7 @@ class CompositePolicy(BasePolicy):
     def __init__(self, parts: Sequence[Policy]) -> None:
         object.__setattr__(self, "parts", tuple(map(as_policy, parts)))
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call at which any part can have an effect."""
         firsts = (
             start if is_call_overridden(p, "first") else p.first(forecast, start, stop)
@@ -418,7 +418,7 @@ class ScheduledPruning(DataclassPolicy):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class HistoryFilter(ScheduledPruning):
+class EarlierTurnsFilter(ScheduledPruning):
     """Base of prunings that filter the messages of earlier turns only.
 
     The input, calls and results of the current turn stay until the turn is over; the next turn

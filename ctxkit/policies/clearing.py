@@ -88,14 +88,14 @@ PAIR_PLACEHOLDER = "[result omitted — sliding window]"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ToolPairs(ScheduledPruning):
+class KeepToolPairs(ScheduledPruning):
     """Keep the newest call-result pairs; older results become a placeholder (fuseraft).
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("incident"))
-        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=ToolPairs(keep_pairs=3)))
-        >>> sum(item.changed_by == "ToolPairs" for item in pruned.sent(-1))
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=KeepToolPairs(keep_pairs=3)))
+        >>> sum(item.changed_by == "KeepToolPairs" for item in pruned.sent(-1))
         39
     """
 
@@ -150,15 +150,15 @@ EVICTED_PREFIX = "[tool result — evicted: "
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Tombstones(ScheduledPruning):
+class TombstoneEviction(ScheduledPruning):
     """Evict all tool results but the newest where all results together are over a budget.
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("incident"))
-        >>> evict = Tombstones(max_tokens=1_000, keep_last=3)
+        >>> evict = TombstoneEviction(max_tokens=1_000, keep_last=3)
         >>> pruned = ck.replay(session, ck.policies.Rules(pruning=evict))
-        >>> sum(item.changed_by == "Tombstones" for item in pruned.sent(-1))
+        >>> sum(item.changed_by == "TombstoneEviction" for item in pruned.sent(-1))
         24
     """
 
@@ -190,7 +190,7 @@ class Tombstones(ScheduledPruning):
 
 @dataclass(frozen=True)
 class _Evict:
-    """The stage of `Tombstones` for calls over the budget."""
+    """The stage of `TombstoneEviction` for calls over the budget."""
 
     keep_last: int
     listed: bool = False
@@ -264,14 +264,15 @@ TRUNCATED_HERE = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Budget(ScheduledPruning):
+class CharacterBudget(ScheduledPruning):
     """Elide the oldest results and text replies while all messages exceed a budget (fuseraft).
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("incident"))
-        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=Budget(max_chars=10_000)))
-        >>> sum(item.changed_by == "Budget" for item in pruned.sent(-1))
+        >>> pruning = CharacterBudget(max_chars=10_000)
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> sum(item.changed_by == "CharacterBudget" for item in pruned.sent(-1))
         38
     """
 

@@ -26,7 +26,7 @@ def collect_refusals() -> Iterator[list[str]]:
         _REFUSALS.reset(token)
 
 
-def not_smaller_message(was: History, new: History) -> str:
+def describe_not_smaller(was: History, new: History) -> str:
     """Return the reason for refusing a result that is not smaller, with both sizes as counted."""
     return (
         f"after it the prompt would have {new.tokens:,} tokens, before it {was.tokens:,} (both as"
@@ -40,5 +40,5 @@ def keep_if_smaller(was: History, new: History) -> History:
         return new
     refusals = _REFUSALS.get()
     if refusals is not None and new is not was:
-        refusals.append(not_smaller_message(was, new))
+        refusals.append(describe_not_smaller(was, new))
     return was

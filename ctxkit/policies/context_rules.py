@@ -13,7 +13,7 @@ from ctxkit.errors import BadArguments, did_you_mean, short_repr
 from ctxkit.policies.base import BasePolicy, Chain, as_policy
 from ctxkit.policies.history.message_log import MessageLog  # noqa: TC001  as above
 from ctxkit.policies.protocols import FunctionWrapper, Guard, Policy, Pruning, Trigger, name_of
-from ctxkit.policies.triggers import Always, BaseTrigger, Either, Recorded, Spent, as_trigger
+from ctxkit.policies.triggers import Always, BaseTrigger, Either, Recorded, TokensSpent, as_trigger
 from ctxkit.tokens.counter_protocol import ContextBudget, TokenCounter
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.protocols import Forecast
+    from ctxkit.policies.protocols import PromptForecast
 
 
 InputT = TypeVar("InputT")
@@ -409,7 +409,9 @@ def budget_thresholds(rules: Rules) -> dict[str, int]:
 
 
 def _first_spent_limit(triggers: tuple[BaseTrigger, ...]) -> int | None:
-    return next((int(t.limit) for t in _flatten_triggers(triggers) if isinstance(t, Spent)), None)
+    return next(
+        (int(t.limit) for t in _flatten_triggers(triggers) if isinstance(t, TokensSpent)), None
+    )
 
 
 def _flatten_triggers(triggers: tuple[BaseTrigger, ...]) -> Iterator[BaseTrigger]:
@@ -419,7 +421,7 @@ def _flatten_triggers(triggers: tuple[BaseTrigger, ...]) -> Iterator[BaseTrigger
 
 
 @dataclass(frozen=True)
-class RecordedCompactions(BasePolicy):
+class RecordedCompactionsPolicy(BasePolicy):
     """The recorded compactions as a policy: at each call, the edits recorded before it."""
 
     name = "recorded"
@@ -431,7 +433,7 @@ class RecordedCompactions(BasePolicy):
                 history = history.apply(edit)
         return history
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call with a recorded edit before it."""
         return Recorded().first(forecast, start, stop)
 
@@ -444,4 +446,4 @@ def recorded_rules() -> Rules:
         >>> len(ck.replay(ck.samples.path("billing"), recorded_rules()).edits)
         2
     """
-    return Rules(policy=RecordedCompactions(), trigger=Recorded(), name="recorded")
+    return Rules(policy=RecordedCompactionsPolicy(), trigger=Recorded(), name="recorded")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from ctxkit._internal.formatting import failure_text
+from ctxkit._internal.formatting import format_failure
 from ctxkit.errors import ModelError
 from ctxkit.policies.model_free_methods import EVIDENCE_METHOD, INTENT_METHOD
 from ctxkit.policies.offline_summarisers import (
-    Extractive,
+    ExtractiveSummariser,
     Passage,
     may_call_model,
     put_record_before,
@@ -69,7 +69,7 @@ class EvidenceSummariser:
 class HybridSummariser:
     """A summariser that writes the evidence, then another summariser's text if it succeeds."""
 
-    summariser: Any = field(default_factory=Extractive)
+    summariser: Any = field(default_factory=ExtractiveSummariser)
     """Writes the text: ``(passage) -> text``."""
     name = "hybrid"
 
@@ -84,7 +84,7 @@ class HybridSummariser:
         try:
             narrative = self.summariser(passage)
         except (ModelError, OSError, ValueError, RuntimeError) as error:
-            reason = one_line(failure_text(error), 200)
+            reason = one_line(format_failure(error), 200)
             text_without_narrative = f"{evidence}\n\n[no narrative: {reason}]"
             return with_summary_error(put_record_before(text_without_narrative, "", ""), error)
         text = summary_text(narrative)
@@ -92,13 +92,13 @@ class HybridSummariser:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Intents(Summary):
+class IntentSummary(Summary):
     """Replace old messages by a record of their tool calls; it needs no model.
 
     Example:
         >>> import ctxkit as ck
         >>> above = ck.policies.triggers.Above(4_000)
-        >>> rules = ck.policies.Rules(Intents(keep_tokens=2000), above)
+        >>> rules = ck.policies.Rules(IntentSummary(keep_tokens=2000), above)
         >>> replay = ck.replay(ck.read(ck.samples.path("incident")), rules)
         >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
         [('summarised', 4472, 1691)]
@@ -109,13 +109,13 @@ class Intents(Summary):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Evidence(Summary):
+class EvidenceSummary(Summary):
     """Replace old messages by the evidence record (fuseraft's lossless mode); it needs no model.
 
     Example:
         >>> import ctxkit as ck
         >>> above = ck.policies.triggers.Above(4_000)
-        >>> rules = ck.policies.Rules(Evidence(keep_tokens=2000), above)
+        >>> rules = ck.policies.Rules(EvidenceSummary(keep_tokens=2000), above)
         >>> replay = ck.replay(ck.read(ck.samples.path("incident")), rules)
         >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
         [('summarised', 4472, 1691)]
@@ -126,13 +126,13 @@ class Evidence(Summary):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Hybrid(Summary):
+class HybridSummary(Summary):
     """Replace old messages by the evidence record and a summary.
 
     Example:
         >>> import ctxkit as ck
         >>> above = ck.policies.triggers.Above(4_000)
-        >>> rules = ck.policies.Rules(Hybrid(keep_tokens=2000), above)
+        >>> rules = ck.policies.Rules(HybridSummary(keep_tokens=2000), above)
         >>> replay = ck.replay(ck.read(ck.samples.path("incident")), rules)
         >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
         [('summarised', 4472, 1796)]
@@ -143,7 +143,7 @@ class Hybrid(Summary):
 
     def using(self, summariser: Any) -> Self:
         """Return the policy with a summariser for the text, where it has the default one."""
-        if getattr(self.summariser, "summariser", self.summariser) != Extractive():
+        if getattr(self.summariser, "summariser", self.summariser) != ExtractiveSummariser():
             return self
         return replace(self, summariser=HybridSummariser(summariser=summariser))
 
@@ -156,13 +156,13 @@ BLOCK_SEPARATOR = "\n\n---\n\n"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Narrative(Summary):
+class NarrativeSummary(Summary):
     """fuseraft's compaction: replace old turns by one message of record blocks and a summary.
 
     Example:
         >>> import ctxkit as ck
         >>> above = ck.policies.triggers.Above(24_000)
-        >>> rules = ck.policies.Rules(Narrative(keep_replies=4), above)
+        >>> rules = ck.policies.Rules(NarrativeSummary(keep_replies=4), above)
         >>> replay = ck.replay(ck.read(ck.samples.path("incident")), rules)
         >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
         [('summarised', 25633, 14004)]
@@ -235,7 +235,7 @@ class Narrative(Summary):
         try:
             summary = self._summarise_with_retries(passage)
         except ModelError as error:
-            instead = evidence or failure_marker(turns, failure_text(error))
+            instead = evidence or make_failure_marker(turns, format_failure(error))
             return with_summary_error(put_record_before(instead, "", ""), error)
         if isinstance(summary, int):
             return summary
@@ -252,7 +252,7 @@ class Narrative(Summary):
         acts = tool_actions.collect_actions(passage.messages, turns, agent)
         out = []
         if self.include_symbols:
-            written = set(tool_actions.written_files(acts))
+            written = set(tool_actions.list_written_files(acts))
             texts = (
                 (path, str(value))
                 for message in passage.messages
@@ -260,11 +260,11 @@ class Narrative(Summary):
                 if (path := message_content.call_path(call)) in written
                 for value in call.arguments.values()
             )
-            out.append(tool_actions.symbols_block(acts, texts))
+            out.append(tool_actions.format_symbols_block(acts, texts))
         if self.include_reasoning:
-            out.append(tool_actions.reasoning_block(passage.messages, turns, agent))
+            out.append(tool_actions.format_reasoning_block(passage.messages, turns, agent))
         if self.include_exploration:
-            out.append(tool_actions.exploration_block(acts))
+            out.append(tool_actions.format_exploration_block(acts))
         return out
 
     def _summarise_with_retries(self, passage: Passage) -> str | int:
@@ -313,11 +313,11 @@ class Narrative(Summary):
 def change_log(passage: Passage) -> str:
     """Return the files and commands in the record, as ground truth for a summariser."""
     acts = tool_actions.collect_actions(passage.messages)
-    files = [f"  {p}" for p in tool_actions.written_files(acts)]
-    perhaps = [f"  {p} [outcome unknown]" for p in tool_actions.written_files(acts, "unknown")]
+    files = [f"  {p}" for p in tool_actions.list_written_files(acts)]
+    perhaps = [f"  {p} [outcome unknown]" for p in tool_actions.list_written_files(acts, "unknown")]
     runs = [
         f"  {one_line(a.target, 120)} [{_COMMAND_OUTCOMES.get(a.outcome, 'FAILED')}]"
-        for a in tool_actions.shell_commands(acts)
+        for a in tool_actions.select_shell_commands(acts)
     ]
     rows = ["AUTHORITATIVE CHANGE LOG — ground truth, it goes before what agents say of themselves"]
     rows += ["Files written:", *files, *perhaps] if files or perhaps else []
@@ -375,7 +375,7 @@ def write_intents(
         "",
         "OPERATIONS (chronological):",
     ]
-    rows += [tool_actions.intent_line(a, quirks=quirks) for a in acts] or [
+    rows += [tool_actions.format_intent_line(a, quirks=quirks) for a in acts] or [
         "  (no tracked tool calls recorded in this range)"
     ]
     rows += [
@@ -389,7 +389,7 @@ def write_intents(
 def write_evidence_before(history: History, before: int) -> str:
     """Return the evidence of all actions before a position, compacted or not."""
     return write_evidence(
-        tool_actions.actions_before(history, before),
+        tool_actions.collect_actions_before(history, before),
         newest_team_state(history.messages_newest_first),
     )
 
@@ -404,7 +404,7 @@ def write_evidence(acts: Sequence[ToolAction], standing: Mapping[str, Any] | Non
     blocks = ["[CONTEXT RECONSTRUCTION — derived from durable evidence, not summarised by LLM]"]
     blocks += team_state_sections(standing or {})
     for heading, outcome in _WRITE_HEADINGS.items():
-        written = tool_actions.written_files(acts, outcome)
+        written = tool_actions.list_written_files(acts, outcome)
         if written:
             blocks.append("\n".join([heading, *(f"  {p}" for p in written)]))
     recent = [a for a in reversed(acts) if a.outcome != "pending"]
@@ -416,10 +416,10 @@ def write_evidence(acts: Sequence[ToolAction], standing: Mapping[str, Any] | Non
             else []
         )
         blocks.append("\n".join(["RECENT EVIDENCE", *lines, *more]))
-    failures = tool_actions.unresolved_failures(acts)
+    failures = tool_actions.select_unresolved_failures(acts)
     if failures:
         blocks.append(
-            "\n".join(["OPEN FAILURES", *(tool_actions.intent_line(a) for a in failures)])
+            "\n".join(["OPEN FAILURES", *(tool_actions.format_intent_line(a) for a in failures)])
         )
     return "\n\n".join([*blocks, _resumption_note(acts)])
 
@@ -446,7 +446,7 @@ def _evidence_lines(action: ToolAction) -> list[str]:
     return [head, f"    {one_line(action.output, SNIPPET_CHARS)}"] if shows_output else [head]
 
 
-def failure_marker(turns: Sequence[int], why: str) -> str:
+def make_failure_marker(turns: Sequence[int], why: str) -> str:
     """Return the text in place of a summary that failed."""
     return "\n".join(
         [

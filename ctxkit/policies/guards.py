@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Literal
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import ValidatedSettings
-from ctxkit.policies.compaction_refusals import not_smaller_message
-from ctxkit.policies.history.message_log import CacheClock
+from ctxkit.policies.compaction_refusals import describe_not_smaller
+from ctxkit.policies.history.message_log import ColdCacheCalls
 from ctxkit.policies.protocols import HasName, name_of
 from ctxkit.policies.triggers import first_call_in
-from ctxkit.policies.unpruned_prompt_sizes import turn_of_call
+from ctxkit.policies.unpruned_prompt_sizes import get_turn_of_call
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive, Proportion
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.protocols import Forecast, Guard, RunHistory
+    from ctxkit.policies.protocols import Guard, PromptForecast, RunHistory
 
 __all__ = [
     "AntiThrash",
-    "Attempts",
     "BaseGuard",
+    "CompactionCountLimit",
     "Cooldown",
-    "Grace",
+    "GraceAfterCompaction",
     "Hysteresis",
     "MinProgress",
     "Smaller",
@@ -62,7 +62,7 @@ class BaseGuard(HasName):
         """Return why a compaction is postponed."""
         return self.word or name_of(self)
 
-    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call at which a due compaction may happen, or `stop`."""
         return start
 
@@ -105,7 +105,7 @@ class AntiThrash(ValidatedSettings, BaseGuard):
     reset: Natural = 0
     """Calls without a compaction after which earlier compactions do not count; 0: never."""
 
-    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop` while the guard blocks, or the call at which it resets."""
         if not self.window or not self.min_savings or len(past.compactions) < self.window:
             return start
@@ -186,18 +186,18 @@ class Smaller(BaseGuard):
 
     def refuses(self, past: RunHistory, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return both sizes where the result is not smaller, else None."""
-        return None if new.tokens < was.tokens else not_smaller_message(was, new)
+        return None if new.tokens < was.tokens else describe_not_smaller(was, new)
 
 
 @dataclass(frozen=True)
-class Grace(ValidatedSettings, BaseGuard):
+class GraceAfterCompaction(ValidatedSettings, BaseGuard):
     """No compaction for some calls, or turns, after each compaction (fuseraft: one turn).
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("chat"))
         >>> window, above = "window:keep_tokens=3500", ck.policies.triggers.Above(4_000)
-        >>> rules = ck.policies.Rules(window, above, guards=Grace(calls=5))
+        >>> rules = ck.policies.Rules(window, above, guards=GraceAfterCompaction(calls=5))
         >>> len(ck.replay(session, rules).edits)
         5
     """
@@ -209,28 +209,28 @@ class Grace(ValidatedSettings, BaseGuard):
     turns: Natural = 0
     """Number of turns after the turn of a compaction without another one."""
 
-    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call after the grace period."""
         if not past.compactions:
             return start
         last = past.compactions[-1].call
         call = max(start, last + self.calls + 1)
         if self.turns:
-            until = turn_of_call(past.log, last) + self.turns
-            while call < stop and turn_of_call(past.log, call) <= until:
+            until = get_turn_of_call(past.log, last) + self.turns
+            while call < stop and get_turn_of_call(past.log, call) <= until:
                 call += 1
         return min(call, stop)
 
 
 @dataclass(frozen=True)
-class Attempts(ValidatedSettings, BaseGuard):
+class CompactionCountLimit(ValidatedSettings, BaseGuard):
     """At most `n` compactions in the whole run, or in one turn (pulse-coder: two).
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("chat"))
         >>> window, above = "window:keep_tokens=3500", ck.policies.triggers.Above(4_000)
-        >>> rules = ck.policies.Rules(window, above, guards=Attempts(n=3, per="run"))
+        >>> rules = ck.policies.Rules(window, above, guards=CompactionCountLimit(n=3, per="run"))
         >>> len(ck.replay(session, rules).edits)
         3
     """
@@ -242,14 +242,14 @@ class Attempts(ValidatedSettings, BaseGuard):
     per: Literal["run", "turn"] = "turn"
     """Scope of the number."""
 
-    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call with an attempt left."""
         if len(past.compactions) < self.n:
             return start
         if self.per == "run":
             return stop
-        used_up = turn_of_call(past.log, past.compactions[-self.n].call)
-        while start < stop and turn_of_call(past.log, start) == used_up:
+        used_up = get_turn_of_call(past.log, past.compactions[-self.n].call)
+        while start < stop and get_turn_of_call(past.log, start) == used_up:
             start += 1
         return start
 
@@ -278,7 +278,7 @@ class Hysteresis(BaseGuard):
         if self.tokens < 0 or self.share < 0 or not self.tokens + self.share:
             raise BadArguments(f"Hysteresis needs tokens or a share above 0; got {self}.")
 
-    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call whose prompt has grown by more than the minimum."""
         if not past.compactions:
             return start
@@ -306,9 +306,9 @@ class UntilCold(BaseGuard):
     life: float = DEFAULT_CACHE_LIFE
     """Lifetime of the cache, in seconds."""
 
-    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call without a cache, or the first one above the hard limit."""
-        cold = first_call_in(CacheClock.of(past.log, self.life).calls, start, stop)
+        cold = first_call_in(ColdCacheCalls.of(past.log, self.life).calls, start, stop)
         return forecast.above(self.hard_limit, start, cold)
 
 
@@ -330,7 +330,7 @@ class Cooldown(BaseGuard):
     seconds: float
     """Minimum time between two compactions, in seconds."""
 
-    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call after the wait."""
         if not past.compactions:
             return start

@@ -126,7 +126,7 @@ def encode_entry(entry: MemoryEntry) -> bytes:
     return f"---\n{head}\n---\n{body}".encode("utf-8", "replace")
 
 
-def memory_folder_name(agent: str) -> str:
+def get_memory_folder_name(agent: str) -> str:
     """Return the name of an agent's memory folder (fuseraft's `SafeFileName`).
 
     Raises:
@@ -194,11 +194,11 @@ def sort_by_type(entries: Iterable[MemoryEntry]) -> list[MemoryEntry]:
 
 def rank_by_score(entries: Iterable[MemoryEntry], query: str = "") -> list[MemoryEntry]:
     """Return entries sorted by score, the best first, then by name (fuseraft's newer order)."""
-    words = query_terms(query)
+    words = extract_query_terms(query)
     return sorted(entries, key=lambda e: (-score_entry(e, words), e.name))
 
 
-def query_terms(query: str) -> frozenset[str]:
+def extract_query_terms(query: str) -> frozenset[str]:
     """Return the distinct words of three letters or more of a query, without stop words, and its
     numbers.
     """
@@ -303,7 +303,7 @@ _SNIPPET_CHARS = 600
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryBudgets:
+class MemoryDigestBudgets:
     """Limits of a digest, in all and for each kind of entry (Tyrum's defaults)."""
 
     items: int = 12
@@ -332,7 +332,7 @@ def memory_kind(entry: MemoryEntry) -> str:
 
 
 def format_digest(
-    entries: Iterable[MemoryEntry], query: str = "", budgets: MemoryBudgets | None = None
+    entries: Iterable[MemoryEntry], query: str = "", budgets: MemoryDigestBudgets | None = None
 ) -> str:
     """Return the digest for a query: one line per entry, the best first.
 
@@ -341,7 +341,7 @@ def format_digest(
         query: entries without any of its words are left out; empty: all are included.
         budgets: limits of the digest.
     """
-    words = query_terms(query)
+    words = extract_query_terms(query)
     matching = [
         entry for entry in rank_by_score(entries, query) if not words or count_matches(entry, words)
     ]
@@ -355,7 +355,7 @@ def format_entries(entries: Iterable[MemoryEntry]) -> str:
 
 def fit_to_budgets(
     ranked: Iterable[MemoryEntry],
-    budgets: MemoryBudgets | None = None,
+    budgets: MemoryDigestBudgets | None = None,
     sizes: Mapping[str, int] | None = None,
 ) -> list[MemoryEntry]:
     """Return the entries that fit the budgets, in order.
@@ -367,7 +367,7 @@ def fit_to_budgets(
         budgets: the limits; None: Tyrum's.
         sizes: characters of each entry's line (`row_size`) by guid; None: they are computed.
     """
-    limits = budgets or MemoryBudgets()
+    limits = budgets or MemoryDigestBudgets()
     out: list[MemoryEntry] = []
     # Remaining [items, characters] of each kind, and of the whole.
     left = {kind: list(limits.kinds.get(kind, (0, 0))) for kind in MEMORY_KINDS}

@@ -20,14 +20,14 @@ from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.history.columns import USER
 from ctxkit.policies.history.history import find_end_of_summaries
 from ctxkit.policies.memory_entries import (
-    MemoryBudgets,
+    MemoryDigestBudgets,
     MemoryEntry,
     MemoryEntryRanker,
+    extract_query_terms,
     fit_to_budgets,
     format_entries,
     make_entry,
     make_entry_name,
-    query_terms,
     row_size,
 )
 from ctxkit.policies.texts import message_content, tool_actions
@@ -50,7 +50,7 @@ RECALL_HEADING = "MEMORY — recalled from what is no longer shown:"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Recall(DataclassPolicy):
+class LessonRecall(DataclassPolicy):
     """Insert a digest of lessons from removed messages behind the summary: `summary | recall`.
 
     Use it after a policy that removes messages. The lessons of removed messages are ranked by type,
@@ -73,14 +73,14 @@ class Recall(DataclassPolicy):
     """Maximum characters; each kind of entry has Tyrum's share of them."""
 
     @property
-    def budgets(self) -> MemoryBudgets:
+    def budgets(self) -> MemoryDigestBudgets:
         """The budgets of the digest."""
-        whole = MemoryBudgets()
+        whole = MemoryDigestBudgets()
         kinds = {
             kind: (max(n * self.items // whole.items, 1), chars * self.chars // whole.chars)
             for kind, (n, chars) in whole.kinds.items()
         }
-        return MemoryBudgets(items=self.items, chars=self.chars, kinds=kinds)
+        return MemoryDigestBudgets(items=self.items, chars=self.chars, kinds=kinds)
 
     def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the history with the digest; unchanged where there is nothing to recall."""
@@ -127,7 +127,7 @@ class _LessonEntries:
         return cast("_LessonEntries", promoted)
 
     def fitting(
-        self, lessons: Sequence[tuple[str, str]], request: str, budgets: MemoryBudgets
+        self, lessons: Sequence[tuple[str, str]], request: str, budgets: MemoryDigestBudgets
     ) -> list[MemoryEntry]:
         """Return the entries that fit the budgets, by score for a request, then by age."""
         # The newest of equal entries comes first, so rank the lessons in reverse.
@@ -136,7 +136,7 @@ class _LessonEntries:
                 self._add_lesson(pair)
         numbers = [self._numbers[pair] for pair in reversed(lessons)]
         return fit_to_budgets(
-            self._ranked.ranked(numbers, query_terms(request)), budgets, self._sizes
+            self._ranked.ranked(numbers, extract_query_terms(request)), budgets, self._sizes
         )
 
     def _add_lesson(self, pair: tuple[str, str]) -> None:
@@ -398,7 +398,7 @@ def extract_decisions(messages: Iterable[Message]) -> list[str]:
 def _shell_command(call: ToolCall) -> str:
     """Return the shell command of a call; empty where it has none, or one of unfit length."""
     command = (
-        " ".join(message_content.call_target(call).split())
+        " ".join(message_content.get_call_target(call).split())
         if tool_actions.SHELL_TOOL_PATTERN.search(call.name)
         else ""
     )

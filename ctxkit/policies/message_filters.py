@@ -12,14 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.policies.base import HistoryFilter, ScheduledPruning
+from ctxkit.policies.base import EarlierTurnsFilter, ScheduledPruning
 from ctxkit.policies.history.columns import ASSISTANT, TOOL, USER
-from ctxkit.policies.history.history_view import role_code
+from ctxkit.policies.history.history_view import get_role_code
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.schedules.schedule_method_input import (
-    MessageNews,
+    MessageUpdates,
     SlidingWindow,
-    VisibleWindow,
+    VisiblePositions,
 )
 from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import (
@@ -72,7 +72,7 @@ def is_correction(message: Message) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TextOnly(HistoryFilter):
+class TextOnly(EarlierTurnsFilter):
     """Strip earlier turns to their text: without tool results, calls and reasoning.
 
     Example:
@@ -93,13 +93,13 @@ class TextOnly(HistoryFilter):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Roles(HistoryFilter):
+class RoleFilter(EarlierTurnsFilter):
     """Keep only some roles of earlier turns; without `tool`, replies lose their tool calls.
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("incident"))
-        >>> pruning = Roles(roles=("user", "assistant"))
+        >>> pruning = RoleFilter(roles=("user", "assistant"))
         >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
         >>> len(session.sent(-1)), len(pruned.sent(-1))
         (115, 31)
@@ -115,7 +115,7 @@ class Roles(HistoryFilter):
 
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide each message of another role when its turn is over, a result with its reply."""
-        role_codes = {role_code(role) for role in self.roles}
+        role_codes = {get_role_code(role) for role in self.roles}
         for p in view.new():
             call, role = view.arrival(p), view.role(p)
             if role not in role_codes or (
@@ -127,7 +127,7 @@ class Roles(HistoryFilter):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class WithoutAgents(HistoryFilter):
+class WithoutAgents(EarlierTurnsFilter):
     """Hide messages of some agents in earlier turns, and all tool results (they have no author).
 
     Example:
@@ -155,7 +155,7 @@ class WithoutAgents(HistoryFilter):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TurnAge(HistoryFilter):
+class TurnAge(EarlierTurnsFilter):
     """Keep the newest replies of earlier turns, from the user message before the oldest of them.
 
     Example:
@@ -175,7 +175,7 @@ class TurnAge(HistoryFilter):
 
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide older messages when a turn begins after enough replies."""
-        visible: VisibleWindow = view.memory.setdefault("shown", VisibleWindow())
+        visible: VisiblePositions = view.memory.setdefault("shown", VisiblePositions())
         replies: SlidingWindow = view.memory.setdefault("replies", SlidingWindow())
         pinned: SlidingWindow = view.memory.setdefault("pinned", SlidingWindow())
         for call, added, hidden, _ in view.news() if self.turns else ():
@@ -194,7 +194,7 @@ class TurnAge(HistoryFilter):
             _hide_before(view, first, [p for p in pinned.positions if p < first], (), call)
 
     def _first(
-        self, view: ScheduleView, visible: VisibleWindow, replies: Sequence[int], call: int
+        self, view: ScheduleView, visible: VisiblePositions, replies: Sequence[int], call: int
     ) -> int:
         """Return the first position that is kept."""
         count = bisect_left(replies, view.turn_edge(call))
@@ -208,7 +208,7 @@ class TurnAge(HistoryFilter):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Tail(HistoryFilter):
+class Tail(EarlierTurnsFilter):
     """Keep the newest messages when a turn begins; corrections of an agent stay, uncounted.
 
     Example:
@@ -231,7 +231,7 @@ class Tail(HistoryFilter):
         """Hide older messages when a turn begins after enough messages."""
         if not self.messages:
             return
-        visible: VisibleWindow = view.memory.setdefault("shown", VisibleWindow())
+        visible: VisiblePositions = view.memory.setdefault("shown", VisiblePositions())
         pinned: SlidingWindow = view.memory.setdefault("pinned", SlidingWindow())
         free: SlidingWindow = view.memory.setdefault("free", SlidingWindow())
         for call, added, hidden, protected in view.news():
@@ -308,7 +308,7 @@ def _is_answer(view: ScheduleView, p: int, call: int) -> bool:
     return view.role(p) == TOOL and view.role(group[0]) == ASSISTANT
 
 
-def _next_safe_cut(view: ScheduleView, visible: VisibleWindow, first: int, call: int) -> int:
+def _next_safe_cut(view: ScheduleView, visible: VisiblePositions, first: int, call: int) -> int:
     """Return the position of the next safe cut up to the current turn, else of the last before."""
     edge, i = view.turn_edge(call), visible.index(first)
     at = visible.safe(view, i, call)
@@ -321,7 +321,7 @@ def _next_safe_cut(view: ScheduleView, visible: VisibleWindow, first: int, call:
 
 
 def _orphaned_results(
-    view: ScheduleView, visible: VisibleWindow, first: int, call: int
+    view: ScheduleView, visible: VisiblePositions, first: int, call: int
 ) -> list[int]:
     """Return the results from a position on whose reply is hidden before it."""
     rows, i = view.rows, visible.index(first)
@@ -360,7 +360,7 @@ _MODE = re.compile(r"none|all|before-last-message|before-last-(\d+)-messages")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Prune(ScheduledPruning):
+class PruneToolCalls(ScheduledPruning):
     """Drop tool calls with their results, and reasoning, before the newest messages (AI SDK).
 
     A call stays where its id occurs among the newest messages, so a call just before them stays
@@ -371,7 +371,7 @@ class Prune(ScheduledPruning):
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("incident"))
-        >>> pruning = Prune(tool_calls="before-last-10-messages")
+        >>> pruning = PruneToolCalls(tool_calls="before-last-10-messages")
         >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
         >>> len(session.sent(-1)), len(pruned.sent(-1))
         (115, 37)
@@ -397,7 +397,7 @@ class Prune(ScheduledPruning):
         pruned: _Pruned = view.memory.setdefault("pruned", _Pruned(self))
         changed, news = view.events(), {new.call: new for new in view.news()}
         if "all" in (self.tool_calls, self.reasoning):
-            news = {call: MessageNews(call, [], [], []) for call, _ in view.turns()} | news
+            news = {call: MessageUpdates(call, [], [], []) for call, _ in view.turns()} | news
         for call in sorted(changed.keys() | news.keys()):
             emptied = set(changed.get(call, ())) - pruned.changed
             todo = pruned.follow(view, news[call]) if call in news else set()
@@ -434,25 +434,25 @@ class Prune(ScheduledPruning):
 
 
 class _Pruned:
-    """State of the schedule of `Prune` between calls.
+    """State of the schedule of `PruneToolCalls` between calls.
 
     It tracks, per call id, the visible positions with that id. An id is dropped while its last
     position is before the edge (the newest messages) and none of its positions is protected. Only
     ids of changed messages, and those that the edge passes, are looked at.
     """
 
-    def __init__(self, rule: Prune) -> None:
+    def __init__(self, rule: PruneToolCalls) -> None:
         self.rule = rule
         self.changed: set[int] = set()
         """Positions that have a change."""
-        self._visible, self._units = VisibleWindow(), SlidingWindow()
+        self._visible, self._units = VisiblePositions(), SlidingWindow()
         """Visible positions, and of them the first of each message in the SDK's sense."""
         self._positions: dict[str, list[int]] = {}
         """For each call id the visible positions with it."""
         self._dropped: set[str] = set()
         self._edge = self._end = self._turn = 0
 
-    def follow(self, view: ScheduleView, news: MessageNews) -> set[int]:
+    def follow(self, view: ScheduleView, news: MessageUpdates) -> set[int]:
         """Apply the news of a call; return the positions that may change."""
         call, added, hidden, protected = news
         self._visible.follow(added, hidden)
@@ -548,13 +548,13 @@ def _call_ids(view: ScheduleView, p: int) -> Iterable[str]:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Cap(ScheduledPruning):
+class MessageCountCap(ScheduledPruning):
     """Keep at most a number of messages: those before the first reply, and the newest (Tyrum).
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("incident"))
-        >>> pruning = Cap(max_messages=12)
+        >>> pruning = MessageCountCap(max_messages=12)
         >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
         >>> len(session.sent(-1)), len(pruned.sent(-1))
         (115, 13)
@@ -565,7 +565,7 @@ class Cap(ScheduledPruning):
 
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide the messages between the head and the newest ones when there are too many."""
-        visible: VisibleWindow = view.memory.setdefault("shown", VisibleWindow())
+        visible: VisiblePositions = view.memory.setdefault("shown", VisiblePositions())
         protected: SlidingWindow = view.memory.setdefault("stays", SlidingWindow())
         for call, added, hidden, newly_protected in view.news() if self.max_messages else ():
             visible.follow(added, hidden)
@@ -588,7 +588,7 @@ class Cap(ScheduledPruning):
             all_hidden ^= to_hide | to_restore
 
     def _apply(
-        self, view: ScheduleView, visible: VisibleWindow, protected: SlidingWindow, call: int
+        self, view: ScheduleView, visible: VisiblePositions, protected: SlidingWindow, call: int
     ) -> list[int]:
         """Return the positions that stay: hide until at most `max_messages` are left."""
         positions = visible.positions
@@ -597,12 +597,12 @@ class Cap(ScheduledPruning):
             new = self._apply_once(view, visible, protected, call)
             if len(new) == len(positions):
                 break
-            visible = VisibleWindow()
+            visible = VisiblePositions()
             visible.positions = positions = new
         return positions
 
     def _apply_once(
-        self, view: ScheduleView, visible: VisibleWindow, protected: SlidingWindow, call: int
+        self, view: ScheduleView, visible: VisiblePositions, protected: SlidingWindow, call: int
     ) -> list[int]:
         """Return the positions that one pass of Tyrum's cap leaves; groups are not parted."""
         positions, most = visible.positions, self.max_messages

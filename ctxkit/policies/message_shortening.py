@@ -42,15 +42,15 @@ _SUMMARY_PREFIX = "[CONVERSATION SUMMARY"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Results(ScheduledPruning):
+class ResultShortening(ScheduledPruning):
     """Cut tool results to a number of characters, by tool if set; stale reads to fewer.
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("incident"))
-        >>> pruning = Results(max_chars=300)
+        >>> pruning = ResultShortening(max_chars=300)
         >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
-        >>> sum(item.changed_by == "Results" for item in pruned.sent(-1))
+        >>> sum(item.changed_by == "ResultShortening" for item in pruned.sent(-1))
         25
     """
 
@@ -113,15 +113,15 @@ class Results(ScheduledPruning):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ConsumedReads(ScheduledPruning):
+class ConsumedReadShortening(ScheduledPruning):
     """Cut read results whose file is written or patched later: they are out of date.
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("billing"))
-        >>> pruning = ConsumedReads(max_chars=100)
+        >>> pruning = ConsumedReadShortening(max_chars=100)
         >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
-        >>> sum(item.changed_by == "ConsumedReads" for item in pruned.sent(-1))
+        >>> sum(item.changed_by == "ConsumedReadShortening" for item in pruned.sent(-1))
         64
     """
 
@@ -143,15 +143,15 @@ class ConsumedReads(ScheduledPruning):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Replies(ScheduledPruning):
+class ReplyShortening(ScheduledPruning):
     """Cut long replies when they are sent again; summaries are never cut.
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("chat"))
-        >>> pruning = Replies(max_chars=100)
+        >>> pruning = ReplyShortening(max_chars=100)
         >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
-        >>> sum(item.changed_by == "Replies" for item in pruned.sent(-1))
+        >>> sum(item.changed_by == "ReplyShortening" for item in pruned.sent(-1))
         43
     """
 
@@ -188,15 +188,15 @@ class Replies(ScheduledPruning):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Outputs(ScheduledPruning):
+class OutputShortening(ScheduledPruning):
     """Cut raw tool output by lines, then characters, then bytes, with a note (the agent `ai`).
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("incident"))
-        >>> pruning = Outputs(max_lines=5, max_chars=200)
+        >>> pruning = OutputShortening(max_lines=5, max_chars=200)
         >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
-        >>> sum(item.changed_by == "Outputs" for item in pruned.sent(-1))
+        >>> sum(item.changed_by == "OutputShortening" for item in pruned.sent(-1))
         25
     """
 
@@ -322,13 +322,15 @@ def _written_paths(view: ScheduleView, p: int, writers: tuple[str, ...]) -> list
     """Return the paths that a reply writes."""
     if view.role(p) == TOOL:
         return []
-    return [path for call in view.recorded_calls(p) if (path := matching_call_path(call, writers))]
+    return [
+        path for call in view.recorded_calls(p) if (path := get_matching_call_path(call, writers))
+    ]
 
 
 def _read_path(view: ScheduleView, p: int, readers: tuple[str, ...]) -> str:
     """Return the path of the file that a result is the content of; empty for other results."""
     call = view.answered_call(p) if view.role(p) == TOOL else None
-    return matching_call_path(call, readers) if call is not None else ""
+    return get_matching_call_path(call, readers) if call is not None else ""
 
 
 def _calling_reply(view: ScheduleView, p: int) -> int:
@@ -337,7 +339,7 @@ def _calling_reply(view: ScheduleView, p: int) -> int:
     return -1 if at is None else at
 
 
-def matching_call_path(call: ToolCall, tools: tuple[str, ...]) -> str:
+def get_matching_call_path(call: ToolCall, tools: tuple[str, ...]) -> str:
     """Return the path of a call of one of these tools, in lower case and without a leading `./`;
     else an empty string.
     """
@@ -350,15 +352,15 @@ _LEADING_DOTS = re.compile(r"^(?:\./+)+(?=[^/])")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Intermediate(ScheduledPruning):
+class IntermediateReplyShortening(ScheduledPruning):
     """Cut text, reasoning and arguments of replies that only lead to the next tool call.
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("billing"))
-        >>> pruning = Intermediate(max_chars=10)
+        >>> pruning = IntermediateReplyShortening(max_chars=10)
         >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
-        >>> sum(item.changed_by == "Intermediate" for item in pruned.sent(-1))
+        >>> sum(item.changed_by == "IntermediateReplyShortening" for item in pruned.sent(-1))
         74
     """
 
@@ -390,7 +392,7 @@ class Intermediate(ScheduledPruning):
         return message_content.replace_arguments(short, self._arguments)
 
     def _arguments(self, call: ToolCall) -> dict[str, object] | None:
-        chars = {k: len(message_content.argument_text(v)) for k, v in call.arguments.items()}
+        chars = {k: len(message_content.get_argument_text(v)) for k, v in call.arguments.items()}
         elided = {k: _elided_argument(n) for k, n in chars.items() if n > self.max_argument_chars}
         return {**call.arguments, **elided} if elided else None
 

@@ -16,7 +16,7 @@ from ctxkit.policies.offline_summarisers import Passage, summary_text
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import BaseTrigger, Share
-from ctxkit.policies.user_rules_digest import KeepRules
+from ctxkit.policies.user_rules_digest import KeepUserRules
 from ctxkit.session.messages import Message, Text
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.base import PositiveShare
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.protocols import Forecast
+    from ctxkit.policies.protocols import PromptForecast
     from ctxkit.tokens.counter_protocol import ContextBudget
 
 
@@ -268,7 +268,7 @@ def prepared(
 
 
 @dataclass(frozen=True)
-class TaskBoundary(ValidatedSettings, BaseTrigger):
+class TaskBoundaryTrigger(ValidatedSettings, BaseTrigger):
     """Due where a new user request begins a task and the prompt is over a share of the window."""
 
     word = "task_boundary"
@@ -276,7 +276,7 @@ class TaskBoundary(ValidatedSettings, BaseTrigger):
     share: PositiveShare = 0.5
     """Share of the window below which it is never due."""
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call with a new request and a prompt over the share."""
         log, over_share = forecast.log, Share(self.share)
         call = over_share.first(forecast, start, stop)
@@ -307,7 +307,7 @@ def at_boundaries(rules: Rules, share: float = 0.5) -> Rules:
         raise BadArguments(
             f"The rules {rules.label!r} compact nothing: give rules with a policy and a trigger."
         )
-    return rules.but(trigger=TaskBoundary(share) | rules.trigger, config=None)
+    return rules.but(trigger=TaskBoundaryTrigger(share) | rules.trigger, config=None)
 
 
 def keep_rules(rules: Rules, tokens: int = 400) -> Rules:
@@ -335,4 +335,4 @@ def keep_rules(rules: Rules, tokens: int = 400) -> Rules:
     if rules.bare is None:
         raise BadArguments(f"The rules {rules.label!r} compact nothing: give rules with a policy.")
     name = f"{rules.label} + keep_rules"
-    return rules.but(policy=rules.bare | KeepRules(tokens=tokens), name=name, config=None)
+    return rules.but(policy=rules.bare | KeepUserRules(tokens=tokens), name=name, config=None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import structs
 
-from ctxkit._internal.formatting import failure_text
+from ctxkit._internal.formatting import format_failure
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments, ModelError, did_you_mean, short_repr
 from ctxkit.policies.base import ValidatedSettings
@@ -35,7 +35,14 @@ if TYPE_CHECKING:
     from ctxkit.policies.base import Positive, PositiveShare, Proportion
     from ctxkit.policies.history.history import History
 
-__all__ = ["Extractive", "Fixed", "Passage", "RecordedSummary", "ShareOfInput", "parse_summariser"]
+__all__ = [
+    "ExtractiveSummariser",
+    "FixedSizeSummariser",
+    "InputShareSummariser",
+    "Passage",
+    "RecordedSummariser",
+    "parse_summariser",
+]
 __dir__ = public_dir(__all__)
 
 
@@ -120,7 +127,7 @@ Summariser = Callable[[Passage], Message | str | int | None]
 
 
 @dataclass(frozen=True)
-class Fixed(ValidatedSettings):
+class FixedSizeSummariser(ValidatedSettings):
     """A summary of a fixed size without text, for replays that only count tokens.
 
     Args:
@@ -128,9 +135,8 @@ class Fixed(ValidatedSettings):
 
     Example:
         >>> import ctxkit as ck
-        >>> rules = ck.policies.Rules(
-        ...     "summary:keep_tokens=2000", ck.policies.triggers.Above(4_000), summariser=Fixed(500)
-        ... )
+        >>> above, fixed = ck.policies.triggers.Above(4_000), FixedSizeSummariser(500)
+        >>> rules = ck.policies.Rules("summary:keep_tokens=2000", above, summariser=fixed)
         >>> ck.replay(ck.read(ck.samples.path("chat")), rules).edits[0].tokens_after
         2726
     """
@@ -145,7 +151,7 @@ class Fixed(ValidatedSettings):
 
 
 @dataclass(frozen=True)
-class ShareOfInput(ValidatedSettings):
+class InputShareSummariser(ValidatedSettings):
     """A summary without text whose size is a share of its input, between two bounds.
 
     Args:
@@ -158,7 +164,7 @@ class ShareOfInput(ValidatedSettings):
 
     Example:
         >>> import ctxkit as ck
-        >>> summariser = ShareOfInput(share=0.2)
+        >>> summariser = InputShareSummariser(share=0.2)
         >>> above = ck.policies.triggers.Above(4_000)
         >>> rules = ck.policies.Rules("summary:keep_tokens=2000", above, summariser=summariser)
         >>> ck.replay(ck.read(ck.samples.path("chat")), rules).edits[0].tokens_after
@@ -182,7 +188,7 @@ class ShareOfInput(ValidatedSettings):
 
 
 @dataclass(frozen=True)
-class RecordedSummary:
+class RecordedSummariser:
     """The recorded summary where the cut is a recorded one, else another summariser's.
 
     Args:
@@ -192,7 +198,7 @@ class RecordedSummary:
         >>> import ctxkit as ck
         >>> research = ck.read(ck.samples.path("research"))
         >>> rules = ck.policies.Rules(
-        ...     "summary", ck.policies.triggers.Above(30_000), summariser=RecordedSummary()
+        ...     "summary", ck.policies.triggers.Above(30_000), summariser=RecordedSummariser()
         ... )
         >>> len(ck.replay(research, rules).edits)
         12
@@ -215,11 +221,11 @@ class RecordedSummary:
             is_same_cut = removed_rows and max(removed_rows) + 1 == row
             if edit.kind == "summarised" and edit.inserted and is_same_cut:
                 return edit.inserted[0]
-        return (self.otherwise or Extractive())(passage)
+        return (self.otherwise or ExtractiveSummariser())(passage)
 
 
 @dataclass(frozen=True)
-class Extractive(ValidatedSettings):
+class ExtractiveSummariser(ValidatedSettings):
     """An extractive summary: the most informative sentences, in order, tagged with their role.
 
     It needs no model and is deterministic. A sentence is weighted by the TF-IDF of its words, with
@@ -236,7 +242,7 @@ class Extractive(ValidatedSettings):
     Example:
         >>> import ctxkit as ck
         >>> chat = ck.read(ck.samples.path("chat"))
-        >>> Extractive().extract(chat.messages[:20], tokens=40).splitlines()[0]
+        >>> ExtractiveSummariser().extract(chat.messages[:20], tokens=40).splitlines()[0]
         'User: Help me to plan.'
     """
 
@@ -318,7 +324,7 @@ def with_summary_error(summary: Message | str, error: object) -> Message:
         Message(role="summary", parts=(Text(summary),)) if isinstance(summary, str) else summary
     )
     return structs.replace(
-        message, details={**message.details, SUMMARY_ERROR_KEY: failure_text(error)}
+        message, details={**message.details, SUMMARY_ERROR_KEY: format_failure(error)}
     )
 
 
@@ -353,10 +359,10 @@ def may_call_model(summariser: object) -> bool:
 
 
 _SUMMARISERS = {
-    "extractive": Extractive,
-    "fixed": Fixed,
-    "share": ShareOfInput,
-    "recorded": RecordedSummary,
+    "extractive": ExtractiveSummariser,
+    "fixed": FixedSizeSummariser,
+    "share": InputShareSummariser,
+    "recorded": RecordedSummariser,
 }
 
 
@@ -371,7 +377,7 @@ def parse_summariser(words: str) -> Summariser:
 
     Example:
         >>> parse_summariser("share:0.1:4000")
-        ShareOfInput(share=0.1, cap=4000, floor=100)
+        InputShareSummariser(share=0.1, cap=4000, floor=100)
     """
     name, *numbers = words.strip().split(":")
     kind = _SUMMARISERS.get(name.strip().lower())

@@ -35,7 +35,7 @@ ARCHIVED_KIND = "tool_result_archived"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Digest(ScheduledPruning):
+class ResultDigest(ScheduledPruning):
     """Archive all tool results but the newest, and append a digest with one line for each.
 
     An archived result keeps a stub, so no call is left unanswered. The digest is for the agent
@@ -44,9 +44,9 @@ class Digest(ScheduledPruning):
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("incident"))
-        >>> pruning = Digest(keep_last=3)
+        >>> pruning = ResultDigest(keep_last=3)
         >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
-        >>> sum(item.changed_by == "Digest" for item in pruned.sent(-1))
+        >>> sum(item.changed_by == "ResultDigest" for item in pruned.sent(-1))
         40
     """
 
@@ -63,9 +63,9 @@ class Digest(ScheduledPruning):
 
 @dataclass(frozen=True)
 class _Archive:
-    """The stage of `Digest` for calls where it saves tokens."""
+    """The stage of `ResultDigest` for calls where it saves tokens."""
 
-    digest: Digest
+    digest: ResultDigest
 
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Archive each result when enough newer ones follow; append the digest."""
@@ -116,19 +116,19 @@ class _Archive:
 
 def _digest_message(lines: list[str], n: int) -> Message | None:
     """Return the digest of the first n lines as a message; None where there are none."""
-    return agent_only_message("\n".join([DIGEST_HEADING, *lines[:n]])) if n else None
+    return make_agent_only_message("\n".join([DIGEST_HEADING, *lines[:n]])) if n else None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Excerpts(ScheduledPruning):
+class ResultExcerpts(ScheduledPruning):
     """Replace old results by a short excerpt with tool, call and status (the agent `ai`).
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("incident"))
-        >>> pruning = Excerpts(keep_last=3)
+        >>> pruning = ResultExcerpts(keep_last=3)
         >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
-        >>> sum(item.changed_by == "Excerpts" for item in pruned.sent(-1))
+        >>> sum(item.changed_by == "ResultExcerpts" for item in pruned.sent(-1))
         23
     """
 
@@ -170,7 +170,7 @@ def _status(result: Message) -> str:
     return {True: "error", False: "ok", None: "unknown"}[result.is_error]
 
 
-def agent_only_message(text: str) -> Message:
+def make_agent_only_message(text: str) -> Message:
     """Return a message about archived results that is shown to the agent, not to the user."""
     details = {USER_VISIBLE_KEY: False}
     return Message(role="user", kind="tool_summary", parts=(Text(text),), details=details)
@@ -199,7 +199,7 @@ _ARTIFACT_LINE = re.compile(r"^Artifact: ([0-9a-f]{12})$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Offload(ScheduledPruning):
+class ResultOffload(ScheduledPruning):
     """Replace each result longer than a threshold by a stub that names an artifact.
 
     The id of the artifact is a hash of the text. A replay writes nothing; a live session saves
@@ -208,9 +208,9 @@ class Offload(ScheduledPruning):
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("incident"))
-        >>> pruning = Offload(threshold=500)
+        >>> pruning = ResultOffload(threshold=500)
         >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
-        >>> sum(item.changed_by == "Offload" for item in pruned.sent(-1))
+        >>> sum(item.changed_by == "ResultOffload" for item in pruned.sent(-1))
         25
     """
 
@@ -256,7 +256,7 @@ def artifact_id(text: str) -> str:
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
-def artifact_in_stub(message: Message) -> str | None:
+def find_artifact_in_stub(message: Message) -> str | None:
     """Return the artifact id in a stub; None for other messages, and for stubs that were cut."""
     text = get_plain_text(message)
     match = (
@@ -277,7 +277,7 @@ def is_offloaded(pruning: BasePolicy | None, tool: str, chars: int) -> bool:
     if isinstance(pruning, CompositePolicy):
         return any(is_offloaded(part, tool, chars) for part in pruning.parts)
     return (
-        isinstance(pruning, Offload)
+        isinstance(pruning, ResultOffload)
         and pruning.threshold < chars
         and any(fnmatchcase(tool, name) for name in pruning.tools)
     )
@@ -289,7 +289,7 @@ def with_advice(pruning: BasePolicy, advice: str) -> BasePolicy:
         parts = tuple(with_advice(part, advice) for part in pruning.parts)
         same = all(a is b for a, b in zip(parts, pruning.parts, strict=True))
         return pruning if same else dataclass_replace(pruning, parts=parts)
-    if isinstance(pruning, Offload) and pruning.advice != advice:
+    if isinstance(pruning, ResultOffload) and pruning.advice != advice:
         return dataclass_replace(pruning, advice=advice)
     return pruning
 
@@ -307,7 +307,7 @@ def format_stub(
             f"{STUB_PREFIX}{len(text):,} chars stored to artifact store]",
             (
                 f"Tool: {result.tool or (call.name if call else 'unknown')} | "
-                f"{message_content.call_hint(call)}"
+                f"{message_content.format_call_hint(call)}"
             ),
             f"Artifact: {artifact}",
             advice.format(path=artifact_path(artifact)),

@@ -79,7 +79,7 @@ class Trigger(Protocol):
         """Return True where a compaction is due before this call."""
 
 
-class Forecast(Protocol):
+class PromptForecast(Protocol):
     """The prompts of coming calls if nothing is compacted, as triggers search them.
 
     Each search returns the first call in start..stop that meets its condition, or `stop`. Sizes are
@@ -140,7 +140,7 @@ class Guard(Protocol):
         13
     """
 
-    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int, /) -> int:
+    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int, /) -> int:
         """Return the first call in start..stop at which a due compaction may happen, or `stop`."""
 
     def refuses(self, past: RunHistory, was: History, new: History, /) -> str | None:

@@ -21,7 +21,7 @@ OPENAI_COMPACT_SHARE = 0.7
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Native(DataclassPolicy):
+class ProviderCompaction(DataclassPolicy):
     """Compaction by the provider: Anthropic clears old tool results, OpenAI inserts an opaque item.
 
     OpenAI replaces the old messages by an encrypted item, which nobody can read. It is modelled
@@ -30,7 +30,7 @@ class Native(DataclassPolicy):
     Example:
         >>> import ctxkit as ck
         >>> above = ck.policies.triggers.Above(4_000)
-        >>> rules = ck.policies.Rules(Native(threshold=4_000), above)
+        >>> rules = ck.policies.Rules(ProviderCompaction(threshold=4_000), above)
         >>> replay = ck.replay(ck.read(ck.samples.path("incident")), rules)
         >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
         [('shortened', 6713, 3927)]

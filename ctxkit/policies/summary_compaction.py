@@ -11,13 +11,13 @@ from time import monotonic
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ctxkit._internal.formatting import failure_text
+from ctxkit._internal.formatting import format_failure
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.policies.base import BasePolicy, DataclassPolicy
 from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.history.columns import USER
 from ctxkit.policies.history.history import (
-    end_of_leading_summaries,
+    find_end_of_leading_summaries,
     find_first_since_compaction,
     find_turn_start,
     has_content,
@@ -25,11 +25,11 @@ from ctxkit.policies.history.history import (
 )
 from ctxkit.policies.model_free_methods import FUNCTION_METHOD
 from ctxkit.policies.offline_summarisers import (
-    Extractive,
-    Fixed,
+    ExtractiveSummariser,
+    FixedSizeSummariser,
+    InputShareSummariser,
     Passage,
-    RecordedSummary,
-    ShareOfInput,
+    RecordedSummariser,
     summary_text,
     validate_summary,
     with_summary_error,
@@ -46,7 +46,12 @@ if TYPE_CHECKING:
     from ctxkit.tokens import ContextBudget
 
 
-LOCAL_SUMMARISERS = (Extractive, Fixed, RecordedSummary, ShareOfInput)
+LOCAL_SUMMARISERS = (
+    ExtractiveSummariser,
+    FixedSizeSummariser,
+    RecordedSummariser,
+    InputShareSummariser,
+)
 """Summarisers without a model: they take no instructions, and are neither timed nor audited."""
 
 
@@ -145,7 +150,7 @@ class Summary(DataclassPolicy):
     @property
     def maker(self) -> Any:
         """The summariser in use: the extractive one where none is set."""
-        return self.summariser or Extractive()
+        return self.summariser or ExtractiveSummariser()
 
     @property
     def writer(self) -> Any:
@@ -197,7 +202,7 @@ class Summary(DataclassPolicy):
             if 0 <= request < len(history) - 1:
                 first = max(first, history.safe(request + 1))
         if self.summaries_stay:
-            first = end_of_leading_summaries(history, first)
+            first = find_end_of_leading_summaries(history, first)
         return first
 
     def find_cut(self, history: History, budget: ContextBudget) -> int:
@@ -230,7 +235,9 @@ class Summary(DataclassPolicy):
     def write_summary(self, history: History, first: int) -> Message | str | int:
         """Return the summary of all messages before a position: a message, a text, or its size."""
         maker = self._time_limited(self.maker)  # one limit for all passages
-        if isinstance(maker, Fixed):  # its size is fixed, so a split turn needs no second summary
+        if isinstance(
+            maker, FixedSizeSummariser
+        ):  # its size is fixed, so a split turn needs no second summary
             parts = [Passage(history, first, 0, self.limit)]
         else:
             parts = self.passages_behind_front(history, first)
@@ -289,7 +296,7 @@ class Summary(DataclassPolicy):
         text = "\n\n---\n\n**Turn Context (split turn):**\n\n".join(map(summary_text, summaries))
         if self.file_lists:
             file_paths = (
-                tool_actions.map_messages(p.history, p.places, tool_actions.files_in_message)
+                tool_actions.map_messages(p.history, p.places, tool_actions.get_files_in_message)
                 for p in parts
             )
             text += tool_actions.format_file_lists(chain.from_iterable(file_paths))
@@ -313,7 +320,7 @@ class Summary(DataclassPolicy):
         except (CtxkitError, OSError, ValueError, RuntimeError) as error:
             if self.otherwise is not None:
                 summary = validate_summary(
-                    self.otherwise(replace(passage, instructions=failure_text(error)))
+                    self.otherwise(replace(passage, instructions=format_failure(error)))
                 )
                 return summary if isinstance(summary, int) else with_summary_error(summary, error)
             if isinstance(error, ModelError):
@@ -336,7 +343,7 @@ class Summary(DataclassPolicy):
         texts = [summary_prompts.plain_text(m) for m in passage.messages]
         requests = [summary_prompts.plain_text(m) for m in passage.messages if m.role == "user"]
         strict = self.identifiers == "strict"
-        names = summary_prompts.identifiers_to_audit(texts) if strict else ()
+        names = summary_prompts.select_identifiers_to_audit(texts) if strict else ()
         ask = requests[-1] if requests else ""
         text, sections = summary_text(summary), self.sections
         return summary_prompts.audit_summary(

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ctxkit.policies.base import ScheduledPruning
-from ctxkit.policies.message_shortening import matching_call_path
+from ctxkit.policies.message_shortening import get_matching_call_path
 from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
 from ctxkit.policies.texts import message_content, tool_actions
 from ctxkit.session.messages import get_plain_text
@@ -78,8 +78,8 @@ class Superseded(ScheduledPruning):
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Empty a call and its result when a later call supersedes it."""
         if "emptied" not in view.memory:
-            written_path = partial(matching_call_path, tools=self.writers)
-            rewritten_path = partial(matching_call_path, tools=self.whole_writers)
+            written_path = partial(get_matching_call_path, tools=self.writers)
+            rewritten_path = partial(get_matching_call_path, tools=self.whole_writers)
             kinds = RepeatRule(written_path, rewritten_path), RepeatRule(self._look, self._look)
             view.memory["emptied"] = _Emptied(RepeatTracker(kinds), self.min_chars)
         emptied: _Emptied = view.memory["emptied"]
@@ -205,7 +205,7 @@ class RepeatedCommands(ScheduledPruning):
             return ""
         command = [call.arguments.get(k) for k in _COMMAND]
         return (
-            call.name + message_content.argument_text(command)
+            call.name + message_content.get_argument_text(command)
             if any(command[:2])
             else _call_identity(call)
         )

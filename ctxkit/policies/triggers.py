@@ -11,8 +11,8 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments, short_repr
 from ctxkit.policies.base import ValidatedSettings, at_least
 from ctxkit.policies.history.history import is_new_request
-from ctxkit.policies.history.history_view import role_code
-from ctxkit.policies.history.message_log import CacheClock
+from ctxkit.policies.history.history_view import get_role_code
+from ctxkit.policies.history.message_log import ColdCacheCalls
 from ctxkit.policies.protocols import FunctionWrapper, HasName, is_call_overridden, name_of
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.base import AboveZero, Positive, PositiveShare
     from ctxkit.policies.history.history import History
     from ctxkit.policies.history.message_log import MessageLog
-    from ctxkit.policies.protocols import Forecast, Trigger
+    from ctxkit.policies.protocols import PromptForecast, Trigger
     from ctxkit.session.messages import Message
     from ctxkit.tokens.counter_protocol import ContextBudget
 
@@ -34,19 +34,19 @@ __all__ = [
     "BaseTrigger",
     "Both",
     "Count",
-    "CutShort",
     "Either",
     "Idle",
-    "NearCap",
+    "NearMessageCap",
     "Never",
     "Not",
     "Overflow",
     "Recorded",
+    "ReplyCutShort",
     "Share",
-    "Spent",
-    "TurnSpent",
+    "TokensSpent",
+    "TurnTokensSpent",
     "Turns",
-    "calls_after_replies",
+    "find_calls_after_replies",
     "first_call_in",
 ]
 __dir__ = public_dir(__all__)
@@ -88,11 +88,11 @@ class BaseTrigger(HasName):
     word = ""
     """The reason in the log of compactions (`window_size`, `turn_count`, ...); empty: the name."""
 
-    def why(self, forecast: Forecast, call: int) -> str:  # noqa: ARG002  combined triggers use them
+    def why(self, forecast: PromptForecast, call: int) -> str:  # noqa: ARG002  combined triggers use them
         """Return the reason why it is due at a call."""
         return self.name or self.word or name_of(self)
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call in start..stop at which it is due, or `stop`."""
         raise NotImplementedError
 
@@ -124,7 +124,7 @@ class BaseTrigger(HasName):
 class FunctionTrigger(FunctionWrapper, BaseTrigger):
     """A plain function, or any other callable, as a trigger: it is called at each call."""
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call in start..stop at which the function returns True, or `stop`."""
         history, budget = forecast.history, forecast.budget
         return next((call for call in range(start, stop) if self(history.at(call), budget)), stop)
@@ -145,7 +145,7 @@ class FunctionTrigger(FunctionWrapper, BaseTrigger):
 
 @runtime_checkable
 class _HasFirst(Protocol):
-    def first(self, forecast: Forecast, start: int, stop: int, /) -> int: ...
+    def first(self, forecast: PromptForecast, start: int, stop: int, /) -> int: ...
 
 
 def as_trigger(candidate: object, what: str = "trigger") -> BaseTrigger:
@@ -197,14 +197,14 @@ class Either(CompositeTrigger):
         4
     """
 
-    def why(self, forecast: Forecast, call: int) -> str:
+    def why(self, forecast: PromptForecast, call: int) -> str:
         """Return the reason of the first part that is due."""
         for part in self.parts:
             if part.first(forecast, call, call + 1) == call:
                 return part.why(forecast, call)
         return super().why(forecast, call)
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call at which any part is due."""
         for part in self.parts:
             stop = part.first(forecast, start, stop)
@@ -223,11 +223,11 @@ class Both(CompositeTrigger):
         2
     """
 
-    def why(self, forecast: Forecast, call: int) -> str:
+    def why(self, forecast: PromptForecast, call: int) -> str:
         """Return the reasons of all parts."""
         return " and ".join(part.why(forecast, call) for part in self.parts)
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call at which all parts are due."""
         # Each part moves the call on to its own next due call, until no part moves it any more.
         parts_due, call = 0, start
@@ -260,7 +260,7 @@ class Not(BaseTrigger):
     def __init__(self, part: Trigger) -> None:
         object.__setattr__(self, "part", as_trigger(part))
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call at which the other trigger is not due."""
         # The complement of a search has no shortcut: ask call by call.
         while start < stop and self.part.first(forecast, start, start + 1) == start:
@@ -282,7 +282,7 @@ class Always(BaseTrigger):
 
     word = "every_call"
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `start`."""
         return start
 
@@ -299,7 +299,7 @@ class Never(BaseTrigger):
         0
     """
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop`."""
         return stop
 
@@ -332,7 +332,7 @@ class Above(BaseTrigger):
         """Return the limit in tokens."""
         return self.limit
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call whose prompt is larger."""
         limit = ceil(self.limit) - 1 if self.or_equal else self.limit
         return forecast.above(limit, start, stop, self.estimated)
@@ -365,7 +365,7 @@ class Share(ValidatedSettings, BaseTrigger):
         """Return the limit in tokens."""
         return self.share * (budget.limit if self.of == "limit" else budget.prompt_limit)
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call whose prompt is larger."""
         limit = self.tokens(forecast.budget)
         return forecast.above(
@@ -394,22 +394,22 @@ class Count(ValidatedSettings, BaseTrigger):
 
     def __post_init__(self) -> None:
         for role in self.roles:
-            role_code(role)
+            get_role_code(role)
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call with so many messages."""
         return forecast.count(self.n, self.roles, start, stop)
 
 
 @dataclass(frozen=True)
-class NearCap(Count):
+class NearMessageCap(Count):
     """As `Count`, reported as `message_cap`: a warning near the most messages that are shown.
 
     It is fuseraft's `ContextCapFraction`, which warns before older messages are left out.
 
     Example:
         >>> import ctxkit as ck
-        >>> rules = ck.policies.Rules("window", Above(8_000), warnings=NearCap(n=50))
+        >>> rules = ck.policies.Rules("window", Above(8_000), warnings=NearMessageCap(n=50))
         >>> replay = ck.replay(ck.read(ck.samples.path("chat")), rules)
         >>> replay.details["replay"]["warned"]
         [{'call': 24, 'trigger': 'message_cap'}]
@@ -435,19 +435,19 @@ class Turns(ValidatedSettings, BaseTrigger):
     n: Positive
     """Number of turns."""
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call so many turns after the last compaction."""
         return forecast.turns(self.n, start, stop)
 
 
 @dataclass(frozen=True)
-class Spent(ValidatedSettings, BaseTrigger):
+class TokensSpent(ValidatedSettings, BaseTrigger):
     """Due where the prompts of one agent since the last compaction sum up to a number of tokens.
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("chat"))
-        >>> rules = ck.policies.Rules("window:keep_tokens=4000", Spent(100_000))
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", TokensSpent(100_000))
         >>> len(ck.replay(session, rules).edits)
         1
     """
@@ -459,7 +459,7 @@ class Spent(ValidatedSettings, BaseTrigger):
     agent: str | None = None
     """Name of the agent; None: any agent, each with its own sum."""
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call at which the sum is reached."""
         return forecast.spent(self.limit, start, stop, agent=self.agent)
 
@@ -490,13 +490,15 @@ class Idle(BaseTrigger):
     ahead: bool = False
     """True: compact at that moment of the pause, before the cache expires; False: after it."""
 
-    def why(self, forecast: Forecast, call: int) -> str:
+    def why(self, forecast: PromptForecast, call: int) -> str:
         """Return `idle`, or `idle_ahead` where the cache still lives."""
         return IDLE_AHEAD_WORD if self.ahead else super().why(forecast, call)
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call after such a pause; never the first call of a session."""
-        return first_call_in(CacheClock.of(forecast.log, self.seconds).calls, max(start, 1), stop)
+        return first_call_in(
+            ColdCacheCalls.of(forecast.log, self.seconds).calls, max(start, 1), stop
+        )
 
 
 @dataclass(frozen=True)
@@ -516,7 +518,7 @@ class AtCalls(BaseTrigger):
     calls: tuple[int, ...]
     """Numbers of calls, from 0."""
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first of these calls in start..stop, or `stop`."""
         return first_call_in(sorted(self.calls), start, stop)
 
@@ -535,7 +537,7 @@ class Recorded(BaseTrigger):
 
     word = "recorded"
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call before which a compaction is recorded."""
         return first_call_in([call for call, _ in forecast.log.recorded], start, stop)
 
@@ -557,44 +559,44 @@ class Overflow(BaseTrigger):
     recorded: bool = False
     """Due where the last call failed with a context overflow, whatever the size of the prompt."""
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call that overflows, or follows a recorded overflow."""
         if not self.recorded:
             return forecast.above(forecast.budget.limit, start, stop)
         return first_call_in(
-            calls_after_replies(forecast.log, "overflow", _is_overflow_error), start, stop
+            find_calls_after_replies(forecast.log, "overflow", _is_overflow_error), start, stop
         )
 
 
 @dataclass(frozen=True)
-class CutShort(BaseTrigger):
+class ReplyCutShort(BaseTrigger):
     """Due where the last reply was cut off at the output limit (stop reason `length`).
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("chat"))
-        >>> rules = ck.policies.Rules("window:keep_tokens=4000", CutShort())
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", ReplyCutShort())
         >>> len(ck.replay(session, rules).edits)
         0
     """
 
     word = "cut_short"
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call after a reply that was cut off."""
         return first_call_in(
-            calls_after_replies(forecast.log, "length", _is_cut_short), start, stop
+            find_calls_after_replies(forecast.log, "length", _is_cut_short), start, stop
         )
 
 
 @dataclass(frozen=True)
-class TurnSpent(ValidatedSettings, BaseTrigger):
+class TurnTokensSpent(ValidatedSettings, BaseTrigger):
     """Due where the prompts of the current turn, or the last one, sum up to more than a limit.
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("incident"))
-        >>> rules = ck.policies.Rules("window:keep_tokens=4000", TurnSpent(20_000))
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", TurnTokensSpent(20_000))
         >>> len(ck.replay(session, rules).edits)
         10
     """
@@ -604,12 +606,14 @@ class TurnSpent(ValidatedSettings, BaseTrigger):
     limit: AboveZero
     """Sum of prompt tokens of one turn, since the last compaction."""
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call at which the sum of a turn is above the limit."""
         return forecast.turn_spent(self.limit, start, stop)
 
 
-def calls_after_replies(log: MessageLog, key: str, test: Callable[[Message], bool]) -> list[int]:
+def find_calls_after_replies(
+    log: MessageLog, key: str, test: Callable[[Message], bool]
+) -> list[int]:
     """Return the calls that follow a reply for which `test` is true; do not change the list.
 
     Args:
@@ -623,7 +627,7 @@ def calls_after_replies(log: MessageLog, key: str, test: Callable[[Message], boo
         >>> messages = ck.read(ck.samples.path("chat")).messages
         >>> from ctxkit.tokens.counter_registry import default_counter
         >>> log = MessageLog.of(messages, default_counter())
-        >>> len(calls_after_replies(log, "done", lambda reply: reply.stop == "stop"))
+        >>> len(find_calls_after_replies(log, "done", lambda reply: reply.stop == "stop"))
         43
     """
     next_call, calls = log.memo.setdefault(("after", key), (1, list[int]()))
@@ -674,7 +678,7 @@ class LastUsageOverBudget(BaseTrigger):
         """Return the window less the reserve."""
         return budget.prompt_limit
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call with a new request whose last usage is over the budget."""
         log, since, limit = forecast.log, forecast.history.since, self.tokens(forecast.budget)
         for call in range(max(start, 1), stop):
@@ -690,7 +694,7 @@ class LastUsageOverBudget(BaseTrigger):
         return stop
 
     @staticmethod
-    def total(forecast: Forecast, last: int, request: int) -> int:
+    def total(forecast: PromptForecast, last: int, request: int) -> int:
         """Return the tokens of a call with its reply, and of the messages up to a request."""
         log = forecast.log
         first = log.upto[last]

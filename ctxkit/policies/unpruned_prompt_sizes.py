@@ -7,7 +7,7 @@ from itertools import accumulate
 from math import floor
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.policies.history.history_view import role_code
+from ctxkit.policies.history.history_view import get_role_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ def estimate_tokens(history: History) -> int:
     if getattr(estimator, "scope", "") != "total" or getattr(estimator, "rounding", "") != "ceil":
         return history.estimated
     # rounding once differs by less than a token a message
-    total = estimator.total(history.messages)  # type: ignore[attr-defined]
+    total = estimator.total(history.messages)
     return max(total, history.estimated - len(history))
 
 
@@ -88,7 +88,7 @@ class UnprunedForecast:
             return start if (coming.count(*roles) if roles else len(coming)) >= n else stop
         if not roles:
             return bisect_left(log.upto, n - h.head.size + h.lo, start, stop)
-        codes = [role_code(r) for r in roles]
+        codes = [get_role_code(r) for r in roles]
         in_tail = n - sum(h.head.count(log, c) - log.counts[c][h.lo] for c in codes)
         if len(codes) == 1:
             return bisect_left(log.upto, bisect_left(log.counts[codes[0]], in_tail), start, stop)
@@ -99,8 +99,8 @@ class UnprunedForecast:
     def turns(self, n: int, start: int, stop: int) -> int:
         """Return the first call at which `n` turns have begun since the last compaction."""
         log = self.log
-        target = turn_of_call(log, self.history.since) + n
-        return _bisect_true(lambda call: turn_of_call(log, call) >= target, start, stop)
+        target = get_turn_of_call(log, self.history.since) + n
+        return _bisect_true(lambda call: get_turn_of_call(log, call) >= target, start, stop)
 
     def spent(self, limit: float, start: int, stop: int, *, agent: str | None = None) -> int:
         """Return the first call at which an agent's prompts since then sum up to `limit`."""
@@ -134,7 +134,9 @@ class UnprunedForecast:
         log, since = self.log, self.history.since
         # Go back to the first call of the turn before that of `start`, but not past a compaction.
         begin = start
-        while begin > since and turn_of_call(log, begin - 1) >= turn_of_call(log, start) - 1:
+        while (
+            begin > since and get_turn_of_call(log, begin - 1) >= get_turn_of_call(log, start) - 1
+        ):
             begin -= 1
         # Sizes: of past calls as billed, of coming ones as forecast, with their extra tokens.
         past = list(self.sent(begin, start)) if self.sent else []
@@ -146,7 +148,7 @@ class UnprunedForecast:
         first = begin
         previous = 0
         for call in range(begin, stop):
-            if call > begin and turn_of_call(log, call) != turn_of_call(log, call - 1):
+            if call > begin and get_turn_of_call(log, call) != get_turn_of_call(log, call - 1):
                 previous, first = sums[call - begin] - sums[first - begin], call
             so_far = sums[call - begin] - sums[first - begin]
             if call >= start and (so_far > limit or (so_far == 0 and previous > limit)):
@@ -164,7 +166,7 @@ class UnprunedForecast:
         return self.log.tokens.calls(start, stop) + self.off
 
 
-def turn_of_call(log: MessageLog, call: int) -> int:
+def get_turn_of_call(log: MessageLog, call: int) -> int:
     """Return the number of the turn of a call."""
     upto = log.upto[call] if call < len(log.upto) else len(log.turns)
     return log.turns[upto - 1] if upto else 0

@@ -21,7 +21,7 @@ RULES_HEADING = "RULES and facts that the user stated earlier, word for word; th
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class KeepRules(DataclassPolicy):
+class KeepUserRules(DataclassPolicy):
     """Insert the user's rules that were removed from the prompt after the summary, word for word.
 
     Use it after a policy that removes messages: `summary | keep_rules`. It is renewed at each

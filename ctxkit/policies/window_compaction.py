@@ -10,8 +10,8 @@ import numpy as np
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import CompositePolicy, DataclassPolicy, ScheduledPruning, apply_policy
 from ctxkit.policies.history.columns import ASSISTANT, SUMMARY, USER
-from ctxkit.policies.history.history import end_of_leading_summaries
-from ctxkit.policies.message_shortening import Results
+from ctxkit.policies.history.history import find_end_of_leading_summaries
+from ctxkit.policies.message_shortening import ResultShortening
 from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import get_plain_text
 
@@ -46,7 +46,7 @@ class Window(DataclassPolicy):
         size = history.estimated if self.estimated else history.tokens
         if size <= self.keep_tokens:
             return history
-        start = end_of_leading_summaries(history)
+        start = find_end_of_leading_summaries(history)
         cut = self._find_cut(history, start, self.keep_tokens)
         pinned = _find_summaries(history, start, cut)
         if not pinned:
@@ -87,7 +87,7 @@ class KeepTurns(DataclassPolicy):
     def __call__(self, history: History, _context_budget: ContextBudget) -> History:
         """Return the first and the newest turns."""
         cut = history.nth_last_request(self.keep_turns)
-        start = end_of_leading_summaries(history)
+        start = find_end_of_leading_summaries(history)
         for _ in range(self.keep_first):
             following = history.next(start + 1, "user")
             start = following if following > 0 else len(history)
@@ -116,7 +116,7 @@ class WindowShare(DataclassPolicy):
         budget = int(context_budget.limit * self.keep_share)
         if history.tokens <= budget:
             return history
-        start = end_of_leading_summaries(history)
+        start = find_end_of_leading_summaries(history)
         cut = min(history.fitting(budget, start=start), len(history) - 1)
         cut = history.safe(cut) or history.safe_before(cut)
         return history.drop(cut, f"over {self.keep_share:.0%} of the window", start=start)
@@ -146,7 +146,7 @@ TRIM_SUFFIX = "\n[...context-trimmed — {n} chars removed to fit model limit...
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TrimStage(Results):
+class TrimStage(ResultShortening):
     """A stage: cut results, even cut ones; cut reads of files written later even shorter."""
 
     @property

@@ -86,7 +86,7 @@ class ParsedConfig:
 # the nearest known name). Writing is the inverse for all settings; None is left out. Both
 # directions use the same `ValueKind`, so that what is written is read back equal.
 @dataclass(frozen=True)
-class KeyTable:
+class ConfigKeyTable:
     """The keys of one config file, or of one section of it."""
 
     keys: tuple[ConfigKey, ...]
@@ -193,7 +193,7 @@ class SystemConfigFile:
         return self.file.rpartition(".")[2]
 
 
-def keys_from_words(words: str, below: str = "") -> frozenset[str]:
+def parse_keys(words: str, below: str = "") -> frozenset[str]:
     """Return the keys in a blank-separated list, each below a section if one is named."""
     return frozenset(f"{below}.{word}" if below else word for word in words.split())
 
@@ -365,7 +365,7 @@ class ConfigWriter:
             )
 
     def _warn_of_missing_keys(self, config: SystemConfigFile, parameters: dict[str, Any]) -> None:
-        defaults = preset_defaults(self.system)
+        defaults = get_preset_defaults(self.system)
         written_names = {*config.keys, "version"}
         unwritten = [
             k
@@ -380,7 +380,7 @@ class ConfigWriter:
             )
 
 
-def preset_defaults(system: str) -> dict[str, Any]:
+def get_preset_defaults(system: str) -> dict[str, Any]:
     """Return the parameters of a preset with their defaults.
 
     Raises:

@@ -17,18 +17,18 @@ from ctxkit._internal.setting_types import (
     POSITIVE,
     TEXT,
     WHOLE,
-    choice_kind,
+    make_choice_kind,
 )
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.message_filters import Tail, TextOnly, TurnAge, WithoutAgents
-from ctxkit.policies.message_shortening import Replies, Results
+from ctxkit.policies.message_shortening import ReplyShortening, ResultShortening
 from ctxkit.presets.config_schema import (
     ConfigKey,
+    ConfigKeyTable,
     ConfigSection,
-    KeyTable,
     ParsedConfig,
     get_section,
-    keys_from_words,
+    parse_keys,
 )
 from ctxkit.presets.fuseraft_ignored_keys import weigh_key
 
@@ -56,7 +56,7 @@ PROMPT_LIMITS = (
     AGENT_CONFIG_KEYS[-1],
 )
 """Limits of a prompt: of a model, of an agent and at the top level; the least of them counts."""
-TEAM_AGENT_KEYS = keys_from_words(
+TEAM_AGENT_KEYS = parse_keys(
     "Context Isolation EnableMemory SubAgentModel SubAgentPlugins SubAgentMaxToolCalls Capabilities"
 )
 """Keys of an agent that a team obeys, and rules do not have."""
@@ -77,7 +77,7 @@ IGNORED_AGENT_KEYS = {
     "TrustScore": "approve= is asked before tool calls",
 }
 """Keys of an agent that have nothing to do with its context."""
-AGENT_TABLE = KeyTable(
+AGENT_TABLE = ConfigKeyTable(
     (*AGENT_CONFIG_KEYS, PROMPT_LIMITS[0]),
     TEAM_AGENT_KEYS | set(UNREAD_AGENT_KEYS),
     frozenset(IGNORED_AGENT_KEYS),
@@ -91,7 +91,7 @@ CONFIG_KEYS = (
     ConfigKey("ContextBudget.MaxToolResultTokens", "max_tool_result_tokens", WHOLE),
     ConfigKey("ContextBudget.InTurnToolWindow", "in_turn_tool_window", WHOLE),
     ConfigKey(
-        "Compaction.Mode", "mode", choice_kind("llm", "intent", "lossless", "hybrid", "window")
+        "Compaction.Mode", "mode", make_choice_kind("llm", "intent", "lossless", "hybrid", "window")
     ),
     ConfigKey("Compaction.TriggerTurnCount", "trigger_turn_count", WHOLE),
     ConfigKey("Compaction.KeepRecentTurns", "keep_recent_turns", WHOLE),
@@ -104,7 +104,7 @@ CONFIG_KEYS = (
     ConfigKey("Compaction.AntiThrashMinSavingsRatio", "anti_thrash_min_savings_ratio", NUMBER),
     ConfigKey("Compaction.AntiThrashWindow", "anti_thrash_window", WHOLE),
 )
-TEAM_KEYS = keys_from_words(
+TEAM_KEYS = parse_keys(
     "Compaction.Model Memory MaxTotalTokens WarnTurnTokens Validation Contracts Verifier"
     " FailureHandling Termination TestSelector SystemPrompt Transitions"
 )
@@ -129,7 +129,7 @@ IGNORED_KEYS = {
     "Output": "a team returns where it stands",
 }
 """Keys that have nothing to do with context."""
-CONFIG_TABLE = KeyTable(
+CONFIG_TABLE = ConfigKeyTable(
     (*CONFIG_KEYS, *AGENT_CONFIG_KEYS, PROMPT_LIMITS[0]),
     TEAM_KEYS | TEAM_AGENT_KEYS | {*UNREAD_KEYS, *UNREAD_AGENT_KEYS},
     frozenset((*IGNORED_KEYS, *IGNORED_AGENT_KEYS)),
@@ -366,11 +366,11 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters under the file's own keys, the agent's under an agent."""
     agent: dict[str, Any] = {
         "Name": parameters.get("subject") or "Agent",
-        **KeyTable(AGENT_CONFIG_KEYS).tree(parameters),
+        **ConfigKeyTable(AGENT_CONFIG_KEYS).tree(parameters),
     }
     if parameters.get("context_window") is not None:
         agent["Model"] = {"MaxContextTokens": parameters["context_window"]}
-    body = KeyTable(CONFIG_KEYS).tree(parameters)
+    body = ConfigKeyTable(CONFIG_KEYS).tree(parameters)
     signals = parameters.get("routing_signals") or ()
     body["Agents"] = [agent]
     if signals:
@@ -386,7 +386,7 @@ def _body(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return body if isinstance(body, dict) else config
 
 
-def orchestration_section(config: Mapping[str, Any]) -> ConfigSection:
+def get_orchestration_section(config: Mapping[str, Any]) -> ConfigSection:
     """Return what is under `Orchestration`, or the file itself.
 
     Raises:
@@ -517,13 +517,13 @@ def _note_no_compaction(parsed: ParsedConfig) -> None:
 
 
 KEY_PATHS = {
-    **KeyTable(CONFIG_KEYS).paths,
+    **ConfigKeyTable(CONFIG_KEYS).paths,
     **{k.parameter: f"Agents[].{k.path}" for k in (*AGENT_CONFIG_KEYS, WINDOW_KEY)},
     "routing_signals": "Selection.StateMachine.States[].Transitions[].Signal",
 }
 
 
-def history_filters(
+def make_history_filters(
     *,
     text_only: bool = False,
     exclude_agents: Sequence[str] = (),
@@ -556,7 +556,9 @@ def history_filters(
         Tail(messages=max_tail_messages, besides_prompt=besides_prompt)
         if max_tail_messages
         else None,
-        Results(max_chars=results, overrides=overrides, past_only=True) if results else None,
-        Replies(max_chars=max_replay_chars, past_only=True) if max_replay_chars else None,
+        ResultShortening(max_chars=results, overrides=overrides, past_only=True)
+        if results
+        else None,
+        ReplyShortening(max_chars=max_replay_chars, past_only=True) if max_replay_chars else None,
     ]
     return [part for part in parts if part is not None]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit._internal.formatting import sanitize_text
 from ctxkit.errors import BadArguments, UnknownFormat, UnknownPreset, did_you_mean
 from ctxkit.presets import config_syntax
-from ctxkit.presets.config_schema import ConfigWriter, preset_defaults
+from ctxkit.presets.config_schema import ConfigWriter, get_preset_defaults
 from ctxkit.presets.registry import names, preset
 from ctxkit.presets.systems import (
     ai,
@@ -91,7 +91,7 @@ def parse_rules(
         )
     try:
         parsed = config.read(content, agent)
-        defaults = preset_defaults(config.system)
+        defaults = get_preset_defaults(config.system)
         # a setting that the preset does not have is named in the warning instead
         rules = preset(config.system, **{k: v for k, v in parsed.settings.items() if k in defaults})
     except UnknownPreset:

@@ -14,13 +14,13 @@ from ctxkit._internal.setting_types import (
     PROMPT,
     TEXT,
     WHOLE,
-    choice_kind,
+    make_choice_kind,
 )
 from ctxkit.policies.cache_ttl import CacheTtl
 from ctxkit.presets.config_schema import (
     ConfigKey,
     get_section,
-    keys_from_words,
+    parse_keys,
     weigh_matching_keys,
 )
 
@@ -76,7 +76,7 @@ MEMORY_FLUSH_SECTION = f"{COMPACTION_SECTION}.memoryFlush"
 OPEN_SECTIONS = frozenset({"", "agents", DEFAULTS_SECTION})
 COMPACTION_KEYS = (
     ConfigKey(f"{DEFAULTS_SECTION}.contextTokens", "context_window", POSITIVE),
-    ConfigKey(f"{COMPACTION_SECTION}.mode", "mode", choice_kind("default", "safeguard")),
+    ConfigKey(f"{COMPACTION_SECTION}.mode", "mode", make_choice_kind("default", "safeguard")),
     ConfigKey(f"{COMPACTION_SECTION}.reserveTokens", "reserve_tokens", WHOLE),
     ConfigKey(f"{COMPACTION_SECTION}.keepRecentTokens", "keep_recent_tokens", WHOLE),
     ConfigKey(f"{COMPACTION_SECTION}.reserveTokensFloor", "reserve_tokens_floor", WHOLE),
@@ -85,7 +85,7 @@ COMPACTION_KEYS = (
     ConfigKey(
         f"{COMPACTION_SECTION}.identifierPolicy",
         "identifier_policy",
-        choice_kind("strict", "off", "custom"),
+        make_choice_kind("strict", "off", "custom"),
     ),
     ConfigKey(f"{COMPACTION_SECTION}.identifierInstructions", "identifier_instructions", PROMPT),
 )
@@ -108,15 +108,15 @@ UNUSED_KEYS = (
     " truncateAfterCompaction maxActiveTranscriptBytes"
 )
 OTHER_KEYS = (
-    keys_from_words(UNUSED_KEYS, COMPACTION_SECTION)
-    | keys_from_words("prompt systemPrompt forceFlushTranscriptBytes model", MEMORY_FLUSH_SECTION)
+    parse_keys(UNUSED_KEYS, COMPACTION_SECTION)
+    | parse_keys("prompt systemPrompt forceFlushTranscriptBytes model", MEMORY_FLUSH_SECTION)
     | {f"{PRUNING_SECTION}.maxToolResultChars"}
 )
-OPENCLAW_ONLY_KEYS = keys_from_words(
+OPENCLAW_ONLY_KEYS = parse_keys(
     "recentTurnsPreserve customInstructions provider midTurnPrecheck postCompactionSections"
 )
 """Keys of `compaction` that only OpenClaw documents."""
-SHARED_SECTIONS = keys_from_words("gateway channels messages session meta wizard")
+SHARED_SECTIONS = parse_keys("gateway channels messages session meta wizard")
 """Further sections that both have."""
 
 

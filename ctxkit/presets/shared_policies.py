@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class AnchoredSummary(Summary):
+class MiddleSummary(Summary):
     """Summarise what is between the beginning and the newest messages."""
 
     apart: bool = False
@@ -69,17 +69,17 @@ class SummariseAll(CustomCutSummary):
     def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the end of what may go: before a call that still waits for its result."""
         return history.safe_before(
-            min(end_of_removable(history), max(len(history) - self.keep_end, 0))
+            min(find_end_of_removable(history), max(len(history) - self.keep_end, 0))
         )
 
 
-def removable_mask(history: History, start: int, stop: int) -> NDArray[Any]:
+def make_removable_mask(history: History, start: int, stop: int) -> NDArray[Any]:
     """Return a mask over start..stop: True for recorded messages that may be removed."""
     recorded = np.array([history.row(p) >= 0 for p in range(start, stop)], bool)
     return np.asarray(recorded & ~history.role("summary")[start:stop] & ~history.stays[start:stop])
 
 
-def end_of_removable(history: History) -> int:
+def find_end_of_removable(history: History) -> int:
     """Return the end of the removable part: before a last reply whose results are missing."""
     answered_ids: set[str | None] = set()
     # backwards to the last request: a reply with an unanswered call must stay
@@ -105,7 +105,7 @@ def as_summary_message(written: Message | str | int, prefix: str = "") -> Messag
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DropHalf(DataclassPolicy):
+class DropOlderHalf(DataclassPolicy):
     """Drop the older half of the messages behind the beginning; results in a row are one message,
     as in their API.
     """
@@ -121,7 +121,7 @@ class DropHalf(DataclassPolicy):
         """Return the history without the older messages."""
         # Count and cut in API messages, then move the ends to positions that separate no call from
         # its result.
-        starts = api_message_starts(history)
+        starts = find_api_message_starts(history)
         count = self.count_removed(len(starts), history.tokens / 2 > budget.prompt_limit)
         first = self.keep_first
         if count <= 0 or first + count >= len(starts):
@@ -147,7 +147,7 @@ class DropHalf(DataclassPolicy):
         return rest * 3 // 8 * 2 if far and self.quarter else rest // 4 * 2
 
 
-def api_message_starts(history: History) -> NDArray[np.int64]:
+def find_api_message_starts(history: History) -> NDArray[np.int64]:
     """Return the starts of API messages: results in a row and a following request are one."""
     roles = history.column("roles")
     # after a tool result all but a reply belongs to the same API message
@@ -184,7 +184,7 @@ LANGCHAIN_ROLES = ("user", "assistant", "tool", "summary")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ClauseSummary(Summary):
+class KeepClauseSummary(Summary):
     """Summarise all but what is kept in LangChain's words."""
 
     apart: bool = False
@@ -266,7 +266,7 @@ def find_langchain_cut(history: History, budget: ContextBudget, keep: tuple[str,
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ClearUses(ScheduledPruning):
+class ClearToolUses(ScheduledPruning):
     """Put a placeholder in place of old tool results, where the prompt is over a limit."""
 
     counts = False
@@ -303,9 +303,9 @@ class ClearUses(ScheduledPruning):
 
 @dataclass(frozen=True)
 class _Uses:
-    """Part of the schedule of `ClearUses`: the clearing that is applied where it is due."""
+    """Part of the schedule of `ClearToolUses`: the clearing that is applied where it is due."""
 
-    rule: ClearUses
+    rule: ClearToolUses
 
     def is_due(self, prompt_tokens: int, cleared: Callable[[], int]) -> bool:
         """Return True where a prompt is over the trigger, and its clearing frees enough."""
@@ -336,7 +336,7 @@ class _Uses:
 
 
 class _ClearedUses:
-    """State of a schedule of `ClearUses` over the calls of a session.
+    """State of a schedule of `ClearToolUses` over the calls of a session.
 
     Two sliding windows hold the tool results by position: all that count towards `keep`, and those
     that may be cleared. The oldest of the second are cleared: those older than the last `keep`
@@ -345,7 +345,7 @@ class _ClearedUses:
     truncates it there, so each clearing is measured once (amortised cost: linear in the results).
     """
 
-    def __init__(self, rule: ClearUses) -> None:
+    def __init__(self, rule: ClearToolUses) -> None:
         self.rule = rule
         self.aim = rule.clear_at_least if rule.enough else 0
         """Tokens after which the clearing stops; 0: everything clearable is cleared."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-class EditedLog(Protocol):
+class HasEdits(Protocol):
     """The attributes of a `Session` that this module needs; `Session` itself imports it."""
 
     @property
@@ -42,7 +42,7 @@ class EditGroup(NamedTuple):
     edits: tuple[Edit, ...]
 
 
-def group_edits(session: EditedLog) -> tuple[EditGroup, ...]:
+def group_edits(session: HasEdits) -> tuple[EditGroup, ...]:
     """Return the compactions of a session's path, in order.
 
     The edits of a replay's n-th compaction have the ids ``rules-n.0``, ``rules-n.1``, ...: they are
@@ -63,14 +63,14 @@ def group_edits(session: EditedLog) -> tuple[EditGroup, ...]:
     return tuple(groups)
 
 
-def hides_compactions(session: EditedLog) -> bool:
+def hides_compactions(session: HasEdits) -> bool:
     """Return True if the log's format does not record compactions and the log has none."""
     is_replay = session.origin is not None
     hidden = session.details.get("cannot_tell", ())
     return not is_replay and not session.edits and "compactions" in hidden
 
 
-def count_compactions(session: EditedLog, before: int | None = None) -> int | None:
+def count_compactions(session: HasEdits, before: int | None = None) -> int | None:
     """Return the number of a session's compactions; None if its format does not
     record them.
 
@@ -84,7 +84,7 @@ def count_compactions(session: EditedLog, before: int | None = None) -> int | No
     return len(groups) if before is None else sum(g.position < before for g in groups)
 
 
-def count_affected_messages(session: EditedLog) -> list[int]:
+def count_affected_messages(session: HasEdits) -> list[int]:
     """Return for each compaction the number of messages that it removed, shortened or replaced.
 
     An edit may name messages that it inserts again as they were, such as the user's own messages

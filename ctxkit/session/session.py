@@ -260,7 +260,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
         Returns:
             Items with `message`, `tokens`, `raw_tokens` (before any change), `changed_by`, `row`
-            and `pruned`; see `engine.replay.sent_prompt`.
+            and `pruned`; see `engine.replay.get_sent_prompt`.
 
         Raises:
             BadArguments: the session has no such call.

@@ -12,7 +12,7 @@ import pandas as pd
 
 from ctxkit._internal.formatting import escape_html, sanitize_line, sanitize_text
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
-from ctxkit.engine import log_from_session, run_rules
+from ctxkit.engine import make_log_from_session, run_rules
 from ctxkit.engine.replay import find_context_window
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
@@ -21,7 +21,7 @@ from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
-from ctxkit.metrics.prompt_sizes import RunPrompts
+from ctxkit.metrics.prompt_sizes import RunPromptSizes
 from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
 from ctxkit.metrics.team_log import (
     ARTIFACTS,
@@ -39,7 +39,7 @@ from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.columns import ASSISTANT
 from ctxkit.policies.texts.message_content import call_path
 from ctxkit.presets.config_schema import ConfigSection
-from ctxkit.presets.fuseraft_config import VIEW_KEYS, history_filters
+from ctxkit.presets.fuseraft_config import VIEW_KEYS, make_history_filters
 from ctxkit.session.messages import OTHER_AGENT_KINDS, Message, Text
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import is_write_tool, map_results_by_call
@@ -182,7 +182,7 @@ def parse_view(name: str, keys: object) -> TeamView:
 def _make_window_filter(f: ConfigSection) -> tuple[BasePolicy, ...]:
     by_tool = f.section("ToolResultCharOverrides")
     return tuple(
-        history_filters(
+        make_history_filters(
             text_only=f.flag("TextOnly"),
             exclude_agents=f.texts("ExcludeAgents"),
             max_turn_age=f.number("MaxTurnAge"),
@@ -217,8 +217,8 @@ def with_view_sizes(log: AgentLog, keys: Mapping[str, Any]) -> AgentLog:
     counter = default_counter()
     # counts give the relative sizes of messages, the recorded prompts their scale
     counts = [counter.message(m) for m in log.record.messages]
-    run = run_rules(log_from_session(log.record, rules, tokens=counts, fixed=0), rules, None)
-    sent = RunPrompts(run)
+    run = run_rules(make_log_from_session(log.record, rules, tokens=counts, fixed=0), rules, None)
+    sent = RunPromptSizes(run)
     shown_sizes = [sent.prompt(c) for c in range(len(prompts))]
     scale = _token_scale(prompts, shown_sizes)
     fixed = max(round(prompts[0] - scale * shown_sizes[0]), 0)
@@ -506,9 +506,9 @@ def _view_sub_agent(log: AgentLog, *, reuse: bool, loss: bool) -> _AgentView:
 
 def _view_agent(log: AgentLog, view: TeamView, whole: AgentLog, *, loss: bool) -> _AgentView:
     """Return what an agent would have been sent under a view; `whole` is its log as recorded."""
-    base = log_from_session(log.shared, Rules(), anchored=log.anchored)
+    base = make_log_from_session(log.shared, Rules(), anchored=log.anchored)
     run = run_rules(base, view.rules(log.agent), find_context_window(log.shared))
-    sent, sheet = RunPrompts(run), ReplayCostModel.of(whole.record, whole.record_sizes)
+    sent, sheet = RunPromptSizes(run), ReplayCostModel.of(whole.record, whole.record_sizes)
     bill = bill_replay(sheet, sent)
     row = {"prompt_tokens": bill.prompts, "peak_tokens": bill.peak,
            "cost_usd": bill.cost_usd, "source": "derived" if sheet.has_usage else "estimated",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import StoreError
-from ctxkit.policies.texts.message_content import call_path, call_target
+from ctxkit.policies.texts.message_content import call_path, get_call_target
 from ctxkit.session.tool_calls import is_write_tool
 from ctxkit.teams.plan import matches_any
 
@@ -221,7 +221,7 @@ def find_written_files_and_commands(
         elif call_of_result.name.casefold() in SHELL_TOOLS:
             commands.append(
                 (
-                    call_target(call_of_result),
+                    get_call_target(call_of_result),
                     not (message.is_error or _FAILED_COMMAND.search(message.text)),
                 )
             )

@@ -15,7 +15,7 @@ from ctxkit.presets.fuseraft_config import (
     UNREAD_REASONS,
     UNREAD_SECTION_KEYS,
     find_budget_faults,
-    orchestration_section,
+    get_orchestration_section,
     read_config,
 )
 from ctxkit.presets.fuseraft_ignored_keys import PLUGINS_KEY, TERMINATION_KEY, format_ignored_keys
@@ -100,7 +100,7 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
         >>> [member.name for member in plan.members]
         ['Planner', 'Tester']
     """
-    body = orchestration_section(config)
+    body = get_orchestration_section(config)
     members = parse_members(config)
     names = [m.name for m in members]
     if not names:

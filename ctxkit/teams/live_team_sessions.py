@@ -22,7 +22,7 @@ from ctxkit.agent.models.model_factory import make_model as named
 from ctxkit.agent.tools.file_tools import make_file_tools
 from ctxkit.agent.tools.tool_selection import FILE_TOOLS, make_tools
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.policies.memory_entries import memory_folder_name
+from ctxkit.policies.memory_entries import get_memory_folder_name
 from ctxkit.teams.handoffs import make_team_tools
 from ctxkit.teams.permissions import ToolCapabilities, limit_tools
 from ctxkit.teams.scripted_agents import is_scripted
@@ -252,7 +252,7 @@ class SessionFactory:
         if not (member.remembers or memory_config):
             return None
         team_home, *user_homes = memory_homes()
-        name = memory_folder_name(member.name)
+        name = get_memory_folder_name(member.name)
         if USER_MEMORY in self._reaches:
             folders = [home.parent / "agents" for home in (team_home, *user_homes)]
             homes = [folder / name for folder in folders]
@@ -336,7 +336,7 @@ class SessionFactory:
 def _find_folder_as_written(folder: Path, agent: str) -> Path | None:
     """Return the folder with exactly the agent's name, or None; fuseraft's is in lower case."""
     is_name = re.fullmatch(r"[\w -]{1,100}", agent) is not None
-    if not is_name or agent == memory_folder_name(agent):
+    if not is_name or agent == get_memory_folder_name(agent):
         return None
     names = {p.name for p in folder.iterdir()} if folder.is_dir() else set()
     return folder / agent if agent in names else None

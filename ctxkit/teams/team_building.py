@@ -20,7 +20,7 @@ from ctxkit.agent.turn_state_and_events import Limits, ignore_event
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.presets import config_syntax
 from ctxkit.presets.config_schema import ConfigSection
-from ctxkit.presets.fuseraft_config import check_counts, orchestration_section
+from ctxkit.presets.fuseraft_config import check_counts, get_orchestration_section
 from ctxkit.teams.demo_team import SCRIPTED_CONFIG, make_scripted_team
 from ctxkit.teams.fuseraft_config import parse_plan
 from ctxkit.teams.live_team_sessions import SessionFactory, describe_missing_grants
@@ -125,7 +125,9 @@ def team(
     body = _load_team_config(config)
     plan = parse_plan(body)
     root_folder = RootFolder(root, allow) if root else _make_scratch_root(workspace, name, allow)
-    envelope = extend_envelope_from_brief(plan.envelope, orchestration_section(body), root_folder)
+    envelope = extend_envelope_from_brief(
+        plan.envelope, get_orchestration_section(body), root_folder
+    )
     plan = replace(plan, envelope=envelope)
     if is_scripted(model):
         models_by_name = {**make_script_models(str(model), plan, clock), **models_by_name}
@@ -230,7 +232,7 @@ def load_referenced_files(config: Mapping[str, Any], folder: Path) -> dict[str, 
         BadArguments: a file is not there, lies elsewhere, or holds no agent.
     """
     whole = ConfigSection(config)
-    body = orchestration_section(config)
+    body = get_orchestration_section(config)
     merged = {k: v for k, v in body.values.items() if k.casefold() != "systempromptpath"}
     root = RootFolder(folder)
     path = body.text("SystemPromptPath")

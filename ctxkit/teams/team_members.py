@@ -11,7 +11,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.presets.fuseraft_config import (
     VIEW_KEYS,
-    orchestration_section,
+    get_orchestration_section,
     parse_agent_settings,
     read_config,
 )
@@ -57,7 +57,7 @@ def parse_members(config: Mapping[str, Any]) -> tuple[Member, ...]:
     Raises:
         BadArguments: one has no name, or a value is of the wrong kind.
     """
-    body = orchestration_section(config)
+    body = get_orchestration_section(config)
     rows = body.rows("Agents")
     return tuple(
         _parse_member(f, config, body, settings)
@@ -183,7 +183,7 @@ def _make_rules(config: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
 
 def _has_compaction(config: Mapping[str, Any]) -> bool:
     """Say whether anything is compacted but by hand: without a Compaction section, nothing is."""
-    return orchestration_section(config).get("Compaction") is not None
+    return get_orchestration_section(config).get("Compaction") is not None
 
 
 SUB_AGENT_SUFFIX = "sub"

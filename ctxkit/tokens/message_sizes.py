@@ -163,7 +163,7 @@ def measure_sizes(session: Session, counter: TokenCounter | None = None) -> Mess
         True
     """
     counter = counter or default_counter()
-    slots = MessageSlots(session, counter)
+    slots = CountedMessages(session, counter)
     anchors = list(iter_usage_anchors(session, slots))
     schemas = 0 if anchors else sum(estimate_tool_tokens(session.tools))
     recorded_growth, counted_growth = _total_growth(anchors, slots.raw)
@@ -232,7 +232,7 @@ _MAX_COUNT_FACTOR = 1.3
 """Largest ratio of stated tokens to counted ones that differences in counting alone can explain."""
 
 
-def _stated_total(session: Session, slots: MessageSlots, schemas: int) -> tuple[int, int]:
+def _stated_total(session: Session, slots: CountedMessages, schemas: int) -> tuple[int, int]:
     """Return the prompt tokens that a log records only as a total of the run, and the counted ones.
 
     Both are 0 if it records no total, or if counting error does not explain the difference, for
@@ -331,7 +331,7 @@ TOOLS_DIGEST_KEY = "tools_digest"
 """Key of a reply's `details` for a digest of the tools, where they change from this call on."""
 
 
-class MessageSlots:
+class CountedMessages:
     """All messages of a session, and those that its edits inserted, each with its plain count.
 
     A message that an edit inserts again as it was has one slot: in a live session it is one object,
@@ -395,7 +395,7 @@ class _LastPrompt(NamedTuple):
     model: str | None
 
 
-def iter_usage_anchors(session: Session, slots: MessageSlots) -> Iterator[UsageAnchor]:
+def iter_usage_anchors(session: Session, slots: CountedMessages) -> Iterator[UsageAnchor]:
     """Yield the anchors of a log in order, in one pass."""
     prompts, calls = _recorded_prompts(session), iter(session.calls)
     last_of_agent: dict[str, _LastPrompt] = {}
@@ -490,7 +490,7 @@ class MessageSizeAllocator:
             else can be in the first one; else None.
     """
 
-    def __init__(self, slots: MessageSlots, ratio: float, schemas: int | None = None) -> None:
+    def __init__(self, slots: CountedMessages, ratio: float, schemas: int | None = None) -> None:
         self.messages, self.counts, self.ratio = slots.messages, slots.raw, ratio
         self.schemas = schemas
         self.size = [0] * len(slots.messages)

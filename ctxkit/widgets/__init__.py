@@ -83,10 +83,10 @@ def break_even(session: Session, call: int = -1) -> BreakEvenWidget:
         >>> type(widget).__name__
         'BreakEvenWidget'
     """
-    from ctxkit.plots.cache_charts import strip_data
+    from ctxkit.plots.cache_charts import get_strip_data
     from ctxkit.widgets.break_even_widget import BreakEvenWidget
 
-    return BreakEvenWidget(session, strip_data(session, call))
+    return BreakEvenWidget(session, get_strip_data(session, call))
 
 
 def tune(session: Any, rules: RulesLike | None = None, **ranges: tuple[float, ...]) -> Tuner:

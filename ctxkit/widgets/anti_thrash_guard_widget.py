@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import traitlets as t
 
-from ctxkit.engine import run_of_replay
+from ctxkit.engine import get_run_of_replay
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.plots.compaction_charts import (
     build_thrash_data,
+    draw_thrash_chart,
     find_guard_closing,
     get_suppressed,
     is_guard_off,
     is_saving_too_small,
-    thrash_chart,
 )
 from ctxkit.policies.guards import AntiThrash, BaseGuard
 from ctxkit.session.compaction_groups import hides_compactions
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ctxkit.plots.chart import Chart
     from ctxkit.policies.context_rules import Rules
-    from ctxkit.policies.protocols import Forecast, RunHistory
+    from ctxkit.policies.protocols import PromptForecast, RunHistory
     from ctxkit.session.session import Session
     from ctxkit.widgets.data_source import WidgetDataSource
 
@@ -147,7 +147,7 @@ class ThrashWidget(ChartWidget):
         tries = list(zip(one["calls"], one[self.by], strict=True))
         guard = (self.min_savings, self.window, self.by)
         data = build_thrash_data(one["name"] + which, tries, suppressed, *guard)
-        return thrash_chart(data._replace(is_unknown=one.get("hides", False)))
+        return draw_thrash_chart(data._replace(is_unknown=one.get("hides", False)))
 
 
 def _chart_row(  # noqa: PLR0917
@@ -200,7 +200,7 @@ class MaxCompactionsGuard(BaseGuard):
     def __init__(self, limit: int) -> None:
         self.limit = limit
 
-    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop` once they are spent."""
         return stop if len(past.compactions) >= self.limit else start
 
@@ -223,7 +223,7 @@ class GuardCostComparison:
     @cached_property
     def rules(self) -> Rules | None:
         """The rules of the replay; None where it is none."""
-        done = run_of_replay(self.session)
+        done = get_run_of_replay(self.session)
         return None if done is None or self.session.origin is None else done.rules
 
     @property

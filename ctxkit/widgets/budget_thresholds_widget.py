@@ -11,7 +11,11 @@ import traitlets as t
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.frames import frame
-from ctxkit.plots.cumulative_input_charts import CumulativeInputData, budget_chart, budget_data
+from ctxkit.plots.cumulative_input_charts import (
+    CumulativeInputData,
+    draw_budget_chart,
+    get_budget_data,
+)
 from ctxkit.widgets.base import ChartWidget, build_esm
 
 if TYPE_CHECKING:
@@ -113,7 +117,7 @@ class BudgetWidget(ChartWidget):
     def _build_data(self) -> dict[str, Any]:
         titles = self.feed.titles
         table = self.feed.frame
-        self._found = budget_data(
+        self._found = get_budget_data(
             frame(self.feed.sessions(), per="turn") if table is None else table
         )
         agents = tuple(a._replace(name=_agent_title(a.name, titles)) for a in self._found.agents)
@@ -133,7 +137,7 @@ class BudgetWidget(ChartWidget):
     def _build_chart(self) -> Chart:
         cutovers = {name: len(hits.cutovers) for name, hits in self.verdict.items()}
         at = self._found._replace(warn_at=self.warn or None, cutover_at=self.cutover or None)
-        chart = budget_chart(at, cutovers)
+        chart = draw_budget_chart(at, cutovers)
         if self._found.agents and [self.warn, self.cutover] == self._suggested:
             return replace(chart, caption=f"{chart.caption} {_SUGGESTED}")
         return chart

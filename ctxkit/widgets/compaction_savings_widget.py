@@ -21,11 +21,11 @@ from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.compaction_charts import (
     CompactionSaving,
+    draw_savings_chart,
     drop_unmarked,
     hides_all_compactions,
-    savings_chart,
 )
-from ctxkit.plots.compaction_diff_chart import diff_data
+from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.widgets.base import ChartWidget, build_esm
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class SavingsWidget(ChartWidget):
         ]
         titles = list(dict.fromkeys([*self.feed.titles.values(), *(r.name for r in self._rows)]))
         name = titles[0] if len(titles) == 1 else f"{len(titles)} sessions"
-        chart = savings_chart(
+        chart = draw_savings_chart(
             name, data, several=len({r.name for r in self._rows}) > 1,
             is_unknown=self._hides_compactions,
         )  # fmt: skip
@@ -149,7 +149,7 @@ class CompactionDetails:
 
     def of(self, number: int, one: CompactionRow) -> dict[str, Any]:
         """Return the sentences, the diff and the items of a compaction, as plain values."""
-        changes = diff_data(self.session, number)
+        changes = get_diff_data(self.session, number)
         changed = [c for c in changes if c.action != "kept"]
         changed.sort(key=lambda c: (c.action != "inserted", -c.before))
         counts = Counter(c.action for c in changes)

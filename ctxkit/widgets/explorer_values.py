@@ -41,7 +41,7 @@ from ctxkit.tokens.message_sizes import measure_sizes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ctxkit.metrics.prompt_composition import GroupsByCall
+    from ctxkit.metrics.prompt_composition import GroupTokensByCall
     from ctxkit.session.messages import Provenance
     from ctxkit.session.session import Session
     from ctxkit.tokens.message_sizes import MessageSizes
@@ -150,7 +150,7 @@ class ExplorerSession:
         self.session = session
         self.prompts, self.source = get_prompt_sizes(session)
         self._sizes: MessageSizes | None = None
-        self._layers: GroupsByCall | None = None
+        self._layers: GroupTokensByCall | None = None
         if len(session.path) <= MAX_SIZED_AT_ONCE:
             self.measure()
 

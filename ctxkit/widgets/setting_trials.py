@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit._internal.formatting import escape_html, has_value, pluralize, sanitize_line
 from ctxkit._internal.palette import ALERT_TEXT_CSS
 from ctxkit._internal.palette import TEXT_COLOUR as GREY
-from ctxkit.engine import log_from_session, run_of_replay, run_rules, with_message_ids
-from ctxkit.engine.replay import build_replay_log, find_context_window, session_from_run
+from ctxkit.engine import get_run_of_replay, make_log_from_session, run_rules, with_message_ids
+from ctxkit.engine.replay import build_replay_log, find_context_window, make_session_from_run
 from ctxkit.errors import CtxkitError
 from ctxkit.experiments.cost_and_loss_scores import (
     SessionScoreCache,
@@ -27,7 +27,7 @@ from ctxkit.metrics.view_figures import register_view_figures
 from ctxkit.plots.chart import render_table
 from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
 from ctxkit.policies.base import Chain
-from ctxkit.policies.offline_summarisers import Extractive, Fixed
+from ctxkit.policies.offline_summarisers import ExtractiveSummariser, FixedSizeSummariser
 from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, render_dense
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class TrialRunner:
 
     def replayed(self, trial: Trial) -> Session:
         """Return the replay that a trial is, to be drawn by what takes sessions."""
-        return session_from_run(self._whole, trial.done)
+        return make_session_from_run(self._whole, trial.done)
 
     def quick_loss(self, trial: Trial) -> dict[str, Any]:
         """Return what a trial would have lost, where that follows from the record at once; else
@@ -173,7 +173,7 @@ class TrialRunner:
         """Return the log of the session; rules that count otherwise have one of their own."""
         key = (_counter_name(rules.counter), _counter_name(rules.estimator), recorded_calls)
         if key not in self._logs:
-            log = log_from_session(self._whole, rules, recorded_calls=recorded_calls)
+            log = make_log_from_session(self._whole, rules, recorded_calls=recorded_calls)
             self._logs[key] = log
         return self._logs[key]
 
@@ -190,8 +190,8 @@ def with_fixed_summary_size(policy: Any, tokens: int) -> Any:
         return replace(
             policy, parts=tuple(with_fixed_summary_size(p, tokens) for p in policy.parts)
         )
-    if isinstance(getattr(policy, "summariser", None), Extractive):
-        return replace(policy, summariser=Fixed(tokens))
+    if isinstance(getattr(policy, "summariser", None), ExtractiveSummariser):
+        return replace(policy, summariser=FixedSizeSummariser(tokens))
     return policy
 
 
@@ -352,7 +352,7 @@ def _read_figures(session: Session) -> dict[str, Any]:
     """Return what the table of `tune` shows: the record, or a trial of the replay's rules."""
     if session.origin is None:
         return map_session_score_to_view_figures(TrialRunner(session).recorded, session)
-    run = run_of_replay(session)
+    run = get_run_of_replay(session)
     if run is None:
         return {}
     return map_score_row_to_view_figures(TrialRunner(session.origin).at(run.rules).row)

@@ -12,7 +12,7 @@ import traitlets as t
 
 from ctxkit._internal.formatting import escape_html, render_notes, sanitize_line
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.presets.config_schema import preset_defaults
+from ctxkit.presets.config_schema import get_preset_defaults
 from ctxkit.presets.registry import names, resolve_rules
 from ctxkit.widgets import setting_trials
 from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
@@ -385,7 +385,7 @@ def render_settings(rules: Rules, label: str, values: Mapping[str, Any]) -> Sett
 def _python_settings(rules: Rules, label: str, values: Mapping[str, Any], why: str) -> SettingText:
     name, what = label, "this is the call that makes these rules"
     if rules.name in names():
-        usual = preset_defaults(rules.name)
+        usual = get_preset_defaults(rules.name)
         name = f"ctxkit.presets.{rules.name}"
         values = {k: v for k, v in rules.parameters.items() if v != usual.get(k)}
     elif label == rules.label:

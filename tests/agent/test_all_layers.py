@@ -22,7 +22,7 @@ from ctxkit.agent import (
     import_files,
 )
 from ctxkit.agent.models.scripted import make_reply
-from ctxkit.policies import Chain, Recall
+from ctxkit.policies import Chain, LessonRecall
 from ctxkit.policies.memory_entries import make_entry
 from ctxkit.session import Message, ToolCall
 from ctxkit.tokens import estimate_schema_tokens
@@ -89,7 +89,7 @@ def test_live_log_and_replay_agree_with_all_layers_on(place, mode):
         max_in_turn_tool_pairs=3, max_tool_result_tokens=4_000, in_turn_tool_window=4, max_tool_result_chars=3_000,
         max_replay_chars=1_000, offload_chars=20_000,
     )  # fmt: skip
-    rules = replace(rules, counter=COUNT, policy=Chain.of(rules.policy, Recall()))
+    rules = replace(rules, counter=COUNT, policy=Chain.of(rules.policy, LessonRecall()))
     with hook(block="The user prefers tabs.") as (url, asked):
         memory = SessionMemory(
             held, [LocalMemoryProvider(held), Webhook(load_url=url, save_url=url, save_every=2)]

@@ -11,16 +11,16 @@ from ctxkit.agent.compaction import KEEP_NEWEST_TURN
 from ctxkit.policies import (
     Chain,
     Clear,
-    Extractive,
+    ExtractiveSummariser,
     Fallback,
-    Fixed,
+    FixedSizeSummariser,
     FunctionPolicy,
     Rules,
     Summary,
 )
 from ctxkit.presets import preset
 
-WRITER = Fixed(3)
+WRITER = FixedSizeSummariser(3)
 """Stands for the session's model."""
 
 
@@ -38,12 +38,12 @@ def plain(history, budget):
     ("rules", "policy", "writes"),
     [
         (Rules(Summary()), None, WRITER),
-        (Rules(Summary(), summariser="fixed:9"), None, Fixed(9)),
-        (Rules(Summary(summariser=Fixed(9))), None, Fixed(9)),
+        (Rules(Summary(), summariser="fixed:9"), None, FixedSizeSummariser(9)),
+        (Rules(Summary(summariser=FixedSizeSummariser(9))), None, FixedSizeSummariser(9)),
         (Rules(), None, WRITER),
         (Rules(Summary(), summariser="fixed:9"), Summary(), WRITER),
         (Rules(Summary()), Rules(Summary()).policy, WRITER),
-        (Rules(Summary()), Rules(Summary(), summariser="fixed:9").policy, Fixed(9)),
+        (Rules(Summary()), Rules(Summary(), summariser="fixed:9").policy, FixedSizeSummariser(9)),
     ],
 )
 def test_who_writes(rules, policy, writes):
@@ -51,9 +51,9 @@ def test_who_writes(rules, policy, writes):
 
 
 def test_a_draft_asks_no_model():
-    assert isinstance(chosen(Rules(Summary()), draft=True).summariser, Extractive)
+    assert isinstance(chosen(Rules(Summary()), draft=True).summariser, ExtractiveSummariser)
     rules = Rules(Summary(), summariser="fixed:9")
-    assert chosen(rules, Summary(), draft=True).summariser == Fixed(9)
+    assert chosen(rules, Summary(), draft=True).summariser == FixedSizeSummariser(9)
 
 
 def test_parts_of_a_chain_are_lent_the_writer_and_told_the_focus():

@@ -19,7 +19,7 @@ from ctxkit import presets
 from ctxkit._internal.formatting import FAILURE_CHARS
 from ctxkit.agent import ProviderModel
 from ctxkit.errors import ModelError
-from ctxkit.policies import Fallback, Hybrid, Rules, Summary
+from ctxkit.policies import Fallback, HybridSummary, Rules, Summary
 from ctxkit.policies.offline_summarisers import may_call_model
 from ctxkit.policies.summary_compaction import iter_summary_writers
 from ctxkit.presets import preset
@@ -194,7 +194,7 @@ def test_a_summariser_of_the_rules_that_fails_is_told(name):
 
 def has_form(policy):
     """Say whether a policy puts something else in the place of a summary that fails."""
-    return hasattr(policy, "on_failure") or isinstance(policy, (Fallback, Hybrid))
+    return hasattr(policy, "on_failure") or isinstance(policy, (Fallback, HybridSummary))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def has_form(policy):
     [
         *(p for n in presets.names() if has_form(p := preset(n, **SMALL[n]).bare)),
         preset("fuseraft", **SMALL["fuseraft"], mode="hybrid").bare,
-        Hybrid(keep_turns=2),
+        HybridSummary(keep_turns=2),
         Summary(keep_turns=2, otherwise=lambda p: f"[none: {p.instructions}]", prefix="Before: "),
     ],
     ids=lambda p: repr(p).partition(" at 0x")[0],

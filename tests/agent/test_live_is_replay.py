@@ -18,11 +18,11 @@ from ctxkit.policies import (
     Above,
     AntiThrash,
     Count,
+    KeepToolPairs,
     Rules,
     Share,
-    Spent,
     Summary,
-    ToolPairs,
+    TokensSpent,
     guards,
 )
 from ctxkit.session import ToolCall
@@ -41,10 +41,10 @@ RULES = {
     "text only": presets.fuseraft(trigger_turn_count=12, keep_recent_turns=5, context_window=SMALL, text_only=True),
     "tyrum": presets.tyrum(context_window=SMALL, reserved_input_tokens=2_000),
     "ai": presets.ai(context_window=40_000),
-    "cleared": Rules(policy=Summary(keep_tokens=800), trigger=Above(1_500), pruning=ToolPairs(keep_pairs=2), window=SMALL),
+    "cleared": Rules(policy=Summary(keep_tokens=800), trigger=Above(1_500), pruning=KeepToolPairs(keep_pairs=2), window=SMALL),
     "guarded": Rules(policy=Summary(keep_tokens=2_500), trigger=Above(3_000) | Count(12),
-                     guards=(guards.Grace(calls=2), AntiThrash(0.2, 2)), window=SMALL),
-    "spending": Rules(policy=Summary(keep_turns=1), trigger=Spent(9_000), warnings=(Spent(3_000),), window=SMALL),
+                     guards=(guards.GraceAfterCompaction(calls=2), AntiThrash(0.2, 2)), window=SMALL),
+    "spending": Rules(policy=Summary(keep_turns=1), trigger=TokensSpent(9_000), warnings=(TokensSpent(3_000),), window=SMALL),
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from talkers import COUNT, live, run, said
 from ctxkit import presets
 from ctxkit.agent import tool
 from ctxkit.agent.store.artifacts import describe_artifact_reading
-from ctxkit.policies import Offload
+from ctxkit.policies import ResultOffload
 from ctxkit.policies.offload import STUB_PREFIX
 from ctxkit.presets import preset
 from ctxkit.session import ToolCall
@@ -44,7 +44,7 @@ def offloading():
     return [
         n
         for n in presets.names()
-        if preset(n).pruning is not None and "Offload" in repr(preset(n).pruning)
+        if preset(n).pruning is not None and "ResultOffload" in repr(preset(n).pruning)
     ]
 
 
@@ -139,6 +139,6 @@ def test_the_replay_of_such_a_session_sends_the_same_stub(tmp_path):
         stub = stub_of(one)
         again = ck.replay(ck.read(one.log.path), RULES)
     assert stub in [i.message.text for i in again.sent(-1)]
-    assert Offload().advice.format(path="p") in stub.replace(
+    assert ResultOffload().advice.format(path="p") in stub.replace(
         re.findall(r"path='([^']+)'", stub)[0], "p"
     )

@@ -10,8 +10,8 @@ from builders import assistant, result, session, tool_call, user
 from ctxkit import tokens
 from ctxkit.agent import ArtifactStore, LiveContext, Workspace
 from ctxkit.errors import StoreError
-from ctxkit.policies import Chain, Fallback, Offload, Results, Rules
-from ctxkit.policies.offload import STUB_PREFIX, artifact_id, artifact_in_stub
+from ctxkit.policies import Chain, Fallback, ResultOffload, ResultShortening, Rules
+from ctxkit.policies.offload import STUB_PREFIX, artifact_id, find_artifact_in_stub
 
 COUNT = tokens.get_counter("chars/4")
 LONG = "row\n" * 500
@@ -21,7 +21,7 @@ def prompt(save, *pruning, text=LONG):
     """What a call is sent after a result, and its tokens."""
     call = tool_call("bash")
     at = session(user("go"), assistant("", call), result(text, call))
-    rules = Rules(pruning=Chain.of(*(pruning or (Offload(threshold=300),))), counter=COUNT)
+    rules = Rules(pruning=Chain.of(*(pruning or (ResultOffload(threshold=300),))), counter=COUNT)
     prepared = LiveContext(at, rules, save_artifact=save).prepare(1.0)
     assert prepared.tokens == sum(COUNT.message(m) for m in prepared.messages)
     return prepared.messages[-1]
@@ -40,7 +40,7 @@ def test_what_a_stub_names_is_kept_first(tmp_path):
 def test_what_a_part_before_left_is_what_is_kept(tmp_path):
     workspace = Workspace(tmp_path)
     save = ArtifactStore(workspace, lambda: ["s"]).save
-    prompt(save, Results(max_chars=900), Offload(threshold=300))
+    prompt(save, ResultShortening(max_chars=900), ResultOffload(threshold=300))
     (kept,) = workspace.results("s").glob("*.txt")
     assert kept.read_text().startswith(LONG[:900] + "\n[...truncated")
     assert kept.stem == artifact_id(kept.read_text())
@@ -65,7 +65,7 @@ def test_what_only_looks_like_a_stub_is_kept_nowhere():
 def test_an_artifact_is_kept_once():
     kept, call, again = [], tool_call("bash"), tool_call("bash")
     at = session(user("go"), assistant("", call, again), result(LONG, call), result(LONG, again))
-    rules = Rules(pruning=Offload(threshold=300), counter=COUNT)
+    rules = Rules(pruning=ResultOffload(threshold=300), counter=COUNT)
     context = LiveContext(at, rules, save_artifact=lambda *a: kept.append(a))
     for n in range(3):
         assert context.prepare(float(n)).messages[2].text.startswith(STUB_PREFIX)
@@ -83,12 +83,12 @@ class Wrapped:
         return self._part(history, room)
 
 
-OFF = Offload(threshold=300)
+OFF = ResultOffload(threshold=300)
 NESTED = {
-    "chain in chain": (Chain((Chain((Results(max_chars=900),)), OFF)),),
-    "ladder": (Fallback((OFF, Results(max_chars=50))),),
+    "chain in chain": (Chain((Chain((ResultShortening(max_chars=900),)), OFF)),),
+    "ladder": (Fallback((OFF, ResultShortening(max_chars=50))),),
     "hidden": (Wrapped(OFF),),
-    "before a cap": (OFF, Results(max_chars=900)),
+    "before a cap": (OFF, ResultShortening(max_chars=900)),
 }
 
 
@@ -104,7 +104,7 @@ def test_in_any_chain_a_stub_names_what_was_kept_or_the_result_goes(pruning, roo
 
     sent = prompt(save, *pruning).text
     if sent.startswith(STUB_PREFIX):
-        assert artifact_in_stub(result(sent, tool_call("bash"))) in kept
+        assert find_artifact_in_stub(result(sent, tool_call("bash"))) in kept
     else:
         assert sent.startswith(LONG[:900])
         assert not kept

@@ -13,7 +13,7 @@ import ctxkit as ck
 from ctxkit.agent import (
     LiveSession,
     LocalMemoryProvider,
-    MemoryBudgets,
+    MemoryDigestBudgets,
     MemoryStore,
     ProviderModel,
     ScriptedModel,
@@ -22,7 +22,7 @@ from ctxkit.agent import (
     Workspace,
 )
 from ctxkit.agent.memory.session_memory import make_memory_provider
-from ctxkit.policies import Above, Recall, Rules, Summary
+from ctxkit.policies import Above, LessonRecall, Rules, Summary
 from ctxkit.policies.memory_entries import make_entry
 from ctxkit.session import Usage
 from ctxkit.tokens import estimate_schema_tokens
@@ -90,7 +90,8 @@ def test_a_digest_is_for_what_is_asked(tmp_path, held):
     held.add(make_entry("ledger", "The ledger rounds half up.", "fact"))
     held.add(make_entry("export", "The export runs at night.", "fact"))
     with opened(
-        tmp_path, SessionMemory(held, [LocalMemoryProvider(held, MemoryBudgets())], whole=False)
+        tmp_path,
+        SessionMemory(held, [LocalMemoryProvider(held, MemoryDigestBudgets())], whole=False),
     ) as live:
         run(live.turn("Fix the ledger"))
         run(live.turn("Now the export"))
@@ -222,7 +223,10 @@ def test_live_log_and_replay_agree_with_memory_on(tmp_path, held):
     """F25: Prompts are the same live, in the log, and in a replay, with memory in all its forms."""
     held.add(make_entry("runner", "Use pytest."))
     rules = Rules(
-        policy=Summary(keep_turns=1) | Recall(), trigger=Above(900), window=6_000, counter=COUNT
+        policy=Summary(keep_turns=1) | LessonRecall(),
+        trigger=Above(900),
+        window=6_000,
+        counter=COUNT,
     )
     with opened(tmp_path, SessionMemory(held, [LocalMemoryProvider(held)]), rules=rules) as live:
         for n in range(6):
@@ -309,7 +313,7 @@ def test_what_is_too_much_is_forgotten_by_itself_and_that_is_told(tmp_path, held
     """T25, T26, T27: After a promotion the store is brought within its budget: the oldest of what
     was found by itself goes, with a row in the audit, and what a person wrote stays.
     """
-    monkeypatch.setattr(MemoryStore.consolidate, "__defaults__", (MemoryBudgets(items=3, kinds={
+    monkeypatch.setattr(MemoryStore.consolidate, "__defaults__", (MemoryDigestBudgets(items=3, kinds={
         "fact": (3, 9000), "note": (3, 9000), "procedure": (3, 9000), "episode": (0, 0)}),))  # fmt: skip
     held.add(make_entry("mine", "By hand.", "fact"))
     with opened(tmp_path, SessionMemory(held), turns=6) as live:

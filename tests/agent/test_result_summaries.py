@@ -10,7 +10,7 @@ from talkers import Says, agent, run, said
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.agent import tool
-from ctxkit.policies import ARCHIVED_STUB, RecordedCompactions, Rules
+from ctxkit.policies import ARCHIVED_STUB, RecordedCompactionsPolicy, Rules
 from ctxkit.session import Usage
 from ctxkit.session.messages import USER_VISIBLE_KEY
 
@@ -96,7 +96,7 @@ def test_it_is_billed_and_a_replay_of_the_record_sends_the_same():
     assert [e.usage.input_tokens for e in edits] == [3000, 3000]
     assert {e.trigger for e in made.session.edits} == {"tool_summary"}
     assert outcome.spent.fresh >= 6000
-    again = ck.replay(made.session, Rules(policy=RecordedCompactions()))
+    again = ck.replay(made.session, Rules(policy=RecordedCompactionsPolicy()))
     for call in range(4):
         texts = [m.text for m in again.view(call)]
         assert texts == [m.text for m in made.session.view(call)]

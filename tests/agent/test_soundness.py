@@ -13,7 +13,7 @@ import ctxkit as ck
 from ctxkit.agent import Limits, SpentInTurn, tool
 from ctxkit.agent.model_summaries import ModelSummariser
 from ctxkit.agent.transcript import LOST_RESULT
-from ctxkit.engine import log_from_session
+from ctxkit.engine import make_log_from_session
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.formats import MISSING_RESULT, to_chat_messages
 from ctxkit.policies import Above, Clear, History, Passage, Rules, Summary
@@ -251,7 +251,7 @@ def test_a_turn_stopped_while_it_is_summarised_leaves_the_context_as_it_was():
 
 def test_a_summary_that_would_pass_a_limit_is_not_asked_for():
     loop, writer = asyncio.new_event_loop(), Says()
-    log = History.start(log_from_session(session(user("x" * 400))))
+    log = History.start(make_log_from_session(session(user("x" * 400))))
     write = ModelSummariser(
         writer, loop, exceeded_limit=lambda tokens: "the limit of 1 calls" if tokens > 100 else None
     )

@@ -352,7 +352,7 @@ CLAIMS = {
             score_replay(replay_sample(guarded(guards.AntiThrash(window=3))), loss=False)["peak_tokens"] > 48_000
         ),
         "*Until cold* is the cheapest": lambda: cost(guarded(guards.UntilCold(hard_limit=40_000))) < min(
-            cost(guarded(g)) for g in (guards.Hysteresis(tokens=4_000), guards.Grace(turns=1))
+            cost(guarded(g)) for g in (guards.Hysteresis(tokens=4_000), guards.GraceAfterCompaction(turns=1))
         ),
     },
     "04": {

@@ -15,7 +15,7 @@ from ctxkit.policies import registry as policies
 CHAIN = Rules(
     policy="clear:keep_last=5 | summary:keep_tokens=8000",
     trigger=triggers.Above(18_000) | ~triggers.Share(0.2),
-    guards=(guards.UntilCold(hard_limit=40_000), guards.Grace(turns=1)),
+    guards=(guards.UntilCold(hard_limit=40_000), guards.GraceAfterCompaction(turns=1)),
     name="chain",
 )
 
@@ -84,7 +84,7 @@ def test_code_and_models_are_refused_in_a_sentence():
         {"policy": "nonsense"}, {"trigger": {"Above": {"tokens": []}}}, {"on_compacted": "print"},
         {"policy": {"Summary": {"summariser": "openai/x"}}}, {"preset": "nobody"}, {1: 2},
         {"preset": "pi", "settings": {"summariser": "openai/x"}}, {"preset": "pi", "settings": []},
-        {"policy": {"Clear": {}, "Window": {}}}, {"guards": [{"Grace": {}}] * 21}, {"window": -1},
+        {"policy": {"Clear": {}, "Window": {}}}, {"guards": [{"GraceAfterCompaction": {}}] * 21}, {"window": -1},
         {"policy": {"Clear": {"keep_last": "many"}}}, {"policy": {"Clear": {"nothing": 1}}},
     ],
 )  # fmt: skip

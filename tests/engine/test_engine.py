@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from talks_by_chance import Fours, by_chance, size
 
-from ctxkit.engine import Compaction, Run, advance_run, log_from_session, run_rules
+from ctxkit.engine import Compaction, Run, advance_run, make_log_from_session, run_rules
 from ctxkit.engine.pruning_forecast import PrunedForecast
 from ctxkit.errors import BadArguments, ModelError, UnsoundHistory
 from ctxkit.policies import BaseTrigger, LastUsageOverBudget, MessageLog, Rules, UnprunedForecast
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
-from ctxkit.policies.modifiers import TaskBoundary
+from ctxkit.policies.modifiers import TaskBoundaryTrigger
 from ctxkit.policies.triggers import CompositeTrigger, as_trigger
-from ctxkit.presets.systems.boise import Armed
+from ctxkit.presets.systems.boise import RearmBelowCeiling
 from ctxkit.presets.systems.claude_code import OneHourWriteTrigger
-from ctxkit.presets.systems.fuseraft import GuardUnlessDue
+from ctxkit.presets.systems.fuseraft import GuardUnlessTriggerDue
 from ctxkit.session import Usage
 
 
@@ -54,7 +54,7 @@ def tail(n):
 FAMILIES = {
     "pi": lambda a, b: dict(policy=pi(b), trigger=t.Above(a)),
     "window": lambda a, b: dict(policy=window(a), trigger=t.Above(a)),
-    "spent": lambda a, b: dict(policy=pi(b), trigger=t.Spent(a * 5)),
+    "spent": lambda a, b: dict(policy=pi(b), trigger=t.TokensSpent(a * 5)),
     "replies": lambda a, b: dict(
         policy=pi(b), trigger=t.Count(3 + b % 9, ("assistant",)) | t.Above(a)
     ),
@@ -70,7 +70,7 @@ FAMILIES = {
     "idle": lambda a, b: dict(policy=pi(b), trigger=t.Idle(300) & t.Above(a // 3)),
     "clear": lambda a, b: dict(policy=clear(1 + b % 5), trigger=t.Above(a)),
     "share": lambda a, b: dict(policy=pi(b), trigger=t.Share(0.5, or_equal=True), window=2 * a),
-    "turn_spent": lambda a, b: dict(policy=pi(b), trigger=t.TurnSpent(a * 2)),
+    "turn_spent": lambda a, b: dict(policy=pi(b), trigger=t.TurnTokensSpent(a * 2)),
     "not": lambda a, b: dict(policy=pi(b), trigger=~t.Idle(300) & t.Above(a)),
     "plain trigger": lambda a, b: dict(
         policy=pi(b), trigger=lambda h, context_budget: h.tokens > a
@@ -79,14 +79,18 @@ FAMILIES = {
         policy=lambda h, context_budget: pi(b)(h, context_budget) if h.tokens > a else h
     ),
     "grace": lambda a, b: dict(
-        policy=window(a), trigger=t.Above(a), guards=(g.Grace(calls=b % 5), g.Grace(turns=1))
+        policy=window(a),
+        trigger=t.Above(a),
+        guards=(g.GraceAfterCompaction(calls=b % 5), g.GraceAfterCompaction(turns=1)),
     ),
     "thrash": lambda a, b: dict(policy=window(a), trigger=t.Above(a), guards=g.AntiThrash(0.2, 3)),
     "thrash by messages": lambda a, b: dict(
         policy=pi(b), trigger=t.Above(a), guards=g.AntiThrash(0.9, 2, "messages")
     ),
     "attempts": lambda a, b: dict(
-        policy=window(a), trigger=t.Above(a), guards=(g.Attempts(1), g.Attempts(9, "run"))
+        policy=window(a),
+        trigger=t.Above(a),
+        guards=(g.CompactionCountLimit(1), g.CompactionCountLimit(9, "run")),
     ),
     "hysteresis": lambda a, b: dict(
         policy=window(a), trigger=t.Above(a), guards=g.Hysteresis(share=0.3)
@@ -101,26 +105,28 @@ FAMILIES = {
         policy=pi(b), trigger=t.AtCalls((3, b % 50, 40)), guards=g.BaseGuard()
     ),
     "failed": lambda a, b: dict(
-        policy=pi(b), trigger=t.Overflow(recorded=True) | t.CutShort() | t.Recorded()
+        policy=pi(b), trigger=t.Overflow(recorded=True) | t.ReplyCutShort() | t.Recorded()
     ),
     "overflow": lambda a, b: dict(
         policy=pi(b), trigger=t.Overflow() & t.Always() | t.Never(), window=a
     ),
     "last total": lambda a, b: dict(policy=pi(b), trigger=LastUsageOverBudget(), window=a),
-    "task ends": lambda a, b: dict(policy=pi(b), trigger=TaskBoundary(0.4), window=a),
-    "armed": lambda a, b: dict(policy=window(a), trigger=t.Above(a), guards=Armed(a / 2, 2 * a)),
+    "task ends": lambda a, b: dict(policy=pi(b), trigger=TaskBoundaryTrigger(0.4), window=a),
+    "armed": lambda a, b: dict(
+        policy=window(a), trigger=t.Above(a), guards=RearmBelowCeiling(a / 2, 2 * a)
+    ),
     "one hour": lambda a, b: dict(policy=pi(b), trigger=t.Above(a) & OneHourWriteTrigger()),
     "except": lambda a, b: dict(
         policy=window(a),
         trigger=t.Above(a),
-        guards=GuardUnlessDue(
-            g.Grace(calls=4), as_trigger(lambda h, context_budget: h.call % 3 == 0)
+        guards=GuardUnlessTriggerDue(
+            g.GraceAfterCompaction(calls=4), as_trigger(lambda h, context_budget: h.call % 3 == 0)
         ),
     ),
     "warned": lambda a, b: dict(
         policy=pi(b),
-        trigger=t.Spent(a * 5),
-        warnings=(t.Spent(a * 3), t.Above(a), t.NearCap(9 + b % 20)),
+        trigger=t.TokensSpent(a * 5),
+        warnings=(t.TokensSpent(a * 3), t.Above(a), t.NearMessageCap(9 + b % 20)),
     ),
 }
 PRUNINGS = {"none": None, "tools": clear(2), "tail": tail(9)}
@@ -139,7 +145,7 @@ def rules_of(family, pruning, a, b):
 
 
 def log_by_chance(seed, calls=60, **more):
-    log = log_from_session(by_chance(seed, calls, **more), Rules(counter=Fours()), tokens=None)
+    log = make_log_from_session(by_chance(seed, calls, **more), Rules(counter=Fours()), tokens=None)
     # One reply reports that its prompt was cached for an hour. It is put in here, as sizes are
     # anchored on the usage of a session.
     billed = Usage(input_tokens=0, cache_write_tokens=9, cache_write_1h_tokens=9, output_tokens=1)
@@ -348,7 +354,7 @@ def test_plain_lists_give_the_same(family, seed, a, b):
     talk = by_chance(seed, 50)
     sizes, cuts = oracle(talk, due, policy)
     done = run_rules(
-        log_from_session(talk, Rules(counter=Fours())), Rules(counter=Fours(), **parts)
+        make_log_from_session(talk, Rules(counter=Fours())), Rules(counter=Fours(), **parts)
     )
     assert done.prompts.tolist() == sizes
     assert [c.call for c in done.compactions] == cuts
@@ -361,13 +367,13 @@ def test_plain_lists_give_the_same(family, seed, a, b):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_log_cut_off_at_a_call_gives_the_same_run(family, pruning):
     rules, talk = rules_of(family, pruning, 4000, 700), by_chance(11, 45, agents=("main", "helper"))
-    whole = log_from_session(talk, rules)
+    whole = make_log_from_session(talk, rules)
     for upto in range(5, 45, 11):
         position = talk.calls[upto].position
         part = session(*talk.log[: position + 1])
         done, cut_off = (
             advance_run(Run(whole, rules), rules, upto + 1),
-            run_rules(log_from_session(part, rules), rules),
+            run_rules(make_log_from_session(part, rules), rules),
         )
         assert done.prompts.tolist() == cut_off.prompts.tolist()
         assert done.edits == cut_off.edits
@@ -397,19 +403,19 @@ def talk_of(n, text="x" * 400):
 
 def test_cumulative_input_is_counted_agent_by_agent():
     talk = session(user("u" * 40), *(assistant("a" * 40, agent=a) for a in "AABAABB"))
-    log = log_from_session(talk, Rules(counter=Fours()))
+    log = make_log_from_session(talk, Rules(counter=Fours()))
     of = lambda trigger: [
         w[0]
         for w in run_rules(log, Rules(pi(10), t.Never(), warnings=trigger, counter=Fours())).warned
     ]
-    assert of(t.Spent(30)) == [2]  # A was sent 10 + 20
-    assert of(t.Spent(30, agent="B")) == [3]  # B was sent 30
-    assert of(t.Spent(31, agent="B")) == [6]  # 30 + 60
+    assert of(t.TokensSpent(30)) == [2]  # A was sent 10 + 20
+    assert of(t.TokensSpent(30, agent="B")) == [3]  # B was sent 30
+    assert of(t.TokensSpent(31, agent="B")) == [6]  # 30 + 60
 
 
 def test_a_policy_that_does_nothing_is_asked_again_and_told():
     done = run_rules(
-        log_from_session(talk_of(3), Rules(counter=Fours())),
+        make_log_from_session(talk_of(3), Rules(counter=Fours())),
         Rules(lambda h, context_budget: h, counter=Fours()),
     )
     assert [e.outcome for e in done.events if e.kind == "end"] == ["nothing"] * 4
@@ -421,7 +427,7 @@ def test_a_summariser_that_fails_leaves_the_history_and_a_note():
         raise ModelError("The model did not answer.")
 
     done = run_rules(
-        log_from_session(talk_of(2), Rules(counter=Fours())), Rules(fails, counter=Fours())
+        make_log_from_session(talk_of(2), Rules(counter=Fours())), Rules(fails, counter=Fours())
     )
     assert [(h.call, h.why) for h in done.errors] == [
         (n, "failed: The model did not answer.") for n in range(3)
@@ -434,7 +440,7 @@ def test_a_list_of_messages_is_a_policys_answer_too():
         lambda h, context_budget: [m for m in h.messages if m.role != "tool" and not m.tool_calls],
         counter=Fours(),
     )
-    done = run_rules(log_from_session(talk_of(3), plain), plain)
+    done = run_rules(make_log_from_session(talk_of(3), plain), plain)
     assert [m.role for m in done.last_prompt().messages] == ["system", "user"]
 
 
@@ -443,20 +449,20 @@ def test_an_orphan_is_refused_with_the_name_of_its_call():
         lambda h, context_budget: [m for m in h.messages if m.role != "tool"], counter=Fours()
     )
     with pytest.raises(UnsoundHistory, match=r"Tool call read_file \(c.*\) lost its result"):
-        run_rules(log_from_session(talk_of(2), bad), bad)
+        run_rules(make_log_from_session(talk_of(2), bad), bad)
 
 
 @pytest.mark.parametrize("answer", [None, 3, "history"])
 def test_a_policy_must_return_a_history(answer):
     rules = Rules(lambda h, context_budget: answer, counter=Fours())
     with pytest.raises(BadArguments, match="must return a history"):
-        run_rules(log_from_session(talk_of(1), rules), rules)
+        run_rules(make_log_from_session(talk_of(1), rules), rules)
 
 
 def test_new_messages_are_called_back():
     told = []
     rules = Rules(pi(200), t.Above(400), counter=Fours(), on_compacted=told.append)
-    done = run_rules(log_from_session(talk_of(6), rules), rules)
+    done = run_rules(make_log_from_session(talk_of(6), rules), rules)
     assert [m[1].role for m in told] == ["summary"] * len(done.compactions)
     assert len(told) > 1
 
@@ -465,7 +471,7 @@ def test_new_messages_of_a_compaction_by_hand_are_called_back():
     """P20: It is called with the new messages of a compaction that no trigger asked for, too."""
     told = []
     rules = Rules(pi(200), t.Never(), counter=Fours(), on_compacted=told.append)
-    log = log_from_session(talk_of(6), rules)
+    log = make_log_from_session(talk_of(6), rules)
     done = advance_run(Run(log, rules), rules, 5)
     new = pi(200)(done.history.at(5), done.budget)
     done.by_hand(new)
@@ -475,7 +481,7 @@ def test_new_messages_of_a_compaction_by_hand_are_called_back():
 
 def test_automatic_compaction_can_be_off_and_done_by_hand():
     rules = Rules(pi(200), t.Above(400), auto=False, counter=Fours())
-    log = log_from_session(talk_of(6), rules)
+    log = make_log_from_session(talk_of(6), rules)
     done = advance_run(Run(log, rules), rules, 5)
     cut = done.by_hand(pi(200)(done.history.at(5), done.budget))
     advance_run(done, rules, log.calls)
@@ -488,7 +494,7 @@ def test_automatic_compaction_can_be_off_and_done_by_hand():
 
 def test_a_run_that_goes_on_from_another_knows_its_warnings():
     """What was warned of before is not said again until the next compaction."""
-    log = log_from_session(talk_of(20), Rules(counter=Fours()))
+    log = make_log_from_session(talk_of(20), Rules(counter=Fours()))
     rules = Rules(pi(500), t.Above(10**6), warnings=(t.Above(300),), counter=Fours())
     past, later = run_rules(log, rules), Run(log, rules)
     assert past.warned
@@ -502,13 +508,14 @@ def test_a_run_that_goes_on_from_another_knows_its_warnings():
 def test_the_fixed_part_counts_in_every_prompt():
     rules = Rules(counter=Fours())
     bare, fixed = (
-        run_rules(log_from_session(talk_of(2), rules, tokens=[10] * 7, fixed=f), rules)
+        run_rules(make_log_from_session(talk_of(2), rules, tokens=[10] * 7, fixed=f), rules)
         for f in (0, 500)
     )
     assert (fixed.prompts - bare.prompts).tolist() == [500] * 3
     with pytest.raises(BadArguments, match="fixed part"):
         run_rules(
-            log_from_session(talk_of(2), rules, tokens=[10] * 7, fixed=500), rules.but(window=400)
+            make_log_from_session(talk_of(2), rules, tokens=[10] * 7, fixed=500),
+            rules.but(window=400),
         )
 
 
@@ -518,7 +525,7 @@ def test_real_sessions_live_as_replayed(real, family):
 
     talk = read(real / "pi" / "before-compaction.jsonl")
     rules = Rules(counter=Fours(), **FAMILIES[family](60_000, 15_000))
-    log = log_from_session(talk, rules)
+    log = make_log_from_session(talk, rules)
     jump = run_rules(log, rules)
     same(jump, live(log, rules))
     assert jump.compactions

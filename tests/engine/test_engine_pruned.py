@@ -19,7 +19,7 @@ from talks_by_chance import Fours, by_chance
 
 from ctxkit import read
 from ctxkit.agent import LiveContext
-from ctxkit.engine import Run, advance_run, log_from_session, run_rules, with_message_ids
+from ctxkit.engine import Run, advance_run, make_log_from_session, run_rules, with_message_ids
 from ctxkit.errors import BadArguments
 from ctxkit.formats import samples
 from ctxkit.policies import (
@@ -27,20 +27,20 @@ from ctxkit.policies import (
     BasePolicy,
     BaseTrigger,
     CacheTtl,
-    Cap,
     Chain,
     Clear,
-    Digest,
     Fallback,
+    KeepToolPairs,
+    MessageCountCap,
     MessageLog,
-    Prune,
-    RecordedCompactions,
-    Roles,
+    PruneToolCalls,
+    RecordedCompactionsPolicy,
+    ResultDigest,
+    RoleFilter,
     Rules,
     ScheduledPruning,
     Tail,
-    Tombstones,
-    ToolPairs,
+    TombstoneEviction,
     TrimStage,
     WithoutTools,
     apply_policy,
@@ -95,7 +95,7 @@ def test_the_schedule_is_billed_as_its_prompts(name, policy):
 
 @pytest.mark.parametrize("name", PARTS)
 def test_live_is_replay(name):
-    log = log_from_session(by_chance(5, 30), Rules(counter=Fours()))
+    log = make_log_from_session(by_chance(5, 30), Rules(counter=Fours()))
     rules = Rules(
         POLICIES["summary"], triggers.Above(4000), pruning=Chain(PARTS[name]), counter=Fours()
     )
@@ -113,14 +113,14 @@ def test_real_sessions(real, name):
 
     paths = sample(sorted(p for p in real.rglob("*.json*") if p.stat().st_size < 300_000), 3)
     for talk in (s for path in paths for s in read_all(path, progress=False)):
-        log = log_from_session(talk, Rules(counter=Fours()))
+        log = make_log_from_session(talk, Rules(counter=Fours()))
         if 0 < log.calls < 150:
             bills(log, PARTS[name], "none", 60_000)
 
 
 def test_two_rules_that_send_the_same_get_the_same_bill():
     """Cleared for each call, or for good at each call: the prompts are the same, and so is the bill."""
-    log = log_from_session(by_chance(7, 40), Rules(counter=Fours()))
+    log = make_log_from_session(by_chance(7, 40), Rules(counter=Fours()))
     clear = Clear(keep_last=2)
     masked = run_rules(log, Rules(pruning=clear, counter=Fours()))
     cleared = run_rules(log, Rules(clear, counter=Fours()))
@@ -180,7 +180,7 @@ class Lower(Loud):
 
 @pytest.mark.parametrize("part", [Loud(keep_last=1), Lower(keep_last=1), Quiet(keep_last=1)])
 def test_a_subclass_is_billed_as_what_it_sends(part):
-    log = log_from_session(by_chance(7, 40), Rules(counter=Fours()))
+    log = make_log_from_session(by_chance(7, 40), Rules(counter=Fours()))
     done = run_rules(log, Rules(pruning=part, counter=Fours()))
     own = run_rules(log, Rules(pruning=by_calls((part,)), counter=Fours()))
     parent = run_rules(log, Rules(pruning=Clear(keep_last=1), counter=Fours()))
@@ -189,7 +189,10 @@ def test_a_subclass_is_billed_as_what_it_sends(part):
     assert done.unscheduled_calls == (log.calls if isinstance(part, Loud) else 0)
 
 
-APPENDING = {"digest": Digest(keep_last=1), "manifest": Tombstones(max_tokens=50, keep_last=1)}
+APPENDING = {
+    "digest": ResultDigest(keep_last=1),
+    "manifest": TombstoneEviction(max_tokens=50, keep_last=1),
+}
 
 
 class Asks(ScheduledPruning):
@@ -202,10 +205,10 @@ class Asks(ScheduledPruning):
 
 COUNTING = {
     "one's own": Asks(),
-    "cap": Cap(max_messages=5),
-    "digest": Digest(keep_last=2, line_chars=4),
-    "prune": Prune(tool_calls="before-last-3-messages"),
-    "roles": Roles(roles=("assistant", "tool")),
+    "cap": MessageCountCap(max_messages=5),
+    "digest": ResultDigest(keep_last=2, line_chars=4),
+    "prune": PruneToolCalls(tool_calls="before-last-3-messages"),
+    "roles": RoleFilter(roles=("assistant", "tool")),
     "tail": Tail(messages=6),
 }
 
@@ -278,7 +281,7 @@ class Stepped(AdaptiveTrim):
 
 @pytest.mark.parametrize("before", [(), (Clear(keep_last=9),)])
 def test_stages_that_redefine_their_call_are_asked_by_it(before):
-    log = log_from_session(by_chance(7, 40), Rules(counter=Fours()))
+    log = make_log_from_session(by_chance(7, 40), Rules(counter=Fours()))
 
     def plainly(history, budget):
         for part in before:
@@ -332,7 +335,7 @@ def handed(words):
 @pytest.mark.parametrize("made", [Named, lambda words: Worded(words=words, keep_last=1), handed])
 @pytest.mark.parametrize("join", [lambda p: p, lambda p: Fallback((p,))])
 def test_what_a_log_remembers_is_of_that_part_alone(made, join):
-    log = log_from_session(by_chance(7, 40), Rules(counter=Fours()))
+    log = make_log_from_session(by_chance(7, 40), Rules(counter=Fours()))
     short, long = join(made("gone")), join(made("gone, as there are newer ones of it"))
     assert short == long
     bills = [
@@ -359,7 +362,7 @@ class Backwards(ScheduledPruning):
 @pytest.mark.parametrize("join", [lambda p: p, lambda p: p | (lambda history, _budget: history)])
 def test_what_becomes_of_a_message_is_said_in_the_order_of_calls(join, trigger):
     """asked at once it would end otherwise than call by call; so, too, before a plain function"""
-    log = log_from_session(by_chance(7, 40), Rules(counter=Fours()))
+    log = make_log_from_session(by_chance(7, 40), Rules(counter=Fours()))
     policy = trigger and POLICIES["summary"]
     rules = Rules(policy, trigger, pruning=join(Backwards()), counter=Fours())
     live = Run(log, rules)
@@ -376,7 +379,7 @@ def test_what_becomes_of_a_message_is_said_in_the_order_of_calls(join, trigger):
             tried()
 
 
-class Below(ToolPairs):
+class Below(KeepToolPairs):
     """Speaks, below another class's schedule, of what that may hide later."""
 
     def schedule(self, view, budget):
@@ -387,7 +390,7 @@ class Below(ToolPairs):
 
 @pytest.mark.parametrize("join", [lambda p: p, lambda p: Clear(keep_last=5) | p])
 def test_a_schedule_below_another_is_sent_and_billed_as_its_plain_call(join):
-    log, part = log_from_session(by_chance(7, 40), Rules(counter=Fours())), Below(keep_pairs=2)
+    log, part = make_log_from_session(by_chance(7, 40), Rules(counter=Fours())), Below(keep_pairs=2)
     rules = Rules(pruning=join(part), counter=Fours())
     own = run_rules(log, rules.but(pruning=by_calls((join(part),))))
     done, live = run_rules(log, rules), Run(log, rules)
@@ -418,7 +421,7 @@ class Patient(triggers.Above):
 
 @pytest.mark.parametrize("join", [lambda t: t, lambda t: t | triggers.Never(), lambda t: ~~t])
 def test_a_trigger_whose_call_is_redefined_is_asked_by_its_call(join):
-    log = log_from_session(by_chance(5, 60), Rules(counter=Fours()))
+    log = make_log_from_session(by_chance(5, 60), Rules(counter=Fours()))
     asked, rules = Patient(2000), Rules(POLICIES["summary"], counter=Fours())
     jumped = run_rules(log, rules.but(trigger=join(asked)))
     plain = run_rules(log, rules.but(trigger=asked.__call__))
@@ -430,13 +433,13 @@ def test_a_trigger_whose_call_is_redefined_is_asked_by_its_call(join):
 @pytest.mark.parametrize("seed", [1, 5])
 @pytest.mark.parametrize("join", [lambda t: ~t, lambda t: t & triggers.Count(12)])
 def test_a_turn_is_added_up_beyond_what_was_billed(join, seed):
-    trigger, log = join(triggers.TurnSpent(900)), MessageLog.of(late_talk(seed, 24), Fours())
+    trigger, log = join(triggers.TurnTokensSpent(900)), MessageLog.of(late_talk(seed, 24), Fours())
     rules = Rules(POLICIES["summary"], trigger, counter=Fours(), window=4000, assumed=True)
     plain = rules.but(trigger=trigger.__call__)
     assert run_rules(log, rules).prompts.tolist() == run_rules(log, plain).prompts.tolist()
 
 
-class Often(RecordedCompactions):
+class Often(RecordedCompactionsPolicy):
     """A policy whose call does something where the one that it inherits `first` from does nothing."""
 
     def __call__(self, history, budget):
@@ -445,7 +448,7 @@ class Often(RecordedCompactions):
 
 @pytest.mark.parametrize("policy", [Often(), Chain((Often(),))])
 def test_a_policy_whose_call_is_redefined_is_asked_wherever_the_trigger_is_due(policy):
-    log = log_from_session(by_chance(5, 60), Rules(counter=Fours()))
+    log = make_log_from_session(by_chance(5, 60), Rules(counter=Fours()))
     rules = Rules(policy, triggers.Above(2000), counter=Fours())
     plain = run_rules(log, rules.but(policy=Often().__call__))
     assert (
@@ -464,7 +467,7 @@ def test_a_resumed_session_sends_again_what_was_sent_once(seed, before):
     lasting = CacheTtl(persists=True, ttl_seconds=20, **trims, **clears)
     rules = Rules(pruning=Chain((*before, lasting)), counter=Fours(), window=40_000)
     said, lived = with_message_ids(session(*late_talk(seed, 18))).messages, []
-    log = log_from_session(
+    log = make_log_from_session(
         session(*said), rules, fixed=0, tokens=[Fours().message(m) for m in said]
     )
     done = run_rules(log, rules)
@@ -531,7 +534,7 @@ class Interrupted(ScheduledPruning):
 
 def test_what_was_sent_is_worked_out_anew_after_an_interrupt():
     """Also of an earlier stretch, whose bill is written long since."""
-    log = log_from_session(with_message_ids(read(samples.path())))
+    log = make_log_from_session(with_message_ids(read(samples.path())))
     part = Interrupted()
     rules = Rules(policy="summary:keep_tokens=4000", trigger=triggers.Above(11_000), pruning=part)
     done, again = run_rules(log, rules), run_rules(log, rules)

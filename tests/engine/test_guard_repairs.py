@@ -7,7 +7,7 @@ from builders import assistant, result, session, summarised, system, tool_call, 
 
 from ctxkit.engine.provider_guard import (
     OPENING,
-    ChatGuard,
+    ChatPromptRepairer,
     PromptRepairer,
     count_shared,
     find_refusals,
@@ -124,7 +124,7 @@ def test_blocks_of_thinking_are_left_out_of_both_their_places():
         chat("assistant", [thought("2", "redacted_thinking"), kept]),
         chat("assistant", "plain"),
     ]
-    guard = ChatGuard(BINDS)
+    guard = ChatPromptRepairer(BINDS)
     assert guard.is_new
     assert guard.apply([chat("user"), *replies]) == [chat("user"), *replies]
     assert (guard.is_new, guard.notes) == (False, ())
@@ -141,7 +141,7 @@ def test_blocks_of_thinking_are_left_out_of_both_their_places():
 
 
 def test_a_users_block_and_a_block_of_another_kind_are_no_thinking():
-    guard = ChatGuard(BINDS)
+    guard = ChatPromptRepairer(BINDS)
     quoted = [chat("user", [thought("1")]), chat("assistant", [{"type": "text", "signature": "2"}])]
     guard.apply([chat("user", "a"), *quoted])
     assert guard.apply([chat("user", "b"), *quoted])[1:] == quoted
@@ -152,7 +152,7 @@ def test_a_call_without_a_result_is_answered_unless_it_is_the_last_message():
     calls = [{"id": "c1"}, {"id": "c2"}]
     asked = chat("assistant", None, tool_calls=calls)
     answer = chat("tool", "ok", tool_call_id="c2")
-    guard = ChatGuard(BINDS)
+    guard = ChatPromptRepairer(BINDS)
     prompt = guard.apply([chat("user"), asked, answer, chat("user")])
     assert [(m["role"], m.get("tool_call_id")) for m in prompt] == [
         ("user", None),
@@ -177,11 +177,11 @@ def marks(prompt):
 
 def test_the_first_cache_mark_and_the_last_three_are_kept():
     four = [mark(3, 0, 2), mark(1, 0), mark(1, 0)]
-    guard = ChatGuard(BINDS)
+    guard = ChatPromptRepairer(BINDS)
     assert guard.apply(four) == four
     assert guard.notes == ()
     many = [mark(3, 0, 2), mark(1), mark(2, 0, 1), mark(3, 0, 1, 2)]
-    prompt = ChatGuard(UNKNOWN).apply(many)
+    prompt = ChatPromptRepairer(UNKNOWN).apply(many)
     # of the seven, the first of the first message's two stands for it: its last place is kept
     assert marks(prompt) == [(0, 2), (3, 0), (3, 1), (3, 2)]
     assert marks(many) == [(0, 0), (0, 2), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]
@@ -189,8 +189,8 @@ def test_the_first_cache_mark_and_the_last_three_are_kept():
 
 def test_a_chat_that_begins_with_a_reply_is_opened():
     first = [chat("system"), chat("developer"), chat("assistant")]
-    guard = ChatGuard(BINDS)
+    guard = ChatPromptRepairer(BINDS)
     assert guard.apply(first) == [*first[:2], chat("user", OPENING), first[2]]
     assert guard.notes == ("A user's message was put before the first reply.",)
-    assert ChatGuard(UNKNOWN).apply(first) == first
-    assert ChatGuard(BINDS).apply([chat("system")]) == [chat("system")]
+    assert ChatPromptRepairer(UNKNOWN).apply(first) == first
+    assert ChatPromptRepairer(BINDS).apply([chat("system")]) == [chat("system")]

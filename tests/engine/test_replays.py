@@ -8,7 +8,7 @@ from conftest import sample
 from talks_by_chance import by_chance
 
 from ctxkit import replay
-from ctxkit.engine import log_from_session, run_replay, run_rules, with_message_ids
+from ctxkit.engine import make_log_from_session, run_replay, run_rules, with_message_ids
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, guards, recorded_rules, triggers
 from ctxkit.tokens import measure_sizes
@@ -75,8 +75,8 @@ def test_what_was_held_back_and_warned_is_told():
         230,
         300,
         counter="chars/4",
-        guards=(guards.Grace(calls=1),),
-        warnings=(triggers.Spent(500),),
+        guards=(guards.GraceAfterCompaction(calls=1),),
+        warnings=(triggers.TokensSpent(500),),
         parameters={"keep": 10},
     )
     told = replay(
@@ -168,7 +168,7 @@ def test_all_real_sessions_replay_soundly(real):
         triggers.Above(20_000),
     )
     for talk in sample(files(real), 40):
-        done = run_rules(log_from_session(with_message_ids(talk), rules), rules)
+        done = run_rules(make_log_from_session(with_message_ids(talk), rules), rules)
         again = replay(talk, rules)
         assert [m.id for m in again.view()] == [
             m.id for m in done.history.at(done.log.calls).messages

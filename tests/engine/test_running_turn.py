@@ -29,7 +29,7 @@ import ctxkit as ck
 from ctxkit._internal.setting_types import COUNTS, FLAG, NAMES, NUMBER, WHOLE
 from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments
-from ctxkit.policies import HistoryFilter, MessageLog, Rules
+from ctxkit.policies import EarlierTurnsFilter, MessageLog, Rules
 from ctxkit.presets.fuseraft_config import AGENT_CONFIG_KEYS
 from ctxkit.session import OTHER_AGENT_KINDS, Message
 from ctxkit.teams.team_members import ISOLATIONS
@@ -58,8 +58,12 @@ def own_rows(messages):
 
 def test_every_filter_of_history_is_held_to_the_contract():
     found = {type(view) for view in VIEWS.values()}
-    assert kinds(HistoryFilter, "policies", "presets") <= found
-    assert {kind.__name__ for kind in found} >= {"Results", "Replies", "Prune"}
+    assert kinds(EarlierTurnsFilter, "policies", "presets") <= found
+    assert {kind.__name__ for kind in found} >= {
+        "ResultShortening",
+        "ReplyShortening",
+        "PruneToolCalls",
+    }
 
 
 @pytest.mark.parametrize("name", VIEWS)

@@ -11,7 +11,7 @@ from scheduled_parts import PARTS
 from talks_by_chance import Fours, by_chance
 
 import ctxkit as ck
-from ctxkit.engine import log_from_session, run_rules
+from ctxkit.engine import make_log_from_session, run_rules
 from ctxkit.policies import Chain, Clear, MessageLog, Rules, apply_policy, triggers
 
 
@@ -49,7 +49,7 @@ def test_a_part_that_is_asked_call_by_call_is_named_too():
     def loud(history, _budget):
         return history.shorten(np.flatnonzero(history.role("tool"))[:-1], "!", "loud")
 
-    log = log_from_session(by_chance(3, 20), Rules(counter=Fours()))
+    log = make_log_from_session(by_chance(3, 20), Rules(counter=Fours()))
     done = run_rules(log, Rules(pruning=Chain((Clear(keep_last=4), loud)), counter=Fours()))
     items = done.sent(log.calls - 1)
     assert {i.changed_by for i in items} == {None, "loud"}
@@ -58,7 +58,7 @@ def test_a_part_that_is_asked_call_by_call_is_named_too():
 
 
 def test_what_no_message_holds_stands_first():
-    log = log_from_session(
+    log = make_log_from_session(
         by_chance(3, 5),
         Rules(counter=Fours()),
         tokens=[10] * len(by_chance(3, 5).messages),

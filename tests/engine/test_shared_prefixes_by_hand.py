@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ctxkit.engine.shared_prefixes import MAX_DIVERGENCES, PromptPrefixes, common_prefix_length
+from ctxkit.engine.shared_prefixes import MAX_DIVERGENCES, PromptPrefixes, measure_common_prefix
 
 
 def make_prefixes(lives: int = 99, cold: tuple[int, ...] = ()) -> PromptPrefixes:
@@ -70,7 +70,7 @@ def test_what_came_before_a_call_is_all_that_it_looks_at():
 
 def test_arrays_share_their_first_equal_values():
     lengths = [
-        common_prefix_length(np.array(a), np.array(b))
+        measure_common_prefix(np.array(a), np.array(b))
         for a, b in (([], [1]), ([1], [2]), ([1, 2], [1, 2]), ([1, 2], [1, 3]), ([1], [1, 5]))
     ]
     assert lengths == [0, 0, 2, 1, 1]

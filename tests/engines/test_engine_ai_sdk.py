@@ -6,7 +6,7 @@ import pytest
 from engines.running import Tally, ask, sessions, version
 
 from ctxkit import presets
-from ctxkit.engine import log_from_session
+from ctxkit.engine import make_log_from_session
 from ctxkit.policies import History
 from ctxkit.session import Text, Thinking, ToolCall
 from ctxkit.tokens import ContextBudget, get_counter
@@ -80,7 +80,7 @@ def test_what_is_left_of_each_call(engines, real):
         ):
             continue
         rules = presets.ai_sdk()
-        log = log_from_session(session, rules)
+        log = make_log_from_session(session, rules)
         if not log.messages or any(
             m.role == "tool" and log.groups[r] == r for r, m in enumerate(log.messages)
         ):

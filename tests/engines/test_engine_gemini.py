@@ -9,7 +9,7 @@ import pytest
 from engines.running import Tally, ask, sessions, version
 
 from ctxkit import presets
-from ctxkit.engine import log_from_session
+from ctxkit.engine import make_log_from_session
 from ctxkit.policies import History
 from ctxkit.presets.systems.gemini import split_point
 from ctxkit.session import Image, Text, ToolCall
@@ -68,7 +68,7 @@ def test_what_is_left_of_a_compressed_chat(engines, real, tmp_path):
     policy = presets.gemini().bare.using(lambda _: "S")
     looked, jobs = [], []
     for i, (path, session) in enumerate(sessions(real, 3, 300, size=1_600_000)):
-        log = log_from_session(session, presets.gemini())
+        log = make_log_from_session(session, presets.gemini())
         picked = [*range(1, log.calls, max(1, log.calls // 12))]
         said = [History.start(log, call) for call in picked]
         if not said or any(m.role == "tool" and not m.call_id for m in said[-1].messages):

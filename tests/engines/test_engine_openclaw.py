@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit import presets
-from ctxkit.engine import log_from_session
+from ctxkit.engine import make_log_from_session
 from ctxkit.policies import Rules
 from ctxkit.policies import openclaw_safeguard as safeguard
 from ctxkit.policies.history import columns
@@ -149,7 +149,7 @@ def both_sides(engines, talks, *, ask_too=True):
         number = {m.id: n for n, m in enumerate(said)}
         for window in SMALL:
             rules = Rules(pruning=pruning, window=window, assumed=True, estimator="openclaw")
-            log, run = log_from_session(session, rules), ck.replay(session, rules)
+            log, run = make_log_from_session(session, rules), ck.replay(session, rules)
             upto = log.upto[: log.calls]
             known = [sum(m.id in number for m in log.messages[:n]) for n in upto]
             jobs.append({"file": file, "cold": known, "window": window})

@@ -9,7 +9,7 @@ import pytest
 from engines.running import Tally, as_pi, ask, sessions, version
 
 from ctxkit import presets
-from ctxkit.engine import log_from_session
+from ctxkit.engine import make_log_from_session
 from ctxkit.policies import History
 from ctxkit.policies.history.history import is_new_request
 from ctxkit.tokens import ContextBudget, get_counter
@@ -37,7 +37,7 @@ class Both:
         self.messages = {e["message"]["n"]: m for m, e in zip(held, said, strict=True)}
         self.file = str(folder / f"{abs(hash(path))}.json")
         Path(self.file).write_text(json.dumps(entries), encoding="utf-8")
-        self.log = log_from_session(session, rules)
+        self.log = make_log_from_session(session, rules)
 
     def moments(self):
         """Each call before which the program looks, and the entries that it has then."""

@@ -21,7 +21,7 @@ import ctxkit as ck
 from ctxkit.experiments.score_columns import REPLAY_COLUMNS
 from ctxkit.metrics.item_index import RuleMatcher
 from ctxkit.metrics.losable_items import (
-    Item,
+    LosableItem,
     expand_path_endings,
     extract_items,
     extract_spoken_items,
@@ -355,13 +355,13 @@ class PageLoss:
         self.stated = {id(m): extract_items(m) for m in rows}
         named = {k: expand_path_endings(v) for k, v in self.stated.items()}
         self.files = self.find_files()
-        self.items = sorted({i for v in named.values() for i in v} | {Item("path", p) for p in self.files.values()})  # fmt: skip
+        self.items = sorted({i for v in named.values() for i in v} | {LosableItem("path", p) for p in self.files.values()})  # fmt: skip
         self.rules = RuleMatcher(
             (n, i) for n, i in enumerate(self.items) if i.family == "constraint"
         )
         self.named = {id(m): named[id(m)] | self.restated(m) for m in rows}
-        self.uses: dict[Item, list[int]] = {}
-        self.visible_uses: dict[Item, int] = {}
+        self.uses: dict[LosableItem, list[int]] = {}
+        self.visible_uses: dict[LosableItem, int] = {}
         for call in self.session.calls:
             m = call.message
             for item in expand_path_endings(extract_spoken_items(m)) | self.restated(m):
@@ -373,7 +373,7 @@ class PageLoss:
             if m.role == "user":
                 self.weight |= dict.fromkeys(self.stated[id(m)], USER_WEIGHT)
 
-    def restated(self, m: Message) -> set[Item]:
+    def restated(self, m: Message) -> set[LosableItem]:
         """The user's rules that a message of user or agent gives in any words."""
         text = "\n".join(p.text for p in m.parts if isinstance(p, Text))
         return {self.items[n] for n in self.rules.in_text(text)} if m.role in SPEAKERS else set()
@@ -391,7 +391,7 @@ class PageLoss:
                 out[id(m)] = paths[m.call_id]
         return {k: v for k, v in out.items() if v and k in self.stated}
 
-    def states(self, m: Message) -> set[Item]:
+    def states(self, m: Message) -> set[LosableItem]:
         """The items that an inserted text states."""
         text = " ".join(" ".join(iter_texts(m)).split())
         low, out = text.casefold(), {self.items[n] for n in self.rules.in_text(m.text)}
@@ -427,7 +427,7 @@ class PageLoss:
         soon = {(i, self.last_change(u)) for i, us in self.uses.items() for u in us}
         soon = {(i, c) for i, c in soon if c is not None and self.removed.get(i, c + 1) <= c}
 
-        def weigh(items: Iterable[Item]) -> int:
+        def weigh(items: Iterable[LosableItem]) -> int:
             return sum(self.weight.get(i, 1) for i in items)
 
         def share(part: float, of: float) -> float | None:
@@ -455,9 +455,9 @@ class PageLoss:
             "calls_to_first_use": mean((u - c for c, u in lost.values()), median),
         }
 
-    def reused(self) -> set[Item]:
+    def reused(self) -> set[LosableItem]:
         """The items that a reply names after a message before its prompt stated them."""
-        first: dict[Item, int] = {}
+        first: dict[LosableItem, int] = {}
         for m in self.score.rows:
             for item in self.stated[id(m)]:
                 first.setdefault(item, self.score.arrivals[id(m)])
@@ -469,16 +469,16 @@ class PageLoss:
     def look(self) -> None:
         """Find what was in sight before and after each change, with inserted texts and without."""
         score, rows = self.score, {id(m): m for m in self.score.rows}
-        self.removed: dict[Item, int] = {}
+        self.removed: dict[LosableItem, int] = {}
         for key, at in score.left.items():
             for item in self.stated[key]:
                 self.removed[item] = min(at, self.removed.get(item, at))
         self.visible, self.elsewhere, self.taken, self.taken_said = {}, {}, {}, {}
         self.has_texts = False
-        archived: set[Item] = set()
-        texts: dict[str, set[Item]] = {}
+        archived: set[LosableItem] = set()
+        texts: dict[str, set[LosableItem]] = {}
 
-        def sights(view: Iterable[Message]) -> tuple[set[Item], set[Item]]:
+        def sights(view: Iterable[Message]) -> tuple[set[LosableItem], set[LosableItem]]:
             said = {i for m in view if id(m) in rows for i in self.named[id(m)]}
             put_in = [m for m in view if id(m) not in rows]
             self.has_texts |= bool(put_in)
@@ -500,7 +500,7 @@ class PageLoss:
                 }
             self.elsewhere[change] = archived | {
                 i for k, path in self.files.items()
-                if score.left.get(k, change + 1) <= change and Item("path", path) in self.visible[change]
+                if score.left.get(k, change + 1) <= change and LosableItem("path", path) in self.visible[change]
                 for i in self.stated[k] if i.text != path
             }  # fmt: skip
 
@@ -516,7 +516,7 @@ class PageLoss:
                 calls += entry.role == "assistant"
         return False
 
-    def find_lost(self) -> dict[Item, tuple[int, int]]:
+    def find_lost(self) -> dict[LosableItem, tuple[int, int]]:
         """The items used after they went out of sight, with that change and the use."""
         out = {}
         for item, first in self.removed.items():
@@ -528,7 +528,7 @@ class PageLoss:
                     break
         return out
 
-    def find_at_stake(self) -> set[Item]:
+    def find_at_stake(self) -> set[LosableItem]:
         """The items used after the last message that stated them had left."""
         out = set()
         for item, first in self.removed.items():

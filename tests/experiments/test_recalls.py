@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit.policies import Recall
+from ctxkit.policies import LessonRecall
 
 SMALL = "pi:context_window=16_000,reserve_tokens=4_000,keep_recent_tokens=3_000"
 SAMPLE = ck.samples.path()
@@ -37,7 +37,7 @@ def test_each_figure_is_that_of_a_comparison(table):
 
 
 def test_nothing_recalled_costs_nothing(table):
-    none = ck.experiments.with_memory(SAMPLE, SMALL, Recall(items=0)).set_index("variant")
+    none = ck.experiments.with_memory(SAMPLE, SMALL, LessonRecall(items=0)).set_index("variant")
     assert none.loc["difference", "cost_usd"] == 0
     assert none.loc["difference", "needed_lost_n"] == 0
     assert none.loc["with memory", "recalled_tokens"] == 0

@@ -15,7 +15,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.experiments import SCORE_COLUMN_NAMES
 from ctxkit.experiments.comparison import DETAIL_HEADS
 from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, score_run, score_session
-from ctxkit.metrics.prompt_sizes import SentPrompts
+from ctxkit.metrics.prompt_sizes import SentPromptSizes
 from ctxkit.policies import Above, Rules, recorded_rules
 from ctxkit.session import Usage
 
@@ -61,7 +61,7 @@ def test_a_cut_rewrites_everything_behind_the_first_changed_token():
     rules = ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed")
     done, again = run_replay(s, rules), ck.replay(s, rules)
     cut, sheet = done.compactions[0], SessionScoreCache(s).sheet
-    sent = SentPrompts(done.prompts.tolist(), compute_shared_tokens(done).tolist())
+    sent = SentPromptSizes(done.prompts.tolist(), compute_shared_tokens(done).tolist())
     assert sheet.read(cut.call, sent) == min(cut.new.stable, done.prompts[cut.call])
     assert sheet.read(cut.call, sent) < done.prompts[cut.call - 1]
     assert sheet.read(cut.call + 1, sent) == done.prompts[cut.call]

@@ -16,9 +16,9 @@ from formats.test_golden import SAMPLES
 from truth.claude import MODEL, Transcript, said
 
 import ctxkit as ck
-from ctxkit.formats import impossible_sizes
+from ctxkit.formats import recording_repairs
 from ctxkit.formats import recording_repairs as recording_errors
-from ctxkit.formats.impossible_sizes import drop_impossible_sizes
+from ctxkit.formats.recording_repairs import drop_impossible_sizes
 from ctxkit.session import MISSING_START_KIND, Edit, Message, Session, SizeOnly, Usage
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ FACTORS = (10**6, 10**9, 10**12)
 CLAIMED = "windows of its model"
 MEMORY, SECONDS = 256 << 20, 2.0
 """What reading a few kilobytes may take, whatever they claim."""
-LIMIT = impossible_sizes.MAX_WINDOWS * 2_000_000
+LIMIT = recording_repairs.MAX_WINDOWS * 2_000_000
 """Tokens that a model may claim whose window nobody knows."""
 
 
@@ -106,7 +106,7 @@ def figures(session: Session) -> Iterator[tuple[int, str]]:
 def check_sizes(sessions: list[Session]) -> None:
     for s in sessions:
         for size, kind in figures(s):
-            assert size <= LIMIT * (impossible_sizes.MAX_CALLS_PER_TURN if kind == "turn" else 1)
+            assert size <= LIMIT * (recording_repairs.MAX_CALLS_PER_TURN if kind == "turn" else 1)
         assert (
             sum(m.kind == MISSING_START_KIND for m in s.messages)
             <= recording_errors._MAX_PLACEHOLDERS
@@ -248,10 +248,10 @@ def test_edits_parts_and_subagents_are_held_to_it():
 def test_the_bounds_stand_in_the_policy():
     policy = (Path(__file__).parents[2] / "SECURITY.md").read_text()
     assert (
-        f"{impossible_sizes.MAX_WINDOWS} windows of its model (of {LIMIT // impossible_sizes.MAX_WINDOWS:,} tokens"
+        f"{recording_repairs.MAX_WINDOWS} windows of its model (of {LIMIT // recording_repairs.MAX_WINDOWS:,} tokens"
         in policy
     )
-    assert f"whole turn {impossible_sizes.MAX_CALLS_PER_TURN:,} times as much" in policy
+    assert f"whole turn {recording_repairs.MAX_CALLS_PER_TURN:,} times as much" in policy
     assert (
         f"| {recording_errors._MAX_PLACEHOLDERS:,}; for more than {recording_errors._MAX_PLACEHOLDERS * recording_errors._PLACEHOLDER_TOKENS:,} tokens"
         in policy

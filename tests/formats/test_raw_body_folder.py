@@ -18,7 +18,7 @@ from formats.body_folders import (
 )
 
 import ctxkit as ck
-from ctxkit.formats import raw_body_files
+from ctxkit.formats import raw_body_folder
 
 USER = {"role": "user", "content": [{"type": "text", "text": "Repair the build."}]}
 
@@ -172,7 +172,7 @@ def test_missing_doubled_and_half_written_files_are_named_and_the_rest_is_joined
 
 
 def test_files_beyond_the_bound_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(raw_body_files, "MAX_FILES", 6)
+    monkeypatch.setattr(raw_body_folder, "MAX_FILES", 6)
     s = ck.read(make_folder(tmp_path / "bodies", calls=9, index=False))
     assert any("beyond the first 6" in fault.why for fault in s.faults)
 
@@ -182,7 +182,7 @@ def test_files_beyond_the_bound_are_counted(tmp_path, monkeypatch):
     [("MAX_THREADS", 1, "beyond the first 1"), ("MAX_NEW_BYTES", 2_500, "exceed 2,500 bytes")],
 )
 def test_what_would_take_too_much_memory_is_named(tmp_path, monkeypatch, name, bound, why):
-    monkeypatch.setattr(f"ctxkit.formats.request_body_threads.{name}", bound)
+    monkeypatch.setattr(f"ctxkit.formats.raw_body_folder.{name}", bound)
     folder = make_folder(tmp_path / "bodies", calls=2)
     make_folder(folder, session="22222222-bbbb", calls=2, index=False, start=1_800_500_000)
     sessions = ck.read_all(folder, progress=False)

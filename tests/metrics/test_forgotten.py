@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.engine import run_rules
-from ctxkit.engine.replay import session_from_run
+from ctxkit.engine.replay import make_session_from_run
 from ctxkit.experiments.rules_on_one_session import NamedRules, SessionRunner, SweepOptions
 from ctxkit.metrics.loss_analysis import ORACLE_MOMENTS, LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
 from ctxkit.metrics.visibility import get_run_visibility, get_session_visibility
-from ctxkit.policies import Fixed, Rules, Summary, triggers, window_compaction
+from ctxkit.policies import FixedSizeSummariser, Rules, Summary, triggers, window_compaction
 
 WORDS = [f"src/part{i}/file{k}.py" for i in range(5) for k in range(3)] + [
     f"file{k}.py" for k in range(3)
@@ -67,7 +67,9 @@ def said(passage):
 
 
 POLICIES = [
-    Summary(keep_tokens=n, summariser=s) for n in (200, 900) for s in (Fixed(90), said, None)
+    Summary(keep_tokens=n, summariser=s)
+    for n in (200, 900)
+    for s in (FixedSizeSummariser(90), said, None)
 ]
 POLICIES += [
     window_compaction.Window(keep_tokens=1500),
@@ -136,7 +138,7 @@ def test_the_edits_of_a_replay_say_what_its_run_does(seed, policy):
     done = run_rules(own.log(rules), rules, own.limit)
     again = LossAnalysis(
         own.base.memory,
-        get_session_visibility(own.base.memory, session_from_run(own.session, done)),
+        get_session_visibility(own.base.memory, make_session_from_run(own.session, done)),
     )
     assert make_loss_columns(again) == pytest.approx(
         make_loss_columns(found(own, done)), nan_ok=True

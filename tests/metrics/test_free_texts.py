@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit.policies.evidence_summaries import Hybrid, HybridSummariser, Narrative
+from ctxkit.policies.evidence_summaries import HybridSummariser, HybridSummary, NarrativeSummary
 
 TEN_WORDS = "one two three four five six seven eight nine ten"
 
@@ -49,8 +49,10 @@ def test_the_evidence_of_hybrid_costs_nothing():
 @pytest.mark.parametrize(
     "policy",
     [
-        Hybrid(keep_tokens=2_000, summariser=HybridSummariser(summariser=lambda passage: "short")),
-        Narrative(keep_replies=4, mode="hybrid", summariser=lambda passage: "short"),
+        HybridSummary(
+            keep_tokens=2_000, summariser=HybridSummariser(summariser=lambda passage: "short")
+        ),
+        NarrativeSummary(keep_replies=4, mode="hybrid", summariser=lambda passage: "short"),
     ],
 )
 def test_evidence_before_the_text_of_a_plain_function_is_free(policy):

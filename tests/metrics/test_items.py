@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ctxkit.metrics import losable_items
 from ctxkit.metrics.compaction_consequences import _PAIR, extract_value_pairs
-from ctxkit.metrics.losable_items import Item, extract_text_items, normalise_text
+from ctxkit.metrics.losable_items import LosableItem, extract_text_items, normalise_text
 
 _SIGNS = st.sampled_from("aZ9fE/._-#~@+, \n\t:%é日\x1c\xa0\u2028'=>")
 _BITS = st.sampled_from(
@@ -29,14 +29,14 @@ _NAME = re.compile(
 _UUID = "0A1b2c3d-e5f6-7890-abcd-0123456789ab"
 
 
-def plainly(text: str) -> set[Item]:
+def plainly(text: str) -> set[LosableItem]:
     """What each pattern, as it is plainly said, finds in all of a text."""
-    out, bare = set[Item](), text
+    out, bare = set[LosableItem](), text
     for hit in losable_items._URL.findall(text):
-        out.add(Item("url", hit.rstrip(".,;:!?")))
+        out.add(LosableItem("url", hit.rstrip(".,;:!?")))
         bare = losable_items._URL.sub(" ", text)
     out |= {
-        Item("path", h)
+        LosableItem("path", h)
         for h in losable_items._PATH.findall(bare)
         if losable_items._EXTENSION.search(h)
     }
@@ -47,19 +47,21 @@ def plainly(text: str) -> set[Item]:
             or "-" in hit
             or losable_items._has_digits_and_letters(hit)
         ):
-            out.add(Item("id", hit.casefold()))
+            out.add(LosableItem("id", hit.casefold()))
     for hit in losable_items._HYPHENATED_CODE.findall(bare):
         if re.search(r"\d", hit) and hit.casefold() not in losable_items._COMMON_CODES:
-            out.add(Item("id", hit.casefold()))
+            out.add(LosableItem("id", hit.casefold()))
     for hit in _NAME.findall(bare):
         if "_" in hit or not re.search(r"\d", hit):
-            out.add(Item("name", hit))
+            out.add(LosableItem("name", hit))
     number = losable_items._NUMBER.pattern.replace(
         r"\d(?<![\w.,-].)\d{0,14}", r"(?<![\w.,-])\d{1,15}"
     )
     assert number != losable_items._NUMBER.pattern
-    out |= {Item("number", h.replace(" ", "")) for h in re.findall(number, bare)}
-    return out | {Item("error", normalise_text(h)) for h in losable_items._ERROR.findall(bare)}
+    out |= {LosableItem("number", h.replace(" ", "")) for h in re.findall(number, bare)}
+    return out | {
+        LosableItem("error", normalise_text(h)) for h in losable_items._ERROR.findall(bare)
+    }
 
 
 @given(_TEXTS)

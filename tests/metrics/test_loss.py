@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.metrics import loss_tables, losses
-from ctxkit.metrics.losable_items import Item, expand_path_endings, extract_items
+from ctxkit.metrics.losable_items import LosableItem, expand_path_endings, extract_items
 from ctxkit.metrics.loss_analysis import OracleBound
 from ctxkit.session import Message, Text
 
@@ -41,7 +41,9 @@ def test_constraints_are_the_users_and_commands_the_calls():
     assert {
         i.family for i in extract_items(assistant("I will use SQLite instead of files here."))
     } == {"decision"}
-    assert Item("command", "git log -3") in extract_items(call("bash", command="git  log -3"))
+    assert LosableItem("command", "git log -3") in extract_items(
+        call("bash", command="git  log -3")
+    )
 
 
 @given(st.text(alphabet="a/.-~+1, must:", max_size=8).filter(bool))
@@ -52,7 +54,7 @@ def test_a_megabyte_of_anything_is_searched_in_a_bounded_way(word):
 
 
 def test_a_longer_path_says_its_endings():
-    assert {n.text for n in expand_path_endings([Item("path", "/home/me/a/b.py")])} == {
+    assert {n.text for n in expand_path_endings([LosableItem("path", "/home/me/a/b.py")])} == {
         *("/home/me/a/b.py", "home/me/a/b.py", "me/a/b.py", "a/b.py")
     }
 

@@ -15,7 +15,7 @@ from talks_by_chance import by_chance, small
 
 import ctxkit as ck
 from ctxkit.metrics import count_groups_by_call
-from ctxkit.plots.compaction_diff_chart import diff_data
+from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.policies import Rules
 from ctxkit.presets import names, preset
 from ctxkit.session import Session, Usage
@@ -176,8 +176,8 @@ def test_a_diff_has_the_sizes_that_were_sent():
         call = sum(c.position < cut.position for c in again.calls)
         after = again.sent(call if call < len(again.calls) else None)
         fixed = sum(i.tokens for i in after if i.message.kind == "fixed")
-        data = diff_data(again, cut.number)
-        came = sum(i.tokens for i in after if i.message.kind == "Excerpts" and i.row < 0)
+        data = get_diff_data(again, cut.number)
+        came = sum(i.tokens for i in after if i.message.kind == "ResultExcerpts" and i.row < 0)
         assert sum(c.after for c in data) == sum(i.tokens for i in after) - fixed - came
 
 

@@ -15,7 +15,7 @@ from ctxkit.metrics.item_index import (
     RuleMatcher,
     TextItemMatcher,
 )
-from ctxkit.metrics.losable_items import ERROR_LINE_CHARS, Item, extract_items
+from ctxkit.metrics.losable_items import ERROR_LINE_CHARS, LosableItem, extract_items
 
 SIGNS = st.text(st.sampled_from("ab/.é語_ "), max_size=40)
 
@@ -100,7 +100,9 @@ def test_an_error_line_is_found_however_long_it_is(n):
 def test_what_a_call_of_a_tool_names_is_found():
     [path] = [f for f in extract_items(user("src/a/b.ts")) if f.family == "path"]
     put_in = call("read", path="src/a/b.ts")
-    assert TextItemMatcher({Item("path", path.text): 0}, RuleMatcher([])).of(put_in).tolist() == [0]
+    assert TextItemMatcher({LosableItem("path", path.text): 0}, RuleMatcher([])).of(
+        put_in
+    ).tolist() == [0]
 
 
 @given(

@@ -15,7 +15,7 @@ from ctxkit.engine.replay import compute_shared_tokens
 from ctxkit.experiments.cost_and_loss_scores import score_run
 from ctxkit.experiments.rules_on_one_session import SessionRunner
 from ctxkit.metrics.cost.replay_bill import LogPrefixSums, ReplayCostModel, TokenTally, bill_replay
-from ctxkit.metrics.prompt_sizes import RunPrompts, SentPrompts
+from ctxkit.metrics.prompt_sizes import RunPromptSizes, SentPromptSizes
 from ctxkit.policies import Clear, Rules
 from ctxkit.session import Usage
 
@@ -46,12 +46,12 @@ def wild(seed: int, n: int = 60):
 
 def each_call(bench, done):
     """The bill with every call added by itself."""
-    sent = SentPrompts(done.prompts.tolist(), compute_shared_tokens(done).tolist())
+    sent = SentPromptSizes(done.prompts.tolist(), compute_shared_tokens(done).tolist())
     return bill_replay(bench.base.sheet, sent)
 
 
 def agree(bench, done):
-    whole, one_by_one = bill_replay(bench.base.sheet, RunPrompts(done)), each_call(bench, done)
+    whole, one_by_one = bill_replay(bench.base.sheet, RunPromptSizes(done)), each_call(bench, done)
     assert whole == pytest.approx(one_by_one)
     assert whole[:5] == one_by_one[:5]
     return whole
@@ -81,7 +81,7 @@ def test_stretches_are_summed_up_where_it_matters(monkeypatch):
     monkeypatch.setattr(TokenTally, "each", lambda self, sent, calls: by_hand.append(calls))
     monkeypatch.setattr(ReplayCostModel, "read", lambda self, call, sent: by_hand.append(call) or 0)
     sheet = bench.base.sheet
-    bill_replay(sheet, RunPrompts(done))
+    bill_replay(sheet, RunPromptSizes(done))
     seams = {cut.call for cut in done.compactions if sheet.billed[cut.call]}
     assert seams <= set(by_hand) < set(range(60))
 
@@ -97,7 +97,7 @@ def test_the_first_call_reads_what_others_left_whole():
         log += [user("word " * 900), assistant("ok", usage=usage, model="claude-sonnet-4-5")]
     bench = SessionRunner(session(*log))
     done, sheet = run_rules(bench.log(Rules()), Rules(), 200_000), bench.base.sheet
-    assert (sheet.fit.lag, sheet.read(0, RunPrompts(done))) == (200, 2900)
+    assert (sheet.fit.lag, sheet.read(0, RunPromptSizes(done))) == (200, 2900)
     assert agree(bench, done).read == sum(m.usage.cache_read_tokens for m in log[1::2])
 
 
@@ -115,7 +115,7 @@ def test_a_record_without_a_cache_split_is_summed_up_as_its_calls(monkeypatch):
     found = agree(bench, done)
     assert (found.read, found.write, found.fresh) == (0, 0, found.prompts)
     monkeypatch.setattr(TokenTally, "each", None)
-    assert bill_replay(bench.base.sheet, RunPrompts(done)) == found
+    assert bill_replay(bench.base.sheet, RunPromptSizes(done)) == found
 
 
 def test_several_models_are_billed_call_by_call():

@@ -27,7 +27,7 @@ from ctxkit.metrics.tool_setting_syntax import PRESETS_BY_FORMAT, find_default_t
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
-    from ctxkit.metrics.shared_threshold import Threshold
+    from ctxkit.metrics.shared_threshold import SharedThreshold
 
 
 def rows(*costs: dict[int, tuple[float, float | None]], steps=()) -> list[SessionThresholdCosts]:
@@ -45,7 +45,7 @@ def developer() -> list[Session]:
 
 
 @pytest.fixture(scope="module")
-def answer(developer) -> Threshold:
+def answer(developer) -> SharedThreshold:
     return ck.when(developer)
 
 
@@ -104,7 +104,7 @@ def test_a_session_costs_what_compare_says(developer):
 
 
 def test_one_session_gets_the_answer_of_one(developer):
-    assert isinstance(ck.when(developer[0]), optimal_trigger.CompactionTiming)
+    assert isinstance(ck.when(developer[0]), optimal_trigger.CompactionTimingAdvice)
     assert ck.when([developer[0]]) == ck.when(developer[0])
 
 

@@ -17,7 +17,7 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.metrics import trigger_replays, when_to_compact
 from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL, TriggerReplays
-from ctxkit.policies import Fixed, Rules, Summary, triggers
+from ctxkit.policies import FixedSizeSummariser, Rules, Summary, triggers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ def working(n, *, first=20_000, by=1_000, hour=False, model="claude-sonnet-4-5")
 def replayed(s, told, sizes):
     """Dollars of `compare` for compactions at some sizes down to what `when` calls the floor."""
     kept = told.floor - min(told.stays.fixed, told.floor) - SUMMARY
-    policy = Summary(keep_tokens=max(kept, 1), summariser=Fixed(SUMMARY))
+    policy = Summary(keep_tokens=max(kept, 1), summariser=FixedSizeSummariser(SUMMARY))
     rules = [
         Rules(name=str(n), policy=policy, trigger=triggers.Above(n)) for n in dict.fromkeys(sizes)
     ]

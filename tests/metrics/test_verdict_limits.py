@@ -16,7 +16,7 @@ import ctxkit as ck
 from ctxkit.metrics import thrash, thrashing
 from ctxkit.metrics.compactions import Compaction, judge_compactions, summarise_verdicts
 from ctxkit.metrics.cost.replay_bill import UNLIMITED_TOKENS
-from ctxkit.metrics.prompt_sizes import SentPrompts
+from ctxkit.metrics.prompt_sizes import SentPromptSizes
 from ctxkit.session import Edit
 from ctxkit.tokens.prices import price
 
@@ -87,7 +87,7 @@ def judge(*intervals: int, cost: float = 0.15):
     """
     calls = list(accumulate(intervals, initial=1))
     compactions = [Compaction(c, 100_000, 50_000, 9, 5, 7, front=50_000) for c in calls]
-    prompts = SentPrompts([50_000] * (calls[-1] + 1))
+    prompts = SentPromptSizes([50_000] * (calls[-1] + 1))
     cost_model = SimpleNamespace(
         at=lambda _call: price("claude-sonnet-4-5"),
         read_limits=(UNLIMITED_TOKENS,) * len(prompts),

@@ -7,7 +7,7 @@ from builders import assistant, session, summarised, user
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.metrics import Item, extract_items, loss_tables
+from ctxkit.metrics import LosableItem, extract_items, loss_tables
 from ctxkit.metrics.fact_retention import extract_exact_values, find_missing_values
 from ctxkit.metrics.item_index import RuleMatcher
 
@@ -15,7 +15,7 @@ RULE = "Never write to the table billing_runs directly, and support Python 3.9 o
 
 
 def gives(text: str, rule: str = RULE) -> bool:
-    return RuleMatcher([(0, Item("constraint", rule))]).in_text(text) == {0}
+    return RuleMatcher([(0, LosableItem("constraint", rule))]).in_text(text) == {0}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ SAYINGS = st.lists(st.sampled_from(WORDS + VALUES), min_size=1, max_size=7).map(
 @given(st.lists(SAYINGS, max_size=8, unique=True), st.lists(SAYINGS, max_size=5))
 def test_many_rules_are_given_as_each_alone_is(rules, said):
     text = ". ".join(said)
-    given = RuleMatcher((n, Item("constraint", rule)) for n, rule in enumerate(rules))
+    given = RuleMatcher((n, LosableItem("constraint", rule)) for n, rule in enumerate(rules))
     assert given.in_text(text) == {n for n, rule in enumerate(rules) if gives(text, rule)}
 
 

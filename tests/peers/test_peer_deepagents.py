@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from ctxkit import presets
-from ctxkit.presets.systems.deepagents import TRUNCATED_MARK, DeepSummary
+from ctxkit.presets.systems.deepagents import TRUNCATED_MARK, DeepAgentsSummary
 
 pytestmark = pytest.mark.peers
 with warnings.catch_warnings():
@@ -44,6 +44,6 @@ def test_an_argument_is_cut_to_the_same_text():
         "id": "c",
         "type": "tool_call",
     }
-    ours = DeepSummary()._shorten_call(ToolCall("c", "write_file", call["args"]))
+    ours = DeepAgentsSummary()._shorten_call(ToolCall("c", "write_file", call["args"]))
     assert middleware._truncate_tool_call(call)["args"] == ours
     assert ours["content"].endswith(TRUNCATED_MARK)

@@ -6,7 +6,7 @@ from peer_talks import cleared, history, kept, run, script
 from ctxkit import presets
 from ctxkit.policies import apply_policy
 from ctxkit.presets.systems.inspect_edit import REMOVED_PLACEHOLDER
-from ctxkit.presets.systems.inspect_trim import Trim
+from ctxkit.presets.systems.inspect_trim import OldestShareTrim
 from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.peers
@@ -62,5 +62,5 @@ def test_the_same_messages_are_trimmed(preserve):
     for seed in SEEDS:
         lines = script(seed, turns=2 + seed % 9)
         done = [m.id for m in run(trim_messages(theirs(lines), preserve=preserve))]
-        new = Trim(preserve=preserve).once(history(lines))
+        new = OldestShareTrim(preserve=preserve).once(history(lines))
         assert kept(new) == done, seed

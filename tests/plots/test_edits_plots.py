@@ -9,7 +9,7 @@ from builders import assistant, result, session, step, summarised, system, usage
 
 import ctxkit as ck
 from ctxkit.plots.compaction_charts import CompactionSaving, savings_data, thrash_data
-from ctxkit.plots.compaction_diff_chart import diff_data
+from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.session import Edit, Message
 from ctxkit.session.compaction_groups import group_edits
 from ctxkit.tokens import estimated_counter
@@ -129,7 +129,7 @@ def edited():
 
 
 def rows(s, k):
-    return [(c.action, c.before, c.after, c.reason) for c in diff_data(s, k, counter=COUNTER)]
+    return [(c.action, c.before, c.after, c.reason) for c in get_diff_data(s, k, counter=COUNTER)]
 
 
 def test_a_diff_tells_what_became_of_every_message():
@@ -172,7 +172,7 @@ def test_an_unknown_compaction_says_which_there_are():
 def test_sizes_of_a_diff_are_those_of_the_views(real, name):
     for s in ck.read_all(real / name, progress=False):
         for k in range(len(group_edits(s))):
-            data = diff_data(s, k, counter=COUNTER)
+            data = get_diff_data(s, k, counter=COUNTER)
             assert (
                 sum(c.before > 0 or c.action != "inserted" for c in data)
                 == ck.frame(s, per="compaction")["messages_before"].iloc[k]

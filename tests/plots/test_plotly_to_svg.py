@@ -20,7 +20,7 @@ from ctxkit.plots.cumulative_input_charts import (
     CumulativeAgentTokens,
     CumulativeInputData,
     HandOff,
-    budget_chart,
+    draw_budget_chart,
 )
 from ctxkit.plots.figure_geometry import SEQUENTIAL_COLOURS
 from ctxkit.plots.plotly_to_svg import render_svg
@@ -173,7 +173,7 @@ def test_named_points_hide_nothing_of_the_lines_beside_them():
     data = CumulativeInputData(
         (agent,), (), 60_000, None, (HandOff(5, 5_000, "b"), HandOff(9, 9_000, "c"))
     )
-    layout = budget_chart(data).to_plotly()["layout"]
+    layout = draw_budget_chart(data).to_plotly()["layout"]
     assert layout["xaxis"]["range"][0] <= 0 < 49 <= layout["xaxis"]["range"][1]
     assert layout["yaxis"]["range"][1] >= 60_000
 

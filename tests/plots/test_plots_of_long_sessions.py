@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.plots.chart import PLOTLY_MIME_TYPE
-from ctxkit.plots.compaction_diff_chart import diff_data
+from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.plots.decimation import decimate_stack
 from ctxkit.plots.xy_figure import Axes, Trace
 from ctxkit.presets import names
@@ -101,7 +101,7 @@ def test_a_compaction_of_any_size_is_shown_message_by_message(rules):
     for number in {0, len(compactions) - 1} if compactions else ():
         render(ck.plots.diff(replay, number))
     if rules in CUT:
-        assert len(diff_data(replay)) > max(800, Axes.points)
+        assert len(get_diff_data(replay)) > max(800, Axes.points)
 
 
 def test_more_compactions_than_a_picture_has_points_are_shown():

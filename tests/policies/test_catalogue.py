@@ -3,7 +3,7 @@
 import pytest
 
 from ctxkit.errors import BadArguments, UnknownPreset
-from ctxkit.policies import Chain, Clear, Results, Window, registry
+from ctxkit.policies import Chain, Clear, ResultShortening, Window, registry
 
 
 def test_a_line_is_a_chain_of_policies():
@@ -17,7 +17,7 @@ def test_lists_tables_and_quoted_texts():
     assert registry.parse('clear:deny=bash+read*,placeholder="[a, | b]"') == Clear(
         deny=("bash", "read*"), placeholder="[a, | b]"
     )
-    assert registry.parse("shorten:max_chars=9,overrides=grep:20000+bash:5") == Results(
+    assert registry.parse("shorten:max_chars=9,overrides=grep:20000+bash:5") == ResultShortening(
         max_chars=9, overrides={"grep": 20000, "bash": 5}
     )
 

@@ -10,12 +10,12 @@ from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments
 from ctxkit.policies import (
     CLEARED_PLACEHOLDER,
-    Budget,
     CacheTtl,
+    CharacterBudget,
     Clear,
+    KeepToolPairs,
     MessageLog,
     Rules,
-    ToolPairs,
 )
 from ctxkit.policies.clearing import PAIR_PLACEHOLDER, stable_window_size
 
@@ -34,13 +34,13 @@ def results(history):
 def test_fu14_no_more_pairs_than_the_window_is_a_no_op(n, keep):
     """3 pairs keep 5, 5 pairs keep 5: the same history"""
     h = shown(user(), pairs(n))
-    assert ToolPairs(keep_pairs=keep)(h, ROOM) is h
+    assert KeepToolPairs(keep_pairs=keep)(h, ROOM) is h
 
 
 def test_fu15_older_pairs_become_placeholders_with_their_ids():
     """5 pairs keep 2: the last two intact, the others a placeholder; call ids equal result ids"""
     h = shown(user(), pairs(5))
-    new = ToolPairs(keep_pairs=2)(h, ROOM)
+    new = KeepToolPairs(keep_pairs=2)(h, ROOM)
     assert results(new)[:3] == [PAIR_PLACEHOLDER] * 3
     assert results(new)[3:] == results(h)[3:]
     asked = [c.id for m in new.messages for c in m.tool_calls]
@@ -49,7 +49,7 @@ def test_fu15_older_pairs_become_placeholders_with_their_ids():
 
 def test_fu16_keep_no_pair_omits_all():
     """keep 0: all collapsed"""
-    assert set(results(ToolPairs(keep_pairs=0)(shown(user(), pairs(4)), ROOM))) == {
+    assert set(results(KeepToolPairs(keep_pairs=0)(shown(user(), pairs(4)), ROOM))) == {
         PAIR_PLACEHOLDER
     }
 
@@ -66,7 +66,7 @@ def test_fu18_a_step_of_eight_keeps_the_prefix():
     """over 40 rounds the prefix changes at least 30 times with step 1, at most 5 times with step 8"""
 
     def breaks(step_):
-        policy, seen, n = ToolPairs(keep_pairs=4, step=step_), [], 0
+        policy, seen, n = KeepToolPairs(keep_pairs=4, step=step_), [], 0
         for rounds in range(1, 41):
             now = results(policy(shown(user(), pairs(rounds)), ROOM))
             n += now[: len(seen)] != seen
@@ -80,14 +80,14 @@ def test_fu18_a_step_of_eight_keeps_the_prefix():
 def test_fu19_below_the_trigger_nothing_happens():
     """a trigger of characters that is not reached leaves all untouched; 10 characters collapse"""
     h = shown(user(), pairs(5))
-    assert ToolPairs(keep_pairs=1, from_chars=10**6)(h, ROOM) is h
-    assert PAIR_PLACEHOLDER in results(ToolPairs(keep_pairs=1, from_chars=10)(h, ROOM))
+    assert KeepToolPairs(keep_pairs=1, from_chars=10**6)(h, ROOM) is h
+    assert PAIR_PLACEHOLDER in results(KeepToolPairs(keep_pairs=1, from_chars=10)(h, ROOM))
 
 
 def test_fu20_the_budget_elides_the_oldest_until_it_fits():
     """30 results of 1,000 characters are trimmed to at most 10,000"""
     h = shown(user("u"), [m for _ in range(30) for m in step("bash", "y" * 1000)])
-    new = Budget(max_chars=10_000)(h, ROOM)
+    new = CharacterBudget(max_chars=10_000)(h, ROOM)
     assert int(new.chars.sum()) <= 10_000
     assert results(new)[-1] == "y" * 1000
 
@@ -96,7 +96,7 @@ def test_fu21_a_budget_in_steps_keeps_the_prefix():
     """over 40 rounds a budget of 10,000 changes the prefix at least 25 times with step 1, at most 5 with step 8"""
 
     def breaks(step_):
-        policy, seen, n = Budget(max_chars=10_000, step=step_), [], 0
+        policy, seen, n = CharacterBudget(max_chars=10_000, step=step_), [], 0
         for rounds in range(1, 41):
             now = results(
                 policy(
@@ -116,7 +116,7 @@ def test_fu21_a_budget_in_steps_keeps_the_prefix():
 
 def test_fu22_what_is_left_is_cut_when_eliding_is_not_enough():
     """phase 2: the rest share what the budget leaves, with a note that the output is not complete"""
-    new = Budget(max_chars=1000)(shown(user("u"), step("bash", "z" * 5000)), ROOM)
+    new = CharacterBudget(max_chars=1000)(shown(user("u"), step("bash", "z" * 5000)), ROOM)
     assert "[TRUNCATED HERE" in results(new)[0]
     assert int(new.chars.sum()) <= 1000
 
@@ -196,8 +196,8 @@ def test_short_results_and_pinned_ones_are_left():
     [
         lambda: Clear(keep_last=-1),
         lambda: Clear(polling=0),
-        lambda: ToolPairs(step=0),
-        lambda: Budget(max_chars=0),
+        lambda: KeepToolPairs(step=0),
+        lambda: CharacterBudget(max_chars=0),
     ],
 )
 def test_settings_that_cannot_work_are_refused(make):

@@ -8,15 +8,15 @@ from histories import CHARS, ROOM, shown
 
 from ctxkit.policies import (
     Clear,
-    ConsumedReads,
-    Digest,
-    Excerpts,
-    Offload,
-    Outputs,
-    Replies,
-    Results,
-    Tombstones,
-    ToolPairs,
+    ConsumedReadShortening,
+    KeepToolPairs,
+    OutputShortening,
+    ReplyShortening,
+    ResultDigest,
+    ResultExcerpts,
+    ResultOffload,
+    ResultShortening,
+    TombstoneEviction,
     TrimStage,
 )
 
@@ -37,17 +37,17 @@ PLACEHOLDER = CHARS.message(result(Clear().placeholder))
 LIMITS = {
     "clear keeps the newest": (Clear(keep_last=2), (400, 400), (400, 400, 400)),
     "clear keeps few characters": (Clear(keep_last=0, min_chars=100), (99,), (100,)),
-    "pairs keep the newest": (ToolPairs(keep_pairs=2), (400, 400), (400, 400, 400)),
+    "pairs keep the newest": (KeepToolPairs(keep_pairs=2), (400, 400), (400, 400, 400)),
     "tombstones keep the newest": (
-        Tombstones(keep_last=2, max_tokens=1, manifest=False), (400, 400), (400, 400, 400)),
+        TombstoneEviction(keep_last=2, max_tokens=1, manifest=False), (400, 400), (400, 400, 400)),
     "tombstones have a budget": (
-        Tombstones(keep_last=0, max_tokens=100, manifest=False), (400,), (404,)),
-    "results": (Results(max_chars=300, consumed_chars=-1), (300,), (1000,)),
-    "outputs by characters": (Outputs(max_chars=300, max_lines=0, max_bytes=0), (300,), (1000,)),
-    "outputs by bytes": (Outputs(max_chars=0, max_lines=0, max_bytes=300), (300,), (1000,)),
-    "offload": (Offload(threshold=3000), (3000,), (3001,)),
-    "excerpts keep the newest": (Excerpts(keep_last=2), (4000, 4000), (4000, 4000, 4000)),
-    "digest keeps the newest": (Digest(keep_last=2), (4000, 4000), (4000, 4000, 4000)),
+        TombstoneEviction(keep_last=0, max_tokens=100, manifest=False), (400,), (404,)),
+    "results": (ResultShortening(max_chars=300, consumed_chars=-1), (300,), (1000,)),
+    "outputs by characters": (OutputShortening(max_chars=300, max_lines=0, max_bytes=0), (300,), (1000,)),
+    "outputs by bytes": (OutputShortening(max_chars=0, max_lines=0, max_bytes=300), (300,), (1000,)),
+    "offload": (ResultOffload(threshold=3000), (3000,), (3001,)),
+    "excerpts keep the newest": (ResultExcerpts(keep_last=2), (4000, 4000), (4000, 4000, 4000)),
+    "digest keeps the newest": (ResultDigest(keep_last=2), (4000, 4000), (4000, 4000, 4000)),
     "a stage": (TrimStage(max_chars=300, consumed_chars=-1), (300,), (1000,)),
 }  # fmt: skip
 
@@ -59,8 +59,8 @@ def test_a_limit_is_the_last_size_that_passes(pruning, passes, too_much):
 
 
 def test_a_reply_of_the_limit_stays():
-    assert not is_changed(Replies(max_chars=300), reply=300)
-    assert is_changed(Replies(max_chars=300), reply=1000)
+    assert not is_changed(ReplyShortening(max_chars=300), reply=300)
+    assert is_changed(ReplyShortening(max_chars=300), reply=1000)
 
 
 def test_clearing_frees_at_least_what_is_asked():
@@ -73,7 +73,7 @@ def test_pairs_go_from_the_named_size_of_all_messages_on():
     history_chars = shown(user(), *_list_pairs(), assistant("done"))
     size = sum(_count_chars(m) for m in history_chars.messages)
     for chars, changed in ((size, True), (size + 1, False)):
-        new = ToolPairs(keep_pairs=1, from_chars=chars)(history_chars, ROOM)
+        new = KeepToolPairs(keep_pairs=1, from_chars=chars)(history_chars, ROOM)
         assert (new is not history_chars) is changed
 
 
@@ -92,7 +92,7 @@ def _count_chars(message) -> int:
 
 
 def test_lines_are_counted_whole():
-    by_lines = Outputs(max_lines=10, max_chars=0, max_bytes=0)
+    by_lines = OutputShortening(max_lines=10, max_chars=0, max_bytes=0)
     assert not is_changed(by_lines, 9, text="line\n")
     assert is_changed(by_lines, 200, text="line\n")
 
@@ -109,7 +109,7 @@ def test_a_stale_read_is_cut_beyond_its_characters():
             result("ok", of=write),
             assistant("done"),
         )
-        return ConsumedReads(max_chars=300)(h, ROOM) is not h
+        return ConsumedReadShortening(max_chars=300)(h, ROOM) is not h
 
     assert not read_then_written(300)
     assert read_then_written(1000)

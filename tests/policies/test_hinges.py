@@ -16,9 +16,9 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies import (
     BasePolicy,
     Chain,
-    Extractive,
+    ExtractiveSummariser,
     Fallback,
-    Fixed,
+    FixedSizeSummariser,
     FunctionPolicy,
     MessageLog,
     Rules,
@@ -69,7 +69,7 @@ def test_a_part_says_nothing_unless_it_does():
     part = Oldest()
     assert (name_of(part), part.name, part.keeps) == ("Oldest", "", None)
     assert part.first(UnprunedForecast(shown(user()), ROOM), 3, 9) == 3
-    assert part.using(Fixed(3)) is part.focused("tests") is part
+    assert part.using(FixedSizeSummariser(3)) is part.focused("tests") is part
 
 
 class Waits(Oldest):
@@ -115,12 +115,16 @@ def test_a_policy_is_lent_a_summariser_and_told_a_focus():
             return replace(self, focus=focus)
 
     rules = Rules(Writes(), summariser="fixed:90")
-    assert rules.policy == Writes(Fixed(90))
+    assert rules.policy == Writes(FixedSizeSummariser(90))
     assert rules.bare == Writes()
-    chain = (Fallback((Writes(), nothing)) | Writes("own")).using(Fixed(7)).focused("tests")
+    chain = (
+        (Fallback((Writes(), nothing)) | Writes("own"))
+        .using(FixedSizeSummariser(7))
+        .focused("tests")
+    )
     ladder, own = chain.parts
     assert own == Writes("own", "tests")
-    assert ladder == Fallback((Writes(Fixed(7), "tests"), nothing))
+    assert ladder == Fallback((Writes(FixedSizeSummariser(7), "tests"), nothing))
     assert Summary().focused("tests").focus == "tests"
 
 
@@ -209,9 +213,9 @@ def test_a_trigger_that_says_its_parts_is_looked_into():
         def __init__(self, *parts):
             self.parts = parts
 
-    assert _first_spent_limit((Twice(triggers.Always(), triggers.Spent(9)),)) == 9
-    assert _first_spent_limit((triggers.Above(3) | triggers.Spent(9),)) == 9
-    assert _first_spent_limit((~triggers.Spent(9), as_trigger(late))) is None
+    assert _first_spent_limit((Twice(triggers.Always(), triggers.TokensSpent(9)),)) == 9
+    assert _first_spent_limit((triggers.Above(3) | triggers.TokensSpent(9),)) == 9
+    assert _first_spent_limit((~triggers.TokensSpent(9), as_trigger(late))) is None
 
 
 def test_a_function_is_a_trigger_and_asked_at_each_call():
@@ -374,7 +378,7 @@ def test_rules_travel_and_are_frozen():
     again = pickle.loads(pickle.dumps(rules))
     assert again == rules
     assert replace(rules, window=60_000).guards == (guards.Smaller(),)
-    assert (rules.bare, rules.policy) == (Summary(), Summary(summariser=Extractive()))
+    assert (rules.bare, rules.policy) == (Summary(), Summary(summariser=ExtractiveSummariser()))
     with pytest.raises(AttributeError):
         rules.policy = nothing
 

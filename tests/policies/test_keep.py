@@ -6,7 +6,7 @@ from histories import CHARS, ROOM, ids, shown, texts
 
 from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments
-from ctxkit.policies import MessageLog, Roles, Rules, Tail, TextOnly, TurnAge, WithoutAgents
+from ctxkit.policies import MessageLog, RoleFilter, Rules, Tail, TextOnly, TurnAge, WithoutAgents
 
 CALL = tool_call("read_file", path="a")
 MIXED = [assistant("Looking.", CALL, agent="Dev"), result("data", CALL)]
@@ -101,13 +101,15 @@ def test_system_pinned_and_pending_messages_stay():
 
 
 def test_roles_without_tool_keep_the_words_of_a_reply():
-    new = Roles(roles=("assistant",))(shown(system("s"), user("u"), MIXED, user("go on")), ROOM)
+    new = RoleFilter(roles=("assistant",))(
+        shown(system("s"), user("u"), MIXED, user("go on")), ROOM
+    )
     assert texts(new) == ["s", "Looking.", "go on"]
 
 
 def test_unknown_roles_and_negative_numbers_are_refused():
     with pytest.raises(BadArguments, match="assistant"):
-        Roles(roles=("asistant",))
+        RoleFilter(roles=("asistant",))
     with pytest.raises(BadArguments, match="messages"):
         Tail(messages=-1)
 

@@ -8,8 +8,8 @@ from talks_by_chance import Fours
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies import History, MessageLog, Rules, UnprunedForecast, triggers
-from ctxkit.policies.modifiers import TaskBoundary, at_boundaries
-from ctxkit.policies.provider_native import Native
+from ctxkit.policies.modifiers import TaskBoundaryTrigger, at_boundaries
+from ctxkit.policies.provider_native import ProviderCompaction
 from ctxkit.tokens import ContextBudget
 
 KEEPS = "summary:keep_tokens=500"
@@ -67,18 +67,18 @@ def first_due(trigger, start=0, window=10_000):
 def test_a_turn_has_spent_the_prompts_of_its_calls_and_the_one_before_counts_at_its_start():
     first, second, third, _fourth = PROMPTS
     turn = first + second
-    assert [first_due(triggers.TurnSpent(n)) for n in (first - 1, first)] == [1, 2]
+    assert [first_due(triggers.TurnTokensSpent(n)) for n in (first - 1, first)] == [1, 2]
     # at the first call of the next turn nothing of it is spent: the sum is that of the turn before
-    assert [first_due(triggers.TurnSpent(n)) for n in (turn - 1, turn)] == [2, 3]
-    assert [first_due(triggers.TurnSpent(n), 3) for n in (third - 1, third)] == [3, 4]
+    assert [first_due(triggers.TurnTokensSpent(n)) for n in (turn - 1, turn)] == [2, 3]
+    assert [first_due(triggers.TurnTokensSpent(n), 3) for n in (third - 1, third)] == [3, 4]
 
 
 def test_what_was_spent_is_the_sum_of_the_prompts_before():
     sums = [sum(PROMPTS[:n]) for n in range(1, 4)]
-    assert [first_due(triggers.Spent(n)) for n in sums] == [1, 2, 3]
-    assert [first_due(triggers.Spent(n + 1)) for n in sums] == [2, 3, 4]
-    assert [first_due(triggers.Spent(n, agent="main")) for n in sums] == [1, 2, 3]
-    assert first_due(triggers.Spent(1, agent="nobody")) == 4
+    assert [first_due(triggers.TokensSpent(n)) for n in sums] == [1, 2, 3]
+    assert [first_due(triggers.TokensSpent(n + 1)) for n in sums] == [2, 3, 4]
+    assert [first_due(triggers.TokensSpent(n, agent="main")) for n in sums] == [1, 2, 3]
+    assert first_due(triggers.TokensSpent(1, agent="nobody")) == 4
 
 
 def test_messages_are_counted_by_role():
@@ -91,17 +91,21 @@ def test_messages_are_counted_by_role():
 
 def test_a_task_ends_where_the_user_asks_again_and_the_prompt_is_over_the_share():
     second, third, fourth = PROMPTS[1:]
-    half = [first_due(TaskBoundary(0.5), window=2 * n) for n in (third - 1, third, fourth - 1)]
+    half = [
+        first_due(TaskBoundaryTrigger(0.5), window=2 * n) for n in (third - 1, third, fourth - 1)
+    ]
     assert half == [2, 3, 3]
-    assert first_due(TaskBoundary(0.5), window=2 * fourth) == 4
-    assert first_due(TaskBoundary(0.5), window=2 * second - 2) == 2  # the second call is no request
-    assert first_due(TaskBoundary(0.5), window=2) == 2  # nor does the first one end a task
-    assert first_due(TaskBoundary(0.5), 3, window=2) == 3
+    assert first_due(TaskBoundaryTrigger(0.5), window=2 * fourth) == 4
+    assert (
+        first_due(TaskBoundaryTrigger(0.5), window=2 * second - 2) == 2
+    )  # the second call is no request
+    assert first_due(TaskBoundaryTrigger(0.5), window=2) == 2  # nor does the first one end a task
+    assert first_due(TaskBoundaryTrigger(0.5), 3, window=2) == 3
 
 
 def test_rules_that_compact_nothing_have_no_boundary():
     rules = at_boundaries(Rules(KEEPS, triggers.Above(8_000)))
-    assert rules.trigger == TaskBoundary(0.5) | triggers.Above(8_000)
+    assert rules.trigger == TaskBoundaryTrigger(0.5) | triggers.Above(8_000)
     for nothing in (Rules(), Rules(pruning="clear")):
         with pytest.raises(BadArguments, match="compact nothing"):
             at_boundaries(nothing)
@@ -116,18 +120,20 @@ def test_a_provider_acts_above_its_threshold():
     size = history.tokens
     for provider in ("openai", "anthropic"):
         for threshold, acts in ((size, False), (size - 1, True)):
-            native = Native(provider=provider, threshold=threshold, keep_last=0, item_tokens=1)
+            native = ProviderCompaction(
+                provider=provider, threshold=threshold, keep_last=0, item_tokens=1
+            )
             assert (native(history, budget) is not history) is acts
-    assert Native().limit(budget) == 100_000
-    assert Native(provider="openai").limit(budget) == 7_000
+    assert ProviderCompaction().limit(budget) == 100_000
+    assert ProviderCompaction(provider="openai").limit(budget) == 7_000
 
 
 def test_openai_keeps_the_newest_requests_behind_an_item_of_the_named_size():
     history = History.start(MessageLog.of(TURNS, Fours()), 4)
-    native = Native(provider="openai", threshold=1, keep_last=2, item_tokens=7)
+    native = ProviderCompaction(provider="openai", threshold=1, keep_last=2, item_tokens=7)
     new = native(history, ContextBudget(10_000, 0, Fours()))
     assert [m.role for m in new.messages] == ["summary", "user", "assistant", "user", "assistant"]
     assert new.item(0).tokens == 7
     assert new.messages[1:] == tuple(TURNS[4:])
-    large = Native(provider="openai", threshold=1, keep_last=2, item_tokens=1_000)
+    large = ProviderCompaction(provider="openai", threshold=1, keep_last=2, item_tokens=1_000)
     assert large(history, ContextBudget(10_000, 0, Fours())) is history

@@ -5,7 +5,7 @@ from builders import assistant, call, result, step, system, tool_call, user
 from histories import ROOM, ids, shown, texts
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import Cap, Prune
+from ctxkit.policies import MessageCountCap, PruneToolCalls
 
 
 def steps(n):
@@ -23,18 +23,18 @@ def three():
 
 
 def test_a_call_just_outside_the_window_survives_with_its_result():
-    new = Prune(tool_calls="before-last-4-messages")(three(), ROOM)
+    new = PruneToolCalls(tool_calls="before-last-4-messages")(three(), ROOM)
     assert ids(new) == ["sys", "user", "call2", "res2", "call3", "res3", "done"]
 
 
 def test_zero_messages_is_no_window_and_drops_nothing():
     h = three()
-    assert Prune(tool_calls="before-last-0-messages")(h, ROOM) is h
-    assert Prune()(h, ROOM) is h
+    assert PruneToolCalls(tool_calls="before-last-0-messages")(h, ROOM) is h
+    assert PruneToolCalls()(h, ROOM) is h
 
 
 def test_all_drops_every_call_and_what_is_empty():
-    assert ids(Prune(tool_calls="all")(three(), ROOM)) == ["sys", "user", "done"]
+    assert ids(PruneToolCalls(tool_calls="all")(three(), ROOM)) == ["sys", "user", "done"]
 
 
 def test_text_beside_a_call_survives():
@@ -42,7 +42,7 @@ def test_text_beside_a_call_survives():
     h = shown(
         user("u"), assistant("Let me look.", c), result("x", c), assistant("a"), assistant("b")
     )
-    assert texts(Prune(tool_calls="before-last-message")(h, ROOM)) == [
+    assert texts(PruneToolCalls(tool_calls="before-last-message")(h, ROOM)) == [
         "u",
         "Let me look.",
         "a",
@@ -55,35 +55,35 @@ def test_parallel_results_count_as_one_message():
     h = shown(
         user("u"), assistant("", a, b, id="both"), result("1", a), result("2", b), assistant("end")
     )
-    assert len(Prune(tool_calls="before-last-2-messages")(h, ROOM)) == 5
-    assert len(Prune(tool_calls="before-last-1-messages")(h, ROOM)) == 2
+    assert len(PruneToolCalls(tool_calls="before-last-2-messages")(h, ROOM)) == 5
+    assert len(PruneToolCalls(tool_calls="before-last-1-messages")(h, ROOM)) == 2
 
 
 def test_only_named_tools():
     h = shown(user("u"), step("read_file"), step("bash"), assistant("end"))
-    new = Prune(tool_calls="all", tools=("ba*",))(h, ROOM)
+    new = PruneToolCalls(tool_calls="all", tools=("ba*",))(h, ROOM)
     assert [m.tool for m in new.messages if m.role == "tool"] == ["read_file"]
 
 
 def test_reasoning_goes_from_all_or_all_but_the_last():
     h = shown(user("u"), assistant("a", thinking="t"), assistant("b", thinking="t"))
-    assert texts(Prune(reasoning="all")(h, ROOM)) == ["u", "a", "b"]
-    assert texts(Prune(reasoning="before-last-message")(h, ROOM)) == ["u", "a", "t\nb"]
+    assert texts(PruneToolCalls(reasoning="all")(h, ROOM)) == ["u", "a", "b"]
+    assert texts(PruneToolCalls(reasoning="before-last-message")(h, ROOM)) == ["u", "a", "t\nb"]
 
 
 def test_empty_messages_go_unless_kept():
     h = shown(user(""), user("x"))
-    assert texts(Prune(tool_calls="none")(h, ROOM)) == ["x"]
-    assert Prune(empty_messages="keep")(h, ROOM) is h
+    assert texts(PruneToolCalls(tool_calls="none")(h, ROOM)) == ["x"]
+    assert PruneToolCalls(empty_messages="keep")(h, ROOM) is h
 
 
 def test_modes_are_checked():
     with pytest.raises(BadArguments, match="before-last"):
-        Prune(tool_calls="before-last")
+        PruneToolCalls(tool_calls="before-last")
     with pytest.raises(BadArguments, match="reasoning"):
-        Prune(reasoning="some")
+        PruneToolCalls(reasoning="some")
 
 
 def test_the_cap_keeps_the_head_and_skips_leading_results():
     h = shown(system(id="s"), user(id="u"), steps(6))
-    assert ids(Cap(max_messages=7)(h, ROOM))[2:] == ["call5", "res5", "call6", "res6"]
+    assert ids(MessageCountCap(max_messages=7)(h, ROOM))[2:] == ["call5", "res5", "call6", "res6"]

@@ -10,18 +10,18 @@ from histories import CHARS, ROOM, shown
 from talks_by_chance import Fours
 
 from ctxkit.policies import (
-    Budget,
+    CharacterBudget,
     Clear,
-    ConsumedReads,
-    Digest,
-    Excerpts,
-    Intermediate,
-    Offload,
-    Outputs,
-    Replies,
-    Results,
-    Tombstones,
-    ToolPairs,
+    ConsumedReadShortening,
+    IntermediateReplyShortening,
+    KeepToolPairs,
+    OutputShortening,
+    ReplyShortening,
+    ResultDigest,
+    ResultExcerpts,
+    ResultOffload,
+    ResultShortening,
+    TombstoneEviction,
 )
 from ctxkit.policies.clearing import ELIDED_PLACEHOLDER, PAIR_PLACEHOLDER, TRUNCATED_HERE
 from ctxkit.policies.history.columns import count_chars
@@ -62,40 +62,40 @@ CASES = {
     "clear": (Clear(keep_last=2), dict.fromkeys(("r1", "r2"), Clear().placeholder)),
     "clear with lines": (Clear(keep_last=1, placeholder="({lines} lines)"), {"r1": "(100 lines)", "r2": "(20 lines)", "r3": "(1 lines)"}),
     "clear some tools": (Clear(keep_last=0, allow=("read*", "bash"), deny=("bash",)), dict.fromkeys(("r1", "r4"), Clear().placeholder)),
-    "pairs": (ToolPairs(keep_pairs=1), dict.fromkeys(("r1", "r2", "r3"), PAIR_PLACEHOLDER)),
-    "tombstones": (Tombstones(max_tokens=99, keep_last=2, manifest=False), {
+    "pairs": (KeepToolPairs(keep_pairs=1), dict.fromkeys(("r1", "r2", "r3"), PAIR_PLACEHOLDER)),
+    "tombstones": (TombstoneEviction(max_tokens=99, keep_last=2, manifest=False), {
         "r1": EVICTED.format("read_file(a.py)", f"{ONE_LINE[:299]}…"),  # the second would grow
     }),
-    "tombstones with a list": (Tombstones(max_tokens=99, keep_last=3), {
+    "tombstones with a list": (TombstoneEviction(max_tokens=99, keep_last=3), {
         "r1": EVICTED.format("read_file(a.py)", f"{ONE_LINE[:299]}…"),
         "+user injected": "[Context Manifest]\nActive tool results (3):\n- bash(pytest -q)\n- write_file(a.py)\n"
         "- read_file(b.py)\nSuperseded (1) — evicted to save context:\n- read_file(a.py)",
     }),
-    "budget": (Budget(max_chars=2_700, step=1), {"r1": ELIDED_PLACEHOLDER}),
-    "budget in steps": (Budget(max_chars=2_700, step=2), dict.fromkeys(("r1", "r2"), ELIDED_PLACEHOLDER)),
-    "digest": (Digest(keep_last=1, line_chars=30), {
+    "budget": (CharacterBudget(max_chars=2_700, step=1), {"r1": ELIDED_PLACEHOLDER}),
+    "budget in steps": (CharacterBudget(max_chars=2_700, step=2), dict.fromkeys(("r1", "r2"), ELIDED_PLACEHOLDER)),
+    "digest": (ResultDigest(keep_last=1, line_chars=30), {
         **ARCHIVED,
         "+user tool_summary": "[Compaction tool digest]\n- read_file (ok): aaaaaaaaa bbbbbbbbb ccccccccc\n"
         f"- bash (error): no such test no such test no s\n- write_file (unknown): {WROTE[:30]}",
     }),
-    "excerpts": (Excerpts(keep_last=1), {
+    "excerpts": (ResultExcerpts(keep_last=1), {
         "r1": f"[Tool output summary]\nTool: read_file\nCall ID: c1\nStatus: ok\n{FILE[:533]}\n... (truncated) ...\n{FILE[-267:]}",
     }),
-    "offload": (Offload(threshold=999), {"r1": OFFLOADED.format("a"), "r4": OFFLOADED.format("b")}),
-    "consumed reads": (ConsumedReads(max_chars=50), {"r1": f"{FILE[:50]}\n[...950 {STALE}"}),
-    "arguments": (Intermediate(), {"a3": "Step 3.", "a3 arguments": {
+    "offload": (ResultOffload(threshold=999), {"r1": OFFLOADED.format("a"), "r4": OFFLOADED.format("b")}),
+    "consumed reads": (ConsumedReadShortening(max_chars=50), {"r1": f"{FILE[:50]}\n[...950 {STALE}"}),
+    "arguments": (IntermediateReplyShortening(), {"a3": "Step 3.", "a3 arguments": {
         "path": "a.py",
         "content": "[ELIDED — 600 chars, NOT the real value. Do not reuse this placeholder as content;"
         " re-read the file or regenerate the value if you need it again.]",
     }}),
-    "outputs": (Outputs(max_chars=200, max_lines=0, max_bytes=0), dict.fromkeys(("r1", "r4"), f"{FILE[:200]}\n\n[tool output truncated: showing 21/101 lines, 200B/1000B bytes, 200/1000 chars]")),
-    "lines": (Outputs(max_chars=0, max_lines=3, max_bytes=0), dict.fromkeys(("r1", "r4"), f"{FILE[:29]}\n\n[tool output truncated: showing 3/101 lines, 29B/1000B bytes, 29/1000 chars]") | {"r2": f"{ERROR[:38]}\n\n[tool output truncated: showing 3/21 lines, 38B/260B bytes, 38/260 chars]"}),
-    "replies": (Replies(max_chars=100), {"a5": f"{('I fixed it. ' * 20)[:100]}\n[...truncated — 140 {CUT}"}),
-    "results": (Results(max_chars=300, consumed_chars=100), {
+    "outputs": (OutputShortening(max_chars=200, max_lines=0, max_bytes=0), dict.fromkeys(("r1", "r4"), f"{FILE[:200]}\n\n[tool output truncated: showing 21/101 lines, 200B/1000B bytes, 200/1000 chars]")),
+    "lines": (OutputShortening(max_chars=0, max_lines=3, max_bytes=0), dict.fromkeys(("r1", "r4"), f"{FILE[:29]}\n\n[tool output truncated: showing 3/101 lines, 29B/1000B bytes, 29/1000 chars]") | {"r2": f"{ERROR[:38]}\n\n[tool output truncated: showing 3/21 lines, 38B/260B bytes, 38/260 chars]"}),
+    "replies": (ReplyShortening(max_chars=100), {"a5": f"{('I fixed it. ' * 20)[:100]}\n[...truncated — 140 {CUT}"}),
+    "results": (ResultShortening(max_chars=300, consumed_chars=100), {
         "r1": f"{FILE[:100]}\n[...900 {STALE}",
         "r4": f"{FILE[:300]}\n[...truncated — 700 {CUT}",
     }),
-    "stale results": (Results(max_chars=2_000, consumed_chars=0), {"r1": f"\n[...1,000 {STALE}"}),
+    "stale results": (ResultShortening(max_chars=2_000, consumed_chars=0), {"r1": f"\n[...1,000 {STALE}"}),
 }  # fmt: skip
 
 
@@ -116,11 +116,11 @@ def test_a_pruning_changes_these_messages_into_these_words(name):
 
 
 def test_what_is_archived_is_marked_and_its_digest_is_not_the_users():
-    pruned = Digest(keep_last=1)(shown(*HISTORY), ROOM).messages
+    pruned = ResultDigest(keep_last=1)(shown(*HISTORY), ROOM).messages
     kinds = [m.kind for m in pruned if m.role == "tool"]
     assert kinds == ["tool_result_archived"] * 3 + [HISTORY[-3].kind]
     assert pruned[-1].details == {"user_visible": False}
-    assert {m.kind for m in Excerpts(keep_last=1)(shown(*HISTORY), ROOM).messages} == {
+    assert {m.kind for m in ResultExcerpts(keep_last=1)(shown(*HISTORY), ROOM).messages} == {
         *(m.kind for m in HISTORY),
         "tool_result_archived",
     }
@@ -128,10 +128,10 @@ def test_what_is_archived_is_marked_and_its_digest_is_not_the_users():
 
 def test_an_excerpt_of_a_model_is_longer_by_half_and_none_is_made_where_it_is_off():
     long = (*HISTORY[:1], *step(1, "read_file", FILE * 2, path="a.py"), *HISTORY[1:])
-    excerpt = Excerpts(keep_last=1, strategy="llm")(shown(*long), ROOM).messages[2].text
+    excerpt = ResultExcerpts(keep_last=1, strategy="llm")(shown(*long), ROOM).messages[2].text
     assert excerpt.endswith(f"\n{(FILE * 2)[:800]}\n... (truncated) ...\n{FILE[-400:]}")
     history = shown(*long)
-    assert Excerpts(keep_last=1, strategy="off")(history, ROOM) is history
+    assert ResultExcerpts(keep_last=1, strategy="off")(history, ROOM) is history
 
 
 def test_characters_are_those_of_every_part_of_a_message():
@@ -166,7 +166,7 @@ def test_a_budget_that_eliding_cannot_meet_cuts_the_other_results_to_equal_share
     small = len(ELIDED_PLACEHOLDER) + 1
     messages = [user("u"), *step(1, "ls", "a " * 450), *step(2, "ls", "b" * small), *step(3, "ls", "c " * 2_500)]  # fmt: skip
     history = shown(*messages, counter=Words())
-    pruned = Budget(max_chars=max_chars, step=1)(history, ROOM).messages
+    pruned = CharacterBudget(max_chars=max_chars, step=1)(history, ROOM).messages
     others = sum(map(count_chars, messages)) - 900 - small - 5_000 + len(ELIDED_PLACEHOLDER)
     share = (max_chars - others) // 2 - len(TRUNCATED_HERE)
     assert [m.text for m in pruned if m.role == "tool"] == [
@@ -178,9 +178,9 @@ def test_a_budget_that_eliding_cannot_meet_cuts_the_other_results_to_equal_share
 
 def test_no_result_is_cut_below_the_least_that_is_left_of_one():
     messages = [user("u"), *step(1, "ls", "c" * 5_000)]
-    pruned = Budget(max_chars=50, min_chars=300)(shown(*messages), ROOM).messages
+    pruned = CharacterBudget(max_chars=50, min_chars=300)(shown(*messages), ROOM).messages
     assert pruned[-1].text == "c" * 300 + TRUNCATED_HERE
     short = [user("u"), *step(1, "ls", ("c " * 300)[: 300 + len(TRUNCATED_HERE)])]
     for counter in (CHARS, Words()):
         history = shown(*short, counter=counter)
-        assert Budget(max_chars=50, min_chars=300)(history, ROOM) is history
+        assert CharacterBudget(max_chars=50, min_chars=300)(history, ROOM) is history

@@ -14,7 +14,7 @@ from talkers import COUNT, said
 
 import ctxkit as ck
 from ctxkit.agent import Agent, ScriptedModel, tool
-from ctxkit.policies import Above, MessageLog, Recall, Rules, Summary
+from ctxkit.policies import Above, LessonRecall, MessageLog, Rules, Summary
 from ctxkit.policies.memory_policies import (
     RECALL_HEADING,
     Lesson,
@@ -25,7 +25,10 @@ from ctxkit.policies.memory_policies import (
 from ctxkit.session import RECALLED_KIND, Message, Text, ToolCall
 
 RULES = Rules(
-    policy=Summary(keep_tokens=800) | Recall(), trigger=Above(1_500), window=6_000, counter=COUNT
+    policy=Summary(keep_tokens=800) | LessonRecall(),
+    trigger=Above(1_500),
+    window=6_000,
+    counter=COUNT,
 )
 WISH = "Always keep the column order of the CSV"
 
@@ -103,7 +106,7 @@ def test_a_command_did_its_work_by_the_last_result_among_the_rows():
 def test_entries_are_made_anew_where_the_environment_has_another_secret(monkeypatch):
     secret = "xq7-Kd93-mvT0-18zR"
     log = MessageLog.of([spoken("user", f"Always use {secret} there.")], COUNT)
-    budgets, found = Recall().budgets, [("preference", f"Always use {secret} there.")]
+    budgets, found = LessonRecall().budgets, [("preference", f"Always use {secret} there.")]
     shown = [_LessonEntries.of(log).fitting(found, "", budgets)[0].description for _ in range(2)]
     monkeypatch.setenv("MY_SECRET", secret)
     shown.append(_LessonEntries.of(log).fitting(found, "", budgets)[0].description)
@@ -144,15 +147,17 @@ def test_live_and_replay_recall_the_same(resumed):
 
 def test_nothing_is_recalled_where_nothing_is_gone():
     a = lived(rules=RULES.but(trigger=Above(10**6), window=10**7))
-    again = ck.replay(a.session, Recall(), tokens=[COUNT.message(m) for m in a.session.messages])
+    again = ck.replay(
+        a.session, LessonRecall(), tokens=[COUNT.message(m) for m in a.session.messages]
+    )
     assert a.session.edits == again.edits == ()
 
 
 def test_budgets_hold():
-    few = Recall(items=1, chars=400)
+    few = LessonRecall(items=1, chars=400)
     a = lived(rules=RULES.but(policy=Summary(keep_tokens=800) | few))
     last = next(m for m in [v for _, v in a.session.views()][-1] if m.kind == RECALLED_KIND)
     assert last.text.count("\n") == 1
     assert few.budgets.chars == 400
     with pytest.raises(ck.BadArguments):
-        Recall(chars=-1)
+        LessonRecall(chars=-1)

@@ -12,7 +12,7 @@ from ctxkit.policies import (
     BasePolicy,
     Chain,
     Fallback,
-    Fixed,
+    FixedSizeSummariser,
     FunctionPolicy,
     MessageLog,
     Rules,
@@ -75,16 +75,16 @@ def test_a_trigger_must_lie_above_what_is_kept():
         lambda: triggers.Count(0),
         lambda: triggers.Count(1, ("humans",)),
         lambda: triggers.Turns(0),
-        lambda: triggers.Spent(0),
-        lambda: triggers.TurnSpent(float("nan")),
+        lambda: triggers.TokensSpent(0),
+        lambda: triggers.TurnTokensSpent(float("nan")),
         lambda: guards.AntiThrash(2),
         lambda: guards.AntiThrash(by="bytes"),
         lambda: guards.MinProgress(1),
-        lambda: guards.Grace(-1),
-        lambda: guards.Attempts(0),
-        lambda: guards.Attempts(1, "day"),
+        lambda: guards.GraceAfterCompaction(-1),
+        lambda: guards.CompactionCountLimit(0),
+        lambda: guards.CompactionCountLimit(1, "day"),
         guards.Hysteresis,
-        lambda: Fixed(0),
+        lambda: FixedSizeSummariser(0),
         lambda: Fallback(()),
         lambda: Chain((1,)),
     ],
@@ -96,10 +96,10 @@ def test_parts_that_cannot_work_are_refused(part):
 
 def test_the_sentence_names_the_setting_of_a_trigger_or_a_guard():
     with pytest.raises(BadArguments, match="Attempts needs run or turn for per, not 'day'"):
-        guards.Attempts(1, "day")
+        guards.CompactionCountLimit(1, "day")
     with pytest.raises(BadArguments, match="Spent needs a number above 0 for limit, not nan"):
-        triggers.Spent(float("nan"))
-    assert triggers.Spent(float("inf")).limit == float("inf")
+        triggers.TokensSpent(float("nan"))
+    assert triggers.TokensSpent(float("inf")).limit == float("inf")
 
 
 def test_but_names_the_nearest_setting():
@@ -120,7 +120,7 @@ def test_policies_are_joined_in_order():
 
 def test_triggers_of_two_rules_are_joined_and_guards_too():
     a = Rules(nothing, triggers.Above(5), guards=guards.Smaller())
-    b = Rules(nothing, triggers.Turns(2), guards=guards.Grace(1))
+    b = Rules(nothing, triggers.Turns(2), guards=guards.GraceAfterCompaction(1))
     assert (a | b).trigger == triggers.Above(5) | triggers.Turns(2)
     assert len((a | b).guards) == 2
 
@@ -149,15 +149,19 @@ def test_a_summariser_is_handed_to_those_that_take_one():
             return Wants(self.summariser or summariser)
 
     rules = Rules(Wants() | Wants("own") | nothing, summariser="fixed:90")
-    assert [getattr(p, "summariser", None) for p in rules.policy.parts] == [Fixed(90), "own", None]
-    other = (rules | Wants()).but(summariser="fixed:7")
-    assert [getattr(p, "summariser", None) for p in other.policy.parts] == [
-        Fixed(7),
+    assert [getattr(p, "summariser", None) for p in rules.policy.parts] == [
+        FixedSizeSummariser(90),
         "own",
         None,
-        Fixed(7),
     ]
-    assert rules.but(window=900).policy.parts[0].summariser == Fixed(90)
+    other = (rules | Wants()).but(summariser="fixed:7")
+    assert [getattr(p, "summariser", None) for p in other.policy.parts] == [
+        FixedSizeSummariser(7),
+        "own",
+        None,
+        FixedSizeSummariser(7),
+    ]
+    assert rules.but(window=900).policy.parts[0].summariser == FixedSizeSummariser(90)
 
 
 def test_rules_are_made_of_a_function_or_words():

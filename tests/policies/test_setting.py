@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import AdaptiveTrim, CacheTtl, Clear, Offload, Prune, Results
+from ctxkit.policies import (
+    AdaptiveTrim,
+    CacheTtl,
+    Clear,
+    PruneToolCalls,
+    ResultOffload,
+    ResultShortening,
+)
 
 
 @pytest.mark.parametrize(
@@ -29,12 +36,16 @@ from ctxkit.policies import AdaptiveTrim, CacheTtl, Clear, Offload, Prune, Resul
             {"hard_clear_ratio": 1.1},
             "needs a number between 0 and 1 for hard_clear_ratio",
         ),
-        (Results, {"consumed_chars": 1.5}, "needs a whole number for consumed_chars"),
+        (ResultShortening, {"consumed_chars": 1.5}, "needs a whole number for consumed_chars"),
         (CacheTtl, {"hard_clear": 1}, "needs True or False for hard_clear"),
-        (Prune, {"tool_calls": None}, "needs text for tool_calls"),
-        (Prune, {"reasoning": "some"}, "needs none, all or before-last-message for reasoning"),
+        (PruneToolCalls, {"tool_calls": None}, "needs text for tool_calls"),
+        (
+            PruneToolCalls,
+            {"reasoning": "some"},
+            "needs none, all or before-last-message for reasoning",
+        ),
         (CacheTtl, {"ttl_seconds": float("inf")}, "needs a number for ttl_seconds"),
-        (Results, {"consumed_chars": -2}, "consumed_chars of at least -1"),
+        (ResultShortening, {"consumed_chars": -2}, "consumed_chars of at least -1"),
         (AdaptiveTrim, {"consumed_chars": -1}, "a whole number of 0 or more for consumed_chars"),
     ],
 )
@@ -44,6 +55,10 @@ def test_a_value_of_a_wrong_type_is_refused(kind, values, words):
 
 
 def test_whole_numbers_of_any_kind_become_plain_ones():
-    found = Offload(threshold=np.int64(5)), Offload(threshold=5.0), Offload(threshold=5)
+    found = (
+        ResultOffload(threshold=np.int64(5)),
+        ResultOffload(threshold=5.0),
+        ResultOffload(threshold=5),
+    )
     assert len({repr(f) for f in found}) == 1
     assert all(type(f.threshold) is int for f in found)

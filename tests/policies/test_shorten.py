@@ -7,12 +7,12 @@ from histories import ROOM, shown, texts
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.policies import (
-    ConsumedReads,
-    Intermediate,
-    Outputs,
+    ConsumedReadShortening,
+    IntermediateReplyShortening,
+    OutputShortening,
     RepeatedCommands,
-    Replies,
-    Results,
+    ReplyShortening,
+    ResultShortening,
     TrimStage,
 )
 from ctxkit.presets import preset
@@ -34,7 +34,7 @@ def last(history, p=-1):
 
 def test_fu8_results_are_cut_with_a_suffix_outside_the_cap():
     """MaxToolResultChars cuts string results; the suffix names the characters removed, with separators"""
-    new = Results(max_chars=1000)(shown(user(), step("bash", LONG)), ROOM)
+    new = ResultShortening(max_chars=1000)(shown(user(), step("bash", LONG)), ROOM)
     assert (
         last(new) == "x" * 1000 + "\n[...truncated — 9,000 chars omitted to reduce context size...]"
     )
@@ -51,9 +51,12 @@ def test_results_stay_whole_where_no_length_is_set():
 def test_fu9_overrides_by_tool_whatever_its_case():
     """an override raises the cap of one tool; 0 turns it off for that tool"""
     h = shown(user(), step("Grep_File", LONG), step("bash", LONG))
-    new = Results(max_chars=1000, overrides={"grep_file": 0})(h, ROOM)
+    new = ResultShortening(max_chars=1000, overrides={"grep_file": 0})(h, ROOM)
     assert [len(m.text) > 9000 for m in new.messages if m.role == "tool"] == [True, False]
-    assert len(last(Results(max_chars=1000, overrides={"GREP_FILE": 5000})(h, ROOM), 2)) > 5000
+    assert (
+        len(last(ResultShortening(max_chars=1000, overrides={"GREP_FILE": 5000})(h, ROOM), 2))
+        > 5000
+    )
 
 
 def test_fu10_a_read_whose_file_was_written_later_keeps_500():
@@ -62,11 +65,11 @@ def test_fu10_a_read_whose_file_was_written_later_keeps_500():
         step("read_file", LONG, path="src/A.py"),
         step("write_file", "ok", path="SRC/a.py"),
     )
-    new = Results(max_chars=8000)(shown(user(), read, write), ROOM)
+    new = ResultShortening(max_chars=8000)(shown(user(), read, write), ROOM)
     assert last(new, 2).startswith(
         "x" * 500 + "\n[...9,500 chars elided — file was written or patched"
     )
-    unconsumed = last(Results(max_chars=8000)(shown(user(), write, read), ROOM))
+    unconsumed = last(ResultShortening(max_chars=8000)(shown(user(), write, read), ROOM))
     assert unconsumed.startswith("x" * 8000 + "\n[...truncated — 2,000 chars omitted")
 
 
@@ -74,14 +77,14 @@ def test_fu11_a_write_of_the_same_batch_does_not_consume():
     """a write in the same parallel batch is not later"""
     read, write = tool_call("read_file", path="a"), tool_call("write_file", path="a")
     h = shown(user(), assistant("", read, write), result(LONG, read), result("ok", write))
-    assert ConsumedReads()(h, ROOM) is h
+    assert ConsumedReadShortening()(h, ROOM) is h
 
 
 def test_fu12_consumed_reads_need_the_cap_but_can_stand_alone():
     """with MaxToolResultChars 0 nothing is cut; the adaptive trim cuts consumed reads by itself"""
     h = shown(user(), step("read_file", LONG, path="a"), step("patch_file", path="a"))
-    assert Results(max_chars=0)(h, ROOM) is h
-    assert len(last(ConsumedReads()(h, ROOM), 2)) < 700
+    assert ResultShortening(max_chars=0)(h, ROOM) is h
+    assert len(last(ConsumedReadShortening()(h, ROOM), 2)) < 700
 
 
 def test_fu13_replies_are_cut_summaries_and_calls_not():
@@ -89,7 +92,7 @@ def test_fu13_replies_are_cut_summaries_and_calls_not():
     c = call("bash")
     said = Message(role="assistant", id="x", parts=(Text(LONG), *c.tool_calls))
     h = shown(user(), said, result("ok", c), assistant("[CONVERSATION SUMMARY — covers]" + LONG))
-    new = Replies(max_chars=100)(h, ROOM)
+    new = ReplyShortening(max_chars=100)(h, ROOM)
     assert new.messages[1].text.startswith("x" * 100 + "\n[...truncated — 9,900")
     assert new.messages[1].tool_calls == c.tool_calls
     assert len(last(new)) > 10_000
@@ -97,44 +100,44 @@ def test_fu13_replies_are_cut_summaries_and_calls_not():
 
 def test_what_would_not_shrink_is_left():
     h = shown(user(), step("bash", "x" * 1010))
-    assert Results(max_chars=1000)(h, ROOM) is h
+    assert ResultShortening(max_chars=1000)(h, ROOM) is h
 
 
 def test_a_cut_result_is_not_cut_again():
-    once = Results(max_chars=1000)(shown(user(), step("bash", LONG)), ROOM)
-    assert Results(max_chars=1000)(once, ROOM) is once
-    assert Results(max_chars=10)(once, ROOM) is once
+    once = ResultShortening(max_chars=1000)(shown(user(), step("bash", LONG)), ROOM)
+    assert ResultShortening(max_chars=1000)(once, ROOM) is once
+    assert ResultShortening(max_chars=10)(once, ROOM) is once
 
 
 def test_results_with_images_are_left_whole():
     c = call("screenshot")
     seen = Message(role="tool", id="i", call_id=c.tool_calls[0].id, parts=(Text(LONG), Image()))
     h = shown(user(), c, seen)
-    assert Results(max_chars=10)(h, ROOM) is h
+    assert ResultShortening(max_chars=10)(h, ROOM) is h
 
 
 def test_output_is_cut_by_lines_and_says_so():
-    new = Outputs(max_lines=4)(
+    new = OutputShortening(max_lines=4)(
         shown(user(), step("bash", "\n".join("l" * 40 for _ in range(99)))), ROOM
     )
     assert "... [truncated 95 lines] ..." in last(new)
     assert "showing 5/99 lines" in last(new)
-    assert Outputs(max_lines=4)(new, ROOM) is new
+    assert OutputShortening(max_lines=4)(new, ROOM) is new
 
 
 def test_the_last_replies_can_be_spared():
     h = shown(user(), assistant(LONG), assistant(LONG))
-    new = Replies(max_chars=10, keep_last=1)(h, ROOM)
+    new = ReplyShortening(max_chars=10, keep_last=1)(h, ROOM)
     assert [len(m.text) > 200 for m in new.messages[1:]] == [False, True]
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Results(max_chars=-1),
-        lambda: Results(overrides={"a": -1}),
-        lambda: Outputs(mode="tail"),
-        lambda: Replies(keep_last=-1),
+        lambda: ResultShortening(max_chars=-1),
+        lambda: ResultShortening(overrides={"a": -1}),
+        lambda: OutputShortening(mode="tail"),
+        lambda: ReplyShortening(keep_last=-1),
     ],
 )
 def test_settings_that_cannot_work_are_refused(make):
@@ -146,14 +149,14 @@ def test_settings_that_cannot_work_are_refused(make):
     ("limits", "text"), [({"max_lines": 1}, "\n"), ({"max_lines": 1}, "\n" * 900)]
 )
 def test_a_text_of_line_breaks_alone_has_one_line_more(limits, text):
-    outputs = Outputs(max_chars=0, max_bytes=0, **limits)
+    outputs = OutputShortening(max_chars=0, max_bytes=0, **limits)
     assert outputs._cut(result(text)).text.startswith("\n\n[tool output truncated: showing 1/")
     assert len(text) > outputs._low
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_the_smallest_limit_of_bytes_is_a_limit(limit):
-    outputs = Outputs(max_lines=0, max_chars=0, max_bytes=limit)
+    outputs = OutputShortening(max_lines=0, max_chars=0, max_bytes=limit)
     assert texts(outputs(shown(user(), step(text=LONG)), ROOM))[-1].startswith(
         f"{LONG[:limit]}\n\n[tool output"
     )
@@ -164,13 +167,13 @@ def test_the_blocks_of_an_output_are_joined_without_a_break():
     two = Message(
         role="tool", id="t", call_id=c.tool_calls[0].id, parts=(Text("ab" * 300), Text("cd" * 300))
     )
-    new = Outputs(max_lines=0, max_chars=602, max_bytes=0)(shown(user(), c, two), ROOM)
+    new = OutputShortening(max_lines=0, max_chars=602, max_bytes=0)(shown(user(), c, two), ROOM)
     assert texts(new)[-1].startswith("ab" * 300 + "cd\n\n")
 
 
 def test_names_of_arguments_count_without_case():
     h = shown(user(), step("read_file", LONG, Path="a"), step("write_file", "ok", Path="A"))
-    assert len(last(ConsumedReads()(h, ROOM), 2)) < 700
+    assert len(last(ConsumedReadShortening()(h, ROOM), 2)) < 700
 
 
 def test_a_stage_leaves_results_with_images():
@@ -191,19 +194,19 @@ def test_a_command_is_the_same_whatever_its_time_limit():
 def test_a_step_is_cut_from_its_first_character_too_many():
     said = [assistant("x" * n, tool_call(), id=f"a{n}") for n in (120, 160)]
     h = shown(user(), said[0], result(of=said[0]), said[1], result(of=said[1]), assistant("done"))
-    new = Intermediate()(h, ROOM)
+    new = IntermediateReplyShortening()(h, ROOM)
     assert [m.text for m in new.messages if m.tool_calls] == [
         "x" * 120,
         "x" * 120 + " [text omitted]",
     ]
-    assert Intermediate()(new, ROOM) is new
+    assert IntermediateReplyShortening()(new, ROOM) is new
 
 
 def test_what_is_cut_of_the_past_alone_stands_whole_in_its_turn():
     """fuseraft cuts results and replies as a turn is handed them; what is written in it consumes nothing yet"""
     read, write = step("read_file", LONG, path="a"), step("write_file", "ok", path="a")
-    results = Results(max_chars=1000, past_only=True)
-    replies = Replies(max_chars=100, past_only=True)
+    results = ResultShortening(max_chars=1000, past_only=True)
+    replies = ReplyShortening(max_chars=100, past_only=True)
     said = [user(), assistant(LONG, *read[0].tool_calls), read[1]]
     within = shown(*said, write)
     assert results(within, ROOM) is within
@@ -224,7 +227,7 @@ def test_what_others_said_is_cut_at_once():
         user(LONG, kind=OTHER_AGENT_KIND, agent="B"),
         user(LONG, kind=INJECTED_KIND),
     )
-    cut = Replies(max_chars=100, past_only=True)(
-        Results(max_chars=1000, past_only=True)(h, ROOM), ROOM
+    cut = ReplyShortening(max_chars=100, past_only=True)(
+        ResultShortening(max_chars=1000, past_only=True)(h, ROOM), ROOM
     )
     assert [len(m.text) // 1000 for m in cut.messages[3:]] == [1, 0, 10]

@@ -8,7 +8,7 @@ from builders import assistant, call, result, step, summarised, user
 from talks_by_chance import shown
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import Extractive, Fixed, Passage, offline_summarisers
+from ctxkit.policies import ExtractiveSummariser, FixedSizeSummariser, Passage, offline_summarisers
 
 TALK = (
     user(
@@ -30,7 +30,7 @@ def passage(*log, **more):
 
 
 def test_an_extract_keeps_facts_in_order_within_its_room():
-    text = Extractive(tokens=70, share=1.0)(passage(*TALK))
+    text = ExtractiveSummariser(tokens=70, share=1.0)(passage(*TALK))
     assert len(text) <= 70 * 3.5
     assert "never round up" in text and "Decimal" in text and "weather" not in text
     assert text.index("never round up") < text.index("Decimal")
@@ -41,12 +41,12 @@ def test_an_extract_keeps_facts_in_order_within_its_room():
 
 
 def test_an_extract_is_the_same_each_time_and_respects_the_limit():
-    assert Extractive()(passage(*TALK)) == Extractive()(passage(*TALK))
-    assert len(Extractive(share=1.0)(passage(*TALK, limit=20))) <= 70
+    assert ExtractiveSummariser()(passage(*TALK)) == ExtractiveSummariser()(passage(*TALK))
+    assert len(ExtractiveSummariser(share=1.0)(passage(*TALK, limit=20))) <= 70
 
 
 def test_repeats_are_said_once():
-    text = Extractive(share=1.0)(
+    text = ExtractiveSummariser(share=1.0)(
         passage(
             *(user("Always run the linter before you commit.") for _ in range(9)), user("Use tabs.")
         )
@@ -55,16 +55,18 @@ def test_repeats_are_said_once():
 
 
 def test_nothing_readable_gives_nothing():
-    assert Extractive()(passage(user(""))) == ""
+    assert ExtractiveSummariser()(passage(user(""))) == ""
 
 
 def test_what_has_no_words_is_said_as_it_stands():
-    assert Extractive().extract([user("y"), assistant("?")], 100) == "User: y\nAssistant: ?"
-    assert Extractive().extract([user("one long line " * 9)], 4) == "User: one long"
+    assert (
+        ExtractiveSummariser().extract([user("y"), assistant("?")], 100) == "User: y\nAssistant: ?"
+    )
+    assert ExtractiveSummariser().extract([user("one long line " * 9)], 4) == "User: one long"
 
 
 def test_a_large_passage_stays_quick_and_bounded():
-    text = Extractive(tokens=200)(
+    text = ExtractiveSummariser(tokens=200)(
         passage(*(user(f"Fact {n}: value {n * 7} in file src/f{n}.py.") for n in range(1500)))
     )
     assert 300 < len(text) <= 700
@@ -72,11 +74,16 @@ def test_a_large_passage_stays_quick_and_bounded():
 
 def test_sizes_without_text():
     p = passage(*TALK)
-    assert Fixed(500)(p) == 500 and Fixed(500)(passage(*TALK, limit=90)) == 90
-    assert offline_summarisers.ShareOfInput(0.5, cap=4000, floor=1)(p) == round(0.5 * p.tokens)
     assert (
-        offline_summarisers.ShareOfInput(0.5, cap=20, floor=1)(p) == 20
-        and offline_summarisers.ShareOfInput(0.01, floor=30)(p) == 30
+        FixedSizeSummariser(500)(p) == 500
+        and FixedSizeSummariser(500)(passage(*TALK, limit=90)) == 90
+    )
+    assert offline_summarisers.InputShareSummariser(0.5, cap=4000, floor=1)(p) == round(
+        0.5 * p.tokens
+    )
+    assert (
+        offline_summarisers.InputShareSummariser(0.5, cap=20, floor=1)(p) == 20
+        and offline_summarisers.InputShareSummariser(0.01, floor=30)(p) == 30
     )
 
 
@@ -86,10 +93,10 @@ def test_the_recorded_summary_stands_where_the_cut_coincides():
     edit = summarised(old, "What was recorded.")
     h.log.recorded.append((1, edit))
     h = h.at(1)
-    assert offline_summarisers.RecordedSummary()(Passage(h, 2)).text == "What was recorded."
-    assert offline_summarisers.RecordedSummary(Fixed(7))(Passage(h, 1)) == 7
+    assert offline_summarisers.RecordedSummariser()(Passage(h, 2)).text == "What was recorded."
+    assert offline_summarisers.RecordedSummariser(FixedSizeSummariser(7))(Passage(h, 1)) == 7
     assert (
-        offline_summarisers.RecordedSummary(Fixed(7))(Passage(h.at(0), 1)) == 7
+        offline_summarisers.RecordedSummariser(FixedSizeSummariser(7))(Passage(h.at(0), 1)) == 7
     )  # not yet recorded at call 0
 
 
@@ -106,9 +113,9 @@ def test_a_passage_leaves_out_what_stays():
 @pytest.mark.parametrize(
     ("words", "made"),
     [
-        ("extractive:800", Extractive(800)),
-        ("fixed:90", Fixed(90)),
-        ("share:0.2:50:9", offline_summarisers.ShareOfInput(0.2, 50, 9)),
+        ("extractive:800", ExtractiveSummariser(800)),
+        ("fixed:90", FixedSizeSummariser(90)),
+        ("share:0.2:50:9", offline_summarisers.InputShareSummariser(0.2, 50, 9)),
     ],
 )
 def test_summarisers_have_names(words, made):

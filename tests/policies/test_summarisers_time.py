@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from builders import user
 
-from ctxkit.policies import CUE_PATTERN, Extractive
+from ctxkit.policies import CUE_PATTERN, ExtractiveSummariser
 
 
 def test_a_megabyte_without_a_space_is_one_scan():
     assert CUE_PATTERN.search("y" * 1_000_000) is None
-    assert Extractive().extract([user("z" * 1_000_000)], 100).startswith("User: zzz")
+    assert ExtractiveSummariser().extract([user("z" * 1_000_000)], 100).startswith("User: zzz")
 
 
 def test_a_path_is_still_a_cue():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ctxkit.engine import Run, advance_run, run_rules
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies import Above, Fixed, MessageLog, Rules, Summary
+from ctxkit.policies import Above, FixedSizeSummariser, MessageLog, Rules, Summary
 from ctxkit.session import Message, Text
 
 LONG = "word " * 80  # 100 tokens
@@ -160,7 +160,7 @@ def test_a_slow_summariser_is_left_behind():
 
 def test_sizes_stand_for_summaries_that_nobody_wrote():
     h = shown(turns(5))
-    new = Summary(keep_turns=1, summariser=Fixed(7))(h, ROOM)
+    new = Summary(keep_turns=1, summariser=FixedSizeSummariser(7))(h, ROOM)
     assert new.item(0).tokens == 7
 
 
@@ -171,12 +171,12 @@ class Noted(Summary):
         return f"{super().write_summary(history, first)} tokens, and {'more ' * 40}"
 
 
-class Sized(Fixed):
+class Sized(FixedSizeSummariser):
     """A summariser of a fixed size that changes nothing."""
 
 
 def test_what_a_class_writes_is_billed_and_sent_for_a_summary_of_a_fixed_size():
-    policy = Noted(keep_tokens=300, summariser=Fixed(7))
+    policy = Noted(keep_tokens=300, summariser=FixedSizeSummariser(7))
     log, rules = MessageLog.of(turns(8), CHARS), Rules(policy, Above(900), counter=CHARS)
     done, live = run_rules(log, rules), Run(log, rules)
     for cut in done.compactions:
@@ -191,7 +191,9 @@ def test_what_a_class_writes_is_billed_and_sent_for_a_summary_of_a_fixed_size():
 @pytest.mark.parametrize("keep", range(100, 700, 50))
 def test_a_fixed_size_is_one_whatever_turns_are_split_and_for_its_subclasses(keep):
     h = shown(turns(2), user("now"), *(assistant(LONG) for _ in range(9)))
-    made = [Summary(keep_tokens=keep, summariser=f(70))(h, ROOM) for f in (Fixed, Sized)]
+    made = [
+        Summary(keep_tokens=keep, summariser=f(70))(h, ROOM) for f in (FixedSizeSummariser, Sized)
+    ]
     assert [new.item(0).tokens for new in made] == [70, 70]
 
 
@@ -242,7 +244,7 @@ def test_what_is_kept_is_what_was_newest(kinds, keep):
             else [assistant("ok", tool_call("bash"))]
         )
     h = shown(rows)
-    new = Summary(keep_tokens=keep, summariser=Fixed(1))(h, ROOM)
+    new = Summary(keep_tokens=keep, summariser=FixedSizeSummariser(1))(h, ROOM)
     tail = [m.id for m in new.messages if m.role != "summary"]
     assert tail == [m.id for m in h.messages][len(h) - len(tail) :]
     assert new.tokens <= h.tokens

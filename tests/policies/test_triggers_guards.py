@@ -60,8 +60,8 @@ def test_the_reply_before_may_have_failed():
     )
     assert due(t.Overflow(recorded=True), user(), overflow)
     assert not due(t.Overflow(recorded=True), user(), assistant("fine"))
-    assert due(t.CutShort(), user(), assistant("and so", stop="length"))
-    assert not due(t.CutShort(), user(), assistant("and so", stop="length"), assistant("on"))
+    assert due(t.ReplyCutShort(), user(), assistant("and so", stop="length"))
+    assert not due(t.ReplyCutShort(), user(), assistant("and so", stop="length"), assistant("on"))
 
 
 def test_a_pause_outlives_the_cache():
@@ -120,15 +120,15 @@ def test_thrash_is_told_by_messages_or_by_tokens():
 
 
 def test_grace_is_in_calls_or_turns():
-    assert first(g.Grace(calls=3), cut(9)) == 13
-    assert first(g.Grace(calls=3)) == 10
-    assert first(g.Grace(turns=1), cut(9)) == 11  # the next turn is let pass, too
+    assert first(g.GraceAfterCompaction(calls=3), cut(9)) == 13
+    assert first(g.GraceAfterCompaction(calls=3)) == 10
+    assert first(g.GraceAfterCompaction(turns=1), cut(9)) == 11  # the next turn is let pass, too
 
 
 def test_attempts_are_counted():
-    assert first(g.Attempts(2, "run"), cut(1)) == 10
-    assert first(g.Attempts(2, "run"), cut(1), cut(2)) == 20
-    assert first(g.Attempts(1), cut(10)) == 11
+    assert first(g.CompactionCountLimit(2, "run"), cut(1)) == 10
+    assert first(g.CompactionCountLimit(2, "run"), cut(1), cut(2)) == 20
+    assert first(g.CompactionCountLimit(1), cut(10)) == 11
 
 
 def test_waits_end():
@@ -179,9 +179,13 @@ def test_thrash_is_over_after_the_calls_of_a_reset():
 
 
 def test_a_wait_ends_where_its_last_call_or_token_is_reached():
-    assert first(g.Grace(calls=1), cut(9)) == 11
-    assert first(g.Grace(turns=2), cut(9)) == 12
-    assert first(g.Grace(turns=20), cut(9)) == first(g.Grace(calls=20), cut(9)) == 20
+    assert first(g.GraceAfterCompaction(calls=1), cut(9)) == 11
+    assert first(g.GraceAfterCompaction(turns=2), cut(9)) == 12
+    assert (
+        first(g.GraceAfterCompaction(turns=20), cut(9))
+        == first(g.GraceAfterCompaction(calls=20), cut(9))
+        == 20
+    )
     # prompts of 210 tokens at call 10 and 20 more at each: 130 of growth is passed at call 12
     assert [first(g.Hysteresis(tokens=n), cut(9, after=100)) for n in (109, 110)] == [10, 11]
     assert [first(g.Hysteresis(share=n), cut(9, after=100)) for n in (1.0, 1.25)] == [10, 11]
@@ -197,11 +201,11 @@ def test_attempts_of_a_turn_are_used_up_in_that_turn_alone():
         past = SimpleNamespace(compactions=[cut(c) for c in calls], log=log, begin=0)
         return guard.first(past, UnprunedForecast(History.start(log, 0), ROOM), start, 4)
 
-    assert first_after(g.Attempts(2), 0, start=1) == 1
-    assert first_after(g.Attempts(2), 0, 1, start=2) == 3
-    assert first_after(g.Attempts(1, "turn"), 0, start=3) == 3
-    assert first_after(g.Grace(turns=1), 0, start=1) == 4
-    assert first_after(g.Grace(calls=1), 0, start=1) == 2
+    assert first_after(g.CompactionCountLimit(2), 0, start=1) == 1
+    assert first_after(g.CompactionCountLimit(2), 0, 1, start=2) == 3
+    assert first_after(g.CompactionCountLimit(1, "turn"), 0, start=3) == 3
+    assert first_after(g.GraceAfterCompaction(turns=1), 0, start=1) == 4
+    assert first_after(g.GraceAfterCompaction(calls=1), 0, start=1) == 2
 
 
 def test_progress_is_asked_for_in_both_units():
@@ -239,8 +243,8 @@ def test_an_agents_tokens_are_spent_at_the_sum_itself():
     def first_due(trigger):
         return trigger.first(UnprunedForecast(history, ContextBudget(9000, 0, Fours())), 0, 3)
 
-    assert [first_due(t.Spent(n)) for n in (100, 101, 400, 401)] == [1, 2, 2, 3]
-    assert [first_due(t.TurnSpent(n)) for n in (99, 100, 299, 300)] == [1, 2, 2, 3]
+    assert [first_due(t.TokensSpent(n)) for n in (100, 101, 400, 401)] == [1, 2, 2, 3]
+    assert [first_due(t.TurnTokensSpent(n)) for n in (99, 100, 299, 300)] == [1, 2, 2, 3]
     assert [first_due(t.Turns(n)) for n in (1, 2, 3)] == [1, 2, 3]
     assert [first_due(t.Count(n)) for n in (1, 2, 3, 4, 5, 6)] == [0, 1, 1, 2, 2, 3]
 

@@ -24,7 +24,7 @@ def due(history: History, room: ContextBudget) -> bool: return True
 def alone(history: History) -> History: return history
 
 Rules(policy, due, "clear", guards.Smaller(), warnings=triggers.Above(3))
-Rules(Clear() | listed, due | triggers.Above(3), listed, [guards.Smaller(), guards.Grace(1)])
+Rules(Clear() | listed, due | triggers.Above(3), listed, [guards.Smaller(), guards.GraceAfterCompaction(1)])
 Fallback((policy, Clear(), Chain.of(listed, policy)), fits=True)
 as_rules(Rules(policy=None) | "clear")
 def left(rules: Rules, history: History, room: ContextBudget) -> History:

@@ -6,9 +6,9 @@ import pytest
 from talks_by_chance import Fours, by_chance
 
 import ctxkit as ck
-from ctxkit.engine import log_from_session, run_rules
+from ctxkit.engine import make_log_from_session, run_rules
 from ctxkit.policies import Rules, guards, triggers
-from ctxkit.presets.systems.fuseraft import GuardUnlessDue
+from ctxkit.presets.systems.fuseraft import GuardUnlessTriggerDue
 
 
 def summary(history, _budget):
@@ -16,7 +16,7 @@ def summary(history, _budget):
 
 
 def fired(trigger, **more):
-    log = log_from_session(by_chance(3, 40), Rules(counter=Fours()))
+    log = make_log_from_session(by_chance(3, 40), Rules(counter=Fours()))
     done = run_rules(log, Rules(summary, trigger, counter=Fours(), **more))
     return {cut.trigger for cut in done.compactions}, done
 
@@ -25,9 +25,9 @@ def fired(trigger, **more):
     ("trigger", "word"),
     [
         (triggers.Above(2000), "window_size"),
-        (triggers.Spent(9000), "cumulative_budget"),
+        (triggers.TokensSpent(9000), "cumulative_budget"),
         (triggers.Turns(3), "turn_count"),
-        (triggers.TurnSpent(4000), "single_turn_limit"),
+        (triggers.TurnTokensSpent(4000), "single_turn_limit"),
         (triggers.Never() | triggers.Turns(2), "turn_count"),
         (triggers.Above(500) & triggers.Turns(2), "window_size and turn_count"),
         (lambda history, _budget: history.tokens > 2000, "<lambda>"),
@@ -49,7 +49,7 @@ def test_of_several_the_one_that_was_due_is_named():
 
 def test_what_holds_back_says_how_much_it_saw():
     thrash = guards.AntiThrash(min_savings=0.99, window=2)
-    for guard in (thrash, GuardUnlessDue(thrash, triggers.Never())):
+    for guard in (thrash, GuardUnlessTriggerDue(thrash, triggers.Never())):
         _, done = fired(triggers.Above(1000), guards=guard)
         assert {h.guard for h in done.blocked} == {"anti-thrash"}
         assert {h.why for h in done.blocked} == {"suppressed: anti-thrash: 2 of 2 below 99%"}

@@ -8,7 +8,7 @@ from histories import ROOM, shown, texts
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.policies import Fixed
+from ctxkit.policies import FixedSizeSummariser
 from ctxkit.presets.systems.claude_code import ClaudeSummary, last_files
 from ctxkit.session import Session, Usage
 
@@ -79,7 +79,7 @@ def test_older_outputs_are_cleared_first_where_asked():
 def test_a_summariser_and_a_focus_reach_the_second_step():
     rules = presets.claude_code(clear_tool_outputs=3)
     assert rules.bare.summariser is None
-    assert rules.bare.using(Fixed(9)).summariser == Fixed(9)
+    assert rules.bare.using(FixedSizeSummariser(9)).summariser == FixedSizeSummariser(9)
     assert rules.policy.focused("tests").focus == "tests"
 
 

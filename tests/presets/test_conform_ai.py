@@ -6,7 +6,7 @@ from histories import ROOM, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.policies import ARCHIVED_STUB, Digest, Excerpts
+from ctxkit.policies import ARCHIVED_STUB, ResultDigest, ResultExcerpts
 from ctxkit.policies.offload import DIGEST_HEADING
 from ctxkit.policies.texts import message_content, summary_prompts
 from ctxkit.presets.systems.ai import AiSummary, effective_limit, parse_strategy
@@ -93,7 +93,7 @@ def test_go5_what_the_agent_does_not_see_weighs_nothing():
 def test_go6_old_results_go_behind_a_digest():
     """cutoff 1 of two results: the first is archived, the last message is a digest for the agent only"""
     h = shown(user("u"), step("read", "old " * 400), step("bash", "new"))
-    new = Digest(keep_last=1)(h, ROOM).messages
+    new = ResultDigest(keep_last=1)(h, ROOM).messages
     assert [m.kind for m in new if m.role == "tool"] == ["tool_result_archived", ""]
     assert new[2].text == ARCHIVED_STUB
     assert (new[-1].kind, new[-1].role, new[-1].visible, new[-1].details["user_visible"]) == (
@@ -199,10 +199,10 @@ def test_a_call_is_never_parted_from_its_result():
 
 def test_old_results_are_excerpts_in_the_loop():
     h = shown(user("u"), *(step("bash", "row\n" * 500) for _ in range(3)))
-    new = Excerpts(keep_last=2)(h, ROOM)
+    new = ResultExcerpts(keep_last=2)(h, ROOM)
     assert new.messages[2].text.startswith("[Tool output summary]\nTool: bash\nCall ID: ")
-    assert Excerpts(strategy="off")(h, ROOM) is h
-    assert Excerpts(keep_last=2)(new, ROOM) is new
+    assert ResultExcerpts(strategy="off")(h, ROOM) is h
+    assert ResultExcerpts(keep_last=2)(new, ROOM) is new
 
 
 def test_settings_that_cannot_work():

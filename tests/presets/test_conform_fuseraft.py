@@ -13,18 +13,18 @@ from ctxkit.engine import Run, advance_run
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import (
     AdaptiveTrim,
-    Intermediate,
+    IntermediateReplyShortening,
     MessageLog,
-    Narrative,
-    Offload,
+    NarrativeSummary,
     RepeatedCommands,
+    ResultOffload,
     Rules,
     Superseded,
-    Tombstones,
+    TombstoneEviction,
     TrimStage,
     WithoutTools,
 )
-from ctxkit.policies.offload import artifact_in_stub
+from ctxkit.policies.offload import find_artifact_in_stub
 from ctxkit.tokens import ContextBudget
 
 
@@ -95,7 +95,7 @@ def test_fu26_steps_on_the_way_are_cut():
     """text beyond 120 characters is omitted, argument values beyond 500 say that they are no real value"""
     c = call("write_file", path="a", content="z" * 900).tool_calls[0]
     h = shown(user(), assistant("t" * 400, c), result("ok", c), assistant("end"))
-    new = Intermediate()(h, ROOM).messages[1]
+    new = IntermediateReplyShortening()(h, ROOM).messages[1]
     assert new.text == "t" * 120 + " [text omitted]"
     assert (
         new.tool_calls[0]
@@ -133,11 +133,11 @@ def test_fu29_the_first_stage_that_fits_is_taken():
 def test_fu30_results_over_their_budget_are_evicted():
     """100 characters, 1,000 tokens: unchanged; two of 1,000, budget 300, window 1: the first is a tombstone"""
     few = shown(user(), step("bash", "x" * 100))
-    assert Tombstones(max_tokens=1000)(few, ROOM) is few
+    assert TombstoneEviction(max_tokens=1000)(few, ROOM) is few
     h = shown(
         user(), step("bash", "row " * 1000, command="ls " + "p" * 80), step("bash", "y" * 1000)
     )
-    new = Tombstones(max_tokens=300, keep_last=1)(h, ROOM)
+    new = TombstoneEviction(max_tokens=300, keep_last=1)(h, ROOM)
     tomb = results(new)[0]
     assert tomb.startswith("[tool result — evicted: bash(ls ppp")
     assert "p" * 50 not in tomb
@@ -150,15 +150,15 @@ def test_fu30_results_over_their_budget_are_evicted():
 def test_fu31_an_orphaned_result_is_labelled_by_its_id():
     """a result without a call is named by its call id"""
     h = shown(user(), result("z" * 4000, of="k9", tool="bash"), step("bash", "y"))
-    assert "bash(k9)" in results(Tombstones(max_tokens=300, keep_last=1)(h, ROOM))[0]
+    assert "bash(k9)" in results(TombstoneEviction(max_tokens=300, keep_last=1)(h, ROOM))[0]
 
 
 def test_fu32_large_results_are_offloaded():
     """threshold 10, 500 x: a stub and one artifact; images and short results untouched"""
     h = shown(user(), step("read_file", "x" * 500, path="src/Large.cs"), step("bash", "ok"))
-    new = Offload(threshold=10)(h, ROOM)
-    artifact = artifact_in_stub(new.messages[2])
-    assert {n: m.text for n, m in Offload(threshold=10).artifacts(h.messages).items()} == {
+    new = ResultOffload(threshold=10)(h, ROOM)
+    artifact = find_artifact_in_stub(new.messages[2])
+    assert {n: m.text for n, m in ResultOffload(threshold=10).artifacts(h.messages).items()} == {
         artifact: "x" * 500
     }
     assert results(new)[0].splitlines()[:3] == [
@@ -176,9 +176,9 @@ def test_fu33_what_cannot_be_saved_stays():
         raise OSError("disk full")
 
     log = MessageLog.of([user(), *step("read_file", "x" * 500), assistant("so")], CHARS)
-    live = Run(log, Rules(pruning=Offload(threshold=10)))
+    live = Run(log, Rules(pruning=ResultOffload(threshold=10)))
     advance_run(live, live.rules, log.calls)
-    assert artifact_in_stub(live.last_prompt().messages[-1])
+    assert find_artifact_in_stub(live.last_prompt().messages[-1])
     sent = ArtifactOffloader(full).store_artifacts(live, live.last_prompt())
     assert [m.parts for m in sent.messages] == [m.parts for m in live.history.at(1).messages]
 
@@ -205,7 +205,7 @@ def words(answer="said by it"):
 def test_fu34_modes_and_their_model_calls(mode, mark, calls):
     """intent and lossless ask no model; llm and hybrid ask once"""
     maker, asked = words()
-    new = Narrative(mode=mode, keep_replies=2, summariser=maker)(shown(talk(6)), ROOM)
+    new = NarrativeSummary(mode=mode, keep_replies=2, summariser=maker)(shown(talk(6)), ROOM)
     assert mark in texts(new)[0]
     assert len(asked) == calls
     assert ("said by it" in texts(new)[0]) is bool(calls)
@@ -221,7 +221,7 @@ def test_fu35_a_summary_call_that_is_too_large_is_made_smaller():
             raise ModelError("prompt is too long", overflow=True)
         return "SUM"
 
-    new = Narrative(keep_replies=1, summariser=small)(
+    new = NarrativeSummary(keep_replies=1, summariser=small)(
         shown([make("x" * 8000) for make in (user, assistant) * 4][:7], user("q"), assistant("a")),
         ROOM,
     )
@@ -239,7 +239,7 @@ def test_fu36_always_too_large_is_a_failure_after_five_calls():
         asked.append(1)
         raise ModelError("prompt is too long", overflow=True)
 
-    new = Narrative(keep_replies=1, summariser=never)(shown(talk(6)), ROOM)
+    new = NarrativeSummary(keep_replies=1, summariser=never)(shown(talk(6)), ROOM)
     assert len(asked) == 5
     assert texts(new)[0].startswith("[COMPACTION FAILED — covers turns 1–")
 
@@ -255,11 +255,11 @@ def test_fu37_other_errors_fail_at_once(error):
 
     assert (
         "Summary generation failed: 401"
-        in texts(Narrative(keep_replies=1, summariser=refused)(shown(talk(6)), ROOM))[0]
+        in texts(NarrativeSummary(keep_replies=1, summariser=refused)(shown(talk(6)), ROOM))[0]
     )
     assert len(asked) == 1
     alone = texts(
-        Narrative(mode="hybrid", keep_replies=1, summariser=refused)(shown(talk(6)), ROOM)
+        NarrativeSummary(mode="hybrid", keep_replies=1, summariser=refused)(shown(talk(6)), ROOM)
     )[0]
     assert alone.startswith("[CONTEXT RECONSTRUCTION")
     assert "FAILED" not in alone
@@ -272,14 +272,17 @@ def test_fu38_cancellation_is_passed_on():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Narrative(keep_replies=1, summariser=cancelled)(shown(talk(6)), ROOM)
+        NarrativeSummary(keep_replies=1, summariser=cancelled)(shown(talk(6)), ROOM)
 
 
 def test_fu39_the_program_keeps_messages_the_document_replies():
     """KeepRecentTurns 4: the program keeps four messages, the preset four replies with their questions"""
     maker, _ = words()
-    assert len(Narrative(keep_replies=4, quirks=True, summariser=maker)(shown(talk(9)), ROOM)) == 5
-    assert len(Narrative(keep_replies=4, summariser=maker)(shown(talk(9)), ROOM)) == 9
+    assert (
+        len(NarrativeSummary(keep_replies=4, quirks=True, summariser=maker)(shown(talk(9)), ROOM))
+        == 5
+    )
+    assert len(NarrativeSummary(keep_replies=4, summariser=maker)(shown(talk(9)), ROOM)) == 9
 
 
 def test_fu40_prefix_blocks_stand_before_the_summary_in_order():
@@ -292,7 +295,7 @@ def test_fu40_prefix_blocks_stand_before_the_summary_in_order():
         *step("grep", "x " * 300, pattern="TODO"),
         *talk(2),
     ]
-    text = texts(Narrative(keep_replies=1, summariser=maker)(shown(rows), ROOM))[0]
+    text = texts(NarrativeSummary(keep_replies=1, summariser=maker)(shown(rows), ROOM))[0]
     places = [
         text.index(word)
         for word in (
@@ -304,7 +307,7 @@ def test_fu40_prefix_blocks_stand_before_the_summary_in_order():
     ]
     assert places == sorted(places)
     plain = texts(
-        Narrative(
+        NarrativeSummary(
             keep_replies=1,
             include_symbols=False,
             include_reasoning=False,
@@ -325,7 +328,7 @@ def test_fu41_the_summariser_goes_by_the_change_log(mode):
         *step("bash", "bad\nexit code: 1", command="make"),
         *talk(2),
     ]
-    policy = Narrative(mode=mode, keep_replies=1,
+    policy = NarrativeSummary(mode=mode, keep_replies=1,
                        summariser=lambda p: told.append(p.instructions) or "S")  # fmt: skip
     policy(shown(rows), ROOM)
     assert "AUTHORITATIVE CHANGE LOG" in told[0]
@@ -337,7 +340,7 @@ def test_fu42_the_last_handoff_signal_is_said_again():
     """a signal that a compaction removed is pinned at the end, once; one that is still there is not doubled"""
     maker, _ = words()
     rows = [user("go " * 300), assistant("HANDOFF TO TESTER", agent="Dev"), *talk(3)]
-    policy = Narrative(keep_replies=1, signals=("HANDOFF TO TESTER",), summariser=maker)
+    policy = NarrativeSummary(keep_replies=1, signals=("HANDOFF TO TESTER",), summariser=maker)
     assert (
         texts(policy(shown(rows), ROOM))[-1]
         == "[Resume: pre-compaction routing signal from Dev]\nHANDOFF TO TESTER"
@@ -424,17 +427,17 @@ def test_fu48_the_programs_windows_are_always_on():
     """with quirks 12 pairs in steps of 8 and 200,000 characters; else they are off unless set"""
     names = [type(p).__name__ for p in presets.fuseraft(quirks=True).pruning.parts]
     assert names == [
-        "Offload",
+        "ResultOffload",
         "Superseded",
         "RepeatedCommands",
-        "Intermediate",
-        "ToolPairs",
-        "Budget",
+        "IntermediateReplyShortening",
+        "KeepToolPairs",
+        "CharacterBudget",
         "AdaptiveTrim",
     ]
     assert [type(p).__name__ for p in presets.fuseraft().pruning.parts] == [
-        "Offload",
-        "Replies",
+        "ResultOffload",
+        "ReplyShortening",
         "AdaptiveTrim",
     ]
 

@@ -117,14 +117,16 @@ def test_pi11_disabled_compacts_nothing():
 def test_pi12_tool_results_are_cut_for_the_summariser():
     """5000 characters become 2000 and a note; 1500 are unchanged"""
     c = call("read", path="a.py", limit=3)
-    text = summary_prompts.pi_transcript([c, result("x" * 5000, c)])
+    text = summary_prompts.write_pi_transcript([c, result("x" * 5000, c)])
     assert (
         text
         == '[Assistant tool calls]: read(path="a.py", limit=3)\n\n[Tool result]: '
         + "x" * 2000
         + "\n\n[... 3000 more characters truncated]"
     )
-    assert summary_prompts.pi_transcript([result("x" * 1500)]) == "[Tool result]: " + "x" * 1500
+    assert (
+        summary_prompts.write_pi_transcript([result("x" * 1500)]) == "[Tool result]: " + "x" * 1500
+    )
 
 
 def written(tmp_path, *entries):

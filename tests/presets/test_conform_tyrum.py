@@ -10,7 +10,7 @@ from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Passage
 from ctxkit.presets.systems.tyrum import (
-    CheckpointMaker,
+    CheckpointSummariser,
     TyrumSummary,
     checkpoint_without_model,
     last_units_start,
@@ -172,7 +172,7 @@ def test_a_checkpoint_rolls_on():
         user("end"),
         assistant("x"),
     )
-    policy = TyrumSummary(keep_messages=2, summariser=CheckpointMaker(), must_shrink=False)
+    policy = TyrumSummary(keep_messages=2, summariser=CheckpointSummariser(), must_shrink=False)
     first = policy(h, ROOM)
     assert first.messages[0].details["checkpoint"]["goal"] == "build the parser in src/p.py"
     for m in [user("then ship " * 90), assistant("y"), user("z")]:
@@ -198,9 +198,9 @@ def test_a_handoff_keeps_its_newest_lines_within_a_bound():
 
 def test_a_handoff_of_a_model_is_bounded_too():
     answer = json.dumps({"goal": "fix", "handoff_md": "Go on.\n" * 9_000})
-    point = CheckpointMaker(model=lambda _: answer)(passage(user("fix it"), assistant("ok")))
+    point = CheckpointSummariser(model=lambda _: answer)(passage(user("fix it"), assistant("ok")))
     assert len(point.details["checkpoint"]["handoff_md"]) <= 8_100
-    wild = CheckpointMaker(model=lambda _: answer, quirks=True)(
+    wild = CheckpointSummariser(model=lambda _: answer, quirks=True)(
         passage(user("fix it"), assistant("ok"))
     )
     assert len(wild.details["checkpoint"]["handoff_md"]) == 63_000
@@ -213,18 +213,18 @@ def test_a_model_is_asked_twice_and_its_own_words_are_audited():
         asked.append(p.instructions)
         return json.dumps({"goal": "fix", "relevant_files": ["src/a.py"] * (len(asked) > 1)})
 
-    made = CheckpointMaker(model=model)(passage(user("fix src/a.py"), assistant("ok")))
+    made = CheckpointSummariser(model=model)(passage(user("fix src/a.py"), assistant("ok")))
     assert len(asked) == 2
     assert "src/a.py" in asked[1].split("lacked: ")[1]
     assert "Relevant files:\n- src/a.py" in made.text
     asked.clear()
-    CheckpointMaker(model=model, quirks=True)(passage(user("fix src/a.py"), assistant("ok")))
+    CheckpointSummariser(model=model, quirks=True)(passage(user("fix src/a.py"), assistant("ok")))
     assert len(asked) == 1
 
 
 @pytest.mark.parametrize("answer", ["no json", '{"goals": 1}', "[]", "{}"])
 def test_a_model_that_fails_twice_is_replaced_without_loss(answer):
-    made = CheckpointMaker(model=lambda p: answer)(passage(user("fix it"), assistant("ok")))
+    made = CheckpointSummariser(model=lambda p: answer)(passage(user("fix it"), assistant("ok")))
     assert "Goal:\nfix it" in made.text
 
 
@@ -255,11 +255,11 @@ def test_the_program_looks_only_before_a_turn():
 
 
 def test_names_that_nobody_said_are_paths_files_numbers_and_tickets():
-    from ctxkit.policies.texts.summary_prompts import invented_identifiers
+    from ctxkit.policies.texts.summary_prompts import find_invented_identifiers
 
     said = "We read src/a.py of PR-7, and/or the rest."
     told = "See src/a.py, PR-7, and/or src/ghost.py, ABC-12, read/write v1.2, /etc/made/up.conf."
-    assert invented_identifiers(told, said) == ("/etc/made/up.conf", "src/ghost.py", "ABC-12")
+    assert find_invented_identifiers(told, said) == ("/etc/made/up.conf", "src/ghost.py", "ABC-12")
 
 
 def test_a_model_that_makes_up_names_is_asked_again_and_then_replaced():
@@ -273,19 +273,19 @@ def test_a_model_that_makes_up_names_is_asked_again_and_then_replaced():
         return json.dumps({"goal": "fix src/a.py", "discoveries": ["see /etc/made/up.conf"]})
 
     said = passage(user("fix src/a.py"), assistant("ok"))
-    made = CheckpointMaker(model=model)(said)
+    made = CheckpointSummariser(model=model)(said)
     assert "any ground for /etc/made/up.conf" in asked[1]
     assert "made/up" not in made.text
     known = passage(user("fix src/a.py"), *step("read", "in /etc/made/up.conf"), assistant("ok"))
-    assert "made/up" in CheckpointMaker(model=model)(known).text
-    assert "made/up" in CheckpointMaker(model=model, quirks=True)(said).text
+    assert "made/up" in CheckpointSummariser(model=model)(known).text
+    assert "made/up" in CheckpointSummariser(model=model, quirks=True)(said).text
 
 
 def test_approvals_stand_in_a_checkpoint_of_a_model():
     """T15: A model is not asked for them."""
     answered = result(of="c", tool="deploy", details={"approval": "allowed"})
     rows = (user("go"), assistant("", tool_call("deploy", "c", path="prod")), answered)
-    made = CheckpointMaker(model=lambda _: '{"goal": "deploy"}')(passage(*rows))
+    made = CheckpointSummariser(model=lambda _: '{"goal": "deploy"}')(passage(*rows))
     assert "Approvals:\n- deploy path=prod: allowed by the user" in made.text
 
 
@@ -312,7 +312,7 @@ def made_of(change, *, times=9):
         asked.append(p.instructions)
         return json.dumps({**GOOD, **(change if len(asked) <= times else {})})
 
-    made = CheckpointMaker(model=model)(passage(*TALK))
+    made = CheckpointSummariser(model=model)(passage(*TALK))
     return made.text, asked
 
 
@@ -368,7 +368,7 @@ def test_an_approval_that_was_given_may_be_named():
     rows = (user("go"), assistant("", tool_call("shell", "c", command="make deploy")), answered)
     model = '{"goal": "x", "discoveries": ["the user allowed the shell to make deploy"]}'
     asked = []
-    CheckpointMaker(model=lambda p: asked.append(p) or model)(passage(*rows))
+    CheckpointSummariser(model=lambda p: asked.append(p) or model)(passage(*rows))
     assert len(asked) == 1
 
 

@@ -14,9 +14,9 @@ import ctxkit as ck
 from ctxkit.agent import Workspace
 from ctxkit.policies import AdaptiveTrim
 from ctxkit.policies.clearing import PAIR_PLACEHOLDER
-from ctxkit.policies.evidence_summaries import failure_marker, write_intents
-from ctxkit.policies.offload import DIGEST_HEADING, Excerpts
-from ctxkit.policies.texts.tool_actions import reasoning_block
+from ctxkit.policies.evidence_summaries import make_failure_marker, write_intents
+from ctxkit.policies.offload import DIGEST_HEADING, ResultExcerpts
+from ctxkit.policies.texts.tool_actions import format_reasoning_block
 from ctxkit.presets import preset, preset_differences
 from ctxkit.presets.systems import ai
 from ctxkit.session import Message, Text
@@ -106,14 +106,14 @@ def test_intents_say_what_not_to_do_again_and_what_to_retry():
 
 def test_the_mark_of_a_failed_summary_sends_agents_to_the_disk():
     """F79: The marker names the range, and says that disk and not memory is to be believed."""
-    marker = failure_marker([0, 1, 2], "the model is down")
+    marker = make_failure_marker([0, 1, 2], "the model is down")
     assert marker.startswith("[COMPACTION FAILED — covers turns 1–3]")
     assert "on disk, not from memory" in marker
 
 
 def test_a_turns_thinking_is_cut_to_some_500_tokens():
     """F70: `[REASONING EXCERPTS` has each compacted turn's thinking, of about 500 tokens."""
-    block = reasoning_block([assistant("ok", thinking="y" * 9_000)], [0])
+    block = format_reasoning_block([assistant("ok", thinking="y" * 9_000)], [0])
     assert block.startswith("[REASONING EXCERPTS")
     assert block.count("y") == 2_000  # four characters a token
     assert "[TRUNCATED — 9,000 chars total]" in block
@@ -328,7 +328,7 @@ def test_ais_rule_keeps_800_characters_of_head_and_tail():
     call = tool_call("bash", "c1", command="make")
     log = session(user("go"), assistant("", call), result("é" * 3_000 + "ü" * 3_000, call),
                   *step("ls", "x"), assistant("done"))  # fmt: skip
-    rules = ck.policies.Rules(pruning=Excerpts(keep_last=1, strategy="heuristic"))
+    rules = ck.policies.Rules(pruning=ResultExcerpts(keep_last=1, strategy="heuristic"))
     texts = [item.message.text for item in ck.replay(log, rules).sent(-1)]
     [text] = [t for t in texts if "é" in t]
     assert text.count("é") + text.count("ü") == 800

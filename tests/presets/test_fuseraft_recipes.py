@@ -102,7 +102,10 @@ def test_a_warning_comes_before_the_cap_on_messages():
 def test_pairs_are_counted_before_characters():
     """F96: With both, what the pairs leave is what the budget measures."""
     both = fuseraft(max_in_turn_tool_pairs=2, max_in_turn_context_tokens=500)
-    assert [type(p).__name__ for p in both.pruning.parts][-3:-1] == ["ToolPairs", "Budget"]
+    assert [type(p).__name__ for p in both.pruning.parts][-3:-1] == [
+        "KeepToolPairs",
+        "CharacterBudget",
+    ]
     h = shown(rows(10))
     pairs = apply_policy(fuseraft(max_in_turn_tool_pairs=2).pruning, h, ROOM)
     assert texts(apply_policy(both.pruning, h, ROOM)) == texts(pairs)  # they fit: nothing is elided

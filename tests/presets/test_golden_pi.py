@@ -10,7 +10,7 @@ import pytest
 from pi_oracle import COSTED, pi
 
 from ctxkit import presets, read
-from ctxkit.engine import log_from_session
+from ctxkit.engine import make_log_from_session
 from ctxkit.policies import History
 from ctxkit.session import Image, Message, Text, Thinking, ToolCall
 from ctxkit.tokens import PI
@@ -66,7 +66,7 @@ def shipped(real, entries):
     session = read(real / "pi" / "before-compaction.jsonl")
     said = [i for i, kind in enumerate(entries[0]) if kind in COSTED]
     rows = [i for i, m in zip(said, session.messages, strict=True) if m.visible]
-    log = log_from_session(session, presets.pi(version="0.58.3", quirks=True))
+    log = make_log_from_session(session, presets.pi(version="0.58.3", quirks=True))
     log.open()
     return log, rows
 

@@ -6,7 +6,7 @@ from histories import CHARS, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.presets.shared_policies import DropHalf
+from ctxkit.presets.shared_policies import DropOlderHalf
 from ctxkit.presets.systems.cline import reserve_for_window
 from ctxkit.session import get_plain_text
 from ctxkit.tokens import ContextBudget
@@ -39,7 +39,7 @@ def test_cline_3_holds_so_much_free(window, free):
 )
 def test_cline_3_drops_an_even_number(n, far, gone):
     """getNextTruncationRange: floor((n - 2) / 4) * 2, or floor((n - 2) * 3 / 4 / 2) * 2"""
-    assert DropHalf().count_removed(n, far) == gone
+    assert DropOlderHalf().count_removed(n, far) == gone
 
 
 def test_cline_3_keeps_the_first_pair():
@@ -82,7 +82,9 @@ def test_opencode_2_holds_its_own_tokens_free(more, free):
 @pytest.mark.parametrize(("n", "gone"), [(10, 4), (5, 2), (4, 0), (3, 0)])
 def test_roo_hides_half_but_the_first(n, gone):
     """truncateConversation: floor((n - 1) * 0.5), made even"""
-    assert DropHalf(keep_first=1, quarter=False, pairs="all").count_removed(n, far=True) == gone
+    assert (
+        DropOlderHalf(keep_first=1, quarter=False, pairs="all").count_removed(n, far=True) == gone
+    )
 
 
 def test_roo_starts_afresh():

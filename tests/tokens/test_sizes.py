@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ctxkit import tokens
 from ctxkit.session import Edit, SizeOnly, Usage
 from ctxkit.tokens.message_sizes import (
-    MessageSlots,
+    CountedMessages,
     iter_usage_anchors,
     measure_sizes,
     split_by_weight,
@@ -339,7 +339,7 @@ def test_anchors_that_start_again_do_not_look_at_all_messages_each(kind) -> None
         models = ("a", "b") if kind == "switch" else ("a", "a")
         entries += [user("x" * 10), reply("y" * 10, prompt, model=models[i % 2])]
     log = session(*entries)
-    anchors = list(iter_usage_anchors(log, MessageSlots(log, CHARS)))
+    anchors = list(iter_usage_anchors(log, CountedMessages(log, CHARS)))
     assert {a.kind for a in anchors[1:]} == {kind}
     assert sum(len(a.slots) for a in anchors) <= len(log.messages)
     assert exactly(measure_sizes(log, CHARS))

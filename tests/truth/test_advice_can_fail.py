@@ -13,7 +13,7 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.advice import MAX_SESSION_SHARE, measure_saving_concentration
 from ctxkit.metrics import when_to_compact
-from ctxkit.metrics.growth_profile import MAX_TURN_TOKENS, LossBySize, estimate_floor
+from ctxkit.metrics.growth_profile import MAX_TURN_TOKENS, LossBoundBySize, estimate_floor
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.optimal_trigger import EXTRA_LOSS, NEAR_OPTIMAL
@@ -71,7 +71,7 @@ def test_the_bound_comes_from_what_is_used_again_and_not_from_the_size():
 
 def test_loss_at_a_size_falls_as_the_size_grows_and_is_nothing_where_nothing_is_cut():
     anchored, memory, must = parts(working())
-    risk = LossBySize(memory, anchored, must.total, must.fixed)
+    risk = LossBoundBySize(memory, anchored, must.total, must.fixed)
     found = [risk.at(size) for size in (30_000, 60_000, 90_000, 10**7)]
     assert found == sorted(found, reverse=True)
     assert found[0] > 0.5

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.engine.cache_model import miss_rates
-from ctxkit.engine.cache_model.call_classes import classify_call, get_class_base
 from ctxkit.engine.cache_model.call_features import get_call_features
 from ctxkit.engine.cache_model.input_cost_prediction import (
     compute_compaction_read_error,
@@ -18,7 +17,12 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     predict_reads_after_compactions,
 )
 from ctxkit.engine.cache_model.negative_controls import replace_reads, with_random_reads
-from ctxkit.engine.cache_model.training_counts import get_recorded_reads, load_counts
+from ctxkit.engine.cache_model.training_counts import (
+    classify_call,
+    get_class_base,
+    get_recorded_reads,
+    load_counts,
+)
 from ctxkit.experiments import studies
 from ctxkit.metrics import elongation
 

@@ -51,12 +51,12 @@ def test_what_stands_beside_the_parameters_stays(talk):
 
 
 def test_a_changed_part_is_not_lost_to_the_preset(talk):
-    rules = ck.presets.pi().but(guards=(guards.Attempts(2),))
+    rules = ck.presets.pi().but(guards=(guards.CompactionCountLimit(2),))
     found = make_setting_controls(rules, talk, {})
     assert "n" in [
         k.name for k in found.every
     ]  # the guard's own setting; the preset would know nothing of it
-    assert found.make({"n": 5}).guards == (guards.Attempts(5),)
+    assert found.make({"n": 5}).guards == (guards.CompactionCountLimit(5),)
 
 
 def test_no_control_turned_gives_the_same_rules(talk):

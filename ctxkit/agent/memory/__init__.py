@@ -7,7 +7,7 @@ from ctxkit.agent.memory.folders import MemoryStore
 from ctxkit.agent.memory.webhook import Webhook
 from ctxkit.policies.memory_entries import (
     MEMORY_TYPES,
-    MemoryBudgets,
+    MemoryDigestBudgets,
     MemoryEntry,
     format_digest,
     format_memory_block,
@@ -17,7 +17,7 @@ from ctxkit.policies.memory_entries import (
 
 __all__ = [
     "MEMORY_TYPES",
-    "MemoryBudgets",
+    "MemoryDigestBudgets",
     "MemoryEntry",
     "MemoryStore",
     "Webhook",

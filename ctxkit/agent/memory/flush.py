@@ -15,7 +15,7 @@ from ctxkit._internal.redaction import redact
 from ctxkit.agent.models.model import Request, ignore_delta
 from ctxkit.agent.tools.tool import tool
 from ctxkit.errors import ModelError, StoreError
-from ctxkit.policies.offline_summarisers import Extractive
+from ctxkit.policies.offline_summarisers import ExtractiveSummariser
 from ctxkit.policies.texts import summary_prompts
 from ctxkit.session.messages import Message, Text
 
@@ -144,7 +144,9 @@ class MemoryFlusher:
         if reply is None:
             spoken_messages = [m for m in messages if m.role != "summary"]
             return [
-                t for t in (Extractive().extract(spoken_messages, _EXTRACT_TOKENS),) if t.strip()
+                t
+                for t in (ExtractiveSummariser().extract(spoken_messages, _EXTRACT_TOKENS),)
+                if t.strip()
             ]
         save_calls = [c for c in reply.tool_calls if c.name == SAVE_MEMORY_TOOL.name]
         texts = [str(c.arguments.get("text") or "").strip() for c in save_calls]

@@ -27,7 +27,7 @@ from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.policies.memory_entries import (
     MAX_ENTRY_BYTES,
     MEMORY_KINDS,
-    MemoryBudgets,
+    MemoryDigestBudgets,
     MemoryEntry,
     decode_entry,
     encode_entry,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
-STORE_BUDGETS = MemoryBudgets(
+STORE_BUDGETS = MemoryDigestBudgets(
     items=120,
     chars=24_000,
     kinds={
@@ -58,7 +58,7 @@ def find_surplus_entries(
     entries: Iterable[MemoryEntry],
     rows: Mapping[str, Mapping[str, Any]],
     author: str,
-    budgets: MemoryBudgets = STORE_BUDGETS,
+    budgets: MemoryDigestBudgets = STORE_BUDGETS,
 ) -> list[tuple[MemoryEntry, str]]:
     """Return the entries to remove, each with the reason.
 
@@ -91,7 +91,9 @@ def find_surplus_entries(
     return list(surplus.values())
 
 
-def _exceeded_budget(entries: Iterable[MemoryEntry], kind: str, budgets: MemoryBudgets) -> str:
+def _exceeded_budget(
+    entries: Iterable[MemoryEntry], kind: str, budgets: MemoryDigestBudgets
+) -> str:
     """Return the exceeded budget, of the kind or of all entries, as a phrase; empty if none is."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for entry in entries:
@@ -248,7 +250,7 @@ class MemoryStore:
         return entry
 
     def consolidate(
-        self, by: str, budgets: MemoryBudgets = STORE_BUDGETS
+        self, by: str, budgets: MemoryDigestBudgets = STORE_BUDGETS
     ) -> list[tuple[MemoryEntry, str]]:
         """Remove surplus entries (see `find_surplus_entries`); return them with the reasons.
 

@@ -22,7 +22,7 @@ from ctxkit.agent.store.project_folder import get_user_state_folder
 from ctxkit.errors import BadArguments, CtxkitError, ModelError, StoreError
 from ctxkit.policies.memory_entries import (
     MEMORY_TYPES,
-    MemoryBudgets,
+    MemoryDigestBudgets,
     format_digest,
     format_memory_block,
     make_entry,
@@ -73,7 +73,7 @@ class LocalMemoryProvider:
         ''
     """
 
-    def __init__(self, memories: MemoryStore, budgets: MemoryBudgets | None = None) -> None:
+    def __init__(self, memories: MemoryStore, budgets: MemoryDigestBudgets | None = None) -> None:
         self._store, self._budgets = memories, budgets
 
     async def before(self, _agent: str, prompt: str) -> str:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, BinaryIO
 
-from ctxkit._internal.formatting import failure_text, sanitize_line
+from ctxkit._internal.formatting import format_failure, sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.search import search_files
@@ -44,7 +44,8 @@ class ArtifactStore:
             not be stored.
         on_stored: called with the name of the tool, its characters and the file, once for each
             result that is stored and was not before.
-        advice: returns how parts of an artifact are read, with `{path}` (see `Offload.advice`).
+        advice: returns how parts of an artifact are read, with `{path}` (see
+            `ResultOffload.advice`).
 
     Example:
         >>> import tempfile
@@ -98,7 +99,7 @@ class ArtifactStore:
         except StoreError as e:
             if artifact not in self._failed:
                 self._failed.add(artifact)
-                self._on_failure(tool, failure_text(e))
+                self._on_failure(tool, format_failure(e))
             raise
         if is_new:
             self._on_stored(tool, len(clean), file)

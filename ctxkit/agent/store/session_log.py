@@ -24,7 +24,7 @@ from ctxkit.formats.native import (
     encode_session_lines,
     encode_tree_state,
 )
-from ctxkit.formats.pi_messages import EntryTree, encode_header, encode_line
+from ctxkit.formats.pi_messages import EntryIds, encode_header, encode_line
 from ctxkit.formats.reading import read
 from ctxkit.session.messages import Edit
 
@@ -116,7 +116,7 @@ class SessionLog:
                 that was opened, and the session with these entries is in a file beside it.
         """
         grown = self.session.append(*entries)
-        tree, first = EntryTree(grown), len(self.session.log)
+        tree, first = EntryIds(grown), len(self.session.log)
         new = range(first, len(grown.log))
         self._write(
             b"".join(x for i in new for x in encode_entry_lines(tree, i, grown.log[i])), grown

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
-    from ctxkit.engine.cache_model.own_developer_logs import DeveloperLogs
-    from ctxkit.engine.cache_model.training_counts import Evidence, SessionCounts
+    from ctxkit.engine.cache_model.training_counts import DeveloperLogs, Evidence, SessionCounts
     from ctxkit.session.session import Session
 
 

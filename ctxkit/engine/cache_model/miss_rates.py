@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.engine.cache_model.call_classes import (
+from ctxkit.engine.cache_model.call_features import (
+    compute_read_before_reasoning,
+    compute_warm_read,
+)
+from ctxkit.engine.cache_model.training_counts import (
     COLD_START,
     COLD_SUBAGENT,
     classify_call,
     get_class_base,
     get_model_family,
     has_miss_cause,
-)
-from ctxkit.engine.cache_model.call_features import (
-    compute_read_before_reasoning,
-    compute_warm_read,
 )
 
 if TYPE_CHECKING:

@@ -1,26 +1,37 @@
-"""Counts of calls and cache misses of recorded sessions, and the table that comes with ctxkit.
+"""Counts of calls and cache misses of recorded sessions by class; the table that is shipped.
+
+Calls of one class share a miss rate. A class is a base, and where rates differ inside it a
+refinement after a slash: `turn start/2.1.20`. Rates of a base are the prior of its refinements
+(`miss_rates`).
 
 The table holds numbers, ids and names of programs and models, and no text of messages.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from functools import cache
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from functools import cache, cached_property, lru_cache
 from importlib import resources
+from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
-from ctxkit.engine.cache_model.call_classes import classify_call, get_model_family
 from ctxkit.engine.cache_model.call_features import (
+    HOUR,
     CallFeatures,
+    find_miss_cause,
     get_cache_family,
     get_call_features,
     is_miss,
+    measure_start,
     select_billed_calls,
 )
+from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -264,3 +275,138 @@ def exclude_copies(
     return [
         s for s in training if s.session != session_id and not (can_be_copied and s.head == prompts)
     ]
+
+
+COLD_START = "cold_start"
+COLD_SUBAGENT = f"{COLD_START} subagent"
+UNEXPLAINED_CLASSES = (
+    "second call",
+    "turn start",
+    "inside a turn",
+    "long pause",
+    "turn start, no clock",
+    "inside a turn, no clock",
+)
+"""Bases of calls without a cause; "no clock": misses by a pause are among them; a long pause is
+one that the cache should outlive.
+"""
+_IDLE_LIMITS = (60.0, 300.0, 1800.0, 3600.0, 14400.0)
+"""Seconds between which first calls find a cache about as often."""
+_TIERS = ("opus", "sonnet", "haiku", "fable")
+_GPT = re.compile(r"gpt-(\d+(?:\.\d+)?)")
+
+
+@lru_cache(maxsize=1024)
+def get_model_family(model: str | None) -> str:
+    """Return the models that cache alike: a tier of Claude, a version of GPT, else the first word.
+
+    A model behind a router without a price (`...-free`) is of a family of its own.
+    """
+    name = (model or "").lower().rsplit("/", 1)[-1]
+    if name.endswith("free"):
+        return f"{name.split('-')[0]}-free"
+    if "claude" in name:
+        return next((f"claude-{tier}" for tier in _TIERS if tier in name), "claude")
+    version = _GPT.search(name)
+    return f"gpt-{version[1]}" if version else name.split("-")[0]
+
+
+@lru_cache(maxsize=4096)
+def classify_call(call: CallFeatures) -> str:
+    """Return the class whose miss rate a call shares: its cause, refined where rates differ.
+
+    A first call counts by the life of the cache and the time since the developer's last log. A
+    pause counts by its length, as OpenAI's caches have no fixed lifetime; a call without a cause by
+    whether a turn starts with it, after a command, and by the program's release.
+    """
+    base = _find_base(call)
+    if base.startswith(COLD_START):
+        is_known = base != COLD_SUBAGENT and call.idle is not None
+        return f"{base}/{bisect_right(_IDLE_LIMITS, call.idle or 0.0)}" if is_known else base
+    words = [call.era] if call.era else ["subagent"] if call.subagent else []
+    if call.turn_starts and call.after_command and call.era:
+        words.append("command")
+    return f"{base}/{' '.join(words)}" if words else base
+
+
+def _find_base(call: CallFeatures) -> str:
+    cause, gap = find_miss_cause(call), call.gap
+    if cause == "cold_start":
+        life = "60m" if call.life >= HOUR else "5m"
+        return COLD_SUBAGENT if call.subagent else f"{COLD_START} {life}"
+    if cause == "compaction" and call.expired:
+        return f"{cause} later"
+    if cause == "ttl_expiry":
+        length = gap or 0.0
+        return f"{cause} {'10m' if length < 600 else '60m' if length < 3600 else 'later'}"
+    if cause != "unexplained":
+        return cause
+    if gap is not None and gap >= DEFAULT_CACHE_LIFE and call.family != "anthropic":
+        return "long pause"
+    if call.second and gap is not None:
+        return "second call"
+    start = "inside a turn" if not call.turn_starts else "turn start"
+    return f"{start}, no clock" if gap is None else start
+
+
+def get_class_base(name: str) -> str:
+    """Return a class without its refinement."""
+    return name.partition("/")[0]
+
+
+def has_miss_cause(name: str) -> bool:
+    """Return whether the calls of a class have a possible cause of a miss."""
+    return get_class_base(name) not in UNEXPLAINED_CLASSES
+
+
+OWN_DEVELOPER = "own"
+"""Owner of the counts of a developer's own logs."""
+
+
+class DeveloperLogs:
+    """Sessions of one developer, such as those of a folder of logs.
+
+    Cost: O(calls) once; a lookup is O(log calls).
+
+    Args:
+        sessions: sessions with their subagents, in any order; the predicted one may be among them.
+    """
+
+    def __init__(self, sessions: Iterable[Session] = ()) -> None:
+        every = (s for session in sessions for s in (session, *session.children))
+        self.sessions = list({session.id: session for session in every}.values())
+        self._times = defaultdict[tuple[str, str | None], list[tuple[float, str]]](list)
+        for session in self.sessions:
+            for call in session.calls:
+                if call.message.time is not None:
+                    key = session.format, call.message.model
+                    self._times[key].append((call.message.time, session.id))
+        for times in self._times.values():
+            times.sort()
+
+    def measure_idle(self, session: Session) -> float | None:
+        """Return the seconds from the last call in other logs to a session's first call.
+
+        Only calls of the same program and model count, as a cache belongs to a model.
+
+        Returns:
+            Infinite where no such call is before; None without other logs, or without times.
+        """
+        billed = select_billed_calls(session)
+        start = measure_start(session, billed[0]) if billed else None
+        if start is None or all(log.id == session.id for log in self.sessions):
+            return None
+        times = self._times.get((session.format, billed[0].message.model), [])
+        at = bisect_right(times, start, key=lambda entry: entry[0]) - 1
+        while at >= 0 and times[at][1] == session.id:
+            at -= 1
+        return start - times[at][0] if at >= 0 else inf
+
+    @cached_property
+    def counts(self) -> list[SessionCounts]:
+        """Counts of the logs that show a cache."""
+        return [
+            replace(count_session(log, idle=self.measure_idle(log)), developer=OWN_DEVELOPER)
+            for log in self.sessions
+            if is_informative(log)
+        ]

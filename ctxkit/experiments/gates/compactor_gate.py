@@ -27,7 +27,7 @@ from ctxkit.experiments.gates.regression_gate import (
     measure_first_with_noise,
     report_against_baseline,
 )
-from ctxkit.formats.conversion_losses import visible_messages
+from ctxkit.formats.conversion_losses import select_visible_messages
 from ctxkit.formats.openai import encode_chat_message
 from ctxkit.tokens.counter_protocol import to_compact_json
 from ctxkit.tokens.counter_registry import default_counter
@@ -408,7 +408,7 @@ def split_into_rounds(session: Session, n: int) -> Iterator[ChatMessages]:
     Raises:
         BadArguments: the session has too few places where it can be split.
     """
-    messages = [encode_chat_message(m) for m in visible_messages(session.messages)]
+    messages = [encode_chat_message(m) for m in select_visible_messages(session.messages)]
     starts = _find_insert_positions(messages)
     if n < 1 or len(starts) < n:
         raise BadArguments(

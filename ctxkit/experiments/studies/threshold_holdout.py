@@ -14,11 +14,11 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.threshold_costs import (
     ALLOWANCE_USED,
+    average_usd,
     choose_size,
     hold_out,
     is_near_step,
     list_sizes,
-    mean_usd,
     measure_costs_by_size,
 )
 from ctxkit.metrics.tool_setting_syntax import find_default_trigger
@@ -131,7 +131,7 @@ def _has_cheaper_size(
     return (
         best is not None
         and all(default in m.costs for m in later)
-        and mean_usd(later, best) < mean_usd(later, default)
+        and average_usd(later, best) < average_usd(later, default)
     )
 
 

@@ -217,7 +217,7 @@ _DECODE_ERRORS = (ValueError, RecursionError)
 """Errors of decoding a damaged index; those of msgspec are ValueErrors."""
 
 
-class CacheHead(msgspec.Struct):
+class CacheHeader(msgspec.Struct):
     """Description of the arrays in a folder."""
 
     generation: str = ""
@@ -238,10 +238,10 @@ class CacheIndex(msgspec.Struct):
     """(number of the log, number of rows), in the order of the arrays."""
     faults: list[SnapshotFault] = []
     """Faults of the lines read, in the order of reading."""
-    head: CacheHead = msgspec.field(default_factory=CacheHead)
+    head: CacheHeader = msgspec.field(default_factory=CacheHeader)
 
 
-_HEAD_DECODER = msgspec.json.Decoder(CacheHead)
+_HEAD_DECODER = msgspec.json.Decoder(CacheHeader)
 _BODY_DECODER = msgspec.json.Decoder(
     tuple[list[LogReadPosition], list[tuple[int, int]], list[SnapshotFault]]
 )
@@ -253,7 +253,7 @@ def get_cache_folder(key: str, root: str | Path | None = None) -> Path:
     return base / blake2b(key.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def load_head(folder: Path) -> CacheHead | None:
+def load_head(folder: Path) -> CacheHeader | None:
     """Return the head of a folder's index; None if this version cannot use it."""
     try:
         with open(_index_path(folder), "rb") as file:  # noqa: PTH123
@@ -277,7 +277,7 @@ def load_index(folder: Path) -> CacheIndex | None:
     )
 
 
-def _decode_head(line: bytes) -> CacheHead:
+def _decode_head(line: bytes) -> CacheHeader:
     digest, _, body = line.rstrip(b"\n").partition(b" ")
     if digest != _hash_line(body):
         raise ValueError("not as it was written")
@@ -308,7 +308,7 @@ def save_index(folder: Path, index: CacheIndex) -> None:
 
 def begin_generation(folder: Path, index: CacheIndex) -> None:
     """Create the folder of a new generation, without rows."""
-    index.head = CacheHead(os.urandom(6).hex(), words={name: [] for name in TEXT_FIELDS})
+    index.head = CacheHeader(os.urandom(6).hex(), words={name: [] for name in TEXT_FIELDS})
     index.runs = []
     (folder / index.head.generation).mkdir(mode=0o700, parents=True)
 
@@ -344,7 +344,7 @@ def append_rows(
 
 
 def _array_files(
-    folder: Path, head: CacheHead, more_texts: Mapping[str, Collection[str]] | None = None
+    folder: Path, head: CacheHeader, more_texts: Mapping[str, Collection[str]] | None = None
 ) -> _Files:
     """Return the file and type of each array, for the head's own texts or for more."""
     texts = head.words if more_texts is None else more_texts
@@ -364,7 +364,7 @@ def merge_runs(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def map_rows(folder: Path, head: CacheHead) -> ColumnBlock:
+def map_rows(folder: Path, head: CacheHeader) -> ColumnBlock:
     """Return the rows in stored order, memory-mapped; writes change a private copy.
 
     Raises:
@@ -445,7 +445,7 @@ def _open_private(path: str) -> Any:
     return os.fdopen(os.open(path, flags, 0o600), "r+b")
 
 
-def has_all_rows(folder: Path, head: CacheHead) -> bool:
+def has_all_rows(folder: Path, head: CacheHeader) -> bool:
     """Return True if every array is at least as long as the head says."""
     sizes = (
         (Path(file), dtype.itemsize * head.rows)

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -206,13 +206,16 @@ def make_charge(
     prompt_usd = None if split is None or usage.prompt_tokens is None else split.prompt
     output_usd = None if split is None or usage.output_tokens is None else split.output
     if usd is None:
-        parts: tuple[float | None, ...] = (None, None, None, None)
+        parts: _ClassDollars = (None, None, None, None)
         source = None
     else:
         parts = _split_by_class(usd, counts, split)
     return CallCharge(
         call, fresh, read, write, hour, output, usd, *parts, source, prompt_usd, output_usd
     )
+
+
+_ClassDollars: TypeAlias = tuple[float | None, float | None, float | None, float | None]
 
 
 def _split_by_class(

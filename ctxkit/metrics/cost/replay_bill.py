@@ -35,13 +35,13 @@ from ctxkit.engine.cache_model.call_features import get_cache_lifetime
 from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses, measure_explained_share
 from ctxkit.metrics.cost.cache_fit import MIN_CACHEABLE, CacheFit
 from ctxkit.metrics.means_with_unknowns import mean_or_none, sum_if_complete
-from ctxkit.metrics.prompt_sizes import RunPrompts
+from ctxkit.metrics.prompt_sizes import RunPromptSizes
 from ctxkit.tokens.prices import Price, price
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.prompt_sizes import SentPrompts
+    from ctxkit.metrics.prompt_sizes import SentPromptSizes
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.session import Session
     from ctxkit.tokens.message_sizes import MessageSizes
@@ -74,7 +74,7 @@ class ReplayBill(NamedTuple):
 
 
 def bill_replay(
-    cost_model: ReplayCostModel, sent: SentPrompts, summaries: float | None = 0.0
+    cost_model: ReplayCostModel, sent: SentPromptSizes, summaries: float | None = 0.0
 ) -> ReplayBill:
     """Return the bill of a replay.
 
@@ -84,7 +84,7 @@ def bill_replay(
         summaries: dollars of the calls that wrote summaries; None: one has no price.
     """
     tally = TokenTally(cost_model)
-    if isinstance(sent, RunPrompts) and (sums := LogPrefixSums.of(cost_model, sent.log)):
+    if isinstance(sent, RunPromptSizes) and (sums := LogPrefixSums.of(cost_model, sent.log)):
         sums.add_run(tally, sent)
     else:
         tally.each(sent, range(len(sent)))
@@ -101,7 +101,7 @@ class TokenTally:
         self._sums: dict[tuple[int, int], FourTokens] = {}
         """Sums by price and lower edge of the tier."""
 
-    def each(self, sent: SentPrompts, calls: range) -> None:
+    def each(self, sent: SentPromptSizes, calls: range) -> None:
         """Add calls one by one."""
         cost_model = self.cost_model
         for call in calls:
@@ -221,7 +221,7 @@ class LogPrefixSums:
             sums = log.memo["plain calls"] = cls(cost_model, log.tokens.C, *cost_model.models)
         return sums
 
-    def add_run(self, tally: TokenTally, sent: RunPrompts) -> None:
+    def add_run(self, tally: TokenTally, sent: RunPromptSizes) -> None:
         """Add the calls of a run, one by one if prompts are too short or in another tier."""
         cost_model, sizes, special = self.cost_model, self._sizes, self._special
         prompts = read = output = 0
@@ -369,7 +369,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             return None
         return sum(n for n, b in zip(self.output, self.billed, strict=True) if b)
 
-    def read(self, call: int, sent: SentPrompts) -> int:
+    def read(self, call: int, sent: SentPromptSizes) -> int:
         """Return the tokens that a call reads from the cache (the only definition)."""
         prompt = sent.prompt(call)
         if not self.has_cache or prompt < self.least[self.model[call]]:

@@ -315,7 +315,7 @@ def audience(session: Session) -> pd.DataFrame:
         )
         for position, m in _entries_with_position(session)
     ]
-    from ctxkit.metrics.frames.building import build_frame
+    from ctxkit.metrics.frames.columns import build_frame
 
     return build_frame(
         AUDIENCE_COLUMNS, {c.name: [row[i] for row in rows] for i, c in enumerate(AUDIENCE_COLUMNS)}

@@ -41,7 +41,7 @@ _MAKER_COLUMNS: dict[str, Callable[[MessageSource, MessageLog, int], Any]] = {
     "chars": lambda maker, _log, _row: maker.chars(),
     "asks": lambda maker, log, row: bool(maker.message(log, row).tool_calls),
     "thinks": lambda maker, log, row: maker.message(log, row).thinks,
-    "contents": lambda maker, _log, row: row_content_hash(row, maker.content),
+    "contents": lambda maker, _log, row: hash_row_content(row, maker.content),
 }
 """Columns in which a changed or new message has its own value, computed from its source."""
 
@@ -297,7 +297,7 @@ def _content_bytes(message: Message) -> bytes:
         return repr(message.parts).encode("utf-8", "backslashreplace")
 
 
-def content_hash(message: Message) -> int:
+def hash_content(message: Message) -> int:
     """Return a hash above 0 of the content of a message, whatever its id."""
     parts = message.parts
     if len(parts) == 1 and type(parts[0]) is Text:
@@ -312,8 +312,8 @@ class StoredMessage(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def content(self) -> int:
-        """Hash of the content; see `content_hash`."""
-        return content_hash(self.stored)
+        """Hash of the content; see `hash_content`."""
+        return hash_content(self.stored)
 
     @property
     def key(self) -> int:
@@ -359,8 +359,8 @@ class Placeholder(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def content(self) -> int:
-        """Hash of the content; see `content_hash`."""
-        return content_hash(Message(role="tool", parts=(Text(self.text),)))
+        """Hash of the content; see `hash_content`."""
+        return hash_content(Message(role="tool", parts=(Text(self.text),)))
 
     def message(self, log: MessageLog, row: int) -> Message:
         """Return the message of the row with only this text."""
@@ -448,7 +448,7 @@ class HeadItem(msgspec.Struct, frozen=True, gc=False):
         return self.maker is not None and self.maker.pinned
 
 
-def row_content_hash(row: int, content: int) -> int:
+def hash_row_content(row: int, content: int) -> int:
     """Return a hash above 0 of the changed content of a row (-1: a new message).
 
     The row is part of it: equal texts in place of two results differ, as each names its own call.

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from ctxkit._internal.formatting import failure_text
+from ctxkit._internal.formatting import format_failure
 from ctxkit.errors import BadArguments, UnsoundHistory
 from ctxkit.policies.history.columns import ASSISTANT
 from ctxkit.policies.history.edited_head import (
@@ -27,14 +27,12 @@ from ctxkit.policies.history.history_view import (
     EditInfo,
     HistoryEdit,
     HistoryView,
-)
-from ctxkit.policies.history.invariants import check_invariants
-from ctxkit.policies.history.searches import (
     is_safe_cut,
     last_safe_cut,
     next_safe_cut,
     tokens_before,
 )
+from ctxkit.policies.history.invariants import check_invariants
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Edit, EditKind, Message, Text
 
 if TYPE_CHECKING:
@@ -510,7 +508,7 @@ def mark_fallback(view: H, error: str) -> H:
     if not view.steps or not error:
         return view
     *before, last = view.steps
-    return replace(view, steps=(*before, replace(last, error=failure_text(error))))
+    return replace(view, steps=(*before, replace(last, error=format_failure(error))))
 
 
 def edits_from_steps(view: HistoryView) -> tuple[Edit, ...]:

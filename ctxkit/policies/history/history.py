@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ctxkit.policies.history import edits, searches
+from ctxkit.policies.history import edits, history_view
 from ctxkit.policies.history.columns import SUMMARY, SYSTEM, USER
 from ctxkit.policies.history.history_view import HistoryView
 from ctxkit.session.messages import CONTINUATION_KEY
@@ -53,7 +53,7 @@ class History(HistoryView, frozen=True):
 
     def back(self, tokens: int, estimated: bool = False) -> int:
         """Return the last position whose suffix has at least `tokens`; 0 where all have fewer."""
-        return searches.find_back(self, tokens, estimated)
+        return history_view.find_back(self, tokens, estimated)
 
     def fitting(self, budget: int, *, start: int = 0, estimated: bool = False) -> int:
         """Return the first position whose suffix fits the budget, with what remains before it.
@@ -65,23 +65,23 @@ class History(HistoryView, frozen=True):
             start: number of messages at the front that remain.
             estimated: measure by the system's own estimate.
         """
-        return searches.find_fitting(self, budget, start=start, estimated=estimated)
+        return history_view.find_fitting(self, budget, start=start, estimated=estimated)
 
     def before(self, position: int, *, estimated: bool = False) -> int:
         """Return the tokens of the messages before a position, without the fixed part."""
-        return searches.tokens_before(self, position, estimated=estimated)
+        return history_view.tokens_before(self, position, estimated=estimated)
 
     def safe(self, position: int) -> int:
         """Return the first safe cut at or after a position; 0 where there is none (no change)."""
-        return searches.next_safe_cut(self, position)
+        return history_view.next_safe_cut(self, position)
 
     def safe_before(self, position: int) -> int:
         """Return the last safe cut at or before a position; 0 where there is none."""
-        return searches.last_safe_cut(self, position)
+        return history_view.last_safe_cut(self, position)
 
     def is_safe(self, position: int) -> bool:
         """Return True where a cut before a position parts no tool call from its result."""
-        return searches.is_safe_cut(self, position)
+        return history_view.is_safe_cut(self, position)
 
     def nth_last(self, role: str, n: int) -> int:
         """Return the position of the n-th last message of a role (1: the last); -1: there is none.
@@ -89,7 +89,7 @@ class History(HistoryView, frozen=True):
         Raises:
             BadArguments: `n` is below 1, or there is no such role.
         """
-        return searches.find_nth_last(self, role, n)
+        return history_view.find_nth_last(self, role, n)
 
     def nth_last_request(self, n: int) -> int:
         """Return the position of the n-th last user message; -1: there is none.
@@ -107,7 +107,7 @@ class History(HistoryView, frozen=True):
 
     def next(self, position: int, *roles: str) -> int:
         """Return the first position from one on with one of these roles; -1: there is none."""
-        return searches.find_next(self, position, *roles)
+        return history_view.find_next(self, position, *roles)
 
     # -- verbs on a range of positions: O(1) where the head is short ------------------------------
 
@@ -297,7 +297,7 @@ def is_new_request(log: MessageLog, row: int, call: int) -> bool:
     )
 
 
-def end_of_leading_summaries(history: History, first: int = 0) -> int:
+def find_end_of_leading_summaries(history: History, first: int = 0) -> int:
     """Return the end of the summaries and system messages that begin at a position."""
     log, n = history.log, len(history)
     while first < n and history.item(first).role(log) in (SUMMARY, SYSTEM):

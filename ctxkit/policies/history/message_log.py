@@ -451,7 +451,7 @@ def _make_columns(log: MessageLog) -> dict[str, GrowingColumn]:
     return columns
 
 
-class CacheClock:
+class ColdCacheCalls:
     """Calls with a cold cache, and running sums of uncached tokens, if nothing is edited.
 
     A call is cold where it is the first, or is sent `life` seconds or more after the end of the
@@ -477,15 +477,15 @@ class CacheClock:
         )
 
     @classmethod
-    def of(cls, log: MessageLog, life: float) -> CacheClock:
+    def of(cls, log: MessageLog, life: float) -> ColdCacheCalls:
         """Return the clock of a log for a cache lifetime, cached and extended to all calls."""
         key = ("clock", life)
-        clock: CacheClock | None = log.memo.get(key)
+        clock: ColdCacheCalls | None = log.memo.get(key)
         if clock is None:
             clock = log.memo[key] = cls(log, life)
         return clock.sync()
 
-    def sync(self) -> CacheClock:
+    def sync(self) -> ColdCacheCalls:
         """Extend the columns to the calls of the log."""
         log, first_new, fixed = self.log, len(self.cold), self.log.fixed_at
         if first_new == len(log.upto):

@@ -47,7 +47,7 @@ class AppendedMessage(NamedTuple):
         return self.make()
 
 
-def changes_between(
+def select_changes_between(
     events: Sequence[StateChange], start: int, stop: int | None = None
 ) -> Sequence[StateChange]:
     """Return the changes at the calls start..stop; without `stop` all from `start` on."""
@@ -187,7 +187,7 @@ def _extend_sums(layer: LayerView, column: list[int], start: int, kind: int) -> 
     changes = [0] * len(recorded)
     if column:  # earlier changes still count: the last sum less the recorded sum of that call
         changes[0] = column[-1] - layer.rows.totals(start - 1, start, kind)[0]
-    for call, p, was, now in changes_between(layer.events, start):
+    for call, p, was, now in select_changes_between(layer.events, start):
         changes[call - start] += _size_change(layer, p, was, now, kind)
     column.extend(map(add, recorded, accumulate(changes)))
 

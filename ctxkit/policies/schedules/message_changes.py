@@ -8,14 +8,14 @@ import msgspec
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.history.columns import count_chars
-from ctxkit.policies.history.edited_head import content_hash
+from ctxkit.policies.history.edited_head import hash_content
 from ctxkit.policies.schedules.layers import (
     SUM_RESULT_CHARS,
     SUM_TOKENS,
     AppendedMessage,
     LayerSums,
     StateChange,
-    changes_between,
+    select_changes_between,
 )
 from ctxkit.policies.schedules.unpruned_messages import NEVER, MessageState
 
@@ -158,7 +158,7 @@ class PartChanges:
         if self._rules:
             protected = self.rows.newly_protected(self.start, self.stop)
             positions.update(p for _, p in protected if p in self._rules)
-        for event in changes_between(self.before.events, self.start):
+        for event in select_changes_between(self.before.events, self.start):
             if event.position in self._rules:
                 positions.add(event.position)
             else:
@@ -297,7 +297,7 @@ class PartChanges:
         message = make()
         if message is None:
             return None
-        sizes = self.rows.log.measure(message), count_chars(message), content_hash(message)
+        sizes = self.rows.log.measure(message), count_chars(message), hash_content(message)
         return AppendedMessage(cast("Callable[[], Message]", make), *sizes)
 
     def total(self, call: int, kind: int) -> int:

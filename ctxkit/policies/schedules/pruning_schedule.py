@@ -7,7 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.schedules.layers import SUM_TOKENS, StateChange, UnprunedLayer, changes_between
+from ctxkit.policies.schedules.layers import (
+    SUM_TOKENS,
+    StateChange,
+    UnprunedLayer,
+    select_changes_between,
+)
 from ctxkit.policies.schedules.message_changes import PartChanges
 from ctxkit.policies.schedules.schedule_method_input import (
     EarlierTurnsView,
@@ -289,10 +294,10 @@ class StagedLayers:
         """Yield the changes since `_events_stop`: within stages, and where the stage switches."""
         start = self._events_stop
         for call in self._switches[bisect_left(self._switches, start) :]:
-            yield from changes_between(self._layer(call - 1).events, start, call)
+            yield from select_changes_between(self._layer(call - 1).events, start, call)
             yield from self._changes_at_switch(call)
             start = call + 1
-        yield from changes_between(self._layer(self.stop - 1).events, start, self.stop)
+        yield from select_changes_between(self._layer(self.stop - 1).events, start, self.stop)
 
     def _changes_at_switch(self, call: int) -> Iterator[StateChange]:
         """Yield the changes at a call that gets another stage than the call before."""

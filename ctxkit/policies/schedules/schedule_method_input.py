@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ctxkit.policies.history.columns import USER
-from ctxkit.policies.history.history_view import role_code
+from ctxkit.policies.history.history_view import get_role_code
 from ctxkit.policies.schedules.layers import (
     SUM_CHARS,
     SUM_RESULT_CHARS,
     SUM_TOKENS,
-    changes_between,
+    select_changes_between,
 )
 from ctxkit.policies.schedules.message_changes import ChangeRule
 from ctxkit.policies.schedules.unpruned_messages import NEVER
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     StageChooser = Callable[[int, Callable[[int], int]], int]
 
 
-class MessageNews(NamedTuple):
+class MessageUpdates(NamedTuple):
     """Positions of some roles that arrive, are hidden or become protected at one call, sorted."""
 
     call: int
@@ -42,9 +42,9 @@ class MessageNews(NamedTuple):
     """They arrived before, and are protected from pruning from this call on."""
 
 
-class _NewsByCall(dict[int, MessageNews]):
-    def __missing__(self, call: int) -> MessageNews:
-        self[call] = new = MessageNews(call, [], [], [])
+class _NewsByCall(dict[int, MessageUpdates]):
+    def __missing__(self, call: int) -> MessageUpdates:
+        self[call] = new = MessageUpdates(call, [], [], [])
         return new
 
 
@@ -222,7 +222,7 @@ class ScheduleView:
 
     def new(self, *roles: str, tools: tuple[str, ...] = ("*",)) -> Iterator[int]:
         """Yield the positions that arrive, of these roles (none: all); of results, these tools."""
-        codes = {role_code(r) for r in roles}
+        codes = {get_role_code(r) for r in roles}
         for p in range(self.first, self.count_arrived(self.stop - 1)):
             if (not codes or self.rows.role(p) in codes) and self.is_tool(p, tools):
                 yield p
@@ -240,17 +240,17 @@ class ScheduleView:
         positions: set[int] = cached[1]
         return positions
 
-    def news(self, *roles: str) -> Iterator[MessageNews]:
+    def news(self, *roles: str) -> Iterator[MessageUpdates]:
         """Yield, call by call, which messages of these roles (none: all) arrive or are hidden.
 
         Calls at which a late result makes a cut unsafe are included, even without such messages.
         """
-        codes = frozenset(role_code(r) for r in roles) or None
+        codes = frozenset(get_role_code(r) for r in roles) or None
         by_call = _NewsByCall()
         # Three sources, all sorted by call: arrivals, changes of the parts before, protections.
         for call, p in self._arrivals(codes):
             by_call[call].arrived.append(p)
-        for call, p, was, now in changes_between(self.before.events, self.start):
+        for call, p, was, now in select_changes_between(self.before.events, self.start):
             if (codes is not None and self.role(p) not in codes) or call <= self.arrival(p):
                 continue
             if now.message is None:
@@ -266,7 +266,7 @@ class ScheduleView:
     def _arrivals(self, codes: frozenset[int] | None) -> Iterator[tuple[int, int]]:
         """Yield (call, position) of the messages that arrive and are not hidden on arrival."""
         # A message that a part before hides on arrival never arrives for this part.
-        events = changes_between(self.before.events, self.start)
+        events = select_changes_between(self.before.events, self.start)
         hidden = {(call, p) for call, p, _, now in events if now.message is None}
         for p in self.rows.of_roles(self.first, self.count_arrived(self.stop - 1), codes):
             call = self.rows.arrival(p)
@@ -279,8 +279,8 @@ class ScheduleView:
 
     def events(self, *roles: str) -> dict[int, list[int]]:
         """Return, by call, the messages of these roles (none: all) that a part before changes."""
-        codes, by_call = {role_code(r) for r in roles}, dict[int, list[int]]()
-        for call, p, _, _ in changes_between(self.before.events, self.start):
+        codes, by_call = {get_role_code(r) for r in roles}, dict[int, list[int]]()
+        for call, p, _, _ in select_changes_between(self.before.events, self.start):
             if call >= self.arrival(p) and (not codes or self.rows.role(p) in codes):
                 by_call.setdefault(call, []).append(p)
         return by_call
@@ -398,7 +398,7 @@ class OrderedTexts:
         return self._texts, len(self._texts)
 
 
-class VisibleWindow(SlidingWindow):
+class VisiblePositions(SlidingWindow):
     """The positions that a part sees at a call, sorted; an *index* counts them from 0."""
 
     __slots__ = ()
@@ -446,7 +446,7 @@ class EarlierTurnsView(ScheduleView):
     def new(self, *roles: str, tools: tuple[str, ...] = ("*",)) -> Iterator[int]:
         """Yield the positions whose turn ends, of these roles (none: all) and tools."""
         # A message is new when its turn is over, not when it is written.
-        codes = {role_code(r) for r in roles}
+        codes = {get_role_code(r) for r in roles}
         for _, p in self._ended_turns:
             if (not codes or self.role(p) in codes) and self.is_tool(p, tools):
                 yield p

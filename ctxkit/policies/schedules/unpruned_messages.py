@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ctxkit.policies.history.columns import TOOL, count_chars
-from ctxkit.policies.history.edited_head import content_hash, row_content_hash, with_text_and_calls
+from ctxkit.policies.history.edited_head import hash_content, hash_row_content, with_text_and_calls
 from ctxkit.session.messages import Message
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class HistoryRows:
         if new is message or (new.parts == message.parts and new.role == message.role):
             return None
         row = self.row(p)
-        size, content = self.log.measure(new, row), row_content_hash(row, content_hash(new))
+        size, content = self.log.measure(new, row), hash_row_content(row, hash_content(new))
         return MessageState(call, new, size, content)
 
     def replaced(self, p: int, call: int, message: Message, text: str) -> MessageState | None:

@@ -19,7 +19,7 @@ from ctxkit.policies.texts.message_line_index import (
     USER_LINE,
     GrowingArray,
     LineIndex,
-    WeighedLines,
+    WeightedLines,
     expand_ranges,
 )
 
@@ -99,7 +99,7 @@ def _compose_extract(
     return "\n".join(f"{lines.tags[k]}: {lines.texts[k]}" for k in line_numbers) + audit
 
 
-def weigh_lines(lines: LineIndex, parts: NDArray[Any]) -> WeighedLines:
+def weigh_lines(lines: LineIndex, parts: NDArray[Any]) -> WeightedLines:
     """Return the lines of some parts with their weights.
 
     The weight of a line of k words among n lines is sum(ln(1 + n / lines with the word)) /
@@ -114,14 +114,14 @@ def weigh_lines(lines: LineIndex, parts: NDArray[Any]) -> WeighedLines:
     )  # the type of NumPy indices
     count, word_starts = len(line_numbers), sizes.cumsum() - sizes
     if not count:
-        return WeighedLines(line_numbers, ids, word_starts, sizes, line_numbers, np.zeros(0))
+        return WeightedLines(line_numbers, ids, word_starts, sizes, line_numbers, np.zeros(0))
     weights = np.add.reduceat(_information(ids, count), word_starts) / _LENGTH_DIVISORS[sizes]
     weights *= np.where(lines.cues.all[line_numbers], 1.6, 1.0)
     position_factors = np.where(lines.kinds.all[line_numbers] == SUMMARY_LINE, 1.5, 1.0)
     position_factors[0] = 1.5
     weights *= position_factors
     weights *= 0.7 + 0.6 * np.arange(1, count + 1) / count
-    return WeighedLines(
+    return WeightedLines(
         line_numbers, ids, word_starts, sizes, lines.costs.all[line_numbers], weights
     )
 
@@ -139,7 +139,7 @@ def _information(ids: NDArray[Any], n: int) -> NDArray[Any]:
 
 
 def _choose_places(
-    lines: LineIndex, weighed: WeighedLines, budget: float, user: float, near_lines: NDArray[Any]
+    lines: LineIndex, weighed: WeightedLines, budget: float, user: float, near_lines: NDArray[Any]
 ) -> list[int]:
     """Return the places of the chosen lines.
 
@@ -158,7 +158,7 @@ def _choose_places(
 
 
 def choose_lines(
-    weighed: WeighedLines, places: NDArray[Any], budget: float, already_chosen: list[int]
+    weighed: WeightedLines, places: NDArray[Any], budget: float, already_chosen: list[int]
 ) -> list[int]:
     """Return the places of lines that fit the budget, by maximal marginal relevance.
 
@@ -203,9 +203,18 @@ class RedundancyTracker:
         places: the places of the candidates.
     """
 
-    __slots__ = ("_found", "_ids", "_mark", "_shorter", "_sizes", "_starts", "_weighed", "max_overlap")
+    __slots__ = (
+        "_found",
+        "_ids",
+        "_mark",
+        "_shorter",
+        "_sizes",
+        "_starts",
+        "_weighed",
+        "max_overlap",
+    )
 
-    def __init__(self, weighed: WeighedLines, places: NDArray[Any]) -> None:
+    def __init__(self, weighed: WeightedLines, places: NDArray[Any]) -> None:
         self._weighed, self._sizes = weighed, weighed.sizes[places]
         self._ids = weighed.ids[expand_ranges(weighed.starts[places], self._sizes)]
         self._starts = self._sizes.cumsum() - self._sizes
@@ -362,7 +371,7 @@ class FocusMatcher:
             parts_with_term = int((sums[ends] > sums[begins]).sum())
             self._idf[term] = ln(1 + len(all_parts) / parts_with_term) if parts_with_term else 0.0
 
-    def lines(self, weighed: WeighedLines) -> NDArray[Any]:
+    def lines(self, weighed: WeightedLines) -> NDArray[Any]:
         """Return for each line the share of the focus that it holds, by IDF, 0 to 1."""
         total_idf, near = sum(self._idf.values()), np.zeros(len(weighed.at))
         if not total_idf or not len(near):
@@ -377,7 +386,7 @@ class FocusMatcher:
         """Maximum characters of the audit line, with its line end."""
         return len(self._format_audit(9_999_999, 9_999_999, 1.0)) + 1
 
-    def audit(self, weighed: WeighedLines, chosen: list[int]) -> str:
+    def audit(self, weighed: WeightedLines, chosen: list[int]) -> str:
         """Return a line on how many of the words near the focus are in the chosen lines.
 
         The share weights each word by the rarity of its terms.

@@ -116,7 +116,7 @@ def is_empty_message(message: Message) -> bool:
     )
 
 
-def call_target(call: ToolCall) -> str:
+def get_call_target(call: ToolCall) -> str:
     """Return the target of a call: its path, command, query, ...; empty where it has none."""
     return _argument(call, TARGET_KEYS)
 
@@ -136,7 +136,7 @@ def _argument(call: ToolCall, keys: tuple[str, ...]) -> str:
     return ""
 
 
-def argument_text(value: object) -> str:
+def get_argument_text(value: object) -> str:
     """Return an argument's value as text; other values as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
@@ -149,12 +149,12 @@ def one_line(text: str, limit: int) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
-def call_hint(call: ToolCall | None) -> str:
+def format_call_hint(call: ToolCall | None) -> str:
     """Return the hint of a call, `key=value`, with at most 60 characters of the value."""
     if call is None or not call.arguments:
         return ""
     key = next((k for k in HINT_KEYS if k in call.arguments), next(iter(call.arguments)))
-    return f"{key}={one_line(argument_text(call.arguments[key]), 60)}"
+    return f"{key}={one_line(get_argument_text(call.arguments[key]), 60)}"
 
 
 TruncateMode = Literal["head", "head_tail", "middle"]

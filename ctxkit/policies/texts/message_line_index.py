@@ -174,9 +174,8 @@ class LineIndex:
     def _add_lines(self, message: Message) -> None:
         # Summaries of one session share most lines, and agents make the same calls again.
         is_summary, end = message.role == "summary", len(self.ids)
-        for tag, text in message_lines(message):
-            if is_summary:
-                tag, text = _unnest_line(tag, text)
+        for line in message_lines(message):
+            tag, text = _unnest_line(*line) if is_summary else line
             is_repeated = is_summary or tag == "Call"
             words, has_cue = (self._read_repeated_line if is_repeated else self._read_line)(text)
             if not words:
@@ -250,7 +249,7 @@ def index_for_log(log: MessageLog) -> tuple[LineIndex, GrowingColumn]:
     return entry
 
 
-class WeighedLines(NamedTuple):
+class WeightedLines(NamedTuple):
     """The lines of a passage, and the weight of each."""
 
     at: NDArray[Any]

@@ -68,7 +68,7 @@ def collect_actions(
             actions.append(
                 ToolAction(
                     call.name,
-                    message_content.call_target(call),
+                    message_content.get_call_target(call),
                     message_content.call_path(call),
                     get_outcome(result),
                     output,
@@ -80,7 +80,7 @@ def collect_actions(
     return actions
 
 
-def actions_before(history: History, before: int) -> list[ToolAction]:
+def collect_actions_before(history: History, before: int) -> list[ToolAction]:
     """Return the tool calls of the log up to a position, compacted or not, with their outcomes.
 
     Results after the position do not count. Actions are cached per reply and number of results.
@@ -131,7 +131,7 @@ def get_outcome(result: Message | None) -> Outcome:
     return "unknown" if result.is_error is None else "done"
 
 
-def intent_line(action: ToolAction, *, quirks: bool = False) -> str:
+def format_intent_line(action: ToolAction, *, quirks: bool = False) -> str:
     """Return the line of an action in an intent record.
 
     By fuseraft's document the error is before the parenthesis, and commands are written. Its
@@ -149,7 +149,7 @@ def intent_line(action: ToolAction, *, quirks: bool = False) -> str:
     return f"  {OUTCOME_MARKS[action.outcome]} {action.tool}{what}{tail}"
 
 
-def written_files(acts: Iterable[ToolAction], outcome: Outcome = "done") -> tuple[str, ...]:
+def list_written_files(acts: Iterable[ToolAction], outcome: Outcome = "done") -> tuple[str, ...]:
     """Return the paths of the writes and patches with an outcome, each once."""
     return tuple(
         dict.fromkeys(
@@ -158,12 +158,12 @@ def written_files(acts: Iterable[ToolAction], outcome: Outcome = "done") -> tupl
     )
 
 
-def shell_commands(acts: Iterable[ToolAction]) -> list[ToolAction]:
+def select_shell_commands(acts: Iterable[ToolAction]) -> list[ToolAction]:
     """Return the shell commands among the actions."""
     return [a for a in acts if SHELL_TOOL_PATTERN.search(a.tool)]
 
 
-def unresolved_failures(acts: Sequence[ToolAction]) -> list[ToolAction]:
+def select_unresolved_failures(acts: Sequence[ToolAction]) -> list[ToolAction]:
     """Return the failures without a later success of the same tool on the same target."""
     last: dict[tuple[str, str], ToolAction] = {}
     for a in acts:
@@ -172,7 +172,7 @@ def unresolved_failures(acts: Sequence[ToolAction]) -> list[ToolAction]:
     return [a for a in last.values() if a.outcome == "failed"]
 
 
-def reasoning_block(
+def format_reasoning_block(
     messages: Sequence[Message], turns: Sequence[int], agent: str = "main", limit: int = 2000
 ) -> str:
     """Return fuseraft's block of reasoning excerpts; empty without reasoning."""
@@ -191,7 +191,7 @@ def reasoning_block(
     )
 
 
-def exploration_block(acts: Sequence[ToolAction]) -> str:
+def format_exploration_block(acts: Sequence[ToolAction]) -> str:
     """Return fuseraft's block of files read and searches; empty without any."""
     read = [a.path for a in acts if a.path and is_read_tool(a.tool)]
     searches = [
@@ -210,7 +210,7 @@ def exploration_block(acts: Sequence[ToolAction]) -> str:
     return "\n".join([*rows, *(f"  read {read.count(p)} times: {p}" for p in frequent)])
 
 
-def symbols_block(acts: Sequence[ToolAction], texts: Iterable[tuple[str, str]]) -> str:
+def format_symbols_block(acts: Sequence[ToolAction], texts: Iterable[tuple[str, str]]) -> str:
     """Return fuseraft's block of symbols that written texts define and use; empty without any.
 
     Args:
@@ -232,7 +232,7 @@ def symbols_block(acts: Sequence[ToolAction], texts: Iterable[tuple[str, str]]) 
     ]
     rows = [f"  SymbolDefinition ({kind}): {name}" for name, (kind, _) in names.items()]
     rows += [f"  SymbolReference: {name} → {target}" for name, target in dict.fromkeys(references)]
-    files = len(written_files(acts))
+    files = len(list_written_files(acts))
     return "\n".join(
         [f"[SYMBOL DEPENDENCY GRAPH — {len(rows)} node(s) across {files} file(s)]", *rows]
     )
@@ -280,7 +280,7 @@ def format_file_lists(file_paths: Iterable[ToolCallPaths]) -> str:
     return out
 
 
-def files_in_message(message: Message) -> ToolCallPaths | None:
+def get_files_in_message(message: Message) -> ToolCallPaths | None:
     """Return the files that a message reads and changes; None: it has none."""
     named = [(c.name, path) for c in message.tool_calls if (path := _argument_path(c.arguments))]
     read = frozenset([path for name, path in named if is_read_tool(name)])

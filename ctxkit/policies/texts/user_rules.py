@@ -46,7 +46,7 @@ _NOT_THE_USERS = frozenset(
 """Kinds of messages in the role of the user that the user did not write."""
 
 
-class RuleStrength(IntEnum):
+class SentenceKind(IntEnum):
     """What a sentence of the user does."""
 
     STATES = 0
@@ -61,7 +61,7 @@ class UserRule(NamedTuple):
     """A rule of the user, in the user's words."""
 
     text: str
-    strength: RuleStrength
+    strength: SentenceKind
 
 
 def _compile_words(*phrases: str) -> re.Pattern[str]:
@@ -227,7 +227,7 @@ def extract_user_rules(messages: Iterable[Message]) -> list[UserRule]:
 
 def iter_message_rules(message: Message) -> Iterator[UserRule]:
     """Yield the rules that a user message states; nothing for other messages."""
-    return (r for r in iter_user_statements(message) if r.strength > RuleStrength.STATES)
+    return (r for r in iter_user_statements(message) if r.strength > SentenceKind.STATES)
 
 
 def iter_user_statements(message: Message) -> Iterator[UserRule]:
@@ -250,11 +250,11 @@ def iter_text_statements(text: str) -> Iterator[UserRule]:
         if sentence.endswith(("?", "？", ":")) or _is_pasted(sentence):
             continue
         if _binds(sentence):
-            yield UserRule(sentence, RuleStrength.BINDS)
+            yield UserRule(sentence, SentenceKind.BINDS)
         elif _ALWAYS_CHOICE.search(sentence) or _chooses_value(sentence):
-            yield UserRule(sentence, RuleStrength.CHOOSES)
+            yield UserRule(sentence, SentenceKind.CHOOSES)
         elif not _REQUEST.match(sentence):
-            yield UserRule(sentence, RuleStrength.STATES)
+            yield UserRule(sentence, SentenceKind.STATES)
 
 
 def _binds(sentence: str) -> bool:

@@ -13,7 +13,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Above, Both, Turns
 from ctxkit.presets.registry import PresetDifference, check_setting_types
-from ctxkit.presets.shared_policies import AnchoredSummary, opens_turn
+from ctxkit.presets.shared_policies import MiddleSummary, opens_turn
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive
@@ -60,7 +60,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class AdkSummary(AnchoredSummary):
+class AdkSummary(MiddleSummary):
     """By tokens one rolling summary, before the last events; by invocations one summary beside the
     other.
     """

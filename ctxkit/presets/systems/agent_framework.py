@@ -54,7 +54,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TwoPhases(DataclassPolicy):
+class CollapseThenDrop(DataclassPolicy):
     """Collapse old tool uses above one share of the budget, drop the oldest groups above
     another.
     """
@@ -173,7 +173,7 @@ def agent_framework(
     """
     if truncation_threshold < tool_eviction_threshold:
         raise BadArguments("truncation_threshold must not lie below tool_eviction_threshold.")
-    policy = TwoPhases(
+    policy = CollapseThenDrop(
         eviction=tool_eviction_threshold,
         truncation=truncation_threshold,
         keep_groups=keep_last_tool_call_groups,

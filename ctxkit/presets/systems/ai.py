@@ -7,17 +7,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.setting_types import FLAG, WHOLE, choice_kind
+from ctxkit._internal.setting_types import FLAG, WHOLE, make_choice_kind
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import Chain
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.history import find_first_since_compaction, find_turn_start
-from ctxkit.policies.message_shortening import Outputs
-from ctxkit.policies.offload import Digest, Excerpts
+from ctxkit.policies.message_shortening import OutputShortening
+from ctxkit.policies.offload import ResultDigest, ResultExcerpts
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts import PI_SECTIONS
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
-from ctxkit.presets.config_schema import ConfigKey, ConfigWriter, KeyTable, SystemConfigFile
+from ctxkit.presets.config_schema import ConfigKey, ConfigKeyTable, ConfigWriter, SystemConfigFile
 from ctxkit.presets.registry import PresetDifference, check_setting_types
 
 if TYPE_CHECKING:
@@ -211,12 +211,12 @@ def ai(
         keep_messages=None if keep_recent_tokens > 0 else keep_recent,
         prefix="" if quirks else SUMMARY_PREFIX,
         must_shrink=not quirks,
-        digest=None if quirks else Digest(keep_last=tool_call_cutoff),
+        digest=None if quirks else ResultDigest(keep_last=tool_call_cutoff),
         quirks=quirks,
     )
     by_window = source == "context_window"
     reserve = (reserve_tokens if reserve_tokens > 0 else 16_384) if by_window else 0
-    outputs = Outputs(
+    outputs = OutputShortening(
         max_lines=max_lines, max_chars=max_chars, max_bytes=max_bytes, mode=truncate_mode
     )
     return Rules(
@@ -224,7 +224,9 @@ def ai(
         trigger=_make_trigger(source, limit, max_messages) | Overflow(recorded=True),
         pruning=Chain.of(
             outputs,
-            Excerpts(keep_last=tool_call_cutoff, strategy=parse_strategy(tool_summary_strategy)),
+            ResultExcerpts(
+                keep_last=tool_call_cutoff, strategy=parse_strategy(tool_summary_strategy)
+            ),
         ),
         window=context_window or None,
         unknown_window=max_tokens + reserve if by_window and max_tokens > 0 else 200_000,
@@ -244,7 +246,7 @@ def _make_trigger(source: str, limit: int, max_messages: int) -> Any:
     return Count(max_messages) if max_messages > 0 else Never()
 
 
-CONFIG_TABLE = KeyTable(
+CONFIG_TABLE = ConfigKeyTable(
     keys=(
         ConfigKey("compactor.maxMessages", "max_messages", WHOLE),
         ConfigKey("compactor.maxTokens", "max_tokens", WHOLE),
@@ -255,7 +257,7 @@ CONFIG_TABLE = KeyTable(
         ConfigKey(
             "compactor.toolSummaryStrategy",
             "tool_summary_strategy",
-            choice_kind("llm", "heuristic", "off"),
+            make_choice_kind("llm", "heuristic", "off"),
         ),
         ConfigKey("compactor.autoCompact", "auto_compact", FLAG),
         ConfigKey("toolOutput.maxLines", "max_lines", WHOLE),
@@ -263,7 +265,9 @@ CONFIG_TABLE = KeyTable(
         ConfigKey("toolOutput.maxChars", "max_chars", WHOLE),
         ConfigKey("toolOutput.largeOutputThreshold", "large_output_threshold", WHOLE),
         ConfigKey(
-            "toolOutput.truncateMode", "truncate_mode", choice_kind("head", "head_tail", "middle")
+            "toolOutput.truncateMode",
+            "truncate_mode",
+            make_choice_kind("head", "head_tail", "middle"),
         ),
     ),
     elsewhere=frozenset({"compactor.toolSummaryAutomation"}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.message_filters import Prune
+from ctxkit.policies.message_filters import PruneToolCalls
 from ctxkit.presets.registry import PresetDifference, check_setting_types
 
 DIFFERENCES = (
@@ -26,7 +26,7 @@ DIFFERENCES = (
         "several rules at once",
         "a list of rules, each for some tools",
         "one after the other",
-        "one: chain `Prune` for more",
+        "one: chain `PruneToolCalls` for more",
     ),
 )
 
@@ -59,7 +59,7 @@ def ai_sdk(
         >>> rules.parameters["context_window"]
         128000
     """
-    pruning = Prune(
+    pruning = PruneToolCalls(
         reasoning=reasoning,
         tool_calls=tool_calls,
         tools=tools,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.context_rules import Rules
 from ctxkit.presets.registry import PresetDifference, check_setting_types
-from ctxkit.presets.shared_policies import ClearUses
+from ctxkit.presets.shared_policies import ClearToolUses
 from ctxkit.tokens.provider_rules import get_value
 
 _TRIGGER: int = get_value("clearing_trigger", "claude")
@@ -67,7 +67,7 @@ def anthropic_clear_tools(
         >>> rules.parameters["clear_at_least"]
         5000
     """
-    pruning = ClearUses(
+    pruning = ClearToolUses(
         trigger=trigger,
         keep=keep,
         exclude=exclude_tools,

@@ -18,7 +18,7 @@ from ctxkit.presets.registry import PresetDifference, check_setting_types
 if TYPE_CHECKING:
     from ctxkit.policies.base import PositiveShare
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.protocols import Forecast, RunHistory
+    from ctxkit.policies.protocols import PromptForecast, RunHistory
     from ctxkit.tokens import ContextBudget
 
 INSTRUCTIONS = (
@@ -76,7 +76,7 @@ class FloorSummary(Summary):
 # which is above. Without this a cut that cannot reach the ceiling would be repeated before every
 # call.
 @dataclass(frozen=True)
-class Armed(BaseGuard):
+class RearmBelowCeiling(BaseGuard):
     """After a cut none until the prompt was at or below the ceiling again, or reaches the hard
     ceiling.
     """
@@ -86,7 +86,7 @@ class Armed(BaseGuard):
     hard: float
     """Tokens from which a cut is forced."""
 
-    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call at which it is armed, or forced."""
         if not past.compactions or past.compactions[-1].after <= self.ceiling:
             return start
@@ -150,7 +150,7 @@ def boise(
             f"The hard ceiling ({hard:,.0f}) must not lie below the ceiling ({ceiling:,.0f}), and a"
             " turn must stay."
         )
-    guards: list[Any] = [Armed(ceiling, hard)]
+    guards: list[Any] = [RearmBelowCeiling(ceiling, hard)]
     if deferred_apply:
         guards.append(UntilCold(hard_limit=hard - 1, life=cache_ttl_seconds))
     policy = FloorSummary(

@@ -16,17 +16,17 @@ from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, BaseTrigger, Idle, Overflow, Share
 from ctxkit.presets.registry import PresetDifference, check_setting_types, check_window
 from ctxkit.presets.shared_policies import (
-    AnchoredSummary,
+    MiddleSummary,
     as_summary_message,
-    end_of_removable,
-    removable_mask,
+    find_end_of_removable,
+    make_removable_mask,
 )
 from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.session.tool_calls import is_read_tool, is_write_tool
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.protocols import Forecast
+    from ctxkit.policies.protocols import PromptForecast
     from ctxkit.tokens import ContextBudget
 
 INSTRUCTIONS = (
@@ -68,7 +68,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ClaudeSummary(AnchoredSummary):
+class ClaudeSummary(MiddleSummary):
     """Summarise everything; the files that were worked on last come after it."""
 
     files: int = 5
@@ -88,7 +88,7 @@ class ClaudeSummary(AnchoredSummary):
             if not self.is_due(history, budget):
                 return history
         start, n = self.front(history), self.find_cut(history, budget)
-        if not removable_mask(history, start, n).any():
+        if not make_removable_mask(history, start, n).any():
             return history
         summary = as_summary_message(self.write_summary(history, n), self.prefix)
         files_message = self.make_files_message(history)
@@ -99,7 +99,7 @@ class ClaudeSummary(AnchoredSummary):
 
     def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the end: nothing is kept as it is."""
-        return end_of_removable(history)
+        return find_end_of_removable(history)
 
     def make_files_message(self, history: History) -> Message | None:
         """Return a message with the files that were read or written last."""
@@ -136,7 +136,7 @@ def last_files(history: History, n: int) -> dict[str, str]:
 class OneHourWriteTrigger(BaseTrigger):
     """A call before it wrote to a cache that lives an hour."""
 
-    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call in start..stop behind such a write, or `stop`."""
         log = forecast.log
         state: list[int] = log.memo.setdefault("first one-hour write", [0])

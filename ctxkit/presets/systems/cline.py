@@ -12,7 +12,7 @@ from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, check_setting_types
-from ctxkit.presets.shared_policies import DropHalf
+from ctxkit.presets.shared_policies import DropOlderHalf
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
@@ -114,7 +114,7 @@ def cline(
         reserve = reserve_for_window(context_window or 200_000)
         full = Share(1.0, of="budget", or_equal=True) | Overflow(recorded=True)
         return Rules(
-            policy=DropHalf(), trigger=full, window=context_window, reserve=reserve, **more
+            policy=DropOlderHalf(), trigger=full, window=context_window, reserve=reserve, **more
         )
     policy = ClineSummary(
         keep_tokens=preserve_recent_tokens, instructions=with_focus(INSTRUCTIONS, focus)

@@ -16,7 +16,7 @@ from ctxkit._internal.setting_types import POSITIVE, PROMPT
 from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.columns import SUMMARY
-from ctxkit.policies.message_shortening import Outputs
+from ctxkit.policies.message_shortening import OutputShortening
 from ctxkit.policies.offline_summarisers import Passage
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts import message_content
@@ -24,12 +24,12 @@ from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.config_schema import (
     ConfigKey,
+    ConfigKeyTable,
     ConfigWriter,
-    KeyTable,
     ParsedConfig,
     SystemConfigFile,
     get_section,
-    keys_from_words,
+    parse_keys,
 )
 from ctxkit.presets.registry import (
     LARGER_SUMMARY_DIFFERENCE,
@@ -37,7 +37,11 @@ from ctxkit.presets.registry import (
     PresetDifference,
     check_setting_types,
 )
-from ctxkit.presets.shared_policies import as_summary_message, end_of_removable, removable_mask
+from ctxkit.presets.shared_policies import (
+    as_summary_message,
+    find_end_of_removable,
+    make_removable_mask,
+)
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
@@ -91,9 +95,9 @@ class CodexSummary(Summary):
     # `must_shrink` is off.
     def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the user's messages with a summary behind them."""
-        start, n, at = self.front(history), end_of_removable(history), np.arange(len(history))
+        start, n, at = self.front(history), find_end_of_removable(history), np.arange(len(history))
         requests = history.role("user") & ~history.stays & (at >= start)
-        if not (removable_mask(history, start, n) & ~requests[start:n]).any():
+        if not (make_removable_mask(history, start, n) & ~requests[start:n]).any():
             return history
         chosen, shortened = self.choose_requests(history, requests)
         passage = Passage(history, n, start, self.limit, self.summary_instructions())
@@ -194,7 +198,7 @@ def codex(
     outputs = None
     if tool_output_token_limit is not None:
         # the limit is in tokens, the cut in bytes: four a token
-        outputs = Outputs(
+        outputs = OutputShortening(
             max_lines=0, max_chars=0, max_bytes=max(4 * tool_output_token_limit, 1), mode="middle"
         )
     return Rules(
@@ -213,19 +217,19 @@ def codex(
     )
 
 
-CONFIG_TABLE = KeyTable(
+CONFIG_TABLE = ConfigKeyTable(
     keys=(
         ConfigKey("model_context_window", "context_window", POSITIVE),
         ConfigKey("model_auto_compact_token_limit", "model_auto_compact_token_limit", POSITIVE),
         ConfigKey("compact_prompt", "compact_prompt", PROMPT),
         ConfigKey("tool_output_token_limit", "tool_output_token_limit", POSITIVE),
     ),
-    elsewhere=keys_from_words(
+    elsewhere=parse_keys(
         "experimental_compact_prompt_file model_auto_compact_token_limit_scope"
         " model_max_output_tokens"
     ),
 )
-OTHER_SIGNS = keys_from_words(
+OTHER_SIGNS = parse_keys(
     "model_provider model_providers model_reasoning_effort model_reasoning_summary model_verbosity"
     " approval_policy sandbox_mode sandbox_workspace_write mcp_servers project_doc_max_bytes"
 )

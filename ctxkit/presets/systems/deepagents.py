@@ -46,7 +46,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DeepSummary(common.ClauseSummary):
+class DeepAgentsSummary(common.KeepClauseSummary):
     """Cut long arguments of old calls first; where a summary is still due, keep the end."""
 
     keep: tuple[str, float] = ("fraction", 0.10)
@@ -132,7 +132,7 @@ def deepagents(
     args = common.make_langchain_trigger(truncate_args_trigger)
     if due is None:
         raise BadArguments("deepagents needs a trigger, such as ('fraction', 0.85).")
-    policy = DeepSummary(
+    policy = DeepAgentsSummary(
         keep_messages=1,
         keep=common.check_clause(keep, "keep"),
         trigger=due,

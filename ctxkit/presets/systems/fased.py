@@ -8,7 +8,7 @@ from functools import partial
 from math import isnan
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.setting_types import FLAG, WHOLE, choice_kind
+from ctxkit._internal.setting_types import FLAG, WHOLE, make_choice_kind
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.memory_policies import MemoryFlush
@@ -19,12 +19,12 @@ from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets import openclaw_shared
 from ctxkit.presets.config_schema import (
     ConfigKey,
+    ConfigKeyTable,
     ConfigWriter,
-    KeyTable,
     ParsedConfig,
     SystemConfigFile,
     get_section,
-    keys_from_words,
+    parse_keys,
 )
 from ctxkit.presets.openclaw_shared import RESERVE_FLOOR
 from ctxkit.presets.registry import (
@@ -241,7 +241,7 @@ GUARD_RETRIES_KEY = ConfigKey(
     f"{openclaw_shared.QUALITY_GUARD_SECTION}.maxRetries", "quality_retries", WHOLE
 )
 DEFAULT_RETRIES = 1
-CONFIG_TABLE = KeyTable(
+CONFIG_TABLE = ConfigKeyTable(
     keys=(
         *openclaw_shared.COMPACTION_KEYS,
         ConfigKey(f"{openclaw_shared.MEMORY_FLUSH_SECTION}.enabled", "memory_flush", FLAG),
@@ -253,11 +253,11 @@ CONFIG_TABLE = KeyTable(
         ConfigKey(
             f"{openclaw_shared.PRUNING_SECTION}.mode",
             "context_pruning",
-            choice_kind("off", "cache-ttl"),
+            make_choice_kind("off", "cache-ttl"),
         ),
         *openclaw_shared.PRUNING_KEYS,
     ),
-    elsewhere=keys_from_words(
+    elsewhere=parse_keys(
         "recentTurnsPreserve customInstructions", openclaw_shared.COMPACTION_SECTION
     )
     | openclaw_shared.OTHER_KEYS,
@@ -289,7 +289,7 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters under the file's own keys."""
     retries = parameters.get(GUARD_RETRIES_KEY.parameter) or 0
     guard = {GUARD_ENABLED_KEY.parameter: retries > 0, GUARD_RETRIES_KEY.parameter: retries or None}
-    return KeyTable((*CONFIG_TABLE.keys, GUARD_ENABLED_KEY, GUARD_RETRIES_KEY)).tree(
+    return ConfigKeyTable((*CONFIG_TABLE.keys, GUARD_ENABLED_KEY, GUARD_RETRIES_KEY)).tree(
         {**parameters, **guard}
     )
 

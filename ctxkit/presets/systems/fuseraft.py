@@ -14,26 +14,33 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import Chain
-from ctxkit.policies.clearing import Budget, Tombstones, ToolPairs
+from ctxkit.policies.clearing import CharacterBudget, KeepToolPairs, TombstoneEviction
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.evidence_summaries import Narrative
+from ctxkit.policies.evidence_summaries import NarrativeSummary
 from ctxkit.policies.guards import (
     AntiThrash,
     BaseGuard,
-    Grace,
+    GraceAfterCompaction,
     get_blocking_reason,
     get_guard_label,
 )
-from ctxkit.policies.message_shortening import Intermediate
-from ctxkit.policies.offload import Offload
+from ctxkit.policies.message_shortening import IntermediateReplyShortening
+from ctxkit.policies.offload import ResultOffload
 from ctxkit.policies.superseded_tool_calls import RepeatedCommands, Superseded
-from ctxkit.policies.triggers import Above, Count, NearCap, Overflow, Spent, TurnSpent
+from ctxkit.policies.triggers import (
+    Above,
+    Count,
+    NearMessageCap,
+    Overflow,
+    TokensSpent,
+    TurnTokensSpent,
+)
 from ctxkit.policies.window_compaction import AdaptiveTrim, Window
 from ctxkit.presets.config_schema import ConfigWriter, SystemConfigFile
 from ctxkit.presets.fuseraft_config import (
     KEY_PATHS,
     VIEW_KEYS,
-    history_filters,
+    make_history_filters,
     read_config,
     to_config_tree,
     weigh_config,
@@ -42,7 +49,7 @@ from ctxkit.presets.registry import PresetDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive, Proportion
-    from ctxkit.policies.protocols import Forecast, Guard, RunHistory
+    from ctxkit.policies.protocols import Guard, PromptForecast, RunHistory
     from ctxkit.policies.triggers import BaseTrigger
 
 
@@ -142,7 +149,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True)
-class GuardUnlessDue(BaseGuard):
+class GuardUnlessTriggerDue(BaseGuard):
     """A guard that steps aside at calls where another trigger is due: fuseraft guards its turn
     count alone.
     """
@@ -159,7 +166,7 @@ class GuardUnlessDue(BaseGuard):
         """Return why the guard holds it back."""
         return get_blocking_reason(self.guard, past)
 
-    def first(self, past: RunHistory, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call that the guard lets pass, or at which the trigger is due."""
         # the first call that the guard lets pass, or an earlier one where the trigger is due
         allowed_call = self.guard.first(past, forecast, start, stop)
@@ -271,13 +278,13 @@ def fuseraft(
     # triggers besides the turn count; the guard against thrash holds none of them back
     others: list[Any] = [Overflow(recorded=True)]
     if cutover_at:
-        others.insert(0, Spent(cutover_at))
+        others.insert(0, TokensSpent(cutover_at))
     if max_single_turn_input_tokens:
-        others.insert(0, TurnSpent(max_single_turn_input_tokens))
+        others.insert(0, TurnTokensSpent(max_single_turn_input_tokens))
     trigger: Any = Above(token_budget, estimated=True) if mode == "window" else turns
     # the grace turn gives way to the limit of a single turn, or else to an overflow alone
     unguarded = others[0] if max_single_turn_input_tokens else others[-1]
-    guards: list[Any] = [GuardUnlessDue(Grace(calls=1), unguarded)]
+    guards: list[Any] = [GuardUnlessTriggerDue(GraceAfterCompaction(calls=1), unguarded)]
     # mode `window` drops pairs without a summary and has no guard against thrash
     if mode != "window" and anti_thrash_window and anti_thrash_min_savings_ratio:
         thrash = AntiThrash(
@@ -286,7 +293,7 @@ def fuseraft(
             "messages" if quirks else "tokens",
             reset=0 if quirks else trigger_turn_count,
         )
-        guards.append(GuardUnlessDue(thrash, reduce(or_, others)))
+        guards.append(GuardUnlessTriggerDue(thrash, reduce(or_, others)))
     return Rules(
         policy=_make_policy(parameters),
         trigger=reduce(or_, others, trigger),
@@ -302,9 +309,9 @@ def fuseraft(
 
 def _make_warnings(p: dict[str, Any]) -> tuple[Any, ...]:
     """Return the warnings: tokens sent, and a prompt near its cap on messages."""
-    spent = (Spent(p["warn_at"]),) if p["warn_at"] else ()
+    spent = (TokensSpent(p["warn_at"]),) if p["warn_at"] else ()
     cap = int(p["max_tail_messages"] * p["context_cap_fraction"])
-    return (*spent, NearCap(cap + 1)) if cap else spent
+    return (*spent, NearMessageCap(cap + 1)) if cap else spent
 
 
 def _check_settings(p: dict[str, Any]) -> None:
@@ -327,7 +334,7 @@ def _make_policy(p: dict[str, Any]) -> Any:
     template_settings: dict[str, Any] = {}
     if p["summary_template"]:
         template_settings = {"instructions": p["summary_template"], "sections": ()}
-    return Narrative(
+    return NarrativeSummary(
         mode=p["mode"],
         keep_replies=p["keep_recent_turns"],
         include_reasoning=not p["quirks"] if reasoning is None else reasoning,
@@ -354,22 +361,26 @@ def _make_pruning(p: dict[str, Any]) -> Any:
     replies = p["max_replay_chars"]
     if replies == 0 and not quirks:
         replies = REPLAY_CHARS
-    handed = history_filters(
+    handed = make_history_filters(
         **{**{name: p[name] for name in VIEW_KEYS.values()}, "max_replay_chars": replies or 0},
         from_reply=quirks,
     )
     parts = [
         # the order matters: each part weighs what the parts before it left
-        Offload(threshold=p["offload_chars"]) if p["offload_chars"] else None,
+        ResultOffload(threshold=p["offload_chars"]) if p["offload_chars"] else None,
         *handed,
-        Tombstones(max_tokens=p["max_tool_result_tokens"], keep_last=p["in_turn_tool_window"])
+        TombstoneEviction(
+            max_tokens=p["max_tool_result_tokens"], keep_last=p["in_turn_tool_window"]
+        )
         if p["max_tool_result_tokens"]
         else None,
-        *((Superseded(), RepeatedCommands(), Intermediate()) if quirks else ()),
-        ToolPairs(keep_pairs=pairs, step=8 if quirks else 1, from_chars=180_000 if quirks else 0)
+        *((Superseded(), RepeatedCommands(), IntermediateReplyShortening()) if quirks else ()),
+        KeepToolPairs(
+            keep_pairs=pairs, step=8 if quirks else 1, from_chars=180_000 if quirks else 0
+        )
         if pairs
         else None,
-        Budget(max_chars=4 * tokens) if tokens else None,
+        CharacterBudget(max_chars=4 * tokens) if tokens else None,
         AdaptiveTrim() if p["adaptive_trim"] else None,
     ]
     prunings = [part for part in parts if part is not None]

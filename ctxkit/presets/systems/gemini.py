@@ -15,19 +15,19 @@ from ctxkit._internal.setting_types import FLAG, NUMBER, WHOLE
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import Chain
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.message_shortening import Replies, Results
+from ctxkit.policies.message_shortening import ReplyShortening, ResultShortening
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.config_schema import (
     ConfigKey,
+    ConfigKeyTable,
     ConfigWriter,
-    KeyTable,
     ParsedConfig,
     SystemConfigFile,
     get_section,
-    keys_from_words,
+    parse_keys,
     weigh_matching_keys,
 )
 from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, check_setting_types
@@ -151,7 +151,7 @@ def split_point(history: History, share: float) -> int:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Pipeline(CustomCutSummary):
+class TruncateThenSnapshot(CustomCutSummary):
     """Beyond the retained tokens cut long messages down; over the maximum put a snapshot in the
     place of the oldest.
     """
@@ -257,7 +257,7 @@ def gemini(
         raise BadArguments(
             f"retained_tokens ({retained_tokens:,}) must lie below max_tokens ({max_tokens:,})."
         )
-    policy = Pipeline(
+    policy = TruncateThenSnapshot(
         keep_tokens=retained_tokens,
         max_tokens=max_tokens,
         node_tokens=max_tokens_per_node,
@@ -271,9 +271,9 @@ def gemini(
         policy=policy,
         trigger=Above(retained_tokens + coalescing_threshold_tokens),
         pruning=Chain.of(
-            # -1 turns off what `Results` does to stale reads: only the length of an output counts
-            Results(max_chars=masked, consumed_chars=-1, suffix=MASKED_SUFFIX),
-            Replies(max_chars=masked, suffix=MASKED_SUFFIX),
+            # -1 turns off what `ResultShortening` does to stale reads: only length counts
+            ResultShortening(max_chars=masked, consumed_chars=-1, suffix=MASKED_SUFFIX),
+            ReplyShortening(max_chars=masked, suffix=MASKED_SUFFIX),
         ),
         **common,
     )
@@ -290,7 +290,7 @@ OLDER_THRESHOLD_PATHS = (
 )
 """Where `model.compressionThreshold` stood in earlier versions; read, never written."""
 THRESHOLD_KEY = ConfigKey("model.compressionThreshold", "compression_threshold", NUMBER)
-CONFIG_TABLE = KeyTable(
+CONFIG_TABLE = ConfigKeyTable(
     keys=(
         THRESHOLD_KEY,
         ConfigKey(f"{CONTEXT_SECTION}.historyWindow.maxTokens", "max_tokens", WHOLE),
@@ -323,9 +323,7 @@ CONFIG_TABLE = KeyTable(
     silent=frozenset({"experimental.contextManagement", *OLDER_THRESHOLD_PATHS}),
     open=frozenset({"", "model", "tools", "experimental"}),
 )
-OTHER_SIGNS = keys_from_words(
-    "general ui tools context security privacy experimental mcpServers ide"
-)
+OTHER_SIGNS = parse_keys("general ui tools context security privacy experimental mcpServers ide")
 
 
 def weigh_config(config: Mapping[str, Any]) -> int:

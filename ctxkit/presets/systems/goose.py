@@ -11,7 +11,11 @@ from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, check_setting_types
-from ctxkit.presets.shared_policies import CustomCutSummary, as_summary_message, end_of_removable
+from ctxkit.presets.shared_policies import (
+    CustomCutSummary,
+    as_summary_message,
+    find_end_of_removable,
+)
 from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:
@@ -52,7 +56,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class WithRequest(CustomCutSummary):
+class SummaryWithLastRequest(CustomCutSummary):
     """Summarise everything, and repeat the last request after the summary."""
 
     def find_cut(self, history: History, _budget: ContextBudget) -> int:
@@ -60,7 +64,7 @@ class WithRequest(CustomCutSummary):
         last = len(history) - 1
         if last >= 0 and history[last].role == "user":
             return history.safe_before(last)
-        return end_of_removable(history)
+        return find_end_of_removable(history)
 
     def write_summary(self, history: History, first: int) -> Message | str | int:
         """Return the summary, the line that the work continues, and the last request if it went."""
@@ -105,7 +109,7 @@ def goose(
     if 0 < auto_compact_threshold < 1:
         full = Share(auto_compact_threshold) | full
     return Rules(
-        policy=WithRequest(instructions=with_focus(INSTRUCTIONS, focus)),
+        policy=SummaryWithLastRequest(instructions=with_focus(INSTRUCTIONS, focus)),
         trigger=full,
         window=context_window,
         summariser=summariser,

@@ -41,7 +41,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Edited(DataclassPolicy):
+class ThinkingAndToolClearing(DataclassPolicy):
     """Clear old thinking and old tool uses, or put a text in place of a whole use."""
 
     keep: Natural = 3
@@ -138,7 +138,7 @@ def inspect_edit(
         5
     """
     thinking = None if keep_thinking_turns == "all" else keep_thinking_turns
-    policy: Any = Edited(
+    policy: Any = ThinkingAndToolClearing(
         keep=keep_tool_uses,
         exclude=("tool_search", *exclude_tools),
         thinking_turns=thinking,

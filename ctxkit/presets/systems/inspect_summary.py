@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.policies.context_rules import Rules
 from ctxkit.presets import shared_policies as common
 from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, check_setting_types
-from ctxkit.presets.shared_policies import AnchoredSummary, end_of_removable
+from ctxkit.presets.shared_policies import MiddleSummary, find_end_of_removable
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
@@ -39,7 +39,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TaskAndSummary(AnchoredSummary):
+class TaskAndSummary(MiddleSummary):
     """Keep what comes up to the first user message; summarise all the rest."""
 
     def front(self, history: History, first: int = 0) -> int:
@@ -51,7 +51,7 @@ class TaskAndSummary(AnchoredSummary):
 
     def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the end: nothing after the task is kept as it is."""
-        return end_of_removable(history)
+        return find_end_of_removable(history)
 
 
 @check_setting_types

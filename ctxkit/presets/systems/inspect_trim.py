@@ -33,7 +33,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Trim(DataclassPolicy):
+class OldestShareTrim(DataclassPolicy):
     """Drop the oldest share of what follows the first user message, until the prompt is within the
     threshold.
     """
@@ -88,7 +88,7 @@ def inspect_trim(
         0.8
     """
     return Rules(
-        policy=Trim(threshold=threshold, preserve=preserve),
+        policy=OldestShareTrim(threshold=threshold, preserve=preserve),
         trigger=common.make_inspect_trigger(threshold),
         window=context_window,
     )

@@ -17,7 +17,7 @@ from ctxkit.policies.history.columns import TOOL
 from ctxkit.policies.texts import message_content
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.registry import PresetDifference, check_setting_types
-from ctxkit.presets.shared_policies import api_message_starts
+from ctxkit.presets.shared_policies import find_api_message_starts
 from ctxkit.session.messages import (
     Message,
     get_plain_text,
@@ -68,7 +68,7 @@ class ScoredResultTrim(DataclassPolicy):
 
     def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the history with less of its old results."""
-        starts = api_message_starts(history)
+        starts = find_api_message_starts(history)
         if self.preserve_recent >= len(starts):
             return history
         edge = int(starts[-self.preserve_recent]) if self.preserve_recent else len(history)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ctxkit.policies.context_rules import Rules
 from ctxkit.presets.registry import PresetDifference, check_setting_types
-from ctxkit.presets.shared_policies import ClearUses
+from ctxkit.presets.shared_policies import ClearToolUses
 
 DIFFERENCES = (
     PresetDifference(
@@ -63,7 +63,7 @@ def langchain_clear_tools(
         >>> rules.parameters["keep"]
         5
     """
-    pruning = ClearUses(
+    pruning = ClearToolUses(
         trigger=trigger,
         keep=keep,
         exclude=exclude_tools,

@@ -44,7 +44,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LangChainSummary(common.ClauseSummary):
+class LangChainSummary(common.KeepClauseSummary):
     """Keep by LangChain's measure; the summariser sees only the end of what goes."""
 
     trim_tokens: int | None = 4000

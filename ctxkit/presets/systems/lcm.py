@@ -16,7 +16,7 @@ from ctxkit.policies.offline_summarisers import Passage
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.registry import PresetDifference, check_setting_types
-from ctxkit.presets.shared_policies import CustomCutSummary, removable_mask
+from ctxkit.presets.shared_policies import CustomCutSummary, make_removable_mask
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive
@@ -55,7 +55,7 @@ DIFFERENCES = (
 # last `tail` messages always stay raw. Both loops end: the first where no chunk is left or a step
 # frees nothing, the second as each step leaves fewer summaries.
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Leaves(CustomCutSummary):
+class LeafSummaries(CustomCutSummary):
     """Summarise the oldest chunk behind the summaries until the prompt fits; condense summaries
     when there are many.
     """
@@ -99,7 +99,7 @@ class Leaves(CustomCutSummary):
         # the chunk ends at a safe cut, if possible behind its aim, never inside the raw tail
         stop = history.safe(stop) or stop
         stop = stop if stop <= last else history.safe_before(last)
-        if stop <= start or not removable_mask(history, start, stop).any():
+        if stop <= start or not make_removable_mask(history, start, stop).any():
             return history
         return self.summarise_range(history, start, stop, "the oldest chunk")
 
@@ -157,7 +157,7 @@ def lcm(
     if not 0 < context_threshold < 1:
         raise BadArguments("context_threshold lies between 0 and 1.")
     return Rules(
-        policy=Leaves(
+        policy=LeafSummaries(
             share=context_threshold,
             tail=fresh_tail_count,
             chunk=leaf_chunk_tokens,

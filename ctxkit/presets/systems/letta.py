@@ -12,7 +12,7 @@ from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.registry import PresetDifference, check_setting_types
-from ctxkit.presets.shared_policies import AnchoredSummary, end_of_removable
+from ctxkit.presets.shared_policies import MiddleSummary, find_end_of_removable
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import PositiveShare
@@ -47,7 +47,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LettaSummary(AnchoredSummary):
+class LettaSummary(MiddleSummary):
     """Summarise the oldest share of the messages, a tenth more at a time until what stays fits; or
     all of them.
     """
@@ -61,7 +61,7 @@ class LettaSummary(AnchoredSummary):
         """Return the first position that is kept."""
         n = len(history)
         if self.share is None:
-            return end_of_removable(history)
+            return find_end_of_removable(history)
         if history.steps:
             return 0
         # the tokens that may stay are those beside the first share; they do not shrink with it

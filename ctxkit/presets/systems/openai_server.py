@@ -15,7 +15,7 @@ from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.provider_native import make_opaque_item, replace_with_opaque_item
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.registry import PresetDifference, check_setting_types
-from ctxkit.presets.shared_policies import end_of_removable, removable_mask
+from ctxkit.presets.shared_policies import find_end_of_removable, make_removable_mask
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Positive
@@ -57,8 +57,8 @@ class ServerCompaction(DataclassPolicy):
 
     def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the item, with what must stay."""
-        n = end_of_removable(history)
-        if not removable_mask(history, 0, n).any():
+        n = find_end_of_removable(history)
+        if not make_removable_mask(history, 0, n).any():
             return history
         return replace_with_opaque_item(history, n, self.item_tokens)
 
@@ -69,9 +69,9 @@ class StandaloneCompaction(ServerCompaction):
 
     def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the user's messages and the item, with what must stay."""
-        n = end_of_removable(history)
+        n = find_end_of_removable(history)
         requests = history.role("user")
-        if not (removable_mask(history, 0, n) & ~requests[:n]).any():
+        if not (make_removable_mask(history, 0, n) & ~requests[:n]).any():
             return history
         rest = requests | history.stays | (np.arange(len(history)) >= n)
         remaining, tail = history.keep(rest).messages, len(history) - n

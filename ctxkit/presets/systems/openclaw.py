@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.setting_types import FLAG, PROMPT, WHOLE, choice_kind
+from ctxkit._internal.setting_types import FLAG, PROMPT, WHOLE, make_choice_kind
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.history import has_content
@@ -23,11 +23,11 @@ from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets import openclaw_shared
 from ctxkit.presets.config_schema import (
     ConfigKey,
+    ConfigKeyTable,
     ConfigWriter,
-    KeyTable,
     ParsedConfig,
     SystemConfigFile,
-    keys_from_words,
+    parse_keys,
 )
 from ctxkit.presets.openclaw_shared import RESERVE_FLOOR
 from ctxkit.presets.registry import (
@@ -301,7 +301,7 @@ def openclaw(
     )
 
 
-CONFIG_TABLE = KeyTable(
+CONFIG_TABLE = ConfigKeyTable(
     keys=(
         *openclaw_shared.COMPACTION_KEYS,
         ConfigKey(
@@ -321,11 +321,13 @@ CONFIG_TABLE = KeyTable(
             WHOLE,
         ),
         ConfigKey(
-            f"{openclaw_shared.PRUNING_SECTION}.mode", "pruning", choice_kind("off", "cache-ttl")
+            f"{openclaw_shared.PRUNING_SECTION}.mode",
+            "pruning",
+            make_choice_kind("off", "cache-ttl"),
         ),
         *openclaw_shared.PRUNING_KEYS,
     ),
-    elsewhere=keys_from_words("enabled softThresholdTokens", openclaw_shared.MEMORY_FLUSH_SECTION)
+    elsewhere=parse_keys("enabled softThresholdTokens", openclaw_shared.MEMORY_FLUSH_SECTION)
     | openclaw_shared.OTHER_KEYS,
     silent=frozenset({"agents.list"}),
     open=openclaw_shared.OPEN_SECTIONS,

@@ -15,15 +15,15 @@ import numpy as np
 from ctxkit._internal.setting_types import FLAG, POSITIVE, WHOLE
 from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.message_shortening import Outputs
+from ctxkit.policies.message_shortening import OutputShortening
 from ctxkit.policies.summary_compaction import LOCAL_SUMMARISERS, Summary
 from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.config_schema import (
     ConfigKey,
+    ConfigKeyTable,
     ConfigWriter,
-    KeyTable,
     ParsedConfig,
     SystemConfigFile,
     get_section,
@@ -281,7 +281,9 @@ def opencode(
     return Rules(
         policy=policy,
         trigger=trigger | opens_turn if prune else trigger,
-        pruning=Outputs(max_lines=max_lines, max_chars=0, max_bytes=max_bytes, mode="head"),
+        pruning=OutputShortening(
+            max_lines=max_lines, max_chars=0, max_bytes=max_bytes, mode="head"
+        ),
         window=window,
         reserve=reserve,
         estimator="chars/4",
@@ -291,7 +293,7 @@ def opencode(
     )
 
 
-CONFIG_TABLE = KeyTable(
+CONFIG_TABLE = ConfigKeyTable(
     keys=(
         ConfigKey("compaction.auto", "auto", FLAG),
         ConfigKey("compaction.prune", "prune", FLAG),
@@ -303,7 +305,7 @@ CONFIG_TABLE = KeyTable(
     ),
     elsewhere=frozenset({"compaction.keep", "compaction.buffer"}),
 )
-LIMIT_TABLE = KeyTable(
+LIMIT_TABLE = ConfigKeyTable(
     keys=(
         ConfigKey("context", "context_window", POSITIVE),
         ConfigKey("input", "limit_input", POSITIVE),

@@ -11,7 +11,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Above, Count, Overflow
 from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, check_setting_types
-from ctxkit.presets.shared_policies import AnchoredSummary
+from ctxkit.presets.shared_policies import MiddleSummary
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
@@ -35,7 +35,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class OpenHandsSummary(AnchoredSummary):
+class OpenHandsSummary(MiddleSummary):
     """Forget the middle: keep the first events and so many of the last that half of what is allowed
     is left.
     """

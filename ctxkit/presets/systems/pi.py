@@ -11,10 +11,10 @@ from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import LastUsageOverBudget, Overflow, Share
 from ctxkit.presets.config_schema import (
     ConfigKey,
+    ConfigKeyTable,
     ConfigWriter,
-    KeyTable,
     SystemConfigFile,
-    keys_from_words,
+    parse_keys,
 )
 from ctxkit.presets.registry import PresetDifference, check_setting_types, check_window
 
@@ -193,7 +193,7 @@ def pi(
     )
 
 
-CONFIG_TABLE = KeyTable(
+CONFIG_TABLE = ConfigKeyTable(
     keys=(
         ConfigKey("compaction.enabled", "enabled", FLAG),
         ConfigKey("compaction.reserveTokens", "reserve_tokens", WHOLE),
@@ -201,7 +201,7 @@ CONFIG_TABLE = KeyTable(
     ),
     elsewhere=frozenset({"branchSummary"}),
 )
-OTHER_SIGNS = keys_from_words(
+OTHER_SIGNS = parse_keys(
     "defaultProvider defaultModel defaultThinkingLevel hideThinkingBlock thinkingBudgets"
     " enabledModels quietStartup enableSkillCommands steeringMode followUpMode branchSummary"
     " lastChangelogVersion"

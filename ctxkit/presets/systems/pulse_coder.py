@@ -11,17 +11,17 @@ from ctxkit._internal.setting_types import POSITIVE
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.guards import Attempts
+from ctxkit.policies.guards import CompactionCountLimit
 from ctxkit.policies.history.history import has_content
-from ctxkit.policies.message_filters import Prune
+from ctxkit.policies.message_filters import PruneToolCalls
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts import PULSE_SECTIONS
-from ctxkit.policies.triggers import Above, CutShort
+from ctxkit.policies.triggers import Above, ReplyCutShort
 from ctxkit.policies.unpruned_prompt_sizes import estimate_tokens
 from ctxkit.presets.config_schema import (
     ConfigKey,
+    ConfigKeyTable,
     ConfigWriter,
-    KeyTable,
     ParsedConfig,
     SystemConfigFile,
     weigh_matching_keys,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 SUMMARY_PREFIX = "[COMPACTED_CONTEXT]\n"
-FALLBACK_PRUNE = Prune(tool_calls="all", reasoning="all")
+FALLBACK_PRUNE = PruneToolCalls(tool_calls="all", reasoning="all")
 """What is done to all messages before the last turns are taken, where no summary came about."""
 DEFAULT_WINDOW = 64_000
 """Tokens, whatever the model (`CONTEXT_WINDOW_TOKENS`); the system prompt is never weighed."""
@@ -186,8 +186,8 @@ def pulse_coder(
     )
     return Rules(
         policy=policy,
-        trigger=Above(trigger, or_equal=True, estimated=True) | CutShort(),
-        guards=(Attempts(max_compaction_attempts, per="turn"),),
+        trigger=Above(trigger, or_equal=True, estimated=True) | ReplyCutShort(),
+        guards=(CompactionCountLimit(max_compaction_attempts, per="turn"),),
         window=context_window_tokens,
         assumed=context_window_tokens == DEFAULT_WINDOW,
         estimator="pulse_coder",
@@ -196,7 +196,7 @@ def pulse_coder(
     )
 
 
-CONFIG_TABLE = KeyTable(
+CONFIG_TABLE = ConfigKeyTable(
     keys=(
         ConfigKey("CONTEXT_WINDOW_TOKENS", "context_window_tokens", POSITIVE),
         ConfigKey("COMPACT_TRIGGER", "compact_trigger", POSITIVE),

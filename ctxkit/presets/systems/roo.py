@@ -16,7 +16,7 @@ from ctxkit.presets.registry import (
     check_setting_types,
     check_window,
 )
-from ctxkit.presets.shared_policies import DropHalf, SummariseAll
+from ctxkit.presets.shared_policies import DropOlderHalf, SummariseAll
 
 BUFFER_SHARE = 0.1
 """Share of the window that is reserved in addition to the reply."""
@@ -87,7 +87,7 @@ def roo(
         80
     """
     check_between(5, 100, auto_condense_context_percent=auto_condense_context_percent)
-    half = DropHalf(keep_first=1, quarter=False, pairs="all")
+    half = DropOlderHalf(keep_first=1, quarter=False, pairs="all")
     window = context_window or 200_000
     reserve = max_tokens + int(BUFFER_SHARE * window)
     check_window(window, reserve)

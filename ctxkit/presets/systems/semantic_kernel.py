@@ -41,7 +41,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Reduced(Summary):
+class SummarisationReducer(Summary):
     """Summarise the oldest, so that the target remains; a user message within the threshold begins
     what is kept.
     """
@@ -58,7 +58,7 @@ class Reduced(Summary):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Truncated(DataclassPolicy):
+class TruncationReducer(DataclassPolicy):
     """Drop the oldest, so that the target remains."""
 
     target: int = 20
@@ -160,9 +160,9 @@ def semantic_kernel(
         >>> rules.parameters["context_window"]
         128000
     """
-    policy: Any = Truncated(target=target_count, threshold=threshold_count)
+    policy: Any = TruncationReducer(target=target_count, threshold=threshold_count)
     if method == "summary":
-        policy = Reduced(
+        policy = SummarisationReducer(
             keep_messages=target_count,
             target=target_count,
             threshold=threshold_count,

@@ -15,7 +15,7 @@ from ctxkit.policies.texts import message_content
 from ctxkit.policies.texts.summary_prompts import with_focus
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
 from ctxkit.presets.registry import PresetDifference, check_setting_types
-from ctxkit.presets.shared_policies import AnchoredSummary, opens_turn
+from ctxkit.presets.shared_policies import MiddleSummary, opens_turn
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Sliding(DataclassPolicy):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class OldestShare(AnchoredSummary):
+class OldestShareSummary(MiddleSummary):
     """Summarise the oldest share of the messages, never the last few; once for each call."""
 
     ratio: float = 0.3
@@ -168,7 +168,7 @@ def strands(
     trigger: Any = Overflow(recorded=True)
     if proactive_compression is not None:
         trigger = trigger | Share(proactive_compression, or_equal=True)
-    policy: Any = OldestShare(
+    policy: Any = OldestShareSummary(
         keep_messages=max(preserve_recent_messages, 1),
         keep_first=pin_first,
         ratio=max(0.1, min(0.8, summary_ratio)),

@@ -16,10 +16,9 @@ from ctxkit.policies import memory_policies
 from ctxkit.policies.base import Chain
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.memory_policies import MemoryFlush
-from ctxkit.policies.message_filters import Cap, Prune
+from ctxkit.policies.message_filters import MessageCountCap, PruneToolCalls
 from ctxkit.policies.offline_summarisers import with_summary_error
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import lost_and_invented_statements as checkpoint_audit
 from ctxkit.policies.texts import message_content, summary_prompts
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
 from ctxkit.presets.registry import PresetDifference, check_between, check_setting_types
@@ -109,7 +108,7 @@ DIFFERENCES = (
 # The fields are kept in `details`, from where the next compaction reads them; only the text is
 # sent.
 @dataclass(frozen=True, kw_only=True)
-class CheckpointMaker:
+class CheckpointSummariser:
     """Writes Tyrum's checkpoint: by a model in at most two attempts, else without one."""
 
     model: Any = None
@@ -167,7 +166,7 @@ class CheckpointMaker:
         instructions = (
             f"{INSTRUCTIONS}\n\nKeep:"
             f" {', '.join(names)}\n\n{_ask_for_obligations(obligations)}{passage.instructions}\n\n"
-            f"{summary_prompts.tyrum_transcript(passage.messages)}"
+            f"{summary_prompts.write_tyrum_transcript(passage.messages)}"
         )
         lack: tuple[str, ...] = ()
         why = ""
@@ -190,13 +189,13 @@ class CheckpointMaker:
             if not self.quirks:
                 point = replace(point, handoff_md=bound_handoff(point.handoff_md))
             if not lack and not self.quirks:
-                lack = summary_prompts.lost_identifiers(names, _checkpoint_words(point))
-                invented = summary_prompts.invented_identifiers(
+                lack = summary_prompts.find_lost_identifiers(names, _checkpoint_words(point))
+                invented = summary_prompts.find_invented_identifiers(
                     _checkpoint_words(point), source_text
                 )
                 invented += _find_invented_statements(point, passage, previous)
                 lack += (f"any ground for {', '.join(invented)}",) if invented else ()
-                lack += checkpoint_audit.find_lost_lines(obligations, _checkpoint_words(point))
+                lack += summary_prompts.find_lost_lines(obligations, _checkpoint_words(point))
             if not lack:
                 return point, ""
             why = f"the checkpoint lacked {', '.join(lack)}"
@@ -229,7 +228,7 @@ def _find_pending_work(messages: Sequence[Message]) -> list[str]:
         s
         for m in messages
         if m.role in ("user", "assistant")
-        for s in checkpoint_audit.split_statements(_message_words(m))
+        for s in summary_prompts.split_statements(_message_words(m))
         if _PENDING_WORK.search(s)
     ]
 
@@ -253,8 +252,8 @@ def _find_invented_statements(
     approved = with_approvals(Checkpoint(), passage.messages, previous).approvals
     words = _checkpoint_words(replace(point, handoff_md=""))
     return (
-        *checkpoint_audit.find_invented_decisions(point.decisions, sources),
-        *checkpoint_audit.find_invented_approvals(
+        *summary_prompts.find_invented_decisions(point.decisions, sources),
+        *summary_prompts.find_invented_approvals(
             [words, point.handoff_md],
             [*user, _checkpoint_words(previous), passage.instructions],
             approved,
@@ -311,7 +310,7 @@ def _unit_starts(history: History) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class Spoken:
+class VisibleMessageCount:
     """Due where so many user messages and replies are shown; a reply with all its steps is one."""
 
     n: int
@@ -330,8 +329,8 @@ def make_pruning(max_messages: int = 0, last_messages: int = 4) -> Any:
     last_messages = max(2, last_messages)
     if cap:
         last_messages = min(last_messages, max(2, cap - 1))
-    prune = Prune(tool_calls=f"before-last-{last_messages}-messages")
-    return Chain.of(prune, Cap(max_messages=cap))
+    prune = PruneToolCalls(tool_calls=f"before-last-{last_messages}-messages")
+    return Chain.of(prune, MessageCountCap(max_messages=cap))
 
 
 @check_setting_types
@@ -387,12 +386,12 @@ def tyrum(
         trigger = Share(1.0, of="budget", or_equal=True, estimated=True)
     if max_turns:
         # a turn counts twice: its request and its reply
-        trigger = trigger | Spoken(2 * max_turns)
+        trigger = trigger | VisibleMessageCount(2 * max_turns)
     if quirks:
         trigger = Both((trigger, opens_turn))
     policy = TyrumSummary(
         keep_messages=max(last_messages, 1),
-        summariser=CheckpointMaker(model=summariser, quirks=quirks),
+        summariser=CheckpointSummariser(model=summariser, quirks=quirks),
         must_shrink=not quirks,
     )
     flush = MemoryFlush(writes=1, message_chars=2000, seconds=2.5, turn_share=0.1)
@@ -527,7 +526,7 @@ def checkpoint_without_model(
         pending_work=unique_lines([*old.pending_work, *recent], 8),
         critical_identifiers=tuple(dict.fromkeys([*old.critical_identifiers, *names]))[:50],
         relevant_files=tuple(
-            dict.fromkeys([*old.relevant_files, *summary_prompts.file_identifiers(names)])
+            dict.fromkeys([*old.relevant_files, *summary_prompts.select_file_identifiers(names)])
         )[:20],
         handoff_md=handoff if quirks else bound_handoff(handoff),
     )
@@ -571,7 +570,7 @@ def _iter_approvals(messages: Sequence[Message]) -> Iterable[str]:
         answer = m.details.get(APPROVAL_KEY)
         if m.role == "tool" and answer in APPROVAL_DECISIONS:
             call = calls.get(m.call_id or "")
-            what = " ".join(filter(None, [m.tool, message_content.call_hint(call)]))
+            what = " ".join(filter(None, [m.tool, message_content.format_call_hint(call)]))
             yield f"{what}: {answer} by the user"
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.agent import MemoryBudgets, MemoryStore
+from ctxkit.agent import MemoryDigestBudgets, MemoryStore
 from ctxkit.agent.memory.folders import find_surplus_entries
 from ctxkit.policies import MEMORY_TYPES
 from ctxkit.policies.memory_entries import make_entry, memory_kind
 
-SMALL = MemoryBudgets(
+SMALL = MemoryDigestBudgets(
     items=4, chars=400, kinds={"fact": (2, 300), "note": (2, 300), "procedure": (1, 90)}
 )
 

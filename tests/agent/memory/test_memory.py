@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.agent import MemoryBudgets, MemoryStore
+from ctxkit.agent import MemoryDigestBudgets, MemoryStore
 from ctxkit.agent.memory import (
     MemoryEntry,
     format_digest,
@@ -25,9 +25,9 @@ from ctxkit.policies.memory_entries import (
     MemoryEntryRanker,
     decode_entry,
     encode_entry,
+    extract_query_terms,
+    get_memory_folder_name,
     make_entry,
-    memory_folder_name,
-    query_terms,
     score_entry,
 )
 
@@ -107,9 +107,9 @@ def test_what_is_no_entry_is_none(text):
                                                ("hello world!", "hello_world"), ("   ", "___")])  # fmt: skip
 def test_an_agents_folder_is_named_as_fuseraft_names_it(agent, folder):
     """F16: An agent's memory has a folder of its own."""
-    assert memory_folder_name(agent) == folder
+    assert get_memory_folder_name(agent) == folder
     with pytest.raises(BadArguments):
-        memory_folder_name("!!!")
+        get_memory_folder_name("!!!")
 
 
 # -- ranking and the block ------------------------------------------------------------------------
@@ -139,8 +139,8 @@ def test_the_newer_order_is_by_type_and_words_of_the_query():
         made("x", "reference", body="The retry is three."),
     )
     assert (
-        score_entry(named, query_terms("retry retry")),
-        score_entry(held, query_terms("retry")),
+        score_entry(named, extract_query_terms("retry retry")),
+        score_entry(held, extract_query_terms("retry")),
     ) == (3, 2)
     assert rank_by_score([*some, named], "retry policy")[0].name == "retry-policy"
 
@@ -201,13 +201,13 @@ def test_a_digest_keeps_its_budgets_and_leaves_out_what_does_not_match():
     assert sum("[procedure]" in r for r in rows) == 1
     assert format_digest(some, "beta") == "- [procedure] g-p (private) p — beta"
     assert format_digest(some, "gamma") == "No matching durable memory found."
-    assert len(format_digest(some, budgets=MemoryBudgets(items=2)).split("\n")) == 2
+    assert len(format_digest(some, budgets=MemoryDigestBudgets(items=2)).split("\n")) == 2
     assert (
         sum(map(len, format_digest([made(f"n{n}", body="x" * 590) for n in range(9)]).split("\n")))
         <= 1_200
     )
     with pytest.raises(BadArguments):
-        MemoryBudgets(kinds={"dream": (1, 1)})
+        MemoryDigestBudgets(kinds={"dream": (1, 1)})
 
 
 # -- scope ----------------------------------------------------------------------------------------

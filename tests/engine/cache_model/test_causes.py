@@ -8,7 +8,6 @@ import pytest
 from builders import result, session, summarised, user
 from cached_talks import fresh, reply
 
-from ctxkit.engine.cache_model.call_classes import UNEXPLAINED_CLASSES, classify_call
 from ctxkit.engine.cache_model.call_features import (
     MISS_RULES,
     MissCause,
@@ -19,6 +18,7 @@ from ctxkit.engine.cache_model.call_features import (
     get_call_features,
     is_miss,
 )
+from ctxkit.engine.cache_model.training_counts import UNEXPLAINED_CLASSES, classify_call
 from ctxkit.session import Message, Text, Usage
 
 

@@ -10,7 +10,6 @@ from builders import session, user
 from cached_talks import reply
 from msgspec.structs import replace
 
-from ctxkit.engine.cache_model.call_classes import classify_call, get_model_family, has_miss_cause
 from ctxkit.engine.cache_model.call_features import get_call_features
 from ctxkit.engine.cache_model.input_cost_prediction import (
     InputCosts,
@@ -28,8 +27,11 @@ from ctxkit.engine.cache_model.training_counts import (
     ClassCount,
     ReadShortfall,
     SessionCounts,
+    classify_call,
     count_session,
     exclude_copies,
+    get_model_family,
+    has_miss_cause,
     with_initial_idle,
 )
 

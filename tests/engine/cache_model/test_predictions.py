@@ -17,8 +17,8 @@ from ctxkit.engine.cache_model.call_features import get_call_features
 from ctxkit.engine.cache_model.input_cost_prediction import predict_input_cost, prepare_prediction
 from ctxkit.engine.cache_model.miss_rates import simulate_reads
 from ctxkit.engine.cache_model.negative_controls import replace_reads, with_random_reads
-from ctxkit.engine.cache_model.own_developer_logs import DeveloperLogs
 from ctxkit.engine.cache_model.training_counts import (
+    DeveloperLogs,
     count_session,
     exclude_copies,
     get_recorded_reads,

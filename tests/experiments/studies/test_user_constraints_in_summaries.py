@@ -17,7 +17,7 @@ from ctxkit.experiments.studies.user_constraints_in_summaries import (
     read_constraints,
     read_judged_summaries,
 )
-from ctxkit.policies.texts.user_rules import RuleStrength, iter_text_statements
+from ctxkit.policies.texts.user_rules import SentenceKind, iter_text_statements
 
 PAGE = Path(__file__).parents[3] / "docs" / "keep-rules.md"
 RULE = "Never mail the tax office."
@@ -84,12 +84,12 @@ def test_the_published_order_has_all_eight_compactors():
     ],
 )
 def test_orders_about_replies_or_for_a_case_are_rules(order):
-    assert [s.strength for s in iter_text_statements(order)] == [RuleStrength.BINDS]
+    assert [s.strength for s in iter_text_statements(order)] == [SentenceKind.BINDS]
 
 
 @pytest.mark.parametrize("text", ["When you left, the test was green.", "When I run it, it fails."])
 def test_what_tells_of_a_case_is_no_order(text):
-    assert RuleStrength.BINDS not in {s.strength for s in iter_text_statements(text)}
+    assert SentenceKind.BINDS not in {s.strength for s in iter_text_statements(text)}
 
 
 def test_the_page_names_what_is_not_measured():

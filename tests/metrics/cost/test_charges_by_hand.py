@@ -16,7 +16,7 @@ from ctxkit.metrics.cost.bill import (
 )
 from ctxkit.metrics.cost.cache_fit import CacheFit, bill_modelled_reads
 from ctxkit.metrics.cost.replay_bill import UNLIMITED_TOKENS, ReplayCostModel, WrittenSummary
-from ctxkit.metrics.prompt_sizes import SentPrompts
+from ctxkit.metrics.prompt_sizes import SentPromptSizes
 from ctxkit.session import Usage
 from ctxkit.tokens.prices import Price, PriceTier, price
 
@@ -204,9 +204,9 @@ def test_calls_of_another_agent_have_a_cache_of_their_own():
     assert model.last == {0: -1, 1: -1, 2: 0}
     assert model.cold == (True, True, False)
     # what lies between is a prompt that shares 2,000 tokens with each of its neighbours
-    prompts = SentPrompts([10_000, 3_000, 12_000], [0, 2_000, 2_000])
+    prompts = SentPromptSizes([10_000, 3_000, 12_000], [0, 2_000, 2_000])
     assert model.read(2, prompts) == 2_000
-    assert model.read(2, SentPrompts([10_000, 3_000, 12_000], [0, 11_000, 11_000])) == 10_000
+    assert model.read(2, SentPromptSizes([10_000, 3_000, 12_000], [0, 11_000, 11_000])) == 10_000
 
 
 def test_a_replay_reads_no_more_than_a_call_that_missed_for_another_reason():
@@ -216,7 +216,7 @@ def test_a_replay_reads_no_more_than_a_call_that_missed_for_another_reason():
     assert model.limit_read(1, 400) == 400
     assert model.limit_read(1, 9_000) == 500
     assert model.limit_read(2, -5) == 0
-    sent = SentPrompts([10_000, 12_000, 1_023], [0, 10_000, 1_000])
+    sent = SentPromptSizes([10_000, 12_000, 1_023], [0, 10_000, 1_000])
     assert [model.read(n, sent) for n in range(3)] == [0, 500, 0]
     assert [model.write(2, n) for n in (1_023, 1_024)] == [False, True]
     assert model.output_tokens == 300

@@ -12,7 +12,7 @@ from late_talks import among_others, grown, ids_again, late_talk
 from scheduled_parts import BY_ID, PARTS, HideAndGiveBack
 from talks_by_chance import Fours
 
-from ctxkit.policies import History, HistoryFilter, MessageLog, Schedule, ScheduledPruning
+from ctxkit.policies import EarlierTurnsFilter, History, MessageLog, Schedule, ScheduledPruning
 from ctxkit.policies.base import apply_policy, is_fully_scheduled
 from ctxkit.tokens import ContextBudget
 
@@ -22,7 +22,7 @@ SEEDS = st.integers(0, 10**6)
 def test_every_schedule_is_held_to_the_contract():
     """a class that says a schedule, a policy or a preset's, must be in an entry of `PARTS`"""
     held = {kind for parts in PARTS.values() for kind in made_of(parts)}
-    members = kinds(ScheduledPruning, "policies", "presets") - {HistoryFilter}
+    members = kinds(ScheduledPruning, "policies", "presets") - {EarlierTurnsFilter}
     assert {kind for kind in members if kind.__call__ is ScheduledPruning.__call__} <= held
     assert all(is_fully_scheduled(part) for parts in PARTS.values() for part in parts)
 

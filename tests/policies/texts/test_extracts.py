@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from talks_by_chance import Fours, by_chance, shown
 
 import ctxkit as ck
-from ctxkit.engine import log_from_session
-from ctxkit.policies import Extractive, History, MessageLog, Passage
+from ctxkit.engine import make_log_from_session
+from ctxkit.policies import ExtractiveSummariser, History, MessageLog, Passage
 from ctxkit.policies.texts import extracts
 from ctxkit.policies.texts import message_line_index as line_index
 from ctxkit.session import Message, Text
@@ -64,7 +64,7 @@ def talks(draw):
 @given(talks(), st.integers(1, 400), st.integers(0, 12), st.floats(0, 1))
 @settings(max_examples=200 if ALL else 60, deadline=None)
 def test_the_fast_extract_is_the_definition_s(talk, tokens, first, share):
-    maker = Extractive(user=share)
+    maker = ExtractiveSummariser(user=share)
     for part in (talk, talk[first:], talk):  # a part of it, and again: nothing remembered may show
         assert maker.extract(part, tokens) == by_definition(part, tokens, share)
 
@@ -78,7 +78,7 @@ def test_real_sessions_have_the_definition_s_extract(real, name):
     parts = [(0, 300, 1500), (0, 90, 200), (40, 260, 1499), (0, 500, 3000)]
     for first, last, tokens in sample(parts, 2):
         part = messages[first:last]
-        assert Extractive().extract(part, tokens) == by_definition(part, tokens)
+        assert ExtractiveSummariser().extract(part, tokens) == by_definition(part, tokens)
 
 
 def test_a_passage_with_an_earlier_summary_has_the_definition_s_extract():
@@ -87,7 +87,7 @@ def test_a_passage_with_an_earlier_summary_has_the_definition_s_extract():
     for first, last in ((0, 20), (0, 1), (3, 30)):
         p = Passage(history, last, first)
         budget = min(1500, max(int(0.3 * p.tokens), 40))
-        assert Extractive()(p) == by_definition(list(p.messages), budget)
+        assert ExtractiveSummariser()(p) == by_definition(list(p.messages), budget)
         assert p.messages == tuple(history[k] for k in range(first, last))
 
 
@@ -97,16 +97,16 @@ def test_the_same_passage_is_written_once_for_all_logs_of_a_session(monkeypatch)
     monkeypatch.setattr(extracts, "_compose_extract", lambda *a: made.append(a) or written(*a))
     texts = set()
     for _ in range(3):
-        log = log_from_session(session)
-        texts.add(Extractive()(Passage(History.start(log, log.calls - 1), 60)))
+        log = make_log_from_session(session)
+        texts.add(ExtractiveSummariser()(Passage(History.start(log, log.calls - 1), 60)))
     assert len(texts) == len(made) == 1
-    Extractive(99)(Passage(History.start(log, log.calls - 1), 60))
+    ExtractiveSummariser(99)(Passage(History.start(log, log.calls - 1), 60))
     assert len(made) == 2
 
 
 def test_lines_live_as_long_as_their_log():
     history = shown(user("Never round up."), user("Use tabs."))
-    Extractive()(Passage(history, 2))
+    ExtractiveSummariser()(Passage(history, 2))
     known = weakref.ref(history.log.memo["lines"][0])
     assert known() is not None
     del history
@@ -116,13 +116,13 @@ def test_lines_live_as_long_as_their_log():
 
 def test_lines_are_made_anew_where_summaries_have_filled_them(monkeypatch):
     history = shown(*(user(f"Never touch part {n}.") for n in range(9)))
-    before = Extractive()(Passage(history, 8))
+    before = ExtractiveSummariser()(Passage(history, 8))
     old = history.log.memo["lines"][0]
     monkeypatch.setattr(line_index, "MAX_CACHED_CHARS", 10)
     for n in range(3):
         made = history.summarise(4, f"Summary {n}.")
-        assert "Earlier: Summary" in Extractive(share=1.0)(Passage(made, 3))
-    assert Extractive()(Passage(history, 8)) == before
+        assert "Earlier: Summary" in ExtractiveSummariser(share=1.0)(Passage(made, 3))
+    assert ExtractiveSummariser()(Passage(history, 8)) == before
     assert history.log.memo["lines"][0] is not old
 
 
@@ -144,17 +144,17 @@ def test_an_interrupt_leaves_nothing_half_read(monkeypatch):
 
     monkeypatch.setattr(line_index, "line_words", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        Extractive()(Passage(history, 8))
+        ExtractiveSummariser()(Passage(history, 8))
     monkeypatch.undo()
-    made = Extractive(share=1.0)(Passage(history, 8))
+    made = ExtractiveSummariser(share=1.0)(Passage(history, 8))
     assert made == by_definition(list(history.messages[:8]), Passage(history, 8).tokens)
 
 
 def test_a_log_without_a_message_has_no_extract():
     log = MessageLog(Fours())
     log.open()
-    assert Extractive()(Passage(History.start(log, 0), 0)) == ""
-    assert Extractive().extract([], 100) == ""
+    assert ExtractiveSummariser()(Passage(History.start(log, 0), 0)) == ""
+    assert ExtractiveSummariser().extract([], 100) == ""
 
 
 HARD = {
@@ -176,7 +176,7 @@ def test_hard_texts_have_the_definition_s_extract(name, role):
     message = user(text) if role == "user" else result(text, "x", "shell", is_error=True)
     talk = [user("Never round up."), message, assistant("Done.")]
     for tokens in (20, 300):
-        assert Extractive().extract(talk, tokens) == by_definition(talk, tokens)
+        assert ExtractiveSummariser().extract(talk, tokens) == by_definition(talk, tokens)
 
 
 @pytest.mark.parametrize("name", sample(list(HARD), 3))
@@ -185,7 +185,7 @@ def test_fifty_megabytes_in_one_message_cost_no_more_than_what_is_read(name, rol
     text = HARD[name] * (50_000_000 // len(HARD[name].encode("utf-8")))
     message = user(text) if role == "user" else result(text, "x", "shell")
     start = time.thread_time()
-    made = Extractive().extract([user("Never round up."), message], 1500)
+    made = ExtractiveSummariser().extract([user("Never round up."), message], 1500)
     assert time.thread_time() - start < 20  # some 4 s on a slow core
     assert "Never round up." in made
     assert len(made) <= 1500 * 3.5
@@ -196,7 +196,7 @@ def test_the_lines_of_a_huge_message_are_bounded_in_memory(monkeypatch):
     text = "\n".join(f"Fact {n}: x{n * 31:x} in src/f{n}.py." for n in range(120_000))
     tracemalloc.start()
     try:
-        Extractive().extract([user(text)], 1500)
+        ExtractiveSummariser().extract([user(text)], 1500)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -208,7 +208,7 @@ def test_a_message_longer_than_any_window_is_read_at_both_ends(monkeypatch):
     monkeypatch.setattr(line_index, "MAX_READ_CHARS", 60)
     monkeypatch.setattr("extracts_by_definition.MAX_READ_CHARS", 60)
     talk = [user("First of all. " + "Nothing here. " * 99 + "Last of all.")]
-    made = Extractive().extract(talk, 300)
+    made = ExtractiveSummariser().extract(talk, 300)
     assert made == by_definition(talk, 300)
     assert "First of all." in made
     assert "Last of all." in made
@@ -219,5 +219,5 @@ def test_of_more_than_four_hundred_lines_the_weightiest_are_candidates():
     """Lines alike weigh more the later they stand, and the first half as much again."""
     letters = ["".join("abcdefghij"[int(d)] for d in f"{n:03}") for n in range(450)]
     lines = [f"alpha{w} beta{w}" for w in letters]
-    text = Extractive().extract([assistant("\n".join(lines))], 100_000)
+    text = ExtractiveSummariser().extract([assistant("\n".join(lines))], 100_000)
     assert [row.rpartition(": ")[2] for row in text.splitlines()] == [lines[0], *lines[51:]]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from talks_by_chance import shown
 
-from ctxkit.policies import FOCUS_MARK, Extractive, Passage, Summary
+from ctxkit.policies import FOCUS_MARK, ExtractiveSummariser, Passage, Summary
 from ctxkit.policies.texts import extracts, summary_prompts
 from ctxkit.policies.texts import message_line_index as line_index
 from ctxkit.tokens import ContextBudget
@@ -72,7 +72,7 @@ def test_a_focus_without_a_word_is_none():
 
 
 def test_the_extract_obeys_a_focus_and_says_how_well():
-    plain, kept = (Extractive(300)(told(f)) for f in ("", "keep the ids"))
+    plain, kept = (ExtractiveSummariser(300)(told(f)) for f in ("", "keep the ids"))
     assert held(plain) < 5
     assert held(kept) >= 9
     assert plain == by_definition(list(told("").messages), 300)
@@ -87,7 +87,7 @@ def test_the_extract_obeys_a_focus_and_says_how_well():
 
 
 def test_a_focus_on_nothing_that_was_said_is_told():
-    made = Extractive(300)(told("zebras"))
+    made = ExtractiveSummariser(300)(told("zebras"))
     assert made.endswith('[Focus "zebras": nothing here is near it]')
 
 
@@ -95,12 +95,14 @@ def test_rarer_words_of_a_focus_weigh_more():
     said = [user(f"The rates of part {n} are wrong.") for n in range(30)]
     history = shown(*said[:15], user("A zebra."), *said[15:])
     instructions = summary_prompts.identifier_instructions("off", focus="rates zebra")
-    made = Extractive(90, share=1.0)(Passage(history, len(history), instructions=instructions))
+    made = ExtractiveSummariser(90, share=1.0)(
+        Passage(history, len(history), instructions=instructions)
+    )
     assert "User: A zebra." in made
 
 
 def test_what_is_said_of_a_focus_is_one_sentence():
-    made = Extractive(300)(told("Keep the ids. All of them! [really]"))
+    made = ExtractiveSummariser(300)(told("Keep the ids. All of them! [really]"))
     summary = summarised([user("a")], made).inserted[0]
     again = [text for _, text in line_index.message_lines(summary)]
     assert [row for row in made.splitlines() if row.startswith(FOCUS_MARK)]
@@ -108,7 +110,7 @@ def test_what_is_said_of_a_focus_is_one_sentence():
 
 
 def test_there_is_no_audit_where_it_would_take_the_room():
-    made = Extractive(30)(told("keep the ids"))
+    made = ExtractiveSummariser(30)(told("keep the ids"))
     assert FOCUS_MARK not in made
     assert made
     assert len(made) <= 30 * 3.5
@@ -140,12 +142,12 @@ def test_a_focus_of_a_preset_and_one_by_hand_are_both_meant():
 def test_the_same_passage_has_one_extract_whatever_other_runs_wrote():
     history = shown(*TALK)
     instructions = summary_prompts.identifier_instructions("off", focus="ids")
-    first = Extractive(300)(Passage(history, 60, instructions=instructions))
+    first = ExtractiveSummariser(300)(Passage(history, 60, instructions=instructions))
     for n in range(5):  # other runs bring summaries into the lines of the session
         made = history.summarise(30, f"User: order-{n}1111 is one more id.")
-        Extractive(300)(Passage(made, 20))
+        ExtractiveSummariser(300)(Passage(made, 20))
     history.log.memo["lines"][0].extracts.clear()
-    assert Extractive(300)(Passage(history, 60, instructions=instructions)) == first
+    assert ExtractiveSummariser(300)(Passage(history, 60, instructions=instructions)) == first
 
 
 @given(st.text(max_size=80), st.integers(1, 300))
@@ -159,7 +161,7 @@ def test_any_focus_keeps_the_room(text, tokens):
     passage = Passage(
         history, 3, instructions=summary_prompts.identifier_instructions("off", focus=text)
     )
-    made = Extractive(tokens, share=1.0)(passage)
+    made = ExtractiveSummariser(tokens, share=1.0)(passage)
     assert len(made) <= max(3.5 * min(tokens, max(passage.tokens, 40)), 1)
 
 

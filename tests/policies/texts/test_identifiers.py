@@ -26,15 +26,19 @@ def test_kinds_of_names():
 
 
 def test_an_audit_never_asks_for_a_key():
-    assert ids.identifiers_to_audit(["sk-12345678abcdef at localhost:8080"]) == ("localhost:8080",)
+    assert ids.select_identifiers_to_audit(["sk-12345678abcdef at localhost:8080"]) == (
+        "localhost:8080",
+    )
 
 
 def test_only_the_last_ten_texts_are_asked_for():
-    assert ids.identifiers_to_audit(["/old/path/x", *[""] * 10]) == ()
+    assert ids.select_identifiers_to_audit(["/old/path/x", *[""] * 10]) == ()
 
 
 def test_hashes_are_compared_without_case_and_paths_with_it():
-    assert ids.lost_identifiers(["DEADBEEF01", "/Src/App"], "deadbeef01 /src/app") == ("/Src/App",)
+    assert ids.find_lost_identifiers(["DEADBEEF01", "/Src/App"], "deadbeef01 /src/app") == (
+        "/Src/App",
+    )
 
 
 def test_an_audit_names_all_that_is_missing():
@@ -79,5 +83,5 @@ def test_the_last_request_is_looked_for(ask, said, good):
 def test_hostile_text_costs_no_more_than_its_length(evil):
     start = time.thread_time()
     ids.find_identifiers(evil)
-    ids.identifiers_to_audit([evil])
+    ids.select_identifiers_to_audit([evil])
     assert time.thread_time() - start < 5  # a quadratic pattern takes minutes

@@ -56,9 +56,12 @@ def test_pending_calls_are_warned_of():
 
 def test_a_failure_is_open_until_the_same_thing_succeeds():
     acts = tool_actions.collect_actions(WORK)
-    assert [a.tool for a in tool_actions.unresolved_failures(acts)] == ["patch_file", "shell_run"]
+    assert [a.tool for a in tool_actions.select_unresolved_failures(acts)] == [
+        "patch_file",
+        "shell_run",
+    ]
     cured = tool_actions.collect_actions([*WORK, *did("patch_file", path="a.py")])
-    assert [a.tool for a in tool_actions.unresolved_failures(cured)] == ["shell_run"]
+    assert [a.tool for a in tool_actions.select_unresolved_failures(cured)] == ["shell_run"]
 
 
 def test_evidence_names_files_commands_and_what_failed():
@@ -72,26 +75,26 @@ def test_evidence_names_files_commands_and_what_failed():
 
 
 def test_a_failed_write_is_no_file_written():
-    assert tool_actions.written_files(tool_actions.collect_actions(WORK)) == ()
+    assert tool_actions.list_written_files(tool_actions.collect_actions(WORK)) == ()
 
 
 def test_reasoning_is_cut_and_absent_where_nothing_was_thought():
-    block = tool_actions.reasoning_block([assistant("x", thinking="h" * 2500)], [4])
+    block = tool_actions.format_reasoning_block([assistant("x", thinking="h" * 2500)], [4])
     assert block.splitlines()[1].startswith("Turn 5 (main): hhh")
     assert block.endswith("[TRUNCATED — 2,500 chars total]")
-    assert tool_actions.reasoning_block([assistant("x")], [0]) == ""
+    assert tool_actions.format_reasoning_block([assistant("x")], [0]) == ""
 
 
 def test_exploration_and_symbols_are_read_off_the_calls():
     acts = tool_actions.collect_actions(
         [m for _ in range(3) for m in did("read_file", path="a.py")] + did("grep", pattern="TODO")
     )
-    block = tool_actions.exploration_block(acts)
+    block = tool_actions.format_exploration_block(acts)
     assert "Files read: 1 (3 reads)" in block
     assert "  grep: TODO" in block
     assert "  read 3 times: a.py" in block
     assert (
-        tool_actions.symbols_block([], [("", "def run(x):\n  class Inner:\n")]).count(
+        tool_actions.format_symbols_block([], [("", "def run(x):\n  class Inner:\n")]).count(
             "SymbolDefinition"
         )
         == 2
@@ -102,14 +105,14 @@ def test_references_within_a_file_and_from_another_one_are_listed():
     """F73: Each symbol that a written file uses, also one that the file itself defines."""
     own = ("a.py", "def run(x):\n  return x\n\ndef idle():\n  run(1)\n")
     for texts in ([own], [("a.py", "def run():\n"), ("b.py", "run(2)\n")]):
-        block = tool_actions.symbols_block([], texts)
+        block = tool_actions.format_symbols_block([], texts)
         assert [row for row in block.splitlines() if "SymbolReference" in row] == [
             "  SymbolReference: run → a.py"
         ]
 
 
 def test_a_marker_of_failure_says_why():
-    assert re_.failure_marker([0, 3], "model\ntimed out").splitlines()[:2] == [
+    assert re_.make_failure_marker([0, 3], "model\ntimed out").splitlines()[:2] == [
         "[COMPACTION FAILED — covers turns 1–4]",
         "Summary generation failed: model timed out",
     ]
