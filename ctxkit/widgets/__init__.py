@@ -194,8 +194,8 @@ def budget(
         again: let sums start again after each cut, instead of taking them as recorded.
 
     Returns:
-        The widget; `warn` and `cutover` follow the lines, `verdict` has the turns that reach them, by
-        agent.
+        The widget; `warn` and `cutover` follow the lines, `verdict` has the turns that reach them,
+        by agent.
 
     Raises:
         BadArguments: it is none of these, or a threshold below 0.
