@@ -285,8 +285,8 @@ def parse_call(
         error: reason why there is no response; empty if there is one.
 
     Returns:
-        The API (calls of other APIs become `openai`), the request and the whole response, also of a
-        stream that was cut off.
+        The API (`gemini` and `ollama` become `openai`), the request and the whole response, also
+        of a stream that was cut off.
     """
     if kind not in _CONVERTERS:
         return (

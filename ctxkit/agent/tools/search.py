@@ -228,7 +228,8 @@ def start_search(
         texts: dictionaries with `name`, the number of the `first` line, and `text`.
 
     Returns:
-        The process; its output is a line of JSON for each hit.
+        The process; it writes each file's name as JSON after a NUL, and hits as lines
+        `file:line: text`.
     """
     process = subprocess.Popen(  # noqa: S603  our own script, which gets its data as data
         [sys.executable, "-I", "-S", str(search_worker.__file__)],
