@@ -81,8 +81,9 @@ def team(
         limits: of each turn of each agent.
         approve: asked before each tool call.
         sections: what else is in each agent's system message, as `%%agent --sections` names it
-            (`on`: all of it); empty: its instructions alone, and what is remembered where the
-            config says `EnableMemory` or `Memory`.
+            (`on`: all of it); empty: its instructions, the `.gitignore` of `root` and the index of
+            the context store where there are any, and what is remembered where the config says
+            `EnableMemory` or `Memory`.
         memory: what a `Memory` or `EnableMemory` of the config reaches beyond the team's own:
             `user` (what you keep of agents of these names, and so does fuseraft), `webhook`.
         listener: is told every event of every agent.

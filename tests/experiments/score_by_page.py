@@ -19,17 +19,12 @@ import pandas as pd
 
 import ctxkit as ck
 from ctxkit.experiments.score_columns import REPLAY_COLUMNS
+from ctxkit.metrics import LosableItem, extract_items
 from ctxkit.metrics.item_index import RuleMatcher
-from ctxkit.metrics.losable_items import (
-    LosableItem,
-    expand_path_endings,
-    extract_items,
-    extract_spoken_items,
-    iter_texts,
-)
-from ctxkit.session import Edit, Text, ToolCall
+from ctxkit.metrics.losable_items import expand_path_endings, extract_spoken_items, iter_texts
+from ctxkit.session import Edit, Text, ToolCall, get_call_path
 from ctxkit.session.messages import SEALED_SUMMARY
-from ctxkit.session.tool_calls import get_call_path, is_read_only_tool, is_read_tool, is_write_tool
+from ctxkit.session.tool_calls import is_read_only_tool, is_read_tool, is_write_tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

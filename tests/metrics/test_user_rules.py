@@ -6,7 +6,8 @@ import pytest
 from builders import assistant, call, result, session, step, summarised, tool_call, user
 
 import ctxkit as ck
-from ctxkit.metrics.user_rule_fates import trace_user_rules, user_rules
+from ctxkit.metrics import user_rules
+from ctxkit.metrics.user_rule_fates import trace_user_rules
 
 BAN, TONGUE = "Never push to main.", "Please answer in German."
 
