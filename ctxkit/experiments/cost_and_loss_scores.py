@@ -168,7 +168,17 @@ def score_session(
 def score_loss(
     base: SessionScoreCache, session: Session | None, run: Run | None = None
 ) -> dict[str, Any]:
-    """Return the columns of loss, rereads and reorientation of a session or of a run."""
+    """Return the columns of loss, rereads and reorientation of a session or of a run.
+
+    Args:
+        base: analyses of the record.
+        session: recorded, or a replay; None: `run` is given.
+        run: a finished run; None: that of the replay, if this process made it.
+
+    Returns:
+        Values by column; without text, or where a pruning's file does not say what it hid, a
+        `loss_note` in place of the loss.
+    """
     is_hidden_unknown = False
     if run is not None:
         visibility = get_run_visibility(base.memory, run)
@@ -334,6 +344,13 @@ def measure_cost_and_loss(base: SessionScoreCache, run: Run) -> dict[str, Any]:
     """Return the dollars and the columns of loss of a run, as `score_run` does, and no others.
 
     The columns of prediction, rereads, aftermath and refusals take as long as these.
+
+    Args:
+        base: analyses of the record.
+        run: a finished run.
+
+    Returns:
+        `cost_usd` and its `source`; the columns of loss where the log has text.
     """
     prompts = RunPromptSizes(run)
     bill, _ = _bill_prompts(base, prompts, get_run_compactions(run, prompts))
@@ -660,7 +677,15 @@ def map_score_row_to_view_figures(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def map_session_score_to_view_figures(row: dict[str, Any], session: Session) -> dict[str, Any]:
-    """Return the figures of the score of a session, without counts that no other view shows."""
+    """Return the figures of the score of a session, without counts that no other view shows.
+
+    Args:
+        row: the score by column.
+        session: whose score it is.
+
+    Returns:
+        Values by the names of `metrics.view_figures`.
+    """
     figures = map_score_row_to_view_figures(row)
     if row["source"] == "estimated" and session.origin is None:
         # The log states no prompts: the counts are in the score alone.

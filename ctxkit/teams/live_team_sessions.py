@@ -356,7 +356,15 @@ def _find_folder_as_written(folder: Path, agent: str) -> Path | None:
 
 
 def session_names(team: str, plan: TeamPlan) -> dict[str, str]:
-    """Return the name of each agent's session, by the agent's name."""
+    """Return the name of each agent's session, by the agent's name.
+
+    Args:
+        team: name of the team.
+        plan: its plan.
+
+    Returns:
+        Names such as `team.planner`; equal ones get the position of the agent.
+    """
     slugs = [_make_slug(m.name) for m in plan.members]
     slug_counts = Counter(slugs)
     return {
@@ -372,7 +380,16 @@ def _make_slug(name: str) -> str:
 def describe_missing_grants(
     plan: TeamPlan, tools: Sequence[Any], memory: Sequence[str] = ()
 ) -> list[str]:
-    """Return sentences on tools and memory that the config requests and the user did not grant."""
+    """Return sentences on tools and memory that the config requests and the user did not grant.
+
+    Args:
+        plan: the plan of the team.
+        tools: tools that the user granted.
+        memory: memory that the user granted.
+
+    Returns:
+        A sentence for each; it says which argument grants it.
+    """
     sentences = [
         f"{sanitize_text(m.name, 40)} asks for {t}: name it, tools=('files', {t!r}), if it may "
         "have it."

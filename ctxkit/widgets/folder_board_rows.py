@@ -105,7 +105,15 @@ def limit_rows(table: Table, rows: int) -> Table:
 
 
 def make_group_cells(name: str, rows: list[BoardRow]) -> tuple[Cell, ...]:
-    """Return the sums of some rows as cells."""
+    """Return the sums of some rows as cells.
+
+    Args:
+        name: of the group, such as a project or a model.
+        rows: its sessions.
+
+    Returns:
+        Cells for the columns of a board that is grouped; a sum without any known value is empty.
+    """
     usd, sessions_n = _sum_present(r.usd for r in rows), count_main_sessions(rows)
     peak = max((r.peak for r in rows if r.peak is not None), default=None)
     sums = [
@@ -200,7 +208,15 @@ def count_main_sessions(rows: Iterable[BoardRow]) -> int:
 
 
 def make_board_row(session: Session, path: str = "") -> BoardRow:
-    """Return the row of a session; `path`: the file that it was read from, if it does not say."""
+    """Return the row of a session; `path`: the file that it was read from, if it does not say.
+
+    Args:
+        session: read whole.
+        path: of its file, where the session does not have one.
+
+    Returns:
+        The row: counts, dollars and peak in tokens; texts are sanitised.
+    """
     row = {name: values[0] for name, values in rows([session]).items()}
     misses = find_cache_misses(session) if session.has_cache else ()
     thrash_result = thrash(session) if session.edits and session.calls else None
@@ -229,7 +245,14 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
 
 
 def iter_sessions_in_same_file(session: Session) -> Iterator[Session]:
-    """Yield a session and those of its subagents that are in the same file."""
+    """Yield a session and those of its subagents that are in the same file.
+
+    Args:
+        session: that was read from a file.
+
+    Yields:
+        The session, then each subagent without a file of its own.
+    """
     yield session
     for child in session.children:
         if child.path_ in (None, session.path_):
