@@ -87,7 +87,8 @@ def run_command(words: str, folder: Path) -> list[str]:
 
 def draw_chart(chart: ck.plots.Chart, label: str) -> str:
     """Return the SVG of a chart with its legend, named for who cannot see it."""
-    picture, _, rest = chart.drawing.svg().partition("</svg>")
+    box, _, rest = chart.drawing.svg().partition("</svg>")
+    picture = box[box.index("<svg") :]
     # a picture of its own has no page whose colour its texts could take
     picture = picture.replace(">", f"><style>{CHART_STYLE}</style>", 1)
     picture = add_legend(picture, _LEGEND_KEY.findall(rest)) + "</svg>\n"

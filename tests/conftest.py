@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import random
+import sys
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
@@ -46,6 +48,12 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Close the clients that LiteLLM keeps of loops that are gone; at the interpreter's end it is too late."""
+    if litellm := sys.modules.get("litellm"):
+        asyncio.run(litellm.close_litellm_async_clients())
 
 
 def sessions_folder() -> Path | None:

@@ -6,14 +6,9 @@ from __future__ import annotations
 
 import re
 
+from ctxkit.metrics import LosableItem, extract_items
 from ctxkit.metrics.item_index import USER_WEIGHT, RuleMatcher, _find_file_paths
-from ctxkit.metrics.losable_items import (
-    ERROR_LINE_CHARS,
-    LosableItem,
-    MessageItemCache,
-    expand_path_endings,
-    extract_items,
-)
+from ctxkit.metrics.losable_items import ERROR_LINE_CHARS, MessageItemCache, expand_path_endings
 from ctxkit.session import Text
 
 

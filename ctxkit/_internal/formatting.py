@@ -10,10 +10,10 @@ from functools import lru_cache
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.redaction import find_spans, get_environment_secrets, mask_spans, redact
+from ctxkit._internal.redaction import find_spans, get_environment_secrets, mask_spans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 MISSING = "–"
@@ -162,9 +162,19 @@ def _bound(text: str, limit: int | None) -> str:
 
 
 def _mask_secrets(text: str) -> str:
+    return mask_secrets(text, get_environment_secrets())
+
+
+def mask_secrets(text: str, secrets: Sequence[str]) -> str:
+    """Return what `redact` does; the result of a short text is cached.
+
+    Args:
+        text: the text.
+        secrets: result of `get_environment_secrets()`, to compute it once for many texts.
+    """
     if len(text) > _MAX_CACHED_CHARS:
-        return redact(text)
-    return _mask_short_text(text, tuple(get_environment_secrets()))
+        return mask_spans(text, find_spans(text, secrets))
+    return _mask_short_text(text, tuple(secrets))
 
 
 _MAX_CACHED_CHARS = 400

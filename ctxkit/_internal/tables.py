@@ -23,6 +23,24 @@ MUTED_COLOR_CSS = (
 """The theme's colour of secondary text; on other pages the text colour, softened, as no one grey
 has a contrast of 4.5:1 on white and of 7:1 on black.
 """
+_PAGE_COLOR = (
+    "var(--jp-layout-color0,var(--vscode-editor-background,var(--paper,"
+    "var(--md-default-bg-color,Canvas))))"
+)
+"""The colour of the page: of a notebook's theme, an exported page or this site, else the browser's.
+"""
+SCROLL_BOX_CSS = (
+    "overflow-x:auto;background:"
+    f"linear-gradient(to right,{_PAGE_COLOR} 40%,transparent) 0 0/36px 100% no-repeat local,"
+    f"linear-gradient(to left,{_PAGE_COLOR} 40%,transparent) 100% 0/36px 100% no-repeat local,"
+    "linear-gradient(to right,rgba(128,128,128,.55),transparent) 0 0/12px 100% no-repeat scroll,"
+    "linear-gradient(to left,rgba(128,128,128,.55),transparent) 100% 0/12px 100% no-repeat scroll"
+)
+"""A box whose content scrolls sideways: a shadow stands at each edge beyond which there is more.
+
+The shadows stay at the edges of the box; the two covers move with the content and hide a shadow
+where the content ends.
+"""
 _TONE_CSS = {
     "": "",
     "grey": f";{MUTED_COLOR_CSS}",
@@ -35,6 +53,8 @@ _NUMBER_CSS = (
 _TEXT_CSS = "text-align:left;padding:2px 8px;white-space:nowrap"
 _LAST_COLUMN_CSS = _TEXT_CSS.replace("nowrap", "normal")
 """Style of the last column, whose text wraps on a narrow page."""
+_LONG_TEXT = 24
+"""Characters of a text that wraps to lines of 12em at least."""
 _NARROW_PAGE_STYLE = (
     "<style>@media(max-width:800px){.ctxkit-spare{display:none}}@media(max-width:1000px){"
     ".ctxkit-table :is(td,th){padding:2px 4px!important}"
@@ -116,7 +136,7 @@ class Table:
         body = "".join(
             f"<tr>{''.join(self._row_cells(i, row))}</tr>" for i, row in enumerate(self.rows)
         )
-        box = f"overflow:auto;max-height:{high}px" if high else "overflow-x:auto"
+        box = SCROLL_BOX_CSS + (f";overflow-y:auto;max-height:{high}px" if high else "")
         legend = (
             f'<div style="{MUTED_COLOR_CSS};font-size:90%">{escape_html(self.legend, 2000)}</div>'
             if self.legend
@@ -209,6 +229,8 @@ class Table:
         for k, (head, cell) in enumerate(zip(self.heads, row, strict=True)):
             last = k == len(row) - 1
             text = _LAST_COLUMN_CSS if last else _TEXT_CSS + ("" if head.firm else _SHRINKABLE_CSS)
+            if last and len(cell.text) > _LONG_TEXT:
+                text += ";min-width:12em"
             style = (_NUMBER_CSS if head.number else text) + _TONE_CSS[cell.tone]
             value = -i if k == 0 and cell.value is None else cell.value
             sort = "" if value is None else f' data-value="{value:.9g}"'

@@ -517,6 +517,18 @@ def parse_acp_usage(usage: Any) -> Usage | None:
 
     The protocol does not define whether the input includes cached tokens. If the total equals input
     plus output, it does, and they are subtracted.
+
+    Args:
+        usage: of a message of the protocol, not validated yet.
+
+    Returns:
+        The usage; None where it names no input tokens.
+
+    Example:
+        >>> from ctxkit.agent.acp_client import parse_acp_usage
+        >>> usage = {"inputTokens": 100, "outputTokens": 10, "cachedReadTokens": 80}
+        >>> parse_acp_usage({**usage, "totalTokens": 110}).input_tokens
+        20
     """
     names = ("inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens", "totalTokens")
     counts = usage if isinstance(usage, dict) else {}
@@ -626,6 +638,9 @@ def find_agent_log(ident: str, since: float, home: str | None = None) -> Session
         ident: the conversation's id, as the agent reported it.
         since: seconds since 1970; only files written later are read.
         home: home folder with the tools' folders; None: the user's.
+
+    Returns:
+        The session with that id, read from at most `_MAX_LOGS_READ` of the newest files.
     """
     if not ident:
         return None

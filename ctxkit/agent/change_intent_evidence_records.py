@@ -161,7 +161,21 @@ def build_change_log(session: Session) -> ChangeLog:
 
 
 def build_intent_log(session: Session) -> IntentLog:
-    """Return an intent log: one entry per tracked call, `Pending` until it has a result."""
+    """Return an intent log: one entry per tracked call, `Pending` until it has a result.
+
+    Args:
+        session: recorded or live.
+
+    Returns:
+        The content of fuseraft's `intents.json`.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent.change_intent_evidence_records import build_intent_log
+        >>> log = build_intent_log(ck.read(ck.samples.path("billing")))
+        >>> log.entries[0].status
+        'Applied'
+    """
     entries = (_intent_entry(session, act) for act in iter_calls(session) if act.is_tracked)
     return IntentLog(active_session_id=session.id, entries=tuple(entries))
 
@@ -172,7 +186,14 @@ def to_iso_time(time: float | None) -> str:
 
 
 def get_command(act: ToolCallWithResult) -> str:
-    """Return the command that a call ran, redacted; a list of words becomes one line."""
+    """Return the command that a call ran, redacted; a list of words becomes one line.
+
+    Args:
+        act: a call of a tool that runs commands.
+
+    Returns:
+        The command line.
+    """
     arguments = act.call.arguments
     words = next((v for k in _COMMAND_ARGUMENTS if isinstance(v := arguments.get(k), list)), None)
     command = " ".join(map(str, words)) if words else message_content.get_call_target(act.call)
@@ -253,6 +274,12 @@ def build_evidence_graph(session: Session) -> EvidenceGraph:
 
     A written file is verified by the next test command that succeeds. A symbol is defined by the
     first file whose content defines it, and referred to by other files that name it.
+
+    Args:
+        session: recorded or live; calls without a result are left out.
+
+    Returns:
+        The content of fuseraft's `evidence.json`.
     """
     nodes: list[EvidenceNode] = []
     edges: list[EvidenceEdge] = []

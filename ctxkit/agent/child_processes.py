@@ -250,6 +250,17 @@ def find_failure_line(data: bytes) -> str:
 
     It is the last line with "error" in it, as some programs print their version behind it, else the
     last line.
+
+    Args:
+        data: what a program wrote to stderr.
+
+    Returns:
+        At most 200 characters without control characters.
+
+    Example:
+        >>> from ctxkit.agent.child_processes import find_failure_line
+        >>> find_failure_line(b"ValueError: no such model")
+        'ValueError: no such model'
     """
     # Redacted as a whole: a key may span several lines.
     text = redact(data.decode("utf-8", "replace"))

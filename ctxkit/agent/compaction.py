@@ -536,11 +536,21 @@ class Compactor:
         *,
         auto: bool = True,
     ) -> Any:
-        """Run work that may summarise in a thread, so that the summary model can run on this loop.
+        """Run blocking work in a thread; the summary model that it may call runs on this loop.
 
-        `auto` False: the work makes no automatic compaction that could ask a model.
+        If it is cancelled, the context is rebuilt from the session, as the work may have changed
+        it without storing the change.
 
-        If it is cancelled, the context is rebuilt, as it may have changes that were not stored.
+        Args:
+            work: prepares a prompt or compacts the context.
+            spent: what the turn has spent so far; a summary counts towards its limits.
+            limits: limits of the turn.
+            on_first_call: called before the first summary is requested; None: nothing is.
+            auto: False switches automatic compaction off while the work runs, if it could call a
+                model.
+
+        Returns:
+            What the work returns.
         """
         model, rules = self._summary_model, self.rules
         if model is not None:

@@ -72,7 +72,19 @@ class Document(NamedTuple):
 
 
 def is_document(name: str) -> bool:
-    """Say by its name whether a file is a document that can be read."""
+    """Say by its name whether a file is a document that can be read.
+
+    Args:
+        name: of a file; its ending decides.
+
+    Returns:
+        True for pdf, docx, pptx and xlsx.
+
+    Example:
+        >>> from ctxkit.agent.document_text import is_document
+        >>> is_document("report.PDF"), is_document("report.txt")
+        (True, False)
+    """
     return Path(name).suffix.lower() in DOCUMENT_MODULES
 
 

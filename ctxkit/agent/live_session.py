@@ -175,17 +175,7 @@ class LiveSession:
         work_files = ChangeIntentEvidenceWriter(self.workspace, clock)
         work_tools = work_files.tools(lambda: self.id)
         namespace = {} if namespace is None else namespace
-        self._artifacts = ArtifactStore(
-            self.workspace,
-            lambda: [i for i in (self.id, self.log.session.parent) if i],
-            on_failure=lambda tool, error: self._emit(
-                "artifact_failed", {"tool_name": tool, "error": error}
-            ),
-            on_stored=lambda tool, chars, file: self._emit(
-                "artifact_stored", {"tool_name": tool, "chars": chars, "file": str(file)}
-            ),
-            advice=lambda: describe_artifact_reading(t.schema for t in self.agent.tools.values()),
-        )
+        self._artifacts = self._make_artifact_store()
         files = CombinedExtraFiles(self.store, self._artifacts)
         agent_tools = make_tools(tools, self.root, namespace, files, work_tools)
         schemas = () if via else tuple(t.schema for t in (*agent_tools, COMPACT_TOOL))
@@ -198,22 +188,8 @@ class LiveSession:
             **(words or {}),
         }
         """How the user named the parts."""
-        new_session = Session(
-            id=self.workspace.new_id(name, seed),
-            format="live",
-            title=name,
-            product="ctxkit",
-            agent=agent,
-            parent=parent,
-            model=redact(model.name),
-            started=clock(),
-            cwd=str(Path.cwd()),
-            context_window=rules.window or model.context_window,
-            tools=schemas,
-            details={k: n for k, n in budget_thresholds(rules).items() if n},
-        )
-        new_session = with_session_settings(
-            new_session, make_session_settings(self.settings, rules, limits or Limits())
+        new_session = self._make_new_session(
+            model, rules, limits or Limits(), schemas, seed=seed, agent=agent, parent=parent
         )
         self.notes: tuple[str, ...] = ()
         """Sentences for the user on what differs from the stored settings."""
@@ -260,6 +236,50 @@ class LiveSession:
         except BaseException:
             self.log.close()
             raise
+
+    def _make_artifact_store(self) -> ArtifactStore:
+        """Return the store of large tool results; it asks for session and tools when it is used."""
+        return ArtifactStore(
+            self.workspace,
+            lambda: [i for i in (self.id, self.log.session.parent) if i],
+            on_failure=lambda tool, error: self._emit(
+                "artifact_failed", {"tool_name": tool, "error": error}
+            ),
+            on_stored=lambda tool, chars, file: self._emit(
+                "artifact_stored", {"tool_name": tool, "chars": chars, "file": str(file)}
+            ),
+            advice=lambda: describe_artifact_reading(t.schema for t in self.agent.tools.values()),
+        )
+
+    def _make_new_session(
+        self,
+        model: Model,
+        rules: Rules,
+        limits: Limits,
+        schemas: tuple[ToolSchema, ...],
+        *,
+        seed: str,
+        agent: str,
+        parent: str | None,
+    ) -> Session:
+        """Return the empty session that the file begins with if there is none of this name."""
+        new_session = Session(
+            id=self.workspace.new_id(self.name, seed),
+            format="live",
+            title=self.name,
+            product="ctxkit",
+            agent=agent,
+            parent=parent,
+            model=redact(model.name),
+            started=self._clock(),
+            cwd=str(Path.cwd()),
+            context_window=rules.window or model.context_window,
+            tools=schemas,
+            details={k: n for k, n in budget_thresholds(rules).items() if n},
+        )
+        return with_session_settings(
+            new_session, make_session_settings(self.settings, rules, limits)
+        )
 
     def use_rules(self, rules: Rules, name: str) -> None:
         """Manage the context by other rules from the next call on; past edits stay in force.

@@ -277,7 +277,14 @@ _RESULT_PROMPT = (
 
 
 def find_result_excerpts(pruning: BasePolicy | None) -> ResultExcerpts | None:
-    """Return the part of a pruning in whose place a model summarises results; usually None."""
+    """Return the part of a pruning in whose place a model summarises results; usually None.
+
+    Args:
+        pruning: of the rules, a single one or a chain.
+
+    Returns:
+        The first part with `strategy="llm"`.
+    """
     parts = pruning.parts if isinstance(pruning, Chain) else (pruning,)
     return next((p for p in parts if isinstance(p, ResultExcerpts) and p.strategy == "llm"), None)
 

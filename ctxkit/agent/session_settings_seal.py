@@ -104,7 +104,14 @@ def read_session_settings(session: Session | None) -> SessionSettings | None:
 
 
 def restore_limits(settings: SessionSettings | None) -> Limits:
-    """Return the stored limits of a turn, else the defaults."""
+    """Return the stored limits of a turn, else the defaults.
+
+    Args:
+        settings: of the session; None: there are none under this user's seal.
+
+    Returns:
+        The limits; values that are not valid any more give the defaults.
+    """
     limit_names = {f.name for f in fields(Limits)}
     try:
         return Limits(
@@ -158,7 +165,17 @@ def check_model(session: Session | None, model: Model, name: str) -> None:
 def describe_differences(
     session: Session, before: SessionSettings | None, now: SessionSettings, model: Model
 ) -> list[str]:
-    """Return sentences on what differs between the stored settings and the current ones."""
+    """Return sentences on what differs between the stored settings and the current ones.
+
+    Args:
+        session: that is resumed.
+        before: settings stored in it; None: none under this user's seal.
+        now: settings with which it is opened.
+        model: that answers from now on.
+
+    Returns:
+        Notes for the user: a model after a script, missing settings, and each value that changed.
+    """
     answered = list_models(session)
     notes = []
     if (
@@ -189,7 +206,15 @@ def describe_differences(
 
 
 def describe_tool_changes(was: Session, now: Session) -> list[str]:
-    """Return a sentence on tools that are new, gone or changed; an empty list if there are none."""
+    """Return a sentence on tools that are new, gone or changed; an empty list if there are none.
+
+    Args:
+        was: the session as it was stored.
+        now: the session with the tools that it has from now on.
+
+    Returns:
+        At most one sentence; it names the tools.
+    """
     old, new = ({t.name: t for t in s.tools} for s in (was, now))
     changes = {
         "gone": [n for n in old if n not in new],

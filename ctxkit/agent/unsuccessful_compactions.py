@@ -92,6 +92,13 @@ def make_summary_bill_fields(model: Model | None, usage: Usage | None) -> dict[s
 
     Tokens are None where the model reported none, dollars where no price is known. Without a model
     there are no fields.
+
+    Args:
+        model: that was asked; None: none was.
+        usage: that it reported; None: it reported none.
+
+    Returns:
+        `summary_model`, `summary_tokens` and `cost_usd`; a scripted or local model costs 0.
     """
     if model is None:
         return {}
@@ -120,6 +127,9 @@ def make_ineffective_compaction_message(
         model: the model that was asked for a summary; None: none was.
         usage: what that model reported.
         retry_after: calls that ask for no summary after it.
+
+    Returns:
+        A message that is logged and never sent.
     """
     details: dict[str, Any] = {
         "outcome": attempt.outcome,

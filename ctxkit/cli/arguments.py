@@ -136,7 +136,14 @@ def open_session(path: str, indexed: IndexedSession | None) -> Session:
 
 
 def is_path(word: str) -> bool:
-    """Say whether a word is meant as a path: something is there, or it has a separator."""
+    """Say whether a word is meant as a path: something is there, or it has a separator.
+
+    Args:
+        word: an argument of the command line.
+
+    Returns:
+        False for an id or a title, also where no session has it.
+    """
     return os.sep in word or Path(word).expanduser().exists()
 
 

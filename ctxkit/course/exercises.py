@@ -154,7 +154,7 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
         given: what the exercise is about, where it is no sample but something of yours.
 
     Returns:
-        The mark: its `right` is None where the exercise was only read out.
+        The mark: its `right` is None for a guess, and where the exercise was only read out.
 
     Raises:
         BadArguments: there is no such exercise.

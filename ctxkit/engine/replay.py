@@ -288,6 +288,17 @@ def run_record(session: Session) -> Run:
     return run
 
 
+def find_prompt_source(session: Session) -> Any:
+    """Return the run or record that tells what prunings changed in a session's prompts.
+
+    That is the run of a replay, the prompts of a live session, the prunings that a log records, or
+    the mask that a reader inferred. None: edits alone changed the prompts.
+    """
+    if session.prompt_source is None and has_mask_processor(session):
+        return run_record(session)
+    return session.prompt_source
+
+
 def find_recorded_prompts(session: Session) -> SessionPrompts:
     """Return the prompts that a session's calls were sent, from the prunings that its log records.
 

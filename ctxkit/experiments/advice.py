@@ -128,7 +128,14 @@ def advise(
 
 
 def get_advised_setting(advice: pd.DataFrame) -> str:
-    """Return the setting of the first advised row as text, else that of the cheapest."""
+    """Return the setting of the first advised row as text, else that of the cheapest.
+
+    Args:
+        advice: the frame that `advise` returns.
+
+    Returns:
+        Text that `ck.load_rules` and the command line take.
+    """
     advised = advice[advice["advised"]]
     rules = str((advised if len(advised) else advice)["rules"].iloc[0])
     return "none" if rules == NO_MANAGEMENT else rules

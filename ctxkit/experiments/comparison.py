@@ -40,7 +40,7 @@ from ctxkit.metrics.run_statistics import find_pareto_front
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ctxkit.engine import Run
     from ctxkit.experiments.grids import RejectedSetting, RulesArgument
@@ -621,21 +621,12 @@ def _make_summary_row(
     change = cost / recorded_usd - 1 if replayed else None
     return (
         Cell(name, None, ", ".join(names), tone),
-        _make_cell(format_usd(cost) if has_value(cost) else "", cost, tone, _interval_text(row)),
-        _make_cell(format_change(change) if has_value(change) else "", change, tone),
-        _make_cell(format_tokens(peak) if has_value(peak) else "", peak, tone),
+        _make_cell(cost, format_usd, tone, _interval_text(row)),
+        _make_cell(change, format_change, tone),
+        _make_cell(peak, format_tokens, tone),
         _window_share(peak, window, tone),
-        _make_cell(
-            format_count(row["compactions_n"]) if has_value(row["compactions_n"]) else "",
-            row["compactions_n"],
-            tone,
-            _unpaid_text(row),
-        ),
-        _make_cell(
-            format_percent(row["needed_later_loss"]) if has_value(row["needed_later_loss"]) else "",
-            row["needed_later_loss"],
-            tone,
-        ),
+        _make_cell(row["compactions_n"], format_count, tone, _unpaid_text(row)),
+        _make_cell(row["needed_later_loss"], format_percent, tone),
         Cell(verdict.word, None, "; ".join(verdict.all), verdict.tone),
     )
 
@@ -676,5 +667,8 @@ def _unpaid_text(row: dict[Any, Any]) -> str:
     return f"{format_count(n)} of them never paid" if has_value(n) and n else ""
 
 
-def _make_cell(text: str, value: Any, tone: str, hover: str = "") -> Cell:
-    return Cell(text, float(value) if has_value(value) else None, hover, tone)
+def _make_cell(value: Any, format_value: Callable[[Any], str], tone: str, hover: str = "") -> Cell:
+    """Return the cell of a figure; empty where it is missing."""
+    if not has_value(value):
+        return Cell("", None, hover, tone)
+    return Cell(format_value(value), float(value), hover, tone)

@@ -8,11 +8,12 @@ same functions score the record, a live `Run` and a replay that was read from a 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.engine import get_run_of_replay
+from ctxkit.engine import Run, get_run_of_replay
 from ctxkit.engine.cache_model.input_cost_prediction import (
     NAIVE_MODELS,
     compute_compaction_read_error,
@@ -21,7 +22,11 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 )
 from ctxkit.engine.cache_model.training_counts import DeveloperLogs
 from ctxkit.engine.provider_guard import count_refused_calls
-from ctxkit.engine.replay import count_hidden_messages_and_results, describe_run_oddities
+from ctxkit.engine.replay import (
+    count_hidden_messages_and_results,
+    describe_run_oddities,
+    find_prompt_source,
+)
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.formats.reading import read_all
 from ctxkit.formats.session_conversion import accepts_session
@@ -53,7 +58,7 @@ from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
 from ctxkit.metrics.recorded_compactions import is_sealed
 from ctxkit.metrics.thrashing import get_compactions
 from ctxkit.metrics.view_figures import register_view_figures
-from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_session_visibility
+from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_visibility
 from ctxkit.session.compaction_groups import group_edits, hides_compactions
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
@@ -63,7 +68,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.engine import Run
     from ctxkit.engine.cache_model.input_cost_prediction import InputCostPrediction
     from ctxkit.metrics.compactions import Compaction
     from ctxkit.metrics.cost.bill import SessionBill
@@ -164,21 +168,29 @@ def score_session(
 def score_loss(
     base: SessionScoreCache, session: Session | None, run: Run | None = None
 ) -> dict[str, Any]:
-    """Return the columns of loss, rereads and reorientation of a session or of a run."""
+    """Return the columns of loss, rereads and reorientation of a session or of a run.
+
+    Args:
+        base: analyses of the record.
+        session: recorded, or a replay; None: `run` is given.
+        run: a finished run; None: that of the replay, if this process made it.
+
+    Returns:
+        Values by column; without text, or where a pruning's file does not say what it hid, a
+        `loss_note` in place of the loss.
+    """
     is_hidden_unknown = False
-    # A replay of this process still has its run; one read from a file has its log only.
-    if run is None and session is not None:
-        run = get_run_of_replay(session)
-        is_hidden_unknown = run is None and bool(session.details.get("replay", {}).get("pruning"))
     if run is not None:
-        visibility, calls = (
-            get_run_visibility(base.memory, run),
-            [compaction.call for compaction in run.compactions],
-        )
+        visibility = get_run_visibility(base.memory, run)
+        calls = [compaction.call for compaction in run.compactions]
     else:
         assert session is not None  # noqa: S101  the caller passes a run or a session
-        visibility = get_session_visibility(base.memory, session)
-        calls = visibility.moments.tolist()
+        # A replay of this process still has its run; one read from a file has its log only.
+        is_pruned = bool(session.details.get("replay", {}).get("pruning"))
+        is_hidden_unknown = is_pruned and get_run_of_replay(session) is None
+        visibility = get_visibility(base.memory, session)
+        reply_positions = [c.position for c in session.calls]
+        calls = [bisect_left(reply_positions, g.position) for g in group_edits(session)]
     columns: dict[str, Any] = {}
     if not base.session.has_text:
         columns["loss_note"] = "The log holds no text, so what was lost cannot be said."
@@ -293,7 +305,7 @@ def _score_prompts(
     row = base.head(outcome["rules"], base.source) | outcome
     row |= base.over(map(prompts.prompt, range(len(cost_model.billed))), bill.peak, window)
     row |= {
-        "prompt_tokens": bill.prompts,
+        "prompt_tokens": None if bill.peak is None else bill.prompts,
         "peak_tokens": bill.peak,
         "cost_usd": usd,
         **get_cost_interval(usd, bill.input_usd, base.prediction),
@@ -307,14 +319,12 @@ def _score_prompts(
         row["fresh_tokens"] = bill.fresh
         if cost_model.has_cache:
             row |= {"cache_read_tokens": bill.read, "cache_write_tokens": bill.write}
-    row |= make_compaction_columns(compactions, prompts, cost_model, summary_costs)
+    columns = make_compaction_columns(compactions, prompts, cost_model, summary_costs)
+    row |= columns
     row |= base.forecast.columns(row, pruned=pruned, reuse=reuse)
-    return row if base.has_prompts else _without_sizes(row)
-
-
-def _without_sizes(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of a replay whose record has no size of a prompt, so that no rules are due."""
-    unknown = dict.fromkeys(("prompt_tokens", "peak_tokens", "compactions_n", "is_thrashing"))
+    if base.has_prompts:
+        return row
+    unknown = dict.fromkeys(("prompt_tokens", "peak_tokens", *columns))
     return row | unknown | {"note": "The log has no size of a prompt, so no rules can be tried."}
 
 
@@ -334,6 +344,13 @@ def measure_cost_and_loss(base: SessionScoreCache, run: Run) -> dict[str, Any]:
     """Return the dollars and the columns of loss of a run, as `score_run` does, and no others.
 
     The columns of prediction, rereads, aftermath and refusals take as long as these.
+
+    Args:
+        base: analyses of the record.
+        run: a finished run.
+
+    Returns:
+        `cost_usd` and its `source`; the columns of loss where the log has text.
     """
     prompts = RunPromptSizes(run)
     bill, _ = _bill_prompts(base, prompts, get_run_compactions(run, prompts))
@@ -408,12 +425,16 @@ def get_cost_interval(
 
 
 def _count_hidden_in_record(session: Session) -> dict[str, Any]:
-    visible_ids = {m.id for m in session.view()}
-    hidden = [m for m in session.messages if m.visible and m.id not in visible_ids]
-    return {
-        "hidden_messages_n": len(hidden),
-        "hidden_results_n": sum(m.role == "tool" for m in hidden),
-    }
+    source = find_prompt_source(session)
+    if isinstance(source, Run):
+        counts = count_hidden_messages_and_results(source)
+    else:
+        # a pruned copy has the message's id and other parts
+        parts_by_id = {m.id: m.parts for m in session.view()}
+        rows = (m for m in session.messages if m.visible)
+        hidden = [m for m in rows if m.id not in parts_by_id or parts_by_id[m.id] != m.parts]
+        counts = len(hidden), sum(m.role == "tool" for m in hidden)
+    return dict(zip(("hidden_messages_n", "hidden_results_n"), counts, strict=True))
 
 
 _PREDICTION_ERRORS = (
@@ -656,11 +677,21 @@ def map_score_row_to_view_figures(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def map_session_score_to_view_figures(row: dict[str, Any], session: Session) -> dict[str, Any]:
-    """Return the figures of the score of a session, without counts that no other view shows."""
+    """Return the figures of the score of a session, without counts that no other view shows.
+
+    Args:
+        row: the score by column.
+        session: whose score it is.
+
+    Returns:
+        Values by the names of `metrics.view_figures`.
+    """
     figures = map_score_row_to_view_figures(row)
     if row["source"] == "estimated" and session.origin is None:
         # The log states no prompts: the counts are in the score alone.
         figures = {name: n for name, n in figures.items() if name not in _COUNTED}
+    if session.origin is not None:
+        figures["summary_tokens"] = row.get("summary_tokens")
     return figures
 
 

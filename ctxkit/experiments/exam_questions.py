@@ -91,6 +91,9 @@ def make_exam(
         questions: maximum number of questions.
         seed: seed of the choice among equally good questions.
 
+    Returns:
+        The questions, with the prompt before the compaction and what the record left of it.
+
     Raises:
         BadArguments: the log has no text, no such compaction, or nothing exact to ask for.
 
@@ -241,13 +244,30 @@ def find_answers(
     Args:
         questions: the questions.
         prompt: the messages of the prompt.
+
+    Returns:
+        `shown`, `fetchable` (a file with the answer is named) or `gone` for each question.
     """
     folded = _fold(prompt)
     return tuple(find_answer_source(q.expected, q.path, folded) for q in questions)
 
 
 def find_answer_source(expected: str, path: str | None, folded_prompt: str) -> AnswerSource:
-    """Return the source of a value: see `find_answers`; the prompt is one casefolded text."""
+    """Return the source of a value: see `find_answers`; the prompt is one casefolded text.
+
+    Args:
+        expected: the value, compared as a whole word.
+        path: file that contains the value; None: none is known.
+        folded_prompt: the prompt as one casefolded text.
+
+    Returns:
+        `shown`, `fetchable` or `gone`; see `find_answers`.
+
+    Example:
+        >>> from ctxkit.experiments.exam_questions import find_answer_source
+        >>> find_answer_source("8443", "etc/a.toml", "read etc/a.toml first")
+        'fetchable'
+    """
     if not find_missing_values((expected,), folded_prompt):
         return "shown"
     return "fetchable" if path and path.casefold() in folded_prompt else "gone"

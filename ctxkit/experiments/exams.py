@@ -422,6 +422,13 @@ def measure_answerable(session: Session, candidate: Candidate) -> float | None:
     """Return the share of questions whose answer a way leaves shown or fetchable.
 
     None where no exact question can be asked, or the way leaves the prompt unchanged.
+
+    Args:
+        session: with text; its last compaction with enough to ask is used.
+        candidate: rules, a summariser, or messages of a compactor.
+
+    Returns:
+        A share from 0 to 1.
     """
     try:
         report = exam(session, {"": candidate})

@@ -124,7 +124,15 @@ def write_forecast(
 
 
 def write_trigger_setting(timing: CompactionTimingAdvice | SharedThreshold) -> str:
-    """Return rules that follow `ck.when` as text: Pi's rules with its trigger and floor."""
+    """Return rules that follow `ck.when` as text: Pi's rules with its trigger and floor.
+
+    Args:
+        timing: the answer of `ck.when`: window, trigger and tokens that stay, in tokens.
+
+    Returns:
+        Text such as ``pi:context_window=200000,...``, which `ck.load_rules` and the command line
+        take.
+    """
     reserve = max(timing.window - timing.best, 1)
     keep = min(max(timing.keep, 1), max(timing.best - 1, 1))
     return f"pi:context_window={timing.window},reserve_tokens={reserve},keep_recent_tokens={keep}"

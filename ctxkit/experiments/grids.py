@@ -225,7 +225,14 @@ def find_varying_settings(rules: Iterable[Rules | RejectedSetting]) -> tuple[str
 
 
 def convert_to_plain(value: Any) -> Any:
-    """Return a setting as a plain value for a column or a JSON line; other types become text."""
+    """Return a setting as a plain value for a column or a JSON line; other types become text.
+
+    Args:
+        value: of a setting, such as a trigger, a counter or a number.
+
+    Returns:
+        Numbers, texts, yes, no and None as they are; the text of anything else.
+    """
     return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)
 
 

@@ -66,7 +66,9 @@ class SweepDisplay:
         """Return the display."""
         summary = summarise_runs(pd.DataFrame(runs)).sort_values("cost_usd", kind="stable")
         table = tabulate_columns(summary, SWEEP_COLUMNS)
-        choice = choose_setting(_list_outcomes(summary, _over_the_window(runs)), self.max_loss)
+        outcomes = _list_outcomes(summary, _over_the_window(runs))
+        outcomes = _note_thrashing(outcomes, runs)
+        choice = choose_setting(outcomes, self.max_loss)
         verdict = " ".join([choice.sentence, *_describe_sweep(runs)])
         return FrameDisplay(verdict, table, (".detail has every run and every figure.",))
 
@@ -74,6 +76,23 @@ class SweepDisplay:
 def _over_the_window(runs: pd.DataFrame) -> set[str]:
     """Return the rules under which a prompt of some session is larger than the window."""
     return set(runs["rules"][runs["first_call_over_window"].notna()])
+
+
+def _note_thrashing(outcomes: list[SettingOutcome], runs: pd.DataFrame) -> list[SettingOutcome]:
+    """Return outcomes that say where their setting thrashes; half of the sessions rule it out."""
+    is_thrashing = runs["is_thrashing"].fillna(value=False).astype(bool)
+    names = runs["rules"].astype(str)
+    thrashing_by_rules = is_thrashing.groupby(names).sum().to_dict()
+    runs_by_rules = is_thrashing.groupby(names).count().to_dict()
+    out = []
+    for outcome in outcomes:
+        thrashing_n, runs_n = thrashing_by_rules[outcome.name], runs_by_rules[outcome.name]
+        where = "it thrashes" if runs_n == 1 else f"it thrashes in {thrashing_n} of {runs_n} runs"
+        if 2 * thrashing_n >= runs_n:
+            out.append(outcome._replace(flaw=where))
+        else:
+            out.append(outcome._replace(caution=where if thrashing_n else ""))
+    return out
 
 
 def _list_outcomes(summary: pd.DataFrame, excluded: Iterable[str] = ()) -> list[SettingOutcome]:

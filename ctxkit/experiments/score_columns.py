@@ -14,7 +14,7 @@ _COLUMN_ROWS = (
     ("prompt_tokens", INT, "tokens of their prompts"),
     ("peak_tokens", INT, "the largest of these prompts"),
     ("window_tokens", INT,
-     "the model's window, or a larger one that the rules are set to; missing: not known"),
+     "the window at the record's last call, or a larger one of the rules; missing: not known"),
     ("first_call_over_window", INT,
      "the first call whose prompt is larger than the window; missing where all fit"),
     ("refused_calls_n", INT,
@@ -140,12 +140,6 @@ SCORE_COLUMNS = tuple(
 """Shares are between 0 and 1, counts end in `_n`; a missing value is one that the data cannot say.
 """
 SCORE_COLUMN_NAMES = tuple(c.name for c in SCORE_COLUMNS)
-REPLAY_COLUMNS = (
-    *("refused_calls_n", "elongation", "elongation_low", "elongation_high", "real_run_low_usd"),
-    *("real_run_high_usd", "vs_recorded", "suppressed_compactions_n", "failed_compactions_n"),
-    *("note", "error"),
-)
-"""Columns that are missing in the score of a record."""
 UNCOMPUTED_COLUMNS = {
     "a cache model that other developers' logs taught; [trust.md](trust.md) tests it": (
         *("prediction_error", "prediction_low", "prediction_high", "second_half_error"),
@@ -156,10 +150,17 @@ UNCOMPUTED_COLUMNS = {
     ),
     "the tokenizer's counts": ("counter", "counter_error"),
     "a search over all sets of messages": ("regret",),
+    "a table of published studies (`ctxkit.metrics.elongation`)": (
+        *("elongation", "elongation_low", "elongation_high"),
+    ),
+    "the providers' rules for prompts": ("refused_calls_n",),
+    "columns of this list, by the formulas below": (
+        *("cost_low_usd", "cost_high_usd", "real_run_low_usd", "real_run_high_usd", "vs_recorded"),
+    ),
     "patterns for values, bans and rules in prose (`ctxkit.metrics.compaction_consequences`)": (
         *("user_rules_restated_n", "calls_to_rule_breach", "stale_values_n"),
     ),
-    "sentences that say why others are missing": ("loss_note",),
+    "sentences that say why others are missing or odd": ("loss_note", "note", "error"),
 }
 """Columns that do not follow from frames and prompts by their definition, by what they rest on."""
 

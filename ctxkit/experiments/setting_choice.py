@@ -24,6 +24,8 @@ class SettingOutcome(NamedTuple):
     """Share of the reused items that were out of sight when used; None: unknown."""
     flaw: str = ""
     """Reason why it cannot be the best, as the end of a sentence ("it thrashes")."""
+    caution: str = ""
+    """What to know of it although it can be the best, in the same form."""
 
 
 class SettingChoice(NamedTuple):
@@ -53,13 +55,16 @@ class SettingChoice(NamedTuple):
                 "Nothing can be chosen: no setting that fits the window has a known cost, the"
                 f" record {_describe(self.record, with_name=False)}."
             )
+        first = self.best
         if self.max_loss is None:
-            start = f"Cheapest: {_describe(self.best or self.cheapest)}"
+            first = self.best or self.cheapest
+            start = f"Cheapest: {_describe(first)}"
         else:
             whose = " (as the record did)" if self.is_record_bound else ""
             bound = f"no more than {format_percent(self.max_loss)}{whose}"
             if self.best is None:
-                start = f"No setting loses {bound}"
+                sound = " and has no drawback" if self._has_flawed_within() else ""
+                start = f"No setting loses {bound}{sound}"
             elif self.best == self.record:
                 start = (
                     f"Nothing that loses {bound} is cheaper than the record:"
@@ -67,14 +72,26 @@ class SettingChoice(NamedTuple):
                 )
             else:
                 start = f"Cheapest of those that lose {bound}: {_describe(self.best)}"
-        return f"{start}.{self._describe_ends()}"
+        return f"{start}.{self._describe_ends(first)}"
 
-    def _describe_ends(self) -> str:
+    def _has_flawed_within(self) -> bool:
+        least = self.loses_least
+        return (
+            least is not None
+            and least.loss is not None
+            and self.max_loss is not None
+            and least.loss <= self.max_loss
+        )
+
+    def _describe_ends(self, first: SettingOutcome | None) -> str:
+        """Describe the ends of the choice that were not described first."""
         out = ""
-        if self.cheapest not in (None, self.best):
+        if self.cheapest not in (None, first):
             out += f" Cheapest of all: {_describe(self.cheapest)}."
-        if self.loses_least not in (None, self.best):
+        if self.loses_least not in (None, first, self.cheapest):
             out += f" Loses least: {_describe(self.loses_least)}."
+        elif self.loses_least not in (None, first):
+            out += " No other loses less."
         return out
 
 
@@ -141,5 +158,6 @@ def _describe(outcome: SettingOutcome | None, *, with_name: bool = True) -> str:
         return ""
     lost = "loss unknown" if outcome.loss is None else f"{format_percent(outcome.loss)} lost"
     name = f"{sanitize_line(outcome.name, 60)}, " if with_name else ""
-    flaw = f", but {outcome.flaw}" if outcome.flaw else ""
-    return f"{name}{format_usd(outcome.usd)}, {lost}{flaw}"
+    drawback = outcome.flaw or outcome.caution
+    but = f", but {drawback}" if drawback else ""
+    return f"{name}{format_usd(outcome.usd)}, {lost}{but}"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit.agent.document_store import ContextStore
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, measure_cost_and_loss
 from ctxkit.experiments.rules_on_one_session import SessionRunner
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from ctxkit.agent.document_store import ContextStore
     from ctxkit.engine import Run
     from ctxkit.metrics.cost.replay_bill import ReplayBill
     from ctxkit.presets.registry import RulesLike
@@ -89,6 +89,8 @@ def index_or_paste(
         Traceback (most recent call last):
         ctxkit.errors.BadArguments: The session was shown no index of a context store: ...
     """
+    from ctxkit.agent.document_store import ContextStore  # the other ablation needs no agent
+
     first = next((m for m in session.messages if any(n == _STORE for n, _, _ in m.sections)), None)
     if first is None:
         raise BadArguments(
@@ -162,6 +164,8 @@ def _count_index_tokens(message: Message, tokens: int) -> int:
 
 def _paste_session(session: Session, first: Message, text: str) -> _PastedSession:
     """Return the session with the text in place of the index, and without calls that read it."""
+    from ctxkit.agent.document_store import ContextStore
+
     store, dropped = ContextStore(), set[str]()
     log: list[Message | Edit] = []
     messages, calls, n, call = list[int](), list[int](), 0, 0

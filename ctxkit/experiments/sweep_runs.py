@@ -189,6 +189,19 @@ def run_settings(
     """Return the finished rows of sessions under settings, and whether an interrupt ended the run.
 
     Rows are ordered by session, then by setting, whatever the order in which workers finish.
+
+    Args:
+        sessions: recorded.
+        settings: the rules, with distinct keys.
+        options: what is computed for each run.
+        task_name: of the progress bar.
+        executor: runs batches elsewhere; None: in this process, or a pool where that is quicker.
+        out: file of finished runs, from which an interrupted sweep continues; None: none.
+        progress: show a progress bar.
+        make_runner: makes the runner of each session that is run in this process.
+
+    Returns:
+        A dictionary for each finished run, and True if an interrupt ended the rest.
     """
     rows: dict[tuple[int, str], dict[str, Any]] = {}
     interrupted = False
@@ -252,6 +265,12 @@ def resolve_settings(rules: RulesArgument) -> list[NamedRules]:
     """Return the rules as labelled settings with distinct keys.
 
     Different rules may have equal keys (functions with equal name and code): a number is added.
+
+    Args:
+        rules: what names the rules, as `ctxkit.sweep` takes it.
+
+    Returns:
+        The settings in the order given.
     """
     all_rules = resolve_rules(rules)
     settings: list[NamedRules] = []

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.display_frame import ColumnsRenderer, DisplayColumn, with_display
+from ctxkit._internal.formatting import pluralize, sanitize_text
 from ctxkit._internal.setting_types import PROPORTION
 from ctxkit.errors import CtxkitError
 from ctxkit.metrics.frames.columns import TEXT, FrameColumn, build_frame
@@ -54,9 +55,22 @@ def validate(path: str | Path | Mapping[str, str], *, system: str | None = None)
     """
     rows = list(dict.fromkeys(_find_faults(path, system)))
     rows.sort(key=lambda row: row[0] != LEVEL_ERROR)
-    return build_frame(
+    frame = build_frame(
         FAULT_COLUMNS, {c.name: [row[i] for row in rows] for i, c in enumerate(FAULT_COLUMNS)}
     )
+    columns = tuple(DisplayColumn(c.name, c.name) for c in FAULT_COLUMNS)
+    return with_display(frame, ColumnsRenderer(columns, _describe_faults))
+
+
+def _describe_faults(frame: pd.DataFrame) -> str:
+    errors_n = int((frame["level"] == LEVEL_ERROR).sum())
+    warnings_n = len(frame) - errors_n
+    if frame.empty:
+        return "No fault was found: the system would start with these settings."
+    warnings = pluralize(warnings_n, "warning")
+    if not errors_n:
+        return f"The system would start; {warnings}: a setting does not act as it is meant."
+    return f"The system would not start: {pluralize(errors_n, 'error')}, {warnings}."
 
 
 def _find_faults(path: str | Path | Mapping[str, str], system: str | None) -> _Faults:

@@ -213,15 +213,15 @@ def estimate_truncated_outputs(session: Session) -> Session:
     counts = {
         id(message): estimate_message_tokens(message)
         for message in session.log
-        if type(message) is Message and message.usage is not None
+        if message.usage is not None and type(message) is Message
     }
-    candidate_ids = {id_ for id_, n in counts.items() if n >= _MIN_REPLY_TOKENS}
     fragments = [
         message
         for message in session.log
-        if id(message) in candidate_ids
-        and type(message) is Message
-        and _is_fragment(message, counts[id(message)])
+        if type(message) is Message
+        and message.usage is not None
+        and (count := counts[id(message)]) >= _MIN_REPLY_TOKENS
+        and _is_fragment(message, count)
     ]
     if not fragments:
         return session
@@ -437,7 +437,12 @@ def drop_impossible_sizes(session: Session) -> Session:
         fault for each entry that had one.
     """
     valid_window = _size_or_none(session.context_window, _max_claimed_tokens(session.model))
-    valid_log = tuple(_drop_entry_claims(e, session.model, valid_window) for e in session.log)
+    valid_log = tuple(
+        [
+            e if _claims_nothing(e) else _drop_entry_claims(e, session.model, valid_window)
+            for e in session.log
+        ]
+    )
     children = tuple(drop_impossible_sizes(c) for c in session.children)
     faults = tuple(_list_faults(session, valid_window, valid_log))
     if not faults and all(a is b for a, b in zip(children, session.children, strict=True)):
@@ -472,6 +477,16 @@ def _size_or_none(size: int | None, limit: int) -> int | None:
     return None if size is None or size > limit else size
 
 
+def _claims_nothing(entry: Message | Edit) -> bool:
+    """Return True for most messages: they have neither a usage nor a size."""
+    return (
+        type(entry) is Message
+        and entry.usage is None
+        and entry.context_window is None
+        and SizeOnly not in map(type, entry.parts)
+    )
+
+
 def _drop_entry_claims(
     entry: Message | Edit, model: str | None, window: int | None
 ) -> Message | Edit:
@@ -490,9 +505,9 @@ def _drop_entry_claims(
 
 
 def _drop_message_claims(message: Message, model: str | None, window: int | None) -> Message:
-    has_sizes = SizeOnly in map(type, message.parts)
-    if message.usage is None and message.context_window is None and not has_sizes:
+    if _claims_nothing(message):
         return message
+    has_sizes = SizeOnly in map(type, message.parts)
     model = message.model or model
     message_window = message.context_window
     if message_window is not None:

@@ -313,7 +313,22 @@ def _find_in_session(
 def _cut_out(text: str, position: int, length: int) -> str:
     """Return a part of a text with its surroundings; an ellipsis marks where the text goes on."""
     start, stop = max(position - _CONTEXT_CHARS, 0), position + length + _CONTEXT_CHARS
+    start += _skip_part_word(text[max(start - 1, 0) : position]) if start else 0
+    if stop < len(text):
+        stop -= _skip_part_word(text[position + length : stop + 1][::-1])
     return f"{'…' * (start > 0)}{text[start:stop]}{'…' * (stop < len(text))}"
+
+
+def _skip_part_word(text: str) -> int:
+    """Return how many characters end the word that a text begins in; 0 if it has no end there.
+
+    The first character is the one before the part that is shown: after a space no word is torn.
+    """
+    rest = text.lstrip()
+    if len(rest) < len(text):
+        return len(text) - len(rest) - 1
+    words = text.split(maxsplit=1)
+    return len(text) - len(words[1]) - 1 if len(words) == 2 else 0
 
 
 def _searchable_text(message: Message) -> str:

@@ -193,7 +193,14 @@ def _as_json(value: Any) -> str:
 
 
 def format_question_html(text: str) -> str:
-    """Return a question as HTML that wraps, so that no part of it is out of sight."""
+    """Return a question as HTML that wraps, so that no part of it is out of sight.
+
+    Args:
+        text: every character visible already.
+
+    Returns:
+        Escaped HTML; formulas in it are not typeset.
+    """
     return f'<pre class="{NO_MATHJAX}" style="{_STYLE}">{html.escape(text)}</pre>'
 
 
@@ -259,6 +266,12 @@ async def ask_in_cell(question: ApprovalQuestion) -> str:
 
 def ask_blocking(question: ApprovalQuestion) -> str:
     """Ask as `ask_in_cell` does; the calling thread waits.
+
+    Args:
+        question: the call, every character of it visible.
+
+    Returns:
+        The words that were typed.
 
     Raises:
         BadArguments: nobody can be asked.

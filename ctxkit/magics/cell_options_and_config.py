@@ -330,6 +330,13 @@ def open_memory() -> MemoryStore:
 def parse_memory_option(words: str, names: Mapping[str, Any]) -> list[str]:
     """Split the value of `--memory` into words and check them.
 
+    Args:
+        words: `MEMORY_WORDS` or names of variables, separated by commas.
+        names: the user's variables.
+
+    Returns:
+        The words in their order; empty: the default.
+
     Raises:
         BadArguments: a word is none, and no variable holds a provider of that name.
     """
@@ -351,6 +358,14 @@ def parse_memory_option(words: str, names: Mapping[str, Any]) -> list[str]:
 
 def make_session_memory(words: str, model: Model, names: Mapping[str, Any]) -> SessionMemory | None:
     """Return the memory of a session for the words of `--memory`; None: no memory.
+
+    Args:
+        words: as `parse_memory_option` takes them.
+        model: of the session; a scripted one has no memory unless words ask for it.
+        names: the user's variables, which may hold providers.
+
+    Returns:
+        The memory over the user's store; `local`, `digest` and variables add providers to it.
 
     Raises:
         BadArguments: a word names none.

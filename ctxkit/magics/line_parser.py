@@ -94,6 +94,17 @@ class LineToken:
 def split_tokens(line: str) -> Iterator[LineToken]:
     """Yield the words of a line; quotes keep spaces, backslashes are nothing special (paths of
     Windows).
+
+    Args:
+        line: of a magic, without its name.
+
+    Yields:
+        Words without their quotes, with the position of the first character.
+
+    Example:
+        >>> from ctxkit.magics.line_parser import split_tokens
+        >>> [token.text for token in split_tokens('"two words" three')]
+        ['two words', 'three']
     """
     for match in _TOKEN.finditer(line):
         yield LineToken(
@@ -138,6 +149,17 @@ def strip_semicolon(line: str) -> str:
 def strip_comment(line: str) -> str:
     """Return the line without a comment (`# ...`) at its end; a `#` in quotes or within a word is
     none.
+
+    Args:
+        line: of a magic, without its name.
+
+    Returns:
+        The line without blanks before the comment.
+
+    Example:
+        >>> from ctxkit.magics.line_parser import strip_comment
+        >>> strip_comment("turns --follow  # the last one")
+        'turns --follow'
     """
     at = next((t.start for t in split_tokens(line) if line[t.start] == "#"), None)
     return line if at is None else line[:at].rstrip()
@@ -153,6 +175,9 @@ def parse_line(kind: type[T], line: str, magic: str) -> T:
         kind: the dataclass.
         line: the line without the magic's name.
         magic: the magic as sentences name it.
+
+    Returns:
+        An instance of the dataclass; an option that the line does not name has its default.
 
     Raises:
         BadArguments: an option that does not exist, lacks its value or is no number; a word too
@@ -209,8 +234,8 @@ def _parse_option(
 
 
 # Text between options is copied by position: `at` is where the last option ended, and `pieces`
-# holds the texts before each option. `_parse_option` takes a value out of `value`, a list of at
-# most one token, whose length afterwards tells whether it was used.
+# holds the texts before each option. `_parse_option` takes a value out of `next_word`, a list
+# of at most one token, whose length afterwards tells whether it was used.
 def _extract_options(
     text: str, options: dict[str, Field[Any]], magic: str, values: dict[str, Any]
 ) -> str:
@@ -230,13 +255,13 @@ def _extract_options(
         if not word.text.startswith("--"):
             continue
         pieces.append(text[at : word.start].strip())
-        value = [LineToken(_strip_quotes(w.text), w.start) for w in words[:1]]
-        taken_count = len(value)
+        next_word = [LineToken(_strip_quotes(w.text), w.start) for w in words[:1]]
+        words_before = len(next_word)
         name, option_value = _parse_option(
-            LineToken(_strip_quotes(word.text), word.start), value, options, magic
+            LineToken(_strip_quotes(word.text), word.start), next_word, options, magic
         )
         values[name] = option_value
-        del words[: taken_count - len(value)]
+        del words[: words_before - len(next_word)]
         at = words[0].start if words else len(text)
     return " ".join(t for t in (*pieces, text[at:].strip()) if t) if pieces else text
 
@@ -283,6 +308,13 @@ def get_positionals(kind: type) -> list[Field[Any]]:
 def format_usage(kind: type, magic: str) -> str:
     """Return how a line is written, with a line for each word and option, by task where they have
     one.
+
+    Args:
+        kind: a dataclass made of `word`, `option` and `rest`.
+        magic: the magic as it is written.
+
+    Returns:
+        The first line in brackets and capitals, then a line of help each, in columns.
     """
     rows: dict[str, list[tuple[str, str]]] = {}
     parts = []
@@ -330,6 +362,9 @@ def make_matcher(
         magics: for each magic the shapes of its lines, by its subcommands; `""`: it has none.
         sources: where the words of a kind (`session`, ...) come from; `path` is known here.
         default: the subcommand of a line that names none.
+
+    Returns:
+        A function for `shell.Completer.custom_matchers`; it gives at most 200 completions.
     """
 
     @context_matcher()  # type: ignore[untyped-decorator]

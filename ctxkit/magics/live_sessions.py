@@ -438,7 +438,15 @@ def load_instructions(words: str, names: Mapping[str, Any], root: Path | None) -
 
 
 def describe_project_files(root: Path | None, *, read: bool) -> str:
-    """Return a note on the project's instruction files in the root: read or not."""
+    """Return a note on the project's instruction files in the root: read or not.
+
+    Args:
+        root: folder of the tools that the user named; None: a scratch folder.
+        read: the section `project` is in the prompt.
+
+    Returns:
+        A sentence with the option that changes it; empty without such files.
+    """
     if root is None or not root.is_dir():
         return ""
     place = RootFolder(root)

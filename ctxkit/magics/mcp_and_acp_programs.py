@@ -39,6 +39,9 @@ def parse_servers(words: str, names: Mapping[str, Any]) -> dict[str, McpServerCo
         words: a command line, the path of a file with `mcpServers` (or `servers`), or a variable.
         names: the user's variables.
 
+    Returns:
+        Command line and environment by name; nothing is started.
+
     Raises:
         BadArguments: it is none of these.
     """
@@ -156,8 +159,19 @@ _AGENT_OPTIONS = (
 def parse_via(words: str) -> tuple[str, ...]:
     """Return the command that `--via` names; empty where it names none.
 
+    Args:
+        words: such as `acp:'gemini --acp'`; empty: the agent is ctxkit's.
+
+    Returns:
+        The program and its arguments.
+
     Raises:
         BadArguments: it is no `acp:COMMAND`.
+
+    Example:
+        >>> from ctxkit.magics.mcp_and_acp_programs import parse_via
+        >>> parse_via("acp:gemini --acp")
+        ('gemini', '--acp')
     """
     if not words.strip():
         return ()
@@ -176,6 +190,9 @@ def parse_via(words: str) -> tuple[str, ...]:
 
 def check_via_options(line: Any) -> None:
     """Refuse options that do not apply to an external agent.
+
+    Args:
+        line: of `%%agent`, parsed.
 
     Raises:
         BadArguments: one is there.
@@ -206,6 +223,9 @@ def open_external_session(
         servers: MCP servers that it is told of, by their names.
         settings: how its parts were named.
         seed: what the session's id follows from.
+
+    Returns:
+        The session, without rules and tools of ctxkit: the agent compacts by itself.
 
     Raises:
         StoreError: another process writes the session.
@@ -238,7 +258,14 @@ def open_external_session(
 
 
 def find_external_log(live: LiveSession) -> Session | None:
-    """Return the log that an agent of another program wrote of itself, where it is found."""
+    """Return the log that an agent of another program wrote of itself, where it is found.
+
+    Args:
+        live: a live session.
+
+    Returns:
+        None for an agent of ctxkit, before the first turn, and where no tool's folder has the log.
+    """
     from ctxkit.agent.acp_agent import ExternalAgent
     from ctxkit.agent.acp_client import find_agent_log
 

@@ -44,6 +44,16 @@ def run_subcommand(
 ) -> object:
     """Run the subcommand that a line names; one without a subcommand goes to the default.
 
+    Args:
+        kit: given to the subcommand.
+        magic: the magic as it is written.
+        subcommands: by name.
+        line: without the magic's name; it may end in a comment.
+        default: the subcommand of a line without one.
+
+    Returns:
+        What the subcommand returns, or the help that `-h` asks for.
+
     Raises:
         BadArguments: no subcommand of that name.
     """
@@ -81,6 +91,9 @@ def format_overview(
         subcommands: by name.
         default: the subcommand of a line without one.
         full: name hidden ones, too.
+
+    Returns:
+        Text in columns, with a heading for each task.
     """
     listed = {name: s for name, s in subcommands.items() if full or not s.hidden}
     width = max(len(name) for name in listed)
@@ -126,7 +139,18 @@ def run_cell_magic(
     cell: str | None,
     run: Callable[[KitState, Any, str], object],
 ) -> object:
-    """Run a cell magic with its line and cell, or show its usage."""
+    """Run a cell magic with its line and cell, or show its usage.
+
+    Args:
+        kit: given to the magic.
+        magic: its name, the dataclass of its line and the help on its cell.
+        line: behind the magic's name.
+        cell: None: it was called as a line magic.
+        run: the magic.
+
+    Returns:
+        What the magic returns, or the help that `-h` asks for.
+    """
     # A `;` silences a line magic; above a cell it is text.
     words = line if cell is not None else strip_semicolon(line)
     if has_help_flag(words):

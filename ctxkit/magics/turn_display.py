@@ -509,7 +509,14 @@ class LiveTurnDisplay:
 
 
 def render_growth(live: LiveSession) -> str:
-    """Return how the context grew as a picture of bounded size; empty before the first call."""
+    """Return how the context grew as a picture of bounded size; empty before the first call.
+
+    Args:
+        live: the session; its chart is thinned to `_POINTS` points.
+
+    Returns:
+        An SVG in a block with a description for screen readers.
+    """
     from ctxkit.plots import growth
 
     if not live.session.calls:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ctxkit.metrics.message_token_counts import Count
     from ctxkit.session.compaction_groups import EditGroup
+    from ctxkit.session.messages import Edit
     from ctxkit.session.session import Session
 
     SizeOf = Callable[[Message], int]
@@ -37,7 +38,7 @@ class MeasuredCompaction(NamedTuple):
     messages_before: int
     messages_after: int
     inserted: int | None
-    """Tokens that it inserted; None where it inserted nothing, or a part is sealed."""
+    """Tokens of its summaries (`count_summary_tokens`); None: it has none, or one is sealed."""
     summary: int | None
     """Tokens of the inserted messages that are summaries; None where a part is sealed."""
 
@@ -76,6 +77,8 @@ def measure_compactions(session: Session, count: Count = None) -> list[MeasuredC
         visible_ids = set(map(id, moment.visible_before))
         inserted = [m for m in moment.visible_after if id(m) not in visible_ids]
         is_unknown = is_sealed(moment.group) or any(map(has_sealed_part, inserted))
+        counted_summaries = (count_summary_tokens(session, e, size) for e in moment.group.edits)
+        summaries = [n for n in counted_summaries if n is not None]
         out.append(
             MeasuredCompaction(
                 group=moment.group,
@@ -86,13 +89,33 @@ def measure_compactions(session: Session, count: Count = None) -> list[MeasuredC
                 source=source,
                 messages_before=len(moment.visible_before),
                 messages_after=len(moment.visible_after),
-                inserted=None if is_unknown or not inserted else sum(map(size, inserted)),
+                inserted=None if is_unknown or not summaries else sum(summaries),
                 summary=None
                 if is_unknown
                 else sum(size(m) for m in inserted if m.role == "summary"),
             )
         )
     return out
+
+
+def count_summary_tokens(session: Session, edit: Edit, size: SizeOf) -> int | None:
+    """Return the tokens of the text that an edit puts in the place of the messages that it removes.
+
+    A stub in a message's own place is no summary. A replay states the tokens by the counter of its
+    prompts, so that frame and score are equal.
+
+    Args:
+        session: the session of the edit.
+        edit: one edit of a compaction.
+        size: a function from a message to its tokens, for the edits of a record.
+
+    Returns:
+        Tokens; None where the edit is no summary.
+    """
+    if session.origin is not None:
+        return edit.details.get("summary_tokens") or None
+    new = [m for m in edit.inserted if m.id not in edit.targets]
+    return sum(map(size, new)) if new and edit.kind == "summarised" else None
 
 
 def _get_size_function(session: Session, count: Count) -> tuple[SizeOf, str]:

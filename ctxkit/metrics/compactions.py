@@ -65,7 +65,7 @@ class Compaction(msgspec.Struct, frozen=True, gc=False):
     messages_before: int
     messages_after: int
     summary: int
-    """Tokens that it inserted."""
+    """Tokens of the texts that it put in place of messages."""
     summaries: tuple[WrittenSummary, ...] = ()
     """The summaries that a model wrote for it."""
     number: int = 0

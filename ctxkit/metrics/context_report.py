@@ -16,6 +16,7 @@ from ctxkit._internal.formatting import (
     sanitize_line,
 )
 from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.tables import SCROLL_BOX_CSS
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn, build_frame
 from ctxkit.metrics.prompt_composition import (
@@ -527,7 +528,7 @@ def _html_row(cells: tuple[str, ...]) -> str:
 def _html_table(caption: str, heads: tuple[str, ...], rows: str) -> str:
     head = "".join(f'<th scope="col" style="{_TEXT_CELL_CSS}">{h}</th>' for h in heads)
     return (
-        '<div style="overflow-x:auto">'
+        f'<div style="{SCROLL_BOX_CSS}">'
         '<table style="border-collapse:collapse;margin:8px 0;color:inherit">'
         f'<caption style="text-align:left;font-weight:bold">{caption}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ctxkit._internal.formatting import escape_html, sanitize_line
+from ctxkit._internal.display_frame import FrameDisplay
+from ctxkit._internal.formatting import format_change, format_percent, pluralize
+from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.session.messages import Image, Message, SizeOnly, Text, Thinking, ToolCall
@@ -34,7 +36,7 @@ _ALL_CONTENT = "all content"
 
 @dataclass(frozen=True, kw_only=True)
 class EstimatorErrors:
-    """Token estimates of one session against the provider's counts; displays as two tables."""
+    """Token estimates of one session against the provider's counts; it shows the closest."""
 
     session: str
     kinds: pd.DataFrame
@@ -89,26 +91,21 @@ class EstimatorErrors:
             index="estimator", columns="kind", values="error", sort=False
         ).reindex(columns=kinds)
 
+    @property
+    def detail(self) -> pd.DataFrame:
+        """Every figure by estimator and kind of content: the frame `kinds`."""
+        return self.kinds
+
+    @property
+    def display(self) -> FrameDisplay:
+        """The closest estimator in a sentence, above a row per estimator."""
+        return _display_calibration(self)
+
     def __repr__(self) -> str:
-        errors = ((name, self.error(name)) for name in self.estimators)
-        parts = ", ".join(name + (" unknown" if pd.isna(e) else f" {e:+.0%}") for name, e in errors)
-        return f"<EstimatorErrors of {sanitize_line(self.session, 40)}: {parts}>"
+        return self.display.to_text()
 
     def _repr_html_(self) -> str:
-        errors = self.table().map(lambda e: "" if pd.isna(e) else f"{e:+.0%}")
-        triggers = self.triggers.astype(object).where(self.triggers.notna(), "—")
-        return (
-            f"<p>Estimates of session {escape_html(self.session, 80)} against the provider's counts"
-            f" ({len(self.calls)} calls): error by kind of content, and calls by which a trigger"
-            " fires late.</p>"
-            + "".join(
-                f'<div style="overflow-x:auto">{table}</div>'  # wider than a telephone
-                for table in (
-                    errors.to_html(escape=True, border=0),
-                    triggers.to_html(escape=True, index=False, border=0),
-                )
-            )
-        )
+        return self.display.to_html()
 
 
 @accepts_session
@@ -341,3 +338,83 @@ def _tabulate_triggers(calls: pd.DataFrame, limits: Sequence[int]) -> pd.DataFra
 def _find_first_true(flags: pd.Series[bool]) -> int | None:
     positions = np.flatnonzero(flags.to_numpy())
     return int(positions[0]) if len(positions) else None
+
+
+# -- display
+# ------------------------------------------------------------------------------------------------
+
+_MORE_FRAMES = (
+    ".detail has the tokens of each kind of content, .triggers each threshold, .calls each prompt."
+)
+_MAX_KINDS = 4
+"""Kinds of content that have a column, those with most recorded tokens."""
+
+
+def _display_calibration(result: EstimatorErrors) -> FrameDisplay:
+    sizes = result.kinds.groupby("kind")["recorded_tokens"].max().drop(_ALL_CONTENT)
+    kinds = list(sizes[sizes > 0].sort_values(ascending=False).index[:_MAX_KINDS])
+    threshold = None if result.triggers.empty else int(result.triggers["threshold"].max())
+    heads = [
+        Column("estimator", number=False, firm=True),
+        Column("error", "of all content: below zero the estimate is too low"),
+        *(Column(kind, f"error of {kind} alone", spare=True) for kind in kinds),
+    ]
+    if threshold is not None:
+        heads.append(Column("calls late", f"of a trigger at {threshold:,} tokens"))
+    names = sorted(result.estimators, key=lambda name: _distance(result.error(name)))
+    rows = []
+    for name in names:
+        cells = [_error_cell(result.error(name, kind)) for kind in (_ALL_CONTENT, *kinds)]
+        if threshold is not None:
+            cells.append(_late_cell(_find_trigger(result, name, threshold)))
+        rows.append((Cell(name), *cells))
+    return FrameDisplay(
+        _describe_closest(result, names, threshold),
+        Table(tuple(heads), tuple(rows)),
+        (_MORE_FRAMES,),
+    )
+
+
+def _describe_closest(result: EstimatorErrors, names: list[str], threshold: int | None) -> str:
+    """Return which estimator is closest, and when a trigger on it fires."""
+    calls, best = pluralize(len(result.calls), "call"), names[0]
+    if pd.isna(result.error(best)):
+        return f"No prompt of these {calls} grew without an edit: the errors are unknown."
+    out = f"{best} is closest to the provider's counts: {_describe_error(result.error(best))}"
+    out += f" over {calls}"
+    worst = names[-1]
+    if worst != best and not pd.isna(result.error(worst)):
+        out += f"; {worst} is furthest, {_describe_error(result.error(worst))}"
+    out += "."
+    if threshold is None:
+        return out
+    late = _find_trigger(result, best, threshold)["calls_late"]
+    trigger = f" A trigger at {threshold:,} tokens by {best}"
+    if pd.isna(late):
+        return f"{out}{trigger} never fires in this session."
+    when = "in time" if late == 0 else f"{pluralize(abs(int(late)), 'call')} "
+    return f"{out}{trigger} fires {when}{'' if late == 0 else 'late' if late > 0 else 'early'}."
+
+
+def _find_trigger(result: EstimatorErrors, name: str, threshold: int) -> pd.Series:
+    of_name = result.triggers[result.triggers["estimator"] == name]
+    return of_name[of_name["threshold"] == threshold].iloc[0]
+
+
+def _distance(error: float) -> float:
+    return float("inf") if pd.isna(error) else abs(error)
+
+
+def _describe_error(error: float) -> str:
+    if abs(error) < 0.005:
+        return "within 1 %"
+    return f"{format_percent(abs(error))} too {'low' if error < 0 else 'high'}"
+
+
+def _error_cell(error: float) -> Cell:
+    return Cell("" if pd.isna(error) else format_change(error), None if pd.isna(error) else error)
+
+
+def _late_cell(trigger: pd.Series) -> Cell:
+    late = trigger["calls_late"]
+    return Cell("never") if pd.isna(late) else Cell(f"{late:,}", float(late))

@@ -37,6 +37,7 @@ from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.offline_summarisers import FixedSizeSummariser
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.session.messages import Edit
+from ctxkit.session.titles import get_title
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
 from ctxkit.tokens.prices import price
@@ -94,7 +95,7 @@ class GrowthProfile:
         self.growth = fmean(steps) if steps else 0.0
         if self.growth <= 0:
             raise BadArguments(
-                f"The prompts of session {session.id!r} do not grow, so nothing has to be"
+                f"The prompts of “{get_title(session, 60)}” do not grow, so nothing has to be"
                 " compacted."
             )
 

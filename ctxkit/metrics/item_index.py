@@ -44,7 +44,7 @@ from ctxkit.session.messages import Text, ToolCall
 from ctxkit.session.tool_calls import get_call_path, is_read_tool, is_write_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -319,8 +319,8 @@ MIN_COMMON_SHARE = 0.6
 """Share of the words of the shorter sentence that both sentences must have."""
 MIN_COMMON_WORDS = 3
 """Words that both sentences must have, or all words of a rule that has fewer."""
-_CACHED_SENTENCES = 1 << 13
-"""Maximum number of sentences whose rules are cached, because summaries repeat them."""
+_CACHED_LINES, _MAX_CACHED_LINE = 1 << 13, 1_000
+"""Maximum number of lines of which a result is cached, and characters of the longest one."""
 _SEARCHED_AT_ONCE = 1_000_000
 """Characters of the texts that are joined for one search."""
 _NEGATION = re.compile(
@@ -379,7 +379,9 @@ class RuleMatcher:
                 self._topics_by_stem.setdefault(stem, []).append(number)
         self._stem_search = MultiTextSearch(self._topics_by_stem)
         self._index_by_value()
-        self._find_cached_topics = lru_cache(_CACHED_SENTENCES)(self._find_topics)
+        # Summaries of one session share most lines. A value has no blank, so it is in one line.
+        self._topics_of_line = _cache_short_lines(self._find_topics_of_line)
+        self._values_in_line = _cache_short_lines(self._find_values)
 
     def _index_by_value(self) -> None:
         """Index rules without values by topic, and other rules by their rarest value."""
@@ -402,12 +404,11 @@ class RuleMatcher:
         lines = [
             line for line, stems in self._stem_search.lines(text) if len(stems) >= self._min_stems
         ]
-        sentences = {sentence for line in lines for sentence in split_sentences(line)}
-        topics = {topic for sentence in sentences for topic in self._find_cached_topics(sentence)}
+        topics = {topic for line in lines for topic in self._topics_of_line(line)}
         if not topics:
             return set()
         rules = {n for topic in topics for n in self._rules_without_values.get(topic, ())}
-        values = self._find_values(text.casefold())
+        values = {v for line in text.casefold().split("\n") for v in self._values_in_line(line)}
         for number in (n for value in values for n in self._rules_by_value.get(value, ())):
             is_on_topic = self._topic_of_rule[number] in topics
             if is_on_topic and values.issuperset(self._values_of_rule[number]):
@@ -436,6 +437,12 @@ class RuleMatcher:
             self._values[n] for n, start, end in hits if is_whole_value(folded_text, start, end)
         }
 
+    def _find_topics_of_line(self, line: str) -> set[int]:
+        """Return the topics that the sentences of a line are about."""
+        return {
+            topic for sentence in split_sentences(line) for topic in self._find_topics(sentence)
+        }
+
     def _find_topics(self, sentence: str) -> list[int]:
         """Return the topics that a sentence is about."""
         stems = _stem_words(sentence)
@@ -453,6 +460,12 @@ class RuleMatcher:
         return (
             common_n >= min(MIN_COMMON_WORDS, rule_n) and common_n >= MIN_COMMON_SHARE * shorter_n
         )
+
+
+def _cache_short_lines(find: Callable[[str], set[Any]]) -> Callable[[str], set[Any]]:
+    """Return a function of a line that stores its results for lines that are not too long."""
+    cached = lru_cache(_CACHED_LINES)(find)
+    return lambda line: (cached if len(line) <= _MAX_CACHED_LINE else find)(line)
 
 
 def _iter_chunks(sizes: Sequence[int], limit: int) -> Iterator[tuple[int, int]]:

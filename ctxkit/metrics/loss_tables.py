@@ -19,7 +19,7 @@ from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.losable_items import ITEM_FAMILIES, MessageItemCache
 from ctxkit.metrics.loss_analysis import ITEM_FATES, NO_CALL, LossAnalysis, OracleBound
 from ctxkit.metrics.means_with_unknowns import median_or_none
-from ctxkit.metrics.visibility import get_run_visibility, get_session_visibility
+from ctxkit.metrics.visibility import get_visibility
 from ctxkit.session.messages import Message
 
 if TYPE_CHECKING:
@@ -69,14 +69,10 @@ def analyse_loss(
     """
     if not session.has_text:
         return None
-    run = get_run_of_replay(session)
-    if run is None and session.details.get("replay", {}).get("pruning"):
+    if get_run_of_replay(session) is None and session.details.get("replay", {}).get("pruning"):
         return None
     index = ItemIndex(session, item_cache or MessageItemCache())
-    visibility = (
-        get_session_visibility(index, session) if run is None else get_run_visibility(index, run)
-    )
-    return LossAnalysis(index, visibility)
+    return LossAnalysis(index, get_visibility(index, session))
 
 
 def score_loss_shares(session: Session) -> dict[str, Any]:

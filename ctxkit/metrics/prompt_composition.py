@@ -7,7 +7,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.engine.replay import run_record
+from ctxkit.engine.replay import find_prompt_source
 from ctxkit.session.messages import (
     ATTACHMENT_KEY,
     MISSING_START_KIND,
@@ -29,7 +29,6 @@ from ctxkit.tokens.live_prompt_sizes import (
 from ctxkit.tokens.message_sizes import (
     MessageSizes,
     estimate_tool_tokens,
-    has_mask_processor,
     is_count_near,
     measure_sizes,
     split_by_weight,
@@ -74,7 +73,7 @@ def count_groups_by_call(
         >>> counted.source, counted.groups["user"][:3]
         ('derived', (80, 80, 80))
     """
-    run = session.prompt_source or (run_record(session) if has_mask_processor(session) else None)
+    run = find_prompt_source(session)
     if run is None:
         rows = _groups_of_record(session, sized or measure_sizes(session, counter))
     else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.engine.replay import run_record
+from ctxkit.engine.replay import find_prompt_source
 from ctxkit.metrics.prompt_composition import (
     apportion,
     get_recorded_prompt,
@@ -21,7 +21,7 @@ from ctxkit.metrics.prompt_composition import (
 )
 from ctxkit.metrics.recorded_compactions import get_message_fates
 from ctxkit.session.messages import Message, Provenance
-from ctxkit.tokens.message_sizes import has_mask_processor, measure_sizes
+from ctxkit.tokens.message_sizes import measure_sizes
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
@@ -86,7 +86,7 @@ def get_prompt_contents(
         Messages with their sizes, schemas and the rest of the prompt, in tokens that add up to the
         billed prompt where there is a bill.
     """
-    if session.prompt_source is None and not has_mask_processor(session):
+    if find_prompt_source(session) is None:
         return _contents_of_record(session, index, sized or measure_sizes(session, counter))
     return _contents_of_run(session, index)
 
@@ -202,6 +202,6 @@ def _contents_of_run(session: Session, index: int | None) -> PromptContents:
         prompt=total,
         prompt_source="recorded" if is_billed and _has_provider_usage(session, index) else source,
         source=source,
-        counter=(session.prompt_source or run_record(session)).counter,
+        counter=find_prompt_source(session).counter,
         error=counted / total - 1 if counted and is_billed else None,
     )

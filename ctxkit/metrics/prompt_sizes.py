@@ -11,8 +11,8 @@ from bisect import bisect_right
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.engine.replay import run_record
-from ctxkit.tokens.message_sizes import has_mask_processor, measure_sizes
+from ctxkit.engine.replay import find_prompt_source
+from ctxkit.tokens.message_sizes import measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,10 +34,9 @@ def get_prompt_sizes(session: Session) -> tuple[list[int | None], Provenance | N
     if any(recorded):
         modelled = any(c.message.details.get("usage_source") == "derived" for c in session.calls)
         return recorded, "derived" if modelled else "recorded"
-    if session.prompt_source is not None:
-        return session.prompt_source.prompt_sizes(len(recorded)), "estimated"
-    if has_mask_processor(session):
-        return run_record(session).prompt_sizes(len(recorded)), "estimated"
+    source = find_prompt_source(session)
+    if source is not None:
+        return source.prompt_sizes(len(recorded)), "estimated"
     if session.has_sizes:
         return list(measure_sizes(session).modelled), "estimated"
     return [None] * len(recorded), None

@@ -26,7 +26,7 @@ import numpy as np
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.session_conversion import accepts_session
-from ctxkit.metrics.compaction_sizes import measure_compactions
+from ctxkit.metrics.compaction_sizes import count_summary_tokens, measure_compactions
 from ctxkit.metrics.compactions import (
     Compaction,
     CompactionVerdict,
@@ -43,7 +43,7 @@ from ctxkit.metrics.item_index import MessageRows
 from ctxkit.metrics.means_with_unknowns import mean_or_none, median_or_none
 from ctxkit.metrics.prompt_sizes import SentPromptSizes, has_prompt_sizes
 from ctxkit.metrics.view_figures import register_view_figures
-from ctxkit.metrics.visibility import get_session_visibility
+from ctxkit.metrics.visibility import get_visibility
 from ctxkit.policies.model_free_methods import MODEL_FREE_METHODS
 from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import SEALED_SUMMARY, Message
@@ -192,8 +192,8 @@ def get_compaction_outcomes(
     cost_model = ReplayCostModel.of(origin, anchored)
     summary_costs = [cost_model.summaries_usd(c.summaries) for c in observed]
     verdicts = judge_compactions(observed, prompts, cost_model, summary_costs)
-    rows = MessageRows(session)
-    visibility, repeats = get_session_visibility(rows, session), ToolCallRepeats(rows)
+    rows = MessageRows(origin)
+    visibility, repeats = get_visibility(rows, session), ToolCallRepeats(rows)
     outcomes = []
     for compaction, verdict in zip(observed, verdicts, strict=True):
         call = compaction.call
@@ -305,7 +305,9 @@ def _recorded_compactions(
                 after=after,
                 messages_before=len(visible_before),
                 messages_after=len(visible),
-                summary=sum(inserted_tokens),
+                summary=sum(
+                    count_summary_tokens(session, e, anchored.of) or 0 for e in group.edits
+                ),
                 summaries=tuple(s for s in summaries if s is not None),
                 number=group.number,
                 front=min(max(before - tokens_before, 0) + common_tokens, after),

@@ -8,9 +8,10 @@
 # A *slot* is a place in the prompt: a row of the log (its number), or a number below 0 for an
 # inserted text. A recorder tracks the content of each slot: the row itself, an inserted text, or
 # nothing. Most rows never change, so only differences are recorded: O(changes), not O(calls x
-# rows). There are three sources:
+# rows). There are four sources:
 #
 #   a session            its edits, in the order of the path
+#   a pruned log         the difference between each prompt and the previous one: O(calls x rows)
 #   a run's schedule     the changes of state that a pruning scheduled, call by call
 #   a run without one    the difference between each call's prompt and the previous one
 #
@@ -25,21 +26,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ctxkit.engine import Run
+from ctxkit.engine.replay import find_prompt_source
 from ctxkit.metrics.item_index import make_text_key
 from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Edit, Message
+from ctxkit.session.pruning_records import get_original_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from ctxkit.engine import Compaction, Run
+    from ctxkit.engine import Compaction
     from ctxkit.engine.run_segments import RunSegment
     from ctxkit.metrics.item_index import MessageRows
     from ctxkit.policies.history.history import History
     from ctxkit.policies.schedules.layers import StateChange
     from ctxkit.policies.schedules.pruning_schedule import Schedule
+    from ctxkit.session.compaction_groups import EditGroup
     from ctxkit.session.session import Session
 
     Ints = NDArray[np.int64]
@@ -49,29 +54,50 @@ _APPENDED_SLOT = -(1 << 63)
 """The slot of the text that a pruning appends to each prompt."""
 
 
+def get_visibility(rows: MessageRows, session: Session) -> Visibility:
+    """Return what the compactions and prunings of a session leave visible at each of its calls."""
+    source = find_prompt_source(session)
+    if isinstance(source, Run):
+        return get_run_visibility(rows, source)
+    if session.prunings:
+        return _get_pruned_visibility(rows, session)
+    return get_session_visibility(rows, session)
+
+
 # -- a session with its edits ----------------------------------------------------------------------
 
 
 def get_session_visibility(rows: MessageRows, session: Session) -> Visibility:
     """Return what the edits of a session leave visible at each of its calls."""
     recorder, slots, free_slot = VisibilityRecorder(rows), dict[str, list[int]](), -1
-    reply_positions = [c.position for c in session.calls]
     row, position = 0, 0
-    for group in group_edits(session):
+    for call, group in _find_calls_after_edits(session):
         for entry in session.path[position : group.position]:
             if isinstance(entry, Message) and entry.visible:
                 slots.setdefault(entry.id, []).append(row)
                 row += 1
-        call = bisect_left(reply_positions, group.position)
         position = group.position + len(group.edits)
         for edit in group.edits:
             free_slot = _record_edit(recorder, slots, edit, 2 * call + 1, free_slot)
-            if is_stored_elsewhere(
-                edit.reason, edit.method, *(m.text[:200] for m in edit.inserted[:1])
-            ):
-                recorder.archived_ticks.add(2 * call + 1)
+        _record_archive_of_edits(recorder, group.edits, call)
         recorder.changes[call] = group.number
     return recorder.build()
+
+
+def _find_calls_after_edits(session: Session) -> list[tuple[int, EditGroup]]:
+    """Return each compaction with the first call after it; the number of calls: none follows."""
+    reply_positions = [c.position for c in session.calls]
+    return [(bisect_left(reply_positions, g.position), g) for g in group_edits(session)]
+
+
+def _record_archive_of_edits(
+    recorder: VisibilityRecorder, edits: Iterable[Edit], call: int
+) -> None:
+    """Record whether edits store everything that they remove elsewhere."""
+    for edit in edits:
+        texts = [m.text[:200] for m in edit.inserted[:1]]
+        if is_stored_elsewhere(edit.reason, edit.method, *texts):
+            recorder.archived_ticks.add(2 * call + 1)
 
 
 def _record_edit(
@@ -97,6 +123,39 @@ def _record_edit(
         slots.setdefault(message.id, []).append(free_slot)
         free_slot -= 1
     return free_slot
+
+
+# -- a session whose log records prunings ----------------------------------------------------------
+
+
+def _get_pruned_visibility(rows: MessageRows, session: Session) -> Visibility:
+    """Return what the prompts of a session show, prompt by prompt, as its log records them."""
+    recorder, inserted_slots = VisibilityRecorder(rows), dict[str, int]()
+    for call, group in _find_calls_after_edits(session):
+        _record_archive_of_edits(recorder, group.edits, call)
+        recorder.changes[call] = group.number
+    row_of = {id(m): row for row, m in enumerate(rows.messages)}
+    row_of_id = {m.id: row for row, m in enumerate(rows.messages)}
+    prompts: list[tuple[int, Iterable[Message]]] = [(c.index, view) for c, view in session.views()]
+    if rows.calls in recorder.changes:
+        prompts.append((rows.calls, session.view()))
+    slots_before = set[int]()
+    for call, view in prompts:
+        contents, changes_n = dict[int, int](), recorder.changes_n
+        for message in view:
+            name = get_original_id(message.id)
+            slot = row_of.get(id(message), row_of_id.get(name, -1))
+            if slot < 0:
+                slot = -1 - inserted_slots.setdefault(name, len(inserted_slots))
+            contents[slot] = slot if id(message) in row_of else recorder.number_text(message)
+        arrived_n = int(np.searchsorted(rows.arrival_call, call, "right"))
+        for slot in sorted({*slots_before, *contents, *range(arrived_n)}):
+            recorder.set_content(slot, contents.get(slot), 2 * call + 1)
+        if recorder.changes_n > changes_n:
+            recorder.changes.setdefault(call, 0)
+        slots_before = set(contents)
+    recorder.changes = {call: n for n, call in enumerate(sorted(recorder.changes))}
+    return recorder.build()
 
 
 # -- a run -----------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, cast
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line, sanitize_text
 from ctxkit._internal.hooks import call_hook
 from ctxkit._internal.palette import PLOTLY_TEXT_CSS, TEXT_COLOUR
+from ctxkit._internal.tables import SCROLL_BOX_CSS
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats.session_conversion import as_session, as_sessions
 from ctxkit.plots.plotly_to_svg import render_svg
@@ -260,7 +261,7 @@ def render_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption:
         f'<caption style="{caption_style}">{escape_html(caption, 600)}</caption>' if caption else ""
     )
     return (
-        f'<div style="overflow-x:auto"><table style="{_STYLE};border-collapse:collapse;'
+        f'<div style="{SCROLL_BOX_CSS}"><table style="{_STYLE};border-collapse:collapse;'
         f'margin:6px 0">{caption_html}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
         "</div>"
     )
@@ -432,13 +433,15 @@ PAGE_TEXT_COLOUR = f"var(--jp-content-font-color1,var(--vscode-foreground,{TEXT_
 """The colour of text in JupyterLab's and VS Code's themes; elsewhere the grey of all figures."""
 _SPAN = f"<span style='color:{PAGE_TEXT_COLOUR}'>"
 _AXIS = re.compile(r"[xy]axis\d*")
+_SHARED_HOVER_TITLE = "%{x:,d}"
+"""Head of a shared hover box: the number of a call, without the tags of its tick."""
 
 
 # A colour of a layout must be a constant, and no grey has a contrast of 4.5 on white and on black.
 # Plotly's texts may hold `<span style=...>`, whose style reaches the browser as it is: there a
 # variable of the page's theme can stand. It so acts in a notebook that was reopened without a
 # kernel, where no script and no style sheet of ours runs. Hover labels drop such tags of a trace's
-# name; the header of a shared hover box does not, so ticks of such an axis keep the grey.
+# name; the header of a shared hover box shows the tick with its tags, so it gets a text of its own.
 
 
 def use_page_colours(figure: Mapping[str, Any]) -> dict[str, Any]:
@@ -460,8 +463,9 @@ def use_page_colours(figure: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "annotations":
             layout[name] = [_colour_text(each) for each in value]
         elif _AXIS.fullmatch(name):
-            keep_ticks = has_shared_hover and name.startswith("x")
-            layout[name] = _colour_axis(value, with_ticks=not keep_ticks)
+            layout[name] = _colour_axis(value)
+            if has_shared_hover and name.startswith("x"):
+                layout[name]["unifiedhovertitle"] = {"text": _SHARED_HOVER_TITLE}
     return {**figure, "data": [_colour_trace(trace) for trace in figure["data"]], "layout": layout}
 
 
@@ -480,10 +484,10 @@ def _colour_text(part: Any) -> Any:
     return {**part, "text": _wrap_words(part["text"])}
 
 
-def _colour_axis(axis: dict[str, Any], *, with_ticks: bool = True) -> dict[str, Any]:
+def _colour_axis(axis: dict[str, Any]) -> dict[str, Any]:
     """Colour the title and the ticks of an axis or of a colour bar."""
     axis = {**axis, "title": _colour_text(axis.get("title"))}
-    if not with_ticks or not _is_grey(axis.get("tickfont")):
+    if not _is_grey(axis.get("tickfont")):
         return axis
     if axis.get("ticktext") is not None:
         return {**axis, "ticktext": [_wrap_words(text) for text in axis["ticktext"]]}

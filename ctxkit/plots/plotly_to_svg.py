@@ -15,6 +15,7 @@ from ctxkit._internal.palette import (
     TEXT_COLOUR,
     choose_ink,
 )
+from ctxkit._internal.tables import SCROLL_BOX_CSS
 from ctxkit.plots.decimation import decimate
 from ctxkit.plots.figure_geometry import (
     MAX_BOXES,
@@ -44,6 +45,8 @@ MAX_TRACES, MAX_POINTS, MAX_LABELS, MAX_LEGEND_KEYS = 400, 12_000, 64, 24
 """Limits that, with `MAX_BOXES`, bound the bytes of a picture."""
 _FEWEST, _MOST = 60, 600
 """Points of a trace at least and at most: a picture is 650 pixels wide."""
+_MIN_SHARE = 0.86
+"""A picture shrinks to this share, so that its smallest text has 9.5 pixels; then it scrolls."""
 _LETTER = 6.2
 """Pixels of a letter of 11 pixels."""
 _INK = "var(--jp-content-font-color2,currentColor)"
@@ -66,7 +69,8 @@ def render_svg(figure: Any, *, width: int = 720, height: int | None = None) -> s
 
     Args:
         figure: a plotly ``go.Figure``, or its JSON with `data` and `layout`.
-        width: of the picture, in pixels; it is shown as wide as its place, but no wider.
+        width: of the picture, in pixels; it is shown as wide as its place, but no wider. In a
+            place that is much narrower it scrolls sideways, with a shadow at the edge.
         height: of the picture, in pixels; None: 63 % of the figure's own.
 
     Returns:
@@ -74,7 +78,7 @@ def render_svg(figure: Any, *, width: int = 720, height: int | None = None) -> s
 
     Example:
         >>> picture = render_svg({"data": [{"x": [1, 2], "y": [3, 5], "name": "<b>a</b>"}]})
-        >>> picture.startswith("<svg"), "<b>" in picture
+        >>> "<svg" in picture, "<b>" in picture
         (True, False)
     """
     raw = figure.to_plotly_json() if hasattr(figure, "to_plotly_json") else figure
@@ -160,10 +164,12 @@ class _Picture:
         parts += [*self._draw_annotations(), *self._place_labels()]
         spoken = any("<title>" in part for part in parts)
         hidden = "" if spoken else ' aria-hidden="true"'  # a table says the same to who hears
+        least = round(_MIN_SHARE * self.width)
         return (
+            f'<div style="{SCROLL_BOX_CSS}">'
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}"'
-            f' style="width:100%;max-width:{self.width}px;height:auto"{hidden}>{"".join(parts)}'
-            f"</svg>{self._render_legend()}"
+            f' style="width:100%;min-width:{least}px;max-width:{self.width}px;height:auto"{hidden}>'
+            f"{''.join(parts)}</svg></div>{self._render_legend()}"
         )
 
     def _crossing_axis(self, axis: FigureAxis, name: str) -> FigureAxis:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import msgspec
 
-from ctxkit._internal.formatting import sanitize_line, sanitize_text, strip_controls
+from ctxkit._internal.formatting import mask_secrets, sanitize_line, sanitize_text, strip_controls
 from ctxkit._internal.redaction import get_environment_secrets, redact_json
 from ctxkit._internal.setting_types import NATURAL
 from ctxkit.errors import BadArguments
@@ -99,7 +99,7 @@ def make_entry(
 
 def _clean_line(text: str, limit: int, secrets: Sequence[str]) -> str:
     """Return what `sanitize_line` does, with secrets that are computed once for many entries."""
-    return strip_controls(" ".join(redact_json(text, secrets).split()), limit).strip()
+    return strip_controls(" ".join(mask_secrets(text, secrets).split()), limit).strip()
 
 
 def decode_entry(data: bytes) -> MemoryEntry | None:

@@ -330,25 +330,25 @@ class LessonIndex:
     def _read_message(self, row: int, message: Message) -> None:
         self._read = row + 1
         self._rows_by_id.setdefault(message.id, []).append(row)
-        numbers = list(map(self._number, lessons_in_message(message)))
-        self._statement_lessons.extend(numbers)
-        self._statement_rows.extend([row] * len(numbers))
+        for lesson in lessons_in_message(message):
+            self._statement_lessons.append(self._number(lesson))
+            self._statement_rows.append(row)
         if message.role == "assistant":
             for call in message.tool_calls:
                 self._run_of_call[call.id] = self._add_run(row, _shell_command(call))
         elif message.role == "tool" and message.call_id:
             run = self._run_of_call.get(message.call_id)
             if run is not None:
-                self._result_rows.extend([row])
-                self._result_runs.extend([run])
-                self._result_succeeded.extend([tool_actions.get_outcome(message) == "done"])
+                self._result_rows.append(row)
+                self._result_runs.append(run)
+                self._result_succeeded.append(tool_actions.get_outcome(message) == "done")
 
     def _add_run(self, row: int, command: str) -> int | None:
         """Return the number of a new run; None where there is no command."""
         if not command:
             return None
-        self._run_rows.extend([row])
-        self._run_lessons.extend([self._number(("procedure", command))])
+        self._run_rows.append(row)
+        self._run_lessons.append(self._number(("procedure", command)))
         return len(self._run_rows) - 1
 
     def _number(self, lesson: tuple[str, str]) -> int:
@@ -360,7 +360,7 @@ class LessonIndex:
 
 def lessons_in_message(message: Message) -> list[tuple[str, str]]:
     """Return the lessons of one message as (type, text)."""
-    if message.kind in (INJECTED_KIND, RECALLED_KIND) or message.role not in ("user", "assistant"):
+    if message.role not in ("user", "assistant"):
         return []
     kind, pattern = ("preference", _PREFERENCE) if message.role == "user" else ("fact", _FINDING)
     least = _MIN_PREFERENCE_CHARS if kind == "preference" else _MIN_CHARS
@@ -373,7 +373,8 @@ def _matching_sentences(
     """Return the sentences of a message that match a pattern; no questions, none too long."""
     if message.kind in (INJECTED_KIND, RECALLED_KIND):
         return []
-    flat = (" ".join(s.split()) for s in split_sentences(get_plain_text(message)))
+    sentences = [s for s in split_sentences(get_plain_text(message)) if len(s) >= least]
+    flat = [" ".join(s.split()) for s in sentences]
     return [
         s.strip("-*# ")
         for s in flat
@@ -399,7 +400,7 @@ def _shell_command(call: ToolCall) -> str:
     """Return the shell command of a call; empty where it has none, or one of unfit length."""
     command = (
         " ".join(message_content.get_call_target(call).split())
-        if tool_actions.SHELL_TOOL_PATTERN.search(call.name)
+        if tool_actions.is_shell_tool(call.name)
         else ""
     )
     return command if _MIN_CHARS // 2 <= len(command) <= _MAX_CHARS else ""

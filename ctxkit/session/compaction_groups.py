@@ -51,15 +51,14 @@ def group_edits(session: HasEdits) -> tuple[EditGroup, ...]:
     if not session.edits:
         return ()
     groups: list[EditGroup] = []
-    previous_stem: str | None = None
-    for position, entry in enumerate(session.path):
-        stem = _get_group_stem(entry) if isinstance(entry, Edit) else None
-        if isinstance(entry, Edit):
-            if stem is not None and stem == previous_stem:
-                groups[-1] = groups[-1]._replace(edits=(*groups[-1].edits, entry))
-            else:
-                groups.append(EditGroup(len(groups), position, (entry,)))
-        previous_stem = stem
+    previous_stem, previous_position = None, -1
+    for position, entry in [(i, e) for i, e in enumerate(session.path) if type(e) is Edit]:
+        stem = _get_group_stem(entry)
+        if stem is not None and stem == previous_stem and position == previous_position + 1:
+            groups[-1] = groups[-1]._replace(edits=(*groups[-1].edits, entry))
+        else:
+            groups.append(EditGroup(len(groups), position, (entry,)))
+        previous_stem, previous_position = stem, position
     return tuple(groups)
 
 

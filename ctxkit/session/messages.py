@@ -241,6 +241,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
         They are those of its own usage, else the context size that its program reported.
         """
         prompt = None if self.usage is None or self.kind == "turn" else self.usage.prompt_tokens
+        if prompt or not self.details:
+            return prompt
         reported = self.details.get(REPORTED_CONTEXT_KEY)
         return prompt or (reported if isinstance(reported, int) and reported > 0 else prompt)
 

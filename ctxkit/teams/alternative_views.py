@@ -451,6 +451,9 @@ def compare_views(
         loss: also compute loss.
         reuse: how recorded summaries are billed (see `ck.compare`).
 
+    Returns:
+        A frame with a row for each agent and view, the recorded view first.
+
     Raises:
         BadArguments: the session has only one agent, or a view has other keys.
     """

@@ -195,7 +195,14 @@ class TurnChanges:
 def find_written_files_and_commands(
     messages: Iterable[Message],
 ) -> tuple[tuple[str, ...], tuple[tuple[str, bool], ...]]:
-    """Return the files that were written and the commands that were run, with their success."""
+    """Return the files that were written and the commands that were run.
+
+    Args:
+        messages: calls and their results; a call without a result does not count.
+
+    Returns:
+        Paths of the files, each once, and pairs of a command and whether it succeeded.
+    """
     calls: dict[str | None, ToolCall] = {}
     written: dict[str, None] = {}
     commands: list[tuple[str, bool]] = []
@@ -240,7 +247,14 @@ def make_turn_changes(turn: int, agent: str, messages: Sequence[Message]) -> Tur
 
 
 def collect_changes(turns: Iterable[tuple[int, str, Session, int]]) -> list[TurnChanges]:
-    """Return the changes of turns: number, agent, its session, and the turn in it."""
+    """Return the changes of turns: number, agent, its session, and the turn in it.
+
+    Args:
+        turns: number of the team's turn, agent, session of the agent, and number of the turn in it.
+
+    Returns:
+        The changes in the order of the turns, without turns that changed nothing.
+    """
     out = []
     for number, agent, session, own_turn in turns:
         change = make_turn_changes(
@@ -252,7 +266,15 @@ def collect_changes(turns: Iterable[tuple[int, str, Session, int]]) -> list[Turn
 
 
 def read_json(root: ReadableFolder, path: str) -> dict[str, Any] | None:
-    """Return a JSON object from the team's folder; None if there is none."""
+    """Return a JSON object from the team's folder; None if there is none.
+
+    Args:
+        root: the team's folder.
+        path: below it.
+
+    Returns:
+        None also for JSON that is no object, or a file that is not valid JSON.
+    """
     try:
         value = json.loads(read_text(root, path))
     except (ValueError, RecursionError):
@@ -261,7 +283,15 @@ def read_json(root: ReadableFolder, path: str) -> dict[str, Any] | None:
 
 
 def read_text(root: ReadableFolder, path: str) -> str:
-    """Return a text from the team's folder, at most a million bytes; empty if unreadable."""
+    """Return a text from the team's folder, at most a million bytes; empty if unreadable.
+
+    Args:
+        root: the team's folder.
+        path: below it; links that lead out are not followed.
+
+    Returns:
+        The text; bytes that are no UTF-8 are replaced.
+    """
     try:
         return root.read(path, _MAX_READ_BYTES).decode("utf-8", "replace")
     except StoreError:

@@ -121,7 +121,15 @@ def _make_reply(step: Message | tuple[str, dict[str, Any]] | str, ident: str) ->
 def make_scripted_team(
     clock: Callable[[], float],
 ) -> tuple[dict[str, Any], Mapping[str, ScriptedAgent]]:
-    """Return the config of the scripted team and its models."""
+    """Return the config of the scripted team and its models.
+
+    Args:
+        clock: gives the time of the replies, in seconds.
+
+    Returns:
+        A config as `ck.team` takes it, and the model of each agent; its tests run with this
+        machine's `python`.
+    """
     verify = f"{'python' if shutil.which('python') else 'python3'} -m unittest -q test_roman"
     return _team_config(), {
         name: make_scripted_agent(name, turns, clock)

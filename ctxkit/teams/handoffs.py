@@ -96,7 +96,16 @@ class SourceFilesAndChanges:
 def format_handoff(
     files: SourceFilesAndChanges, sources: Sequence[ContextSource], agent: str
 ) -> str:
-    """Return the block of a hand-off; empty if its sources are."""
+    """Return the block of a hand-off; empty if its sources are.
+
+    Args:
+        files: the team's folder, its brief and its changes so far.
+        sources: of the hand-off, as declared.
+        agent: that gets it.
+
+    Returns:
+        A heading, and a part for each source that is not empty, cut to its characters.
+    """
     return _format_block(f"[HANDOFF CONTEXT — assembled for {agent}]", files, sources)
 
 
@@ -119,7 +128,15 @@ def format_declared_context(
 def list_empty_sources(
     files: SourceFilesAndChanges, sources: Sequence[ContextSource]
 ) -> tuple[str, ...]:
-    """Return the names of the empty sources, as in the config."""
+    """Return the names of the empty sources, as in the config.
+
+    Args:
+        files: the team's folder, its brief and its changes so far.
+        sources: as declared; own history is not looked at.
+
+    Returns:
+        Names such as `brief_field:goal`.
+    """
     return tuple(s.name for s in sources if s.kind != "own_history" and not _read_source(files, s))
 
 
@@ -191,6 +208,9 @@ def make_team_tools(
         by_call: the agent may hand off by a tool call.
         summary: the team's sources read the summary.
         changes: returns the team's changes so far; None: the agent has no tool to read them.
+
+    Returns:
+        Tools besides those of the agent's plugins; none write outside of the summary's file.
     """
 
     def session_context_write(text: str) -> str:
@@ -219,7 +239,15 @@ def _format_changes(changes: Callable[[], Sequence[TurnChanges]] | None, count: 
 
 
 def is_turn_finished(session: Session, turn: int) -> bool:
-    """Return True if a turn of an agent's session was finished."""
+    """Return True if a turn of an agent's session was finished.
+
+    Args:
+        session: of one agent.
+        turn: number of the turn in it.
+
+    Returns:
+        False for a turn that was interrupted, has open calls, or ended at the length limit.
+    """
     messages = [m for m in session.messages if m.turn == turn and m.visible]
     return (
         bool(messages)
@@ -244,6 +272,13 @@ def get_last_reply(messages: Sequence[Message]) -> str:
 
 
 def find_called_signals(messages: Sequence[Message]) -> list[str]:
-    """Return the signals that were given by tool calls."""
+    """Return the signals that were given by tool calls.
+
+    Args:
+        messages: of one turn.
+
+    Returns:
+        The signal of the last call of the hand-off tool; empty without such a call.
+    """
     calls = [c for m in messages for c in m.tool_calls if c.name == HANDOFF_TOOL]
     return [str(c.arguments.get("route_keyword", "")) for c in calls[-1:]]

@@ -19,6 +19,7 @@ from ctxkit.agent.memory.folders import MemoryStore
 from ctxkit.agent.memory.session_memory import SessionMemory, make_memory_provider
 from ctxkit.agent.memory.session_memory import default_memory_folders as memory_homes
 from ctxkit.agent.models.model_factory import make_model as named
+from ctxkit.agent.system_prompt import OFF
 from ctxkit.agent.tools.file_tools import make_file_tools
 from ctxkit.agent.tools.tool_selection import FILE_TOOLS, make_tools
 from ctxkit.errors import BadArguments, did_you_mean
@@ -89,7 +90,8 @@ class SessionFactory:
         approve: decides before each tool call whether it may run.
         listener: called with every event.
         seed: makes the ids reproducible.
-        sections: prompt sections of each agent (see `agent.system_prompt.parse_section_names`).
+        sections: prompt sections of each agent (see `agent.system_prompt.parse_section_names`);
+            empty: those that the folder has, and memory.
         memory: memory outside the team's own that the config may use: words of `MEMORY_ACCESS`.
     """
 
@@ -233,12 +235,23 @@ class SessionFactory:
             memory=spec.memory,
             summary_model=self._writer,
         )
-        words = self._sections or ("memory" if spec.memory is not None else "off")
         with ExitStack() as undo:
             undo.callback(live.close)
-            live.inject(words, spec.instructions)
+            live.inject(self._sections or self._find_sections(live), spec.instructions)
             undo.pop_all()
         return live
+
+    def _find_sections(self, live: LiveSession) -> str:
+        """Return the prompt sections of an agent where none are named: those with a source.
+
+        What differs from machine to machine, such as the shell and the time, is not among them.
+        """
+        has_source = {
+            "gitignore": self.root.is_file((".gitignore",)),
+            "store": bool(live.store.items()),
+            "memory": live.memory is not None,
+        }
+        return ",".join(name for name, found in has_source.items() if found) or OFF
 
     def _make_memory(self, member: Member, team: str, workspace: Workspace) -> SessionMemory | None:
         """Return the memory of an agent; None: it has none.
@@ -343,7 +356,15 @@ def _find_folder_as_written(folder: Path, agent: str) -> Path | None:
 
 
 def session_names(team: str, plan: TeamPlan) -> dict[str, str]:
-    """Return the name of each agent's session, by the agent's name."""
+    """Return the name of each agent's session, by the agent's name.
+
+    Args:
+        team: name of the team.
+        plan: its plan.
+
+    Returns:
+        Names such as `team.planner`; equal ones get the position of the agent.
+    """
     slugs = [_make_slug(m.name) for m in plan.members]
     slug_counts = Counter(slugs)
     return {
@@ -359,7 +380,16 @@ def _make_slug(name: str) -> str:
 def describe_missing_grants(
     plan: TeamPlan, tools: Sequence[Any], memory: Sequence[str] = ()
 ) -> list[str]:
-    """Return sentences on tools and memory that the config requests and the user did not grant."""
+    """Return sentences on tools and memory that the config requests and the user did not grant.
+
+    Args:
+        plan: the plan of the team.
+        tools: tools that the user granted.
+        memory: memory that the user granted.
+
+    Returns:
+        A sentence for each; it says which argument grants it.
+    """
     sentences = [
         f"{sanitize_text(m.name, 40)} asks for {t}: name it, tools=('files', {t!r}), if it may "
         "have it."

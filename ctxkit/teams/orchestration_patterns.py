@@ -437,7 +437,14 @@ Look at what was done, and reply with the name of one of them, and nothing else.
 
 
 def route_by_model(parts: SelectionConfigParts) -> SelectionStateGraph:
-    """Return the routing of a team whose next agent a model chooses, until `Termination`."""
+    """Return the routing of a team whose next agent a model chooses, until `Termination`.
+
+    Args:
+        parts: the config; `Prompt` and `Model` of its selection are read.
+
+    Returns:
+        A state for each agent, and one for the selector, which has a turn before each of them.
+    """
     prompt = parts.selection.text("Prompt").strip() or _SELECTOR_PROMPT
     instructions = prompt.replace(AGENTS_PLACEHOLDER, describe_agents(parts.agents)).replace(
         HISTORY_PLACEHOLDER, "(it follows)"
@@ -642,7 +649,14 @@ VALIDATORS = {
 
 
 def get_validator_names(f: ConfigSection) -> list[str]:
-    """Return the validators that a route names."""
+    """Return the validators that a route names.
+
+    Args:
+        f: section of a route.
+
+    Returns:
+        Names in `Validators`, then the one in `Validator`.
+    """
     one = f.text("Validator")
     return [*f.texts("Validators"), *([one] if one else [])]
 

@@ -38,6 +38,12 @@ class ToolCapabilities:
 def parse_capabilities(f: ConfigSection) -> ToolCapabilities:
     """Return the capabilities in an agent's section `f`.
 
+    Args:
+        f: section of one agent.
+
+    Returns:
+        What its file tools and its shell may do.
+
     Raises:
         BadArguments: it names a tag that fuseraft does not have.
     """
@@ -89,6 +95,12 @@ def _matches(glob: Sequence[str], parts: Sequence[str]) -> bool:
 def parse_envelope(body: ConfigSection) -> ChangeEnvelope:
     """Return the envelope of a config.
 
+    Args:
+        body: the config; `Security.ChangeEnvelope` is read.
+
+    Returns:
+        The globs with `/` between folders; none allow every file.
+
     Raises:
         BadArguments: there are too many globs.
     """
@@ -115,6 +127,9 @@ def extend_envelope_from_brief(
         envelope: the config's envelope.
         body: the config.
         root: the folder of the team, which may have the brief of an earlier run.
+
+    Returns:
+        The envelope as it is where there is no brief yet, or the config does not use it.
     """
     brownfield = body.section("Brownfield")
     path = brownfield.text("DiscoveryBriefPath")
@@ -142,6 +157,10 @@ def limit_tools(
         capabilities: capabilities of the agent that gets them.
         envelope: envelope of its team.
         root: the folder in which they work.
+
+    Returns:
+        The tools in their order: writing ones are left out without the capability, else they check
+        each path against the envelope.
     """
     allowed = [t for t in tools if capabilities.may_write or not is_write_tool(t.name)]
     if not envelope.globs:

@@ -83,6 +83,10 @@ def classify_failure(missing: Sequence[str], *, again: bool, used_tools: bool) -
         missing: sentences on unmet requirements.
         again: the contract failed in the turn before, too.
         used_tools: the agent called a tool in this turn.
+
+    Returns:
+        `NoProgress` for a second failure without any tool call; else whether the evidence is
+        missing or contradicts what was claimed.
     """
     if again and not used_tools:
         return "NoProgress"
@@ -351,7 +355,14 @@ class TeamPlan:
 
 
 def make_plan_details(plan: TeamPlan) -> dict[str, Any]:
-    """Return the part of the plan that the ledger stores: names, views, thresholds."""
+    """Return the part of the plan that the ledger stores: names, views, thresholds.
+
+    Args:
+        plan: the plan of the team.
+
+    Returns:
+        JSON values for the details of the team's session; empty ones are left out.
+    """
     views = {m.name: m.view_keys for m in plan.members if m.view_keys}
     limits = {"warn_at": plan.warn_at, "cutover_at": plan.cutover_at}
     settings = {"views": views, **limits}
@@ -449,6 +460,13 @@ PATTERN_SECONDS = 1.0
 
 def check_pattern(text: str, where: str) -> str:
     """Return a regular expression that can be searched for.
+
+    Args:
+        text: the expression, in the syntax of the package `regex`.
+        where: its place in the config, for the error's sentence.
+
+    Returns:
+        The expression as it is.
 
     Raises:
         BadArguments: it is not valid; the sentence says where it is in the config.

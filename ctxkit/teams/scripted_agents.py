@@ -80,6 +80,9 @@ def make_script_models(
         plan: the team.
         clock: seconds since 1970.
 
+    Returns:
+        A model by agent; of a script from a file, an agent that it leaves out follows the plan.
+
     Raises:
         ReadError: the script cannot be read.
         BadArguments: it is no script of this team; the sentence says where.

@@ -342,7 +342,15 @@ def with_view_filters(member: Member) -> Rules:
 
 
 def without_own_earlier_turns(member: Member, **changes: Any) -> Member:
-    """Return an agent, changed, whose turns begin without its own earlier turns."""
+    """Return an agent, changed, whose turns begin without its own earlier turns.
+
+    Args:
+        member: the agent.
+        changes: fields of the agent that are replaced, too.
+
+    Returns:
+        The agent with one more filter before its pruning; the ledger stores that as a view key.
+    """
     rules: Any = member.rules
     pruning = Chain.of(DeclaredContextView(heard=True), *flatten_chain(rules.pruning))
     view_keys = {**member.view_keys, FRESH_TURN_KEY: True}
@@ -350,6 +358,13 @@ def without_own_earlier_turns(member: Member, **changes: Any) -> Member:
 
 
 def get_own_history_limits(context: Sequence[ContextSource]) -> tuple[int, int]:
-    """Return the number and the characters of own replies that a declared context shows."""
+    """Return the number and the characters of own replies that a declared context shows.
+
+    Args:
+        context: sources of a declared context.
+
+    Returns:
+        Replies and characters; both 0 where own history is no source.
+    """
     source = next((s for s in context if s.kind == "own_history"), None)
     return (int(source.argument or DEFAULT_OWN_TURNS), source.max_chars) if source else (0, 0)

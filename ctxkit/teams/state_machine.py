@@ -41,7 +41,14 @@ _TAIL_CHARS = 20_000
 
 
 def initial_status(plan: TeamPlan) -> TeamStatus:
-    """Return the status of a team before its first turn."""
+    """Return the status of a team before its first turn.
+
+    Args:
+        plan: the plan of the team; one of turns in a round has no initial state.
+
+    Returns:
+        The status of turn 0.
+    """
     visited = (plan.initial,) if plan.initial else ()
     return TeamStatus(state=plan.initial, visited=visited, branches=plan.branches)
 
@@ -60,9 +67,12 @@ def check_resumable(
     Raises:
         BadArguments: its task was begun with another plan.
     """
-    names, states = {m.name for m in plan.members}, {*plan.states} or {""}
-    agents_known = names.issuperset({*active_agents, status.helper} - {""})
-    if status.ended or (states.issuperset({status.state, *status.branches}) and agents_known):
+    members = {m.name for m in plan.members}
+    # A plan of turns in a round has no states; the status of its team names the state "".
+    states = {*plan.states} or {""}
+    has_agents = members.issuperset({*active_agents, status.helper} - {""})
+    has_states = states.issuperset({status.state, *status.branches})
+    if status.ended or (has_agents and has_states):
         return
     where = f"state {status.state!r}" if status.state else "a round"
     agents = ", ".join(active_agents) or "other agents"
@@ -85,7 +95,16 @@ def current_state(status: TeamStatus) -> str:
 
 
 def next_agent(plan: TeamPlan, status: TeamStatus) -> str:
-    """Return the name of the next agent."""
+    """Return the name of the next agent.
+
+    Args:
+        plan: the plan of the team.
+        status: status before the turn.
+
+    Returns:
+        The recovery agent or the verifier if it is due, else the agent of the state or of the
+        round.
+    """
     if status.helper:
         return status.helper
     if plan.order == "statemachine":
@@ -119,6 +138,10 @@ def decide_turn(
         status: status before the turn.
         turn: the reply of the turn.
         evidence: files and changes to check contracts against.
+
+    Returns:
+        The status after the turn, the kind of the decision in fuseraft's words, and a message to
+        the next agent, usually empty.
     """
     now = replace(status, turns=status.turns + 1)
     if status.helper:
@@ -351,7 +374,7 @@ def decide_branch_turn(plan: TeamPlan, now: TeamStatus, by: str) -> TurnDecision
 def decide_split_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnDecision:
     """Return the decision that gives one agent a turn for each item of a reply's list."""
     state = plan.states[now.state]
-    (way,) = state.transitions
+    (transition,) = state.transitions  # a state that splits has one
     items = parse_items(turn.reply, state.splits)
     if items is None:
         return decide_unclear_turn(
@@ -361,14 +384,15 @@ def decide_split_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnD
             correction=missing_list_message(state.splits, MAX_ITEMS),
             signals=[f"a list at {state.splits}"],
         )
-    status = replace(now, silent=0, state=way.to, branches=way.targets * len(items))
-    payload = {"from": now.state, "to": way.to, "items": len(items)}
+    branches = transition.targets * len(items)
+    status = replace(now, silent=0, state=transition.to, branches=branches)
+    payload = {"from": now.state, "to": transition.to, "items": len(items)}
     # an empty list makes no branches: the next state is entered at once
     if not items:
         return TurnDecision(
-            enter_state(plan, status, turn.agent), "state_advanced", "", way, payload
+            enter_state(plan, status, turn.agent), "state_advanced", "", transition, payload
         )
-    return TurnDecision(status, "parallel_start", "", way, payload)
+    return TurnDecision(status, "parallel_start", "", transition, payload)
 
 
 def decide_stall(manager: ManagerStallLimits, now: TeamStatus) -> TurnDecision:

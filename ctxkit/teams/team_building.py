@@ -81,8 +81,9 @@ def team(
         limits: of each turn of each agent.
         approve: asked before each tool call.
         sections: what else is in each agent's system message, as `%%agent --sections` names it
-            (`on`: all of it); empty: its instructions alone, and what is remembered where the
-            config says `EnableMemory` or `Memory`.
+            (`on`: all of it); empty: its instructions, the `.gitignore` of `root` and the index of
+            the context store where there are any, and what is remembered where the config says
+            `EnableMemory` or `Memory`.
         memory: what a `Memory` or `EnableMemory` of the config reaches beyond the team's own:
             `user` (what you keep of agents of these names, and so does fuseraft), `webhook`.
         listener: is told every event of every agent.
@@ -122,26 +123,21 @@ def team(
             {**played, **models_by_name},
             ("files", "shell") if tools == ("files",) else tools,
         )
-    if isinstance(config, (str, Path)):
-        place = Path(config).expanduser().parent
-        content, _ = config_syntax.load_config(config)
-        check_counts(content)
-        config = load_referenced_files(content, place)
-    if not isinstance(config, Mapping):
-        raise BadArguments("A team is made of a config, the path of one, or 'scripted'.")
-    body = localise_paths(_to_plain_config(config))
+    body = _load_team_config(config)
     plan = parse_plan(body)
-    where = RootFolder(root, allow) if root else _make_scratch_root(workspace, name, allow)
-    envelope = extend_envelope_from_brief(plan.envelope, get_orchestration_section(body), where)
+    root_folder = RootFolder(root, allow) if root else _make_scratch_root(workspace, name, allow)
+    envelope = extend_envelope_from_brief(
+        plan.envelope, get_orchestration_section(body), root_folder
+    )
     plan = replace(plan, envelope=envelope)
     if is_scripted(model):
         models_by_name = {**make_script_models(str(model), plan, clock), **models_by_name}
-    crew = SessionFactory(
-        plan, models=models_by_name, model=model, tools=tools, root=where, allow=allow, clock=clock,
-        limits=limits or Limits(), approve=approve, listener=listener, seed=seed, sections=sections,
-        memory=memory,
+    sessions = SessionFactory(
+        plan, models=models_by_name, model=model, tools=tools, root=root_folder, allow=allow,
+        clock=clock, limits=limits or Limits(), approve=approve, listener=listener, seed=seed,
+        sections=sections, memory=memory,
     )  # fmt: skip
-    how = {
+    settings = {
         "config": SCRIPTED_CONFIG if named == SCRIPTED_CONFIG else body,
         "model": _model_name(model),
         "models": {k: m for k, m in models_by_name.items() if isinstance(m, str)},
@@ -153,7 +149,7 @@ def team(
         **(words or {}),
     }
     opened_team = Team(
-        plan, crew, name=name, workspace=workspace, clock=clock, seed=seed, words=how
+        plan, sessions, name=name, workspace=workspace, clock=clock, seed=seed, words=settings
     )
     opened_team.notes = (
         *plan.notes,
@@ -161,6 +157,19 @@ def team(
         *describe_protected_files(plan, allow),
     )
     return opened_team
+
+
+def _load_team_config(config: Any) -> dict[str, Any]:
+    """Return a config as plain values, with the files that it names and paths of this system."""
+    if isinstance(config, (str, Path)):
+        place = Path(config).expanduser().parent
+        content, _ = config_syntax.load_config(config)
+        check_counts(content)
+        config = load_referenced_files(content, place)
+    if not isinstance(config, Mapping):
+        raise BadArguments("A team is made of a config, the path of one, or 'scripted'.")
+    body: dict[str, Any] = localise_paths(_to_plain_config(config))
+    return body
 
 
 def _to_plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,6 +184,13 @@ def _to_plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_team_settings(workspace: Workspace, name: str) -> dict[str, Any]:
     """Return how a team of this user was opened last: config, model, models, tools, root, allow.
+
+    Args:
+        workspace: in which the team was opened.
+        name: of the team.
+
+    Returns:
+        The values by key, as `team` takes them; read only under this user's seal.
 
     Raises:
         BadArguments: there is no such team, or nothing is kept of it under the user's seal.

@@ -48,6 +48,12 @@ _BUILT_IN_PLUGINS = ("handoff", "subagent", "sessioncontext", "compaction", CHAN
 def parse_members(config: Mapping[str, Any]) -> tuple[Member, ...]:
     """Return the agents of a config, whose rules are read as `ck.load_rules` reads them.
 
+    Args:
+        config: fuseraft's config file, as it was parsed.
+
+    Returns:
+        The agents in the order of the file.
+
     Raises:
         BadArguments: one has no name, or a value is of the wrong kind.
     """
@@ -112,7 +118,19 @@ def has_no_tools(f: ConfigSection) -> bool:
 
 
 def has_plugin_tool(plugin: str) -> bool:
-    """Say whether the kit has a tool for one of fuseraft's plugins."""
+    """Say whether the kit has a tool for one of fuseraft's plugins.
+
+    Args:
+        plugin: name of a plugin, in any case of letters.
+
+    Returns:
+        True also for plugins whose tools every agent has anyway.
+
+    Example:
+        >>> from ctxkit.teams.team_members import has_plugin_tool
+        >>> has_plugin_tool("FileSystem"), has_plugin_tool("Teleport")
+        (True, False)
+    """
     return plugin.casefold() in (*PLUGIN_TOOLS, *_BUILT_IN_PLUGINS)
 
 
@@ -147,7 +165,14 @@ def get_model_name(f: ConfigSection) -> str:
 
 
 def parse_common_rules(config: Mapping[str, Any]) -> Any:
-    """Return the rules in which all agents of a config agree."""
+    """Return the rules in which all agents of a config agree.
+
+    Args:
+        config: fuseraft's config file, as it was parsed.
+
+    Returns:
+        The rules that `ck.load_rules` reads of such a file when no agent is named.
+    """
     return _make_rules(config, read_config(config, None).settings)
 
 

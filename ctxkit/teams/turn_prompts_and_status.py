@@ -85,6 +85,14 @@ def enter_state(plan: TeamPlan, now: TeamStatus, by: str) -> TeamStatus:
 
     In a final state the team is done, unless the state has another agent than `by`, which then has
     the last turn.
+
+    Args:
+        plan: the plan of the team, which has states.
+        now: the status, with the state that is entered.
+        by: the agent whose turn led there.
+
+    Returns:
+        The status with the state among those visited; `ended` is set if the team is done.
     """
     now = replace(now, visited=tuple(dict.fromkeys((*now.visited, now.state))))
     state = plan.states[now.state]
@@ -115,6 +123,10 @@ def turn_prompt(member: Member, state: StateDefinition | None, task: str, chars:
         state: state of the team; None: agents take turns.
         task: the team's task.
         chars: characters between the task and this prompt.
+
+    Returns:
+        Text for the agent: whose turn it is, the signals that it may give, the list that it must
+        write, and the task again where that lies far back.
     """
     at = f" The state is {state.name}." if state is not None else ""
     lines = [f"It is your turn, {member.name}.{at}"]
@@ -245,6 +257,9 @@ def quote_previous_reply(
         state: state of the turn.
         status: status before the turn.
         sessions: sessions of the agents, by name.
+
+    Returns:
+        Redacted text that follows the prompt.
     """
     if state is None or not state.reads:
         return ""

@@ -119,7 +119,10 @@ def count_message_tokens(counter: Callable[[str], int], message: Message) -> int
     tokens, else one token per four characters. Hidden thinking without a text counts one token per
     four characters of its blob. Role names and delimiters are not counted.
     """
-    return sum([count_part_tokens(counter, part) for part in message.parts])
+    parts = message.parts
+    if len(parts) == 1 and type(parts[0]) is Text:  # most messages
+        return counter(parts[0].text)
+    return sum([count_part_tokens(counter, part) for part in parts])
 
 
 def count_part_tokens(counter: Callable[[str], int], part: Part) -> int:

@@ -97,6 +97,9 @@ class EstimatedCounter(msgspec.Struct, frozen=True, kw_only=True):
 
     def message(self, message: Message) -> int:
         """Return the tokens of one message by itself."""
+        parts = message.parts
+        if len(parts) == 1 and type(parts[0]) is Text and self._counts_text_alone(message):
+            return self._to_tokens(self.units(parts[0].text))
         return self._to_tokens(sum(self._part_units(message)))
 
     def total(self, messages: Iterable[Message]) -> int:
@@ -104,6 +107,11 @@ class EstimatedCounter(msgspec.Struct, frozen=True, kw_only=True):
         if self.scope == "total":
             return self._to_tokens(sum(sum(self._part_units(m)) for m in messages))
         return sum(map(self.message, messages))
+
+    def _counts_text_alone(self, message: Message) -> bool:
+        """Return True where a message with one text has the units of that text."""
+        is_plain = self.scope != "part" and self.parts_as_json == "none" and not self.role
+        return is_plain and not (self.unsent and message.details)
 
     def _to_tokens(self, units: float) -> int:
         return (ceil if self.rounding == "ceil" else floor)(units / self.divisor)

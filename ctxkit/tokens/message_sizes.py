@@ -584,11 +584,12 @@ class MessageSizeAllocator:
         """Return the recorded outputs of the new replies, by slot; none where these, or what is
         left for the other messages, are unlikely sizes.
         """
+        counts = self.counts
         outputs = {i: n for i in new if (n := _returned_output(self.messages[i]))}
-        reply_count = self.ratio * sum(self.counts[i] for i in outputs)
-        other_count = self.ratio * sum(self.counts[i] for i in new if i not in outputs)
+        reply_count = self.ratio * sum([counts[i] for i in outputs])
+        other_count = self.ratio * sum([counts[i] for i in new if i not in outputs])
         rest = growth - sum(outputs.values())
-        is_likely = all(self._is_near(n, self.ratio * self.counts[i]) for i, n in outputs.items())
+        is_likely = all(self._is_near(n, self.ratio * counts[i]) for i, n in outputs.items())
         fits = self._is_near(rest, other_count) if other_count else rest == 0
         fits = fits or (reply_count == 0 and rest > 0)
         return outputs if is_likely and fits else {}
@@ -608,8 +609,9 @@ class MessageSizeAllocator:
         self._assign(new, sizes, derived=False)
 
     def _assign(self, new: list[int], sizes: list[int], *, derived: bool) -> None:
+        size_of, is_sized, is_derived = self.size, self.is_sized, self.derived
         for i, size in zip(new, sizes, strict=True):
-            self.size[i], self.is_sized[i], self.derived[i] = size, True, derived
+            size_of[i], is_sized[i], is_derived[i] = size, True, derived
 
 
 def _has_recorded_size(message: Message) -> bool:
@@ -646,9 +648,10 @@ def split_by_weight(total: int, weights: Sequence[int]) -> list[int]:
     if weight_sum == 0:
         weights, weight_sum = [1] * len(weights), len(weights)
     parts = [total * w // weight_sum for w in weights]
-    by_remainder = sorted(range(len(weights)), key=lambda i: -(total * weights[i] % weight_sum))
-    for i in by_remainder[: total - sum(parts)]:
-        parts[i] += 1
+    if missing := total - sum(parts):
+        by_remainder = sorted(range(len(weights)), key=lambda i: -(total * weights[i] % weight_sum))
+        for i in by_remainder[:missing]:
+            parts[i] += 1
     return parts
 
 
@@ -690,7 +693,13 @@ def find_prompt_drops(session: Session) -> tuple[PromptDrop, ...]:
     if session.format == "replay" or session.origin is not None:
         return ()
     agents = group_prompts_by_agent(session)
-    marks = [i for i, e in enumerate(session.path) if _explains_drop(e)] if agents else []
+    if not agents:
+        return ()
+    marks = [
+        i
+        for i, e in enumerate(session.path)
+        if (type(e) is Edit or e.details) and _explains_drop(e)
+    ]
     drops = [drop for calls in agents.values() for drop in _find_agent_drops(calls, marks)]
     return tuple(sorted(drops, key=lambda drop: drop.call.index))
 

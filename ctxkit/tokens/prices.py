@@ -206,13 +206,14 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 
     def split_usd(self, usage: BillableUsage) -> SplitDollars:
         """Return the dollars of a call by token class; unknown classes count as 0 tokens."""
-        prices = self.at(usage.prompt_tokens or 0)
-        is_written = self.has_unlogged_writes(usage)
+        prices = self.at(usage.prompt_tokens or 0) if self.tiers else self
+        is_written = self.writes_unread and self.has_unlogged_writes(usage)
+        short_write, hour_write = usage.cache_write_tokens, usage.cache_write_1h_tokens
         return SplitDollars(
             (usage.input_tokens or 0) * (prices.write() if is_written else prices.input),
             (usage.cache_read_tokens or 0) * prices.read,
-            (usage.cache_write_tokens or 0) * prices.write(),
-            (usage.cache_write_1h_tokens or 0) * prices.write(hour=True),
+            short_write * prices.write() if short_write else 0.0,
+            hour_write * prices.write(hour=True) if hour_write else 0.0,
             (usage.output_tokens or 0) * prices.output,
         )
 

@@ -43,6 +43,9 @@ def explore(
         call: the call shown first; negatives count from the end.
         beside: another session: the two are shown side by side from their first difference on.
 
+    Returns:
+        The widget; its `call` can be set. With `beside` one that shows both sessions.
+
     Raises:
         BadArguments: not a session, or it has no such call.
 
@@ -74,6 +77,9 @@ def break_even(session: Session, call: int = -1) -> BreakEvenWidget:
         session: a session whose record tells cached from uncached input, or a replay of one.
         call: number of the call, negatives from the end.
 
+    Returns:
+        The widget; its `removal` holds the values of its controls, its `answer` the sentence.
+
     Raises:
         BadArguments: there is no such call, nothing says what it read, or its model has no price.
 
@@ -101,6 +107,9 @@ def tune(session: Any, rules: RulesLike | None = None, **ranges: tuple[float, ..
             yours that makes rules from numbers that it has defaults for, such as ``def
             rules(trigger=30_000, keep=8_000)``; None: those of a live session.
         ranges: ends (and step) of a setting's slider, such as ``keep=(1_000, 20_000, 500)``.
+
+    Returns:
+        The widget; its `settings` can be set, its `rules` are those of the sliders as they stand.
 
     Raises:
         BadArguments: not a session; rules without a numeric setting; a range for a setting that
@@ -137,6 +146,9 @@ def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
             last call added and when the next compaction is due; a session or a list of messages: it
             is shown as it stands. None: the session that the magics speak of.
         every: seconds between two looks at a file; `Watcher.stop` ends them.
+
+    Returns:
+        The widget; its `state` is the newest reading.
 
     Raises:
         BadArguments: there is no such session, or no time passes between two looks.
@@ -181,6 +193,10 @@ def budget(
         cutover: the same for the other one.
         again: let sums start again after each cut, instead of taking them as recorded.
 
+    Returns:
+        The widget; `warn` and `cutover` follow the lines, `verdict` has the turns that reach them,
+        by agent.
+
     Raises:
         BadArguments: it is none of these, or a threshold below 0.
         ReadError: a file cannot be read.
@@ -205,6 +221,9 @@ def savings(of: Any = None) -> SavingsWidget:
     Args:
         of: what `budget` takes, or a frame of compactions. Of snapshots no sizes are known, and
             there is no diff.
+
+    Returns:
+        The widget; its `compactions` are the rows drawn, its `detail` what a click shows.
 
     Raises:
         BadArguments: it is none of these.
@@ -238,6 +257,10 @@ def thrash(
         min_savings: share from 0 to 1 that a compaction has to save; 0 turns the guard off.
         window: so many in a row that save less close it; 0 turns it off.
         by: whether the share is of tokens, as the bill counts, or of messages, as fuseraft does.
+
+    Returns:
+        The widget; its `min_savings`, `window` and `by` can be set, its `closes` says where the
+        guard closes.
 
     Raises:
         BadArguments: it is none of these, or a setting that no guard can have.

@@ -315,6 +315,13 @@ def list_session_compactions(session: Session, name: str) -> list[CompactionRow]
 def list_frame_compactions(table: pd.DataFrame) -> tuple[list[CompactionRow], str]:
     """Return the compactions of a frame of snapshots or of compactions, and a note on it.
 
+    Args:
+        table: of `ck.read_snapshots`, or `ck.frame(..., per="compaction")`.
+
+    Returns:
+        A row for each compaction, in the order of the frame, and a sentence on what such a frame
+        does not say.
+
     Raises:
         BadArguments: it is neither.
     """

@@ -47,6 +47,9 @@ def resolve_source(source: Any) -> WidgetDataSource:
             frame, file or folder), a live session or its name; None: the one that the magics speak
             of. A comparison is its settings.
 
+    Returns:
+        The source; sessions of a live one are read again at each look.
+
     Raises:
         BadArguments: it is none of these.
         ReadError: a file cannot be read.
@@ -123,6 +126,13 @@ one.
 def find_session_source(what: Any) -> SessionSource:
     """Return what to watch.
 
+    Args:
+        what: a session, a log, the name of a session of `%%agent`, or a live session; None: the
+            active one of the magics.
+
+    Returns:
+        A title, a function that returns the session, and one that returns the live session or None.
+
     Raises:
         BadArguments: it is no session, and names none.
         ReadError: the file cannot be read.
@@ -138,7 +148,14 @@ def find_session_source(what: Any) -> SessionSource:
 
 
 def get_live_session(what: Any) -> LiveSession | None:
-    """Return the live session that is meant; None where it is none, or runs no more."""
+    """Return the live session that is meant; None where it is none, or runs no more.
+
+    Args:
+        what: anything that `ck.tune` takes.
+
+    Returns:
+        The live session of that name in this kernel, or the one that was given.
+    """
     from ctxkit.agent.live_session import LiveSession
 
     if isinstance(what, LiveSession):

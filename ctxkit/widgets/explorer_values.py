@@ -264,7 +264,14 @@ def is_failed(message: Message) -> bool:
 
 
 def get_preview(message: Message) -> str:
-    """Return the beginning of a message, for a list."""
+    """Return the beginning of a message, for a list.
+
+    Args:
+        message: of any role.
+
+    Returns:
+        At most 400 characters of its first part with content; not sanitised.
+    """
     for part in message.parts:
         if isinstance(part, (Text, Thinking)) and part.text.strip():
             return part.text[:400]
@@ -297,7 +304,14 @@ def render_full_text(message: Message, limit: int = MAX_TEXT_CHARS) -> str:
 
 
 def get_searchable_text(message: Message) -> str:
-    """Return the text that a search reads: text, thinking, calls with arguments, failures."""
+    """Return the text that a search reads: text, thinking, calls with arguments, failures.
+
+    Args:
+        message: of any role.
+
+    Returns:
+        Text, calls and the error, a part a line.
+    """
     calls = [f"{p.name} {_argument_text(p)}" for p in message.tool_calls]
     return "\n".join(filter(None, [message.text, *calls, message.error]))
 
@@ -370,6 +384,15 @@ def filter_messages(
 ) -> FilterResult:
     """Return the lines that hold what is wanted.
 
+    Args:
+        explorer_session: whose messages they are; it knows the files that each names.
+        items: lines of one call, or of the whole session.
+        message_filter: what is wanted; empty fields match everything.
+
+    Returns:
+        The lines, the largest first if that is wanted and sizes are known, and a note where the
+        search ran out of time.
+
     Raises:
         BadArguments: the pattern is no regular expression.
     """
@@ -417,7 +440,14 @@ def _count_tools(explorer_session: ExplorerSession, item: MessageLine) -> list[s
 
 
 def count_filter_choices(explorer_session: ExplorerSession) -> dict[str, list[list[Any]]]:
-    """Return the roles, tools and files of a session with how many messages each has."""
+    """Return the roles, tools and files of a session with how many messages each has.
+
+    Args:
+        explorer_session: whose messages are counted.
+
+    Returns:
+        Pairs of a value and its number of messages, by field, for the menus of the filter.
+    """
     every = explorer_session.whole
     return {
         "role": _sort_counts(i.message.role for i in every),
@@ -562,12 +592,26 @@ class SessionTreeNode(NamedTuple):
 
 
 def list_session_tree(session: Session) -> list[SessionTreeNode]:
-    """Return a session and its subagents, each before its own ones."""
+    """Return a session and its subagents, each before its own ones.
+
+    Args:
+        session: the root.
+
+    Returns:
+        At most `_MAX_TREE` sessions with their depth, the root first at 0.
+    """
     return list(islice(_iter_tree(session, 0), _MAX_TREE))
 
 
 def describe_tree(family: list[SessionTreeNode]) -> list[str]:
-    """Return a sentence per session: calls, largest prompt, cost."""
+    """Return a sentence per session: calls, largest prompt, cost.
+
+    Args:
+        family: as `list_session_tree` returns it.
+
+    Returns:
+        Sentences in the same order; in a large tree only the calls, as bills take time.
+    """
     priced = len(family) <= _PRICED
     table = rows([one.session for one in family]) if priced else {}
     out = []

@@ -24,6 +24,7 @@ from ctxkit.widgets.folder_board_rows import (
     GROUP_HEADS,
     GROUPINGS,
     BoardRow,
+    count_main_sessions,
     iter_sessions_in_same_file,
     limit_rows,
     make_board_row,
@@ -201,11 +202,13 @@ class Board:
 
     @property
     def head(self) -> str:
-        """The number of sessions and their cost, in a sentence."""
+        """The number of sessions and their cost, in a sentence; subagents are counted apart."""
         usd = [r.usd for r in self.rows if r.usd is not None]
-        sentence = pluralize(len(self.rows), "session") + (
-            f", {format_usd(sum(usd))}" if usd else ""
-        )
+        sessions_n = count_main_sessions(self.rows)
+        sentence = pluralize(sessions_n, "session")
+        if subagents_n := len(self.rows) - sessions_n:
+            sentence += f" and {pluralize(subagents_n, 'subagent')}"
+        sentence += f", {format_usd(sum(usd))}" if usd else ""
         unknown = len(self.rows) - len(usd)
         sentence += f" ({format_count(unknown)} without a price)" if usd and unknown else ""
         sentence += (

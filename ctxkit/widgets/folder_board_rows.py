@@ -59,7 +59,7 @@ BOARD_HEADS = (
     Column("model", "", number=False, spare=True),
 )
 GROUP_HEADS = (
-    Column("sessions"),
+    Column("sessions", "without subagents, whose cost is in the next column"),
     Column("cost", "dollars of those that have a price"),
     Column("peak", "the largest prompt of all"),
     Column("compactions", "compactions"),
@@ -105,8 +105,16 @@ def limit_rows(table: Table, rows: int) -> Table:
 
 
 def make_group_cells(name: str, rows: list[BoardRow]) -> tuple[Cell, ...]:
-    """Return the sums of some rows as cells."""
-    usd = _sum_present(r.usd for r in rows)
+    """Return the sums of some rows as cells.
+
+    Args:
+        name: of the group, such as a project or a model.
+        rows: its sessions.
+
+    Returns:
+        Cells for the columns of a board that is grouped; a sum without any known value is empty.
+    """
+    usd, sessions_n = _sum_present(r.usd for r in rows), count_main_sessions(rows)
     peak = max((r.peak for r in rows if r.peak is not None), default=None)
     sums = [
         _sum_present(getattr(r, c) for r in rows)
@@ -114,7 +122,7 @@ def make_group_cells(name: str, rows: list[BoardRow]) -> tuple[Cell, ...]:
     ]
     return (
         Cell(name),
-        Cell(format_count(len(rows)), float(len(rows))),
+        Cell(format_count(sessions_n), float(sessions_n)),
         Cell(format_usd(usd), usd),
         Cell(format_tokens(peak), _float_or_none(peak)),
         *(Cell(format_count(n), n) for n in sums),
@@ -188,9 +196,27 @@ class BoardRow(msgspec.Struct, frozen=True, gc=False):
     spark: tuple[int, ...] = ()
     """Sizes of its prompts: the largest of each of at most 24 stretches."""
 
+    @property
+    def is_subagent(self) -> bool:
+        """True for a subagent's session; a session that continues another one is none."""
+        return self.parent is not None and self.agent != "main"
+
+
+def count_main_sessions(rows: Iterable[BoardRow]) -> int:
+    """Count the rows that are sessions of their own, as `ctxkit list` does."""
+    return sum(not row.is_subagent for row in rows)
+
 
 def make_board_row(session: Session, path: str = "") -> BoardRow:
-    """Return the row of a session; `path`: the file that it was read from, if it does not say."""
+    """Return the row of a session; `path`: the file that it was read from, if it does not say.
+
+    Args:
+        session: read whole.
+        path: of its file, where the session does not have one.
+
+    Returns:
+        The row: counts, dollars and peak in tokens; texts are sanitised.
+    """
     row = {name: values[0] for name, values in rows([session]).items()}
     misses = find_cache_misses(session) if session.has_cache else ()
     thrash_result = thrash(session) if session.edits and session.calls else None
@@ -219,7 +245,14 @@ def make_board_row(session: Session, path: str = "") -> BoardRow:
 
 
 def iter_sessions_in_same_file(session: Session) -> Iterator[Session]:
-    """Yield a session and those of its subagents that are in the same file."""
+    """Yield a session and those of its subagents that are in the same file.
+
+    Args:
+        session: that was read from a file.
+
+    Yields:
+        The session, then each subagent without a file of its own.
+    """
     yield session
     for child in session.children:
         if child.path_ in (None, session.path_):

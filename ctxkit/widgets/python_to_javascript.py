@@ -61,7 +61,11 @@ _OPERATORS: dict[type[ast.AST], str] = {
 
 
 def declare_constants() -> str:
-    """Return the constants as declarations of JavaScript."""
+    """Return the constants as declarations of JavaScript.
+
+    Returns:
+        One statement `const ...;` with the values of Python.
+    """
     pairs = (f"{name} = {json.dumps(value)}" for name, value in CONSTANTS.items())
     return f"const {', '.join(pairs)};"
 
@@ -72,6 +76,12 @@ def translate_rule(rule: Callable[..., Any]) -> str:
 
     It may assign, append, loop by ``for i, x in enumerate(xs)``, branch, call other rules and
     return numbers, lists and dictionaries; None is null.
+
+    Args:
+        rule: a plain function whose source can be read.
+
+    Returns:
+        The function's declaration, so that browser and kernel compute the same.
 
     Raises:
         TypeError: it has something else in it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from html import unescape
 
 import pandas as pd
 import pytest
@@ -13,6 +14,7 @@ from widgets.reports.hostile import hostile, intruders
 import ctxkit as ck
 from ctxkit._internal.display_frame import DisplayFrame
 from ctxkit._internal.tables import display_width
+from ctxkit.formats.session_archive import _searchable_text
 
 BILLING = ck.samples.path("billing")
 RULES = ["pi", "codex", "strands", "inspect_edit"]
@@ -44,6 +46,8 @@ def shown(home):
         "advise": ck.advise(BILLING, RULES, progress=False),
         "advise on six": ck.advise(ck.samples.paths(), RULES, progress=False),
         "score": ck.score(BILLING),
+        "calibrate": ck.calibrate(BILLING),
+        "validate": ck.validate({"COMPACT_TRIGGER": "many"}, system="pulse_coder"),
         "find": ck.find(BILLING, "credit"),
         "find nothing": ck.find(BILLING, "no such words"),
         "discover": ck.discover(home),
@@ -56,8 +60,8 @@ def shown(home):
 
 
 NAMES = [
-    "sweep", "sweep without loss", "advise", "advise on six", "score", "find", "find nothing",
-    "discover", "discover nothing", "compare", "context list", "context user",
+    "sweep", "sweep without loss", "advise", "advise on six", "score", "calibrate", "validate",
+    "find", "find nothing", "discover", "discover nothing", "compare", "context list", "context user",
     "context checkpoints",
 ]  # fmt: skip
 
@@ -87,10 +91,10 @@ def test_at_most_eight_columns_are_shown_the_same_in_text_and_html(shown, name):
 def test_a_sentence_stands_above_the_table(shown, name):
     first = repr(shown[name]).split("\n\n")[0]
     assert first.rstrip().endswith(".") or "Context: " in first
-    assert " ".join(first.split())[:40].replace("&", "&amp;") in shown[name]._repr_html_()
+    assert " ".join(first.split())[:40] in unescape(shown[name]._repr_html_())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "calibrate"])
 def test_they_are_frames_and_detail_has_all(shown, name):
     frame = shown[name]
     kind = pd.Series if name == "score" else pd.DataFrame
@@ -114,6 +118,34 @@ def test_texts_of_a_log_stay_text(tmp_path):
         assert isinstance(frame, DisplayFrame) or frame.ndim == 1
         assert intruders(frame._repr_html_()) == []
         assert "\x1b" not in repr(frame)
+
+
+def test_texts_that_were_found_start_and_end_at_a_word():
+    found = ck.find(BILLING, "credit")
+    session = ck.read(BILLING)
+    for position, text in zip(found["position"], found["text"], strict=True):
+        whole = " ".join(_searchable_text(session.path[position]).split())
+        part = " ".join(text.strip("…").split())
+        at = whole.find(part)
+        if at <= 0:
+            continue
+        assert whole[at - 1].isspace(), (whole[at - 20 : at + 20], text)
+    assert (found["text"].str.startswith("…")).any()
+
+
+def test_the_verdict_of_a_sweep_says_that_its_winner_thrashes(shown):
+    alone = ck.sweep(BILLING, ["pi"], loss=True, progress=False)
+    assert " ".join(repr(alone).split("\n\n")[0].split()) == (
+        "Cheapest: pi, $6.29, 9 % lost, but it thrashes. 1 session says little about others."
+    )
+    both = ck.sweep([BILLING, ck.samples.path("research")], ["pi"], loss=True, progress=False)
+    assert "but it thrashes in 1 of 2 runs" in " ".join(repr(both).split())
+
+
+def test_a_config_file_is_judged_in_a_sentence(shown):
+    assert repr(shown["validate"]).startswith("The system would not start: 1 error")
+    fine = ck.validate({"KEEP_LAST_TURNS": "2"}, system="pulse_coder")
+    assert repr(fine) == "No fault was found: the system would start with these settings."
 
 
 def test_a_long_frame_says_how_much_is_not_shown():

@@ -54,6 +54,15 @@ def test_a_refused_prompt_is_sent_again_by_stages(refusal, times):
 
 
 @pytest.mark.parametrize("row", SHAPE_TEXTS, ids=lambda row: row.pattern[:20])
+def test_no_rules_have_to_ask_for_the_stages(row):
+    """F108: Rules without a policy, a trigger or a pruning: all three stages are tried."""
+    one = agent(*[ModelError(row.sample)] * 3, said("It is so."), at=read_much())
+    assert run(one.turn("on")).text == "It is so."
+    lengths = [[len(m.text) for m in r.messages if m.role == "tool"] for r in one.model.asked]
+    assert lengths == [[9_000, 9_000, 9], [565, 4065, 9], [565, 565, 9], []]
+
+
+@pytest.mark.parametrize("row", SHAPE_TEXTS, ids=lambda row: row.pattern[:20])
 def test_a_malformed_prompt_is_no_overflow(row):
     assert is_malformed_prompt(row.sample)
     assert not is_overflow(row.sample)

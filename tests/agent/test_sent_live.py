@@ -6,6 +6,7 @@ import pytest
 from agent.models.wires import FORMATS, Play, wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from metrics.test_scores_from_the_page import find_differences
 from talkers import ECHO, Says, agent, run, said
 
 import ctxkit as ck
@@ -13,7 +14,7 @@ from ctxkit.agent import ProviderModel
 from ctxkit.engine.provider_guard import OPENING
 from ctxkit.errors import ModelError
 from ctxkit.metrics import count_groups_by_call
-from ctxkit.presets import preset
+from ctxkit.presets import preset, swe_agent_mask
 from ctxkit.session import ToolCall, Usage
 from ctxkit.widgets.explorer_values import ExplorerSession
 
@@ -172,3 +173,19 @@ def test_the_words_that_a_provider_wants_first_are_in_the_prompt(instructed, tmp
     for call, request in enumerate(one.model.asked):
         assert [m.parts for m in again.view(call)] == [m.parts for m in request.messages]
     assert ck.frame(again, per="call").equals(ck.frame(one.session, per="call"))
+
+
+def test_its_loss_counts_what_prunings_hid(tmp_path):
+    """The score of a pruned session counts prunings as compactions, live and read from its log."""
+    sizes = [400, 401, 3] * 4
+    calls = [ToolCall(id=f"p{n}", name="echo", arguments={"x": f"docs/notes-{n}.md " * size})
+             for n, size in enumerate(sizes)]  # fmt: skip
+    one = agent(*(said(c) if n % 3 < 2 else said(f"docs/notes-{n - 2}.md") for n, c in enumerate(calls)),
+                rules=swe_agent_mask(n=2), tools=[ECHO])  # fmt: skip
+    for turn in range(4):
+        run(one.turn(f"go on {turn}"))
+    ck.write(one.session, tmp_path / "s.jsonl")
+    for session in (one.session, ck.read(tmp_path / "s.jsonl")):
+        assert any(i.pruned for i in session.sent(-1))
+        assert ck.score(session)["items_n"] > 0
+        assert find_differences(session) == []

@@ -41,6 +41,28 @@ def test_every_view_can_be_read_and_fits_the_page(pages, chromium, wide, scheme)
     assert found == []
 
 
+SMALL_WORDS = """() => [...document.querySelectorAll('[data-picture] svg text')].filter(e => e.checkVisibility() && e.textContent.trim())
+  .map(e => [parseFloat(getComputedStyle(e).fontSize) * Math.hypot(e.getScreenCTM().a, e.getScreenCTM().b), e.textContent]).filter(([size]) => size < 9)
+  .slice(0, 3).map(([size, word]) => `"${word}" has ${size.toFixed(1)} pixels`)"""
+UNSIGNED_BOXES = """() => [...document.querySelectorAll('[data-picture] *')].filter(e => e.checkVisibility()
+  && /auto|scroll/.test(getComputedStyle(e).overflowX) && e.scrollWidth > e.clientWidth + 1
+  && !getComputedStyle(e).backgroundAttachment.includes('local')).slice(0, 3)
+  .map(e => `${e.tagName} "${e.textContent.trim().slice(0, 40)}" scrolls sideways without a sign`)"""
+
+
+def test_on_a_telephone_words_of_pictures_stay_large_and_boxes_show_that_they_scroll(
+    pages, chromium
+):
+    page, found = chromium.new_page(viewport={"width": 390, "height": 1000}), []
+    for file in pages.values():
+        page.goto(file.as_uri())
+        found += [
+            f"{file.stem}: {e}" for js in (SMALL_WORDS, UNSIGNED_BOXES) for e in page.evaluate(js)
+        ]
+    page.close()
+    assert found == []
+
+
 IN_SIGHT = """(dear) => [...document.querySelectorAll('th')].filter(e => e.checkVisibility()).map(e => {
   const own = e.getBoundingClientRect(), name = e.textContent.trim().split('\\n')[0];
   let right = document.documentElement.clientWidth;

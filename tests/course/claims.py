@@ -26,10 +26,18 @@ from ctxkit.engine.cache_model import input_cost_prediction as prediction
 from ctxkit.engine.cache_model import interval_calibration
 from ctxkit.engine.cache_model.call_features import measure_pause
 from ctxkit.experiments import compare_settings, studies
-from ctxkit.metrics import breakeven, drift, find_cache_misses, losses, thrashing, when_to_compact
+from ctxkit.metrics import (
+    breakeven,
+    drift,
+    extract_items,
+    find_cache_misses,
+    losses,
+    thrashing,
+    when_to_compact,
+)
 from ctxkit.metrics.compactions import MIN_PROGRESS, get_replay_compactions, is_thrashing
 from ctxkit.metrics.growth_profile import GrowthProfile
-from ctxkit.metrics.losable_items import ITEM_FAMILIES, extract_items
+from ctxkit.metrics.losable_items import ITEM_FAMILIES
 from ctxkit.policies import Rules, guards, triggers
 from ctxkit.tokens import default_counter
 

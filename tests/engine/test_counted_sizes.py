@@ -6,8 +6,8 @@ import msgspec
 from builders import assistant, session, summarised, user
 from talks_by_chance import Fours
 
-from ctxkit.engine import count_sizes_by_last_usage
-from ctxkit.engine.run_conversion import MAX_COUNT_PER_BILL, compute_billing_offset
+from ctxkit.engine import compute_billing_offset, count_sizes_by_last_usage
+from ctxkit.engine.run_conversion import MAX_COUNT_PER_BILL
 from ctxkit.session import Usage
 
 

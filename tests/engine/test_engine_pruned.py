@@ -82,9 +82,12 @@ def bills(log, parts, policy, window):
     return said
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize(
+    ("name", "policy"), sample([(name, policy) for policy in POLICIES for name in PARTS], 100)
+)
 def test_the_schedule_is_billed_as_its_prompts(name, policy):
+    """A hundred pairs of a pruning and a compaction in the suite; all where everything is taken."""
+
     @settings(max_examples=3)
     @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3]), st.integers(1500, 9000))
     def check(seed, late, window):

@@ -10,7 +10,8 @@ from builders import assistant, session, step, user
 from make_scores import render_page
 
 import ctxkit as ck
-from ctxkit.engine.replay import compute_shared_tokens, run_replay
+from ctxkit.engine import run_replay
+from ctxkit.engine.replay import compute_shared_tokens
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import SCORE_COLUMN_NAMES
 from ctxkit.experiments.comparison import DETAIL_HEADS

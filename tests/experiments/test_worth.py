@@ -10,7 +10,8 @@ from experiments.talks import BLOCKS, MODEL, talk
 import ctxkit as ck
 from ctxkit.agent import ContextStore
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.section_costs import SECTION_COLUMNS, TIME_AT_TOP_ROW
+from ctxkit.experiments import SECTION_COLUMNS
+from ctxkit.experiments.section_costs import TIME_AT_TOP_ROW
 from ctxkit.experiments.store_and_memory_ablations import _paste_session
 from ctxkit.tokens import default_counter
 

@@ -18,7 +18,7 @@ from metrics.test_agreement import all_sessions, is_missing, sources
 from talkers import COUNT, Says, said
 
 import ctxkit as ck
-from ctxkit.agent.turn_state_and_events import Outcome
+from ctxkit.agent import Outcome
 from ctxkit.policies import Above, Rules, Summary
 from ctxkit.session import ToolCall, Usage
 

@@ -177,10 +177,11 @@ def test_all_that_an_agent_tells_of_a_call_is_in_the_question(more):
 def calls_of(name: str) -> dict[str, list[str]]:
     """Return every call of a function in the package: file, and its arguments as they stand."""
     found: dict[str, list[str]] = {}
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    sources = {path.name: path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
+    for file, source in sources.items():
+        for node in ast.walk(ast.parse(source if f"{name}(" in source else "")):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == name:
-                found.setdefault(path.name, []).append(ast.unparse(node))
+                found.setdefault(file, []).append(ast.unparse(node))
     return found
 
 

@@ -12,7 +12,8 @@ from magics.test_agent_magic import kit, lines_of_error, run
 
 from ctxkit import presets, read
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.prompt_composition import NOT_IN_LOG, TOOL_SCHEMAS, count_groups_by_call
+from ctxkit.metrics import count_groups_by_call
+from ctxkit.metrics.prompt_composition import NOT_IN_LOG, TOOL_SCHEMAS
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's libraries warn about each other
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.metrics import REPORT_COLUMNS
-from ctxkit.metrics.prompt_composition import GROUPS, count_groups_by_call, split_sections
+from ctxkit.metrics import REPORT_COLUMNS, count_groups_by_call
+from ctxkit.metrics.prompt_composition import GROUPS, split_sections
 from ctxkit.session import Edit, Image, Message, ToolSchema
 from ctxkit.tokens import estimated_counter
 

@@ -163,3 +163,9 @@ def test_sessions_without_a_price_are_counted_beside_the_others():
     assert nothing.total_usd is None
     assert nothing.sentences == ["No dollars are known of 2 sessions."]
     assert "ctxkit-spend" in nothing._repr_html_()
+
+
+def test_tiles_of_about_one_size_are_at_most_three_times_as_long_as_wide():
+    tiles = read_tiles(ck.spend(make_bill(*[3_000] * 20))._repr_html_())
+    assert len(tiles) > 20
+    assert max(max(w / h, h / w) for _, _, _, w, h in tiles) < 3

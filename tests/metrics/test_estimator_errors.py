@@ -38,8 +38,26 @@ def test_the_error_is_known_by_estimator_and_kind():
     assert c.error("chars/4", "tool calls") == pytest.approx(-0.5, abs=0.01)
     assert pd.isna(c.error("chars/4", "user input"))
     assert set(c.kinds[c.kinds["kind"] == "all content"]["source"]) == {"recorded"}
-    assert "-50%" in repr(c)
-    assert "-50%" in c._repr_html_()
+    assert "-50 %" in repr(c)
+    assert "-50 %" in c._repr_html_()
+
+
+def test_a_calibration_says_first_which_estimator_is_closest_and_when_it_fires():
+    c = ck.calibrate(grown(), ["chars/4", "chars/2"], thresholds=[3000])
+    lines = repr(c).splitlines()
+    assert lines[0].startswith("chars/2 is closest to the provider's counts: within 1 %")
+    assert "chars/4 is furthest, 50 % too low." in repr(c).replace("\n", " ")
+    assert "A trigger at 3,000 tokens by chars/2 fires in time." in repr(c).replace("\n", " ")
+    rows = [line.split() for line in lines if line.startswith("chars/")][1:]
+    assert [row[0] for row in rows] == ["chars/2", "chars/4"]  # the closest first
+    assert rows[1][-1] == "never"
+    assert c._repr_html_().count("<th") <= 8
+    assert c.detail is c.kinds
+
+
+def test_a_calibration_of_prompts_that_never_grew_says_that_errors_are_unknown():
+    shrinking = session(user(), assistant(usage=usage(900)), user(), assistant(usage=usage(800)))
+    assert "the errors are unknown" in repr(ck.calibrate(shrinking, ["chars/4"]))
 
 
 def billed_by_a_tokenizer(text):

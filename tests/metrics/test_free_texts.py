@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit.policies.evidence_summaries import HybridSummariser, HybridSummary, NarrativeSummary
+from ctxkit.policies import HybridSummary, NarrativeSummary
+from ctxkit.policies.evidence_summaries import HybridSummariser
 
 TEN_WORDS = "one two three four five six seven eight nine ten"
 

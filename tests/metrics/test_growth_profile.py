@@ -40,6 +40,11 @@ def test_prompts_that_do_not_grow_have_no_profile():
             make_profile(*reads)
 
 
+def test_a_session_that_does_not_grow_is_named_by_its_first_prompt():
+    with pytest.raises(BadArguments, match="The prompts of “go 0” do not grow"):
+        make_profile((10_000, 5_000))
+
+
 def make_session(*calls, **more):
     """Return a session of calls, each its prompt, its read (None: no split) and the second it is sent at."""
     log = []
@@ -86,7 +91,8 @@ def test_a_floor_is_the_smallest_prompt_and_a_summary_where_the_log_has_no_compa
     [
         ((0, 10, 400, 410), 1 / 3, 0.5),  # one, none, and again none before the end
         ((0, 10, 20, 30), 0.0, inf),
-        ((0, 400, 800, 1200), 1.0, 0.0),
+        ((0, 301, 602, 903), 1.0, 0.0),  # 300 seconds after the reply of the second before
+        ((0, 300, 600, 900), 0.0, inf),
     ],
 )
 def test_pauses_say_how_many_calls_find_no_cache_where_no_read_is_recorded(times, share, calls):

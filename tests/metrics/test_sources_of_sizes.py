@@ -6,8 +6,7 @@ import pytest
 from builders import assistant, session, user
 
 from ctxkit.metrics.prompt_sizes import SentPromptSizes, get_prompt_sizes, has_prompt_sizes
-from ctxkit.session import SizeOnly, Usage
-from ctxkit.session.messages import Message
+from ctxkit.session import Message, SizeOnly, Usage
 
 BILLED = assistant("ok", usage=Usage(input_tokens=70, cache_read_tokens=30))
 DERIVED = assistant("ok", usage=Usage(input_tokens=60), details={"usage_source": "derived"})

@@ -9,13 +9,14 @@ from builders import assistant, call, user
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxkit.metrics import LosableItem, extract_items
 from ctxkit.metrics.item_index import (
     MultiTextSearch,
     NumberedTextSearch,
     RuleMatcher,
     TextItemMatcher,
 )
-from ctxkit.metrics.losable_items import ERROR_LINE_CHARS, LosableItem, extract_items
+from ctxkit.metrics.losable_items import ERROR_LINE_CHARS
 
 SIGNS = st.text(st.sampled_from("ab/.é語_ "), max_size=40)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import pytest
 from builders import assistant, session, user
@@ -14,7 +13,9 @@ from ctxkit.errors import BadArguments
 from ctxkit.experiments.studies.threshold_holdout import make_developers
 from ctxkit.metrics import optimal_trigger
 from ctxkit.metrics.growth_profile import GrowthProfile
+from ctxkit.metrics.shared_threshold import SharedThreshold
 from ctxkit.metrics.threshold_costs import (
+    HoldOutTrial,
     SessionThresholdCosts,
     ThresholdCost,
     choose_size,
@@ -25,9 +26,6 @@ from ctxkit.metrics.threshold_costs import (
 )
 from ctxkit.metrics.tool_setting_syntax import PRESETS_BY_FORMAT, find_default_trigger
 from ctxkit.session import Session
-
-if TYPE_CHECKING:
-    from ctxkit.metrics.shared_threshold import SharedThreshold
 
 
 def rows(*costs: dict[int, tuple[float, float | None]], steps=()) -> list[SessionThresholdCosts]:
@@ -208,3 +206,90 @@ def test_text_of_a_log_stays_text(developer):
     shown = ck.when(evil)
     assert list_leaks(str(shown)) == []
     assert list_leaks(shown._repr_html_(), html=True) == []
+
+
+COSTS = {100: (1.0, 0.30), 200: (1.5, 0.12), 300: (2.0, 0.10), 400: (2.5, 0.10)}
+"""Dollars and loss of each session by threshold."""
+
+
+def make_threshold(*, n=2, best=200, default=400, costs=COSTS, held_out=None, **more):
+    measured = tuple(rows(*[costs] * n, steps=more.pop("steps", ())))
+    return SharedThreshold(
+        "claude-code", best, default, is_default_known=more.pop("is_known", True),
+        window=1_000, measured=measured, extra_loss=more.pop("extra_loss", 0.05), held_out=held_out,
+        **more,
+    )  # fmt: skip
+
+
+ANSWERS = {
+    "Compact at 200 tokens, not at the default of 400: a session costs $1.00 less; 2.0 points more"
+    " of what is used again is lost. Over 2 sessions.": {},
+    "Compact at 300 tokens, not at the window's own limit of 400: a session costs $0.50 less; no"
+    " more of what is used again is lost. Over 1 session.": {
+        "n": 1,
+        "best": 300,
+        "is_known": False,
+    },
+    "Compact at 400 tokens, not at the default of 200: a session costs -$1.00 more, as the default"
+    " lies at a price step; 2.0 points less of what is used again is lost. Over 2 sessions.": {
+        "best": 400,
+        "default": 200,
+    },
+    "Compact at 200 tokens, not at the default of 400: a session costs $1.00 ($1.00 to $1.00) less;"
+    " 2.0 points (+2.0 to +2.0) more of what is used again is lost. Over 5 sessions.": {"n": 5},
+    "Compact at 200 tokens, not at the default of 400: a session costs $1.00 less. Over 2"
+    " sessions.": {"costs": {n: (usd, None) for n, (usd, _) in COSTS.items()}},
+    "Keep the default of 200 tokens: over 2 sessions no other threshold costs less with at most 5"
+    " points more loss.": {"default": 200},
+    "Keep the default of 200 tokens: over 2 sessions no other threshold costs less with no more"
+    " loss.": {"default": 200, "extra_loss": 0.0},
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_the_answer_says_what_a_session_saves_and_loses(answer):
+    threshold = make_threshold(**ANSWERS[answer])
+    assert threshold.answer == answer
+    assert bool(threshold.setting) is threshold.is_change is answer.startswith("Compact")
+
+
+def test_the_sentences_say_how_far_the_answer_carries():
+    tried = HoldOutTrial(300, 3, 4, 1.25, 2.5, 0.1, 0.2)
+    default = tried._replace(size=400)
+    unknown = tried._replace(loss=None)
+    plain = "Tried: the first 3 sessions alone choose {}. On the later 4 "
+    for trial, words in (
+        (None, "Not tried on later sessions: that needs two in each half."),
+        (
+            tried,
+            plain.format(300) + "it costs $1.25 a session, not $2.50 and loses 10 %, not 20 %.",
+        ),
+        (default, plain.format(400) + "that is the default itself: nothing is saved."),
+        (unknown, plain.format(300) + "it costs $1.25 a session, not $2.50."),
+    ):
+        assert make_threshold(held_out=trial).sentences()[0] == words
+    few, five = make_threshold(notes=("A note.",)).sentences(), make_threshold(n=5).sentences()
+    assert few[1] == "2 of 2 sessions reach the default, 2 the threshold."  # of 1,000 tokens
+    assert few[2].startswith("Fewer than five sessions")
+    assert few[-1] == "A note."
+    assert not any(s.startswith("Fewer than five") for s in five)
+    assert "With no more loss than the default's it would be 300, which saves $0.50 a session." in few  # fmt: skip
+    assert "In dollars alone it would be 100, but 20.0 points more is lost." in few
+    assert not any("dearer" in s for s in few)
+    stepped = make_threshold(steps=(700, 1_000)).sentences()
+    assert "Prompts above 700 tokens are dearer: no threshold within 5 % of that." in stepped
+    lossless = make_threshold(best=100, costs={100: (1.0, 0.3), 400: (2.5, 0.1)}).sentences()
+    assert "With no more loss than the default's it would be the default, 400." in lossless
+
+
+def test_the_table_names_the_best_the_default_and_the_cheapest():
+    table = make_threshold(is_known=False).table
+    cells = [[cell.text for cell in row] for row in table.rows]
+    assert [row[:3] for row in cells] == [
+        ["dollars alone", "100", "$1.00"],
+        ["best", "200", "$1.50"],
+        ["", "300", "$2.00"],
+        ["window", "400", "$2.50"],
+    ]
+    assert [row[3] for row in cells] == ["$1.50", "$1.00", "$0.50", ""]
+    assert [row[4] for row in cells] == ["30 %", "12 %", "10 %", "10 %"]

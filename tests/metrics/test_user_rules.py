@@ -6,7 +6,8 @@ import pytest
 from builders import assistant, call, result, session, step, summarised, tool_call, user
 
 import ctxkit as ck
-from ctxkit.metrics.user_rule_fates import trace_user_rules, user_rules
+from ctxkit.metrics import user_rules
+from ctxkit.metrics.user_rule_fates import UserRuleFate, UserRuleFates, trace_user_rules
 
 BAN, TONGUE = "Never push to main.", "Please answer in German."
 
@@ -93,3 +94,21 @@ def test_keys_in_a_rule_are_not_shown():
     secret = "sk-ant-api03-" + "Ab3xY9" * 15
     s = session(user(f"Always use the key {secret} for prod."), *step(), assistant())
     assert secret not in str(ck.plots.user_rules(s).rows)
+
+
+@pytest.mark.parametrize(
+    ("in_sight", "against", "answer"),
+    [
+        ([True, True, False], [None, None, None], "2 of 3 rules of the user are still in sight; 1 went with a compaction."),
+        ([True, False], [None, 4], "1 of 2 rules of the user is still in sight; 1 went with a compaction; 1 named in an action after that."),
+        ([False], [0], "0 of 1 rule of the user are still in sight; 1 went with a compaction; 1 named in an action after that."),
+    ],
+)  # fmt: skip
+def test_the_answer_counts_what_is_in_sight_and_what_was_acted_against(in_sight, against, answer):
+    fates = tuple(
+        UserRuleFate("a rule", True, 0, None, 0, seen, (), call, None)
+        for seen, call in zip(in_sight, against, strict=True)
+    )
+    assert UserRuleFates(fates, (1,)).answer == answer
+    all_seen = UserRuleFates(fates[:1], ()).answer
+    assert all_seen == "1 rule of the user, all in sight: nothing was compacted."

@@ -111,6 +111,29 @@ def test_waiting_pays_where_pauses_are_near_and_not_where_they_are_far():
     assert near.cold_every < far.cold_every
     assert near.missed > far.missed
     assert near.best < far.best  # what is carried costs more where it is written again
+    texts = [" ".join(told.to_text(why=True).split()) for told in (near, far)]
+    assert [": wait for it." in text for text in texts] == [True, False]
+    assert [": do not wait." in text for text in texts] == [False, True]
+
+
+def test_each_sentence_says_its_own_figure():
+    told = when_to_compact(grown(40, pause_every=3), floor=8_000)
+
+    def says(**figures):
+        return " ".join(replace(told, **figures).to_text(why=True).split())
+
+    pause = "the next cold call is {} away on average, and waiting pays for up to {}: {}."
+    assert pause.format("12 calls", "9.5 calls", "do not wait") in says(cold_every=12.0, wait_at_most=9.5)  # fmt: skip
+    assert pause.format("9.5 calls", "9.5 calls", "wait for it") in says(cold_every=9.5, wait_at_most=9.5)  # fmt: skip
+    assert pause.format("3.0 calls", "any number of calls", "wait for it") in says(cold_every=3.0, wait_at_most=inf)  # fmt: skip
+    assert "Trigger: compact at 9,999 tokens;" in says(best=9_999, low=9_000, high=10_500)
+    assert "; 9,000 to 10,500 cost about the same, also in replays" in says(low=9_000, high=10_500)
+    assert "cost about the same" not in says(low=9_000, high=9_000)
+    assert f"compact at {told.window:,} tokens (the window)" in says(best=told.window)
+    assert "the cache missed 12.3%." in says(missed=0.123)
+    assert "the cache missed nothing, as no cache split and no times are known." in says(missed=None)  # fmt: skip
+    assert "costs $1.50, and $1.25 without any." in says(session_usd=1.5, uncompacted_usd=1.25)
+    assert "without any." not in says(session_usd=1.25, uncompacted_usd=1.25)
 
 
 def test_without_pauses_there_is_nothing_to_wait_for():
@@ -169,3 +192,28 @@ def test_names_of_a_log_stay_text():
     from msgspec.structs import replace
 
     assert intruders(replace(shown, model=EVIL, session=EVIL)._repr_html_()) == []
+
+
+TAKEN = "; 20 % of what is used again would be taken before its use."
+ANSWERS = {
+    f"Compaction does not pay on this session: at best, at 9,000 tokens, it costs about $1.50 more{TAKEN}": {"recorded": None, "saved_usd": -1.5},
+    f"Compact at 9,000 tokens: about $1.50 less on this session than without compaction{TAKEN}": {"recorded": None},
+    f"Compact at 9,000 tokens, not 7,999: about $1.50 less on this session{TAKEN}": {"recorded": 7_999},
+    f"Compact at 9,000 tokens, not 10,001: about $1.50 less on this session{TAKEN}": {"recorded": 10_001},
+    "Compact at 9,000 tokens, not 7,999: about $1.50 more on this session, but 20 % of what is used again would be taken, not 10 %.": {"recorded": 7_999, "saved_usd": -1.5},
+    "Keep compacting at about 8,000 tokens: 8,000 to 10,000 cost about the same, $0.2500 a compaction; 10 % of what is used again is taken before its use.": {"recorded": 8_000},
+    "Keep compacting at about 10,000 tokens: 8,000 to 10,000 cost about the same, $0.2500 a compaction; 10 % of what is used again is taken before its use.": {"recorded": 10_000},
+    "Nothing to compact: the largest prompt had 9,000 tokens, and compacting is due from 9,000 on, at $0.2500 a compaction.": {"recorded": None, "peak": 9_000},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_the_answer_is_the_one_of_its_figures(answer):
+    told = when_to_compact(grown(40, pause_every=3), floor=8_000)
+    best = told.ceilings[0]._replace(name="best", loss=0.2)
+    recorded = best._replace(name="recorded", loss=0.1)
+    figures = {"best": 9_000, "low": 8_000, "high": 10_000, "peak": 9_001, "saved_usd": 1.5, "reset_usd": 0.25}  # fmt: skip
+    told = replace(told, **figures | {"ceilings": (best, recorded)} | ANSWERS[answer])
+    assert told.answer == answer
+    pays = answer.startswith("Compact at")
+    assert bool(told.setting) is pays

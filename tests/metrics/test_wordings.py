@@ -7,7 +7,7 @@ from builders import assistant, session, summarised, user
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.metrics import LosableItem, extract_items, loss_tables
+from ctxkit.metrics import LosableItem, extract_items, item_index, loss_tables
 from ctxkit.metrics.fact_retention import extract_exact_values, find_missing_values
 from ctxkit.metrics.item_index import RuleMatcher
 
@@ -87,6 +87,21 @@ def test_many_rules_are_given_as_each_alone_is(rules, said):
     text = ". ".join(said)
     given = RuleMatcher((n, LosableItem("constraint", rule)) for n, rule in enumerate(rules))
     assert given.in_text(text) == {n for n, rule in enumerate(rules) if gives(text, rule)}
+
+
+def texts_of(rules: list[str]) -> st.SearchStrategy[tuple[list[str], list[str]]]:
+    """Rules, and texts of some of their sentences in lines."""
+    texts = st.lists(st.sampled_from(rules), max_size=3).map("ß.\n".join)
+    return st.tuples(st.just(rules), st.lists(texts, max_size=6))
+
+
+@given(st.lists(SAYINGS, min_size=1, max_size=8, unique=True).flatmap(texts_of), st.integers(1, 90))
+def test_many_texts_are_searched_as_each_alone_is(rules_and_texts, at_once):
+    rules, texts = rules_and_texts
+    matcher = RuleMatcher((n, LosableItem("constraint", rule)) for n, rule in enumerate(rules))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(item_index, "_SEARCHED_AT_ONCE", at_once)
+        assert list(matcher.in_texts(texts)) == list(map(matcher.in_text, texts))
 
 
 @given(SAYINGS, st.lists(SAYINGS, max_size=4).map(". ".join))

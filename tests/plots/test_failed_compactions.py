@@ -6,8 +6,8 @@ import pytest
 from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
-from ctxkit.session import Message
-from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, SUMMARY_ERROR_KEY, Text
+from ctxkit.session import Message, Text
+from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, SUMMARY_ERROR_KEY
 
 WORKED, STOOD_IN, FAILED = 1, 2, 3
 """The calls that follow each compaction."""

@@ -10,6 +10,7 @@ import plotly.express as px
 import plotly.graph_objects as go
 import pytest
 from builders import assistant, session, usage, user
+from conftest import ALL
 from plots.test_chart import EVIL, SAFE_TAGS, Tags, contrast
 from plots.test_plots_of_long_sessions import GIVEN, SETTINGS, long_record
 
@@ -90,19 +91,20 @@ def test_a_colour_that_is_none_is_not_written():
     assert "script" not in render_svg({"data": data, "layout": {"shapes": [shape]}})
 
 
-@pytest.mark.parametrize(
-    "trace",
-    [
-        go.Scatter(y=np.random.default_rng(0).normal(size=1_000_000)),
-        go.Scatter(y=np.random.default_rng(0).normal(size=1_000_000), mode="markers"),
-        go.Scatter(y=np.random.default_rng(0).random(size=1_000_000), stackgroup="one"),
-        go.Bar(y=np.random.default_rng(0).normal(size=100_000)),
-        go.Heatmap(z=np.random.default_rng(0).normal(size=(400, 400)), texttemplate="%{text}"),
-        go.Treemap(labels=[str(i) for i in range(9_000)], parents=[""] * 9_000),
-    ],
-    ids=["line", "points", "area", "bars", "cells", "tiles"],
-)
-def test_a_picture_stays_small(trace):
+MANY = 1_000_000 if ALL else 100_000
+LONG = {
+    "line": lambda random: go.Scatter(y=random.normal(size=MANY)),
+    "points": lambda random: go.Scatter(y=random.normal(size=MANY), mode="markers"),
+    "area": lambda random: go.Scatter(y=random.random(size=MANY), stackgroup="one"),
+    "bars": lambda random: go.Bar(y=random.normal(size=100_000)),
+    "cells": lambda random: go.Heatmap(z=random.normal(size=(400, 400)), texttemplate="%{text}"),
+    "tiles": lambda _: go.Treemap(labels=[str(i) for i in range(9_000)], parents=[""] * 9_000),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_picture_stays_small(name):
+    trace = LONG[name](np.random.default_rng(0))
     assert len(render_svg(go.Figure(trace))) < 350_000
     assert len(render_svg(go.Figure([trace] * 30))) < 700_000
 

@@ -10,6 +10,7 @@ from histories import CHARS, ROOM, shown
 from talks_by_chance import Fours
 
 from ctxkit.policies import (
+    CacheTtl,
     CharacterBudget,
     Clear,
     ConsumedReadShortening,
@@ -184,3 +185,21 @@ def test_no_result_is_cut_below_the_least_that_is_left_of_one():
     for counter in (CHARS, Words()):
         history = shown(*short, counter=counter)
         assert CharacterBudget(max_chars=50, min_chars=300)(history, ROOM) is history
+
+
+@pytest.mark.parametrize(("chars", "is_trimmed"), [(40, False), (200, True)])
+def test_a_result_with_an_image_is_trimmed_where_it_is_long_without_it(chars, is_trimmed):
+    asked = assistant("", tool_call("look", "c1"))
+    seen = Message(
+        role="tool", id="r", call_id="c1", tool="look", parts=(Text("x" * chars), Image())
+    )
+    messages = [user("u"), asked, seen, assistant("ok"), user("v")]
+    pruning = CacheTtl(
+        ttl_seconds=0, soft_trim_ratio=0, soft_trim_max_chars=100, soft_trim_head_chars=20,
+        soft_trim_tail_chars=10, keep_last_assistants=1, hard_clear=False, cut_images=True,
+    )  # fmt: skip
+    text = pruning(shown(*messages), ROOM).messages[2].text
+    assert ("[Tool result trimmed: kept first 20 chars and last 10 chars of" in text) is is_trimmed
+    assert text.startswith("x" * (20 if is_trimmed else 40))
+    marker = "[image removed during context pruning]"
+    assert (marker in text) is not is_trimmed  # the end of ten characters holds a part of it

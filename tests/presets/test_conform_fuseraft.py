@@ -397,11 +397,12 @@ def test_fu46_warnings_come_once_a_cycle():
 
 
 @pytest.mark.parametrize("above", [0, 1])
-def test_a_sum_that_is_reached_warns_and_cuts_over(above):
+@pytest.mark.parametrize("replay_chars", [0, None], ids=["pruned", "not pruned"])
+def test_a_sum_that_is_reached_warns_and_cuts_over(above, replay_chars):
     """F85, F89: At the very sum, and not only above it; a token below it nothing is due."""
-    sizes = run(talk(30)).sizes(0, 12)
-    warn, cut = sum(sizes[:6]) + above, sum(sizes) + above
-    done = run(talk(30), warn_at=warn, cutover_at=cut, mode="intent")
+    sizes = run(talk(30), max_replay_chars=replay_chars).sizes(0, 12)
+    budget = {"warn_at": sum(sizes[:6]) + above, "cutover_at": sum(sizes) + above}
+    done = run(talk(30), **budget, mode="intent", max_replay_chars=replay_chars)
     assert done.warned[0][0] == 6 + above
     assert done.compactions[0].call == 12 + above
 

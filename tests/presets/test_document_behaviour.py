@@ -13,8 +13,7 @@ import ctxkit as ck
 from ctxkit import presets
 from ctxkit.agent.tools.runner import OutputLimits
 from ctxkit.errors import ModelError
-from ctxkit.policies import History, MessageLog, cache_ttl
-from ctxkit.policies.unpruned_prompt_sizes import UnprunedForecast
+from ctxkit.policies import History, MessageLog, UnprunedForecast, cache_ttl
 from ctxkit.session import Message, Text, Thinking, ToolCall
 from ctxkit.tokens import AI, PULSE_CODER, TYRUM
 

@@ -12,10 +12,10 @@ from builders import assistant, result, session, step, tool_call, usage, user
 
 import ctxkit as ck
 from ctxkit.agent import Workspace
-from ctxkit.policies import AdaptiveTrim
+from ctxkit.policies import AdaptiveTrim, ResultExcerpts
 from ctxkit.policies.clearing import PAIR_PLACEHOLDER
 from ctxkit.policies.evidence_summaries import make_failure_marker, write_intents
-from ctxkit.policies.offload import DIGEST_HEADING, ResultExcerpts
+from ctxkit.policies.offload import DIGEST_HEADING
 from ctxkit.policies.texts.tool_actions import format_reasoning_block
 from ctxkit.presets import preset, preset_differences
 from ctxkit.presets.systems import ai

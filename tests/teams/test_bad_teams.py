@@ -300,6 +300,11 @@ def test_a_file_that_is_nested_without_end_is_refused_at_once(tmp_path):
     assert time.thread_time() - begun < 5
 
 
+def written(thing):
+    """As YAML, by libyaml where it is there: some of these are long."""
+    return yaml.dump(thing, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
+
+
 def rows(key, n, row, **more):
     """A section with a list of so many rows, each of them `row` with its number in it."""
     return {key: [row(i) for i in range(n)], **more}
@@ -321,12 +326,12 @@ FAULTS = [
     ("Agents: [{Name: A}]\nx: !!bool perhaps\n", "a value is not of the kind"),
     ("Agents: [{Name: A}]\nx: !!timestamp now\n", "a value is not of the kind"),
     ("Agents: [{Name: A}]\nx: 1\nx: 2\n", "Line 3 names 'x' a second time"),
-    (yaml.safe_dump(rows("Agents", MAX_AGENTS + 1, lambda n: {"Name": f"A{n}"})), "There are 201 Agents"),
-    (yaml.safe_dump(rows("Agents", 2000, lambda n: {"AgentFile": f"a{n}.yaml"})), "There are 2,000 Agents"),
-    (yaml.safe_dump(config(["A"], {**MACHINE, f"S{MAX_STATES}": DONE})), "There are 1,001 Selection.StateMachine.States"),
-    (yaml.safe_dump(config(["A"], {"S": state("A", *(to("T", f"X{n}") for n in range(MAX_WAYS + 1))), "T": DONE})),
+    (written(rows("Agents", MAX_AGENTS + 1, lambda n: {"Name": f"A{n}"})), "There are 201 Agents"),
+    (written(rows("Agents", 2000, lambda n: {"AgentFile": f"a{n}.yaml"})), "There are 2,000 Agents"),
+    (written(config(["A"], {**MACHINE, f"S{MAX_STATES}": DONE})), "There are 1,001 Selection.StateMachine.States"),
+    (written(config(["A"], {"S": state("A", *(to("T", f"X{n}") for n in range(MAX_WAYS + 1))), "T": DONE})),
      "There are 5,001 Transitions"),
-    *((yaml.safe_dump({**AGENTS, "Selection": {"Type": kind, **section}}), f"{words} Selection.{path}")
+    *((written({**AGENTS, "Selection": {"Type": kind, **section}}), f"{words} Selection.{path}")
       for kind, path, section, words in (
           ("graph", "Graph.Nodes", {"Graph": rows("Nodes", 1001, lambda n: {"Id": f"N{n}"})}, "There are 1,001"),
           ("graph", "Graph.Edges", {"Graph": rows("Edges", 5001, lambda n: {"From": f"N{n}"})}, "There are 5,001"),
@@ -335,7 +340,7 @@ FAULTS = [
           ("keyword", "Routes", rows("Routes", 5001, lambda n: {"Keyword": f"X{n}"}), "There are 5,001"),
           ("structured", "StructuredRoutes", rows("StructuredRoutes", 5001, lambda _: {"Agent": "A"}), "There are 5,001"),
       )),
-    (yaml.safe_dump({**AGENTS, **rows("Contracts", 5001, lambda n: {"Name": f"C{n}"})}), "There are 5,001 Contracts"),
+    (written({**AGENTS, **rows("Contracts", 5001, lambda n: {"Name": f"C{n}"})}), "There are 5,001 Contracts"),
 ]  # fmt: skip
 
 

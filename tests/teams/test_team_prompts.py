@@ -6,7 +6,7 @@ import pytest
 from teams.makes import clock, config, made, shown
 
 import ctxkit as ck
-from ctxkit.agent import MemoryStore
+from ctxkit.agent import ContextStore, MemoryStore, import_files
 from ctxkit.agent.memory.session_memory import default_memory_folders
 from ctxkit.policies.memory_entries import make_entry
 from ctxkit.teams import make_scripted_agent
@@ -192,6 +192,37 @@ def test_a_config_alone_sends_nothing_to_the_address_that_it_names(tmp_path, mon
         assert not team.notes
     with pytest.raises(ck.BadArguments, match="There is no memory 'all'"):
         made(tmp_path / "three", {"Writer": []}, plan, memory=("all",))
+
+
+@pytest.mark.parametrize("has_files", [True, False])
+@pytest.mark.parametrize("sections", ["", "off"])
+def test_each_agent_has_the_gitignore_and_the_index_of_the_store_unasked(
+    tmp_path, has_files, sections
+):
+    """F4, F5, F9: Of the folder in which the team works; where there are none, no word is added."""
+    root = tmp_path / "work"
+    root.mkdir()
+    if has_files:
+        (root / ".gitignore").write_text("build/\n*.log\n")
+        (tmp_path / "schema.sql").write_text("create table x;")
+        found = import_files(tmp_path / "schema.sql")
+        ContextStore(tmp_path).put("db", found.files, source="schema.sql", info=found.info)
+    plan = config([{"Name": n, "Instructions": f"You are {n}."} for n in "AB"],
+                  Termination={"MaxIterations": 2})  # fmt: skip
+    more = {"sections": sections} if sections else {}
+    with made(tmp_path, {n: [["Hi."]] for n in "AB"}, plan, root=root, **more) as team:
+        team.run("Work.")
+        for name in "AB":
+            first = team.sessions[name].session.messages[0]
+            assert first.role == "system"
+            if not has_files or sections:
+                assert first.text == f"You are {name}."
+                continue
+            assert first.text.startswith(f"You are {name}.\n")
+            assert "## .gitignore" in first.text
+            assert "*.log" in first.text
+            assert "[db]: .ctxkit/context/db/schema.sql" in first.text
+            assert [n for n, _, _ in first.sections] == ["own", "gitignore", "store"]
 
 
 def test_sections_stand_in_each_agents_system_message(tmp_path):

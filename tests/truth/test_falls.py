@@ -6,7 +6,8 @@ import pytest
 from builders import assistant, result, session, summarised, tool_call, usage, user
 
 import ctxkit as ck
-from ctxkit.tokens.message_sizes import find_prompt_drops, measure_sizes
+from ctxkit.tokens import measure_sizes
+from ctxkit.tokens.message_sizes import find_prompt_drops
 
 
 def made(*prompts: int, models: tuple[str, ...] = ()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
+import msgspec
 import pytest
 from widgets.reports.hostile import EVIL, intruders
 
@@ -151,3 +152,18 @@ def test_hostile_sessions_are_only_text(tmp_path):
 def test_no_file_is_said(tmp_path):
     with pytest.raises(ck.BadArguments, match="no file"):
         ck.board(tmp_path / "nowhere")
+
+
+def test_subagents_are_counted_apart_as_the_list_does(tmp_path):
+    session = ck.read(SAMPLE)
+    place = tmp_path / "logs"
+    place.mkdir()
+    ck.write(session, place / "main.jsonl")
+    child = msgspec.structs.replace(session, id="child", parent=session.id, agent="helper")
+    ck.write(child, place / "child.jsonl")
+    continued = msgspec.structs.replace(session, id="continued", parent=session.id)
+    ck.write(continued, place / "continued.jsonl")
+    made = ck.board(place, seconds=None)
+    assert len(made) == 3
+    assert made.head.startswith("2 sessions and 1 subagent, $")
+    assert sum(row[1].value for row in made.by("project").rows) == 2

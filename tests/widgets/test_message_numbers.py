@@ -13,7 +13,7 @@ from widgets.test_hostile_displays import list_forms
 import ctxkit as ck
 from ctxkit.plots.cache_charts import get_strip_data
 from ctxkit.plots.compaction_diff_chart import get_diff_data
-from ctxkit.session.tool_calls import describe_message, pair_with_calls
+from ctxkit.session import describe_message, pair_with_calls
 from ctxkit.widgets.compaction_savings_widget import CompactionDetails, list_session_compactions
 
 

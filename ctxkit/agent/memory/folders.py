@@ -57,7 +57,7 @@ _REMOVAL_ORDER = ("episode", "note", "procedure", "fact")
 def find_surplus_entries(
     entries: Iterable[MemoryEntry],
     rows: Mapping[str, Mapping[str, Any]],
-    by: str,
+    author: str,
     budgets: MemoryDigestBudgets = STORE_BUDGETS,
 ) -> list[tuple[MemoryEntry, str]]:
     """Return the entries to remove, each with the reason.
@@ -65,7 +65,7 @@ def find_surplus_entries(
     Args:
         entries: all entries.
         rows: the latest audit row of each guid (lower case).
-        by: author whose entries may be removed.
+        author: whose entries may be removed.
         budgets: items and characters of the store, in total and per kind.
     """
     # Removable entries from the oldest to the newest. Two passes: first all but the newest of
@@ -73,7 +73,7 @@ def find_surplus_entries(
     # The sums are counted again after each removal: quadratic, for at most MAX_ENTRIES entries.
     stored = list(entries)
     last_rows = {e.guid: rows.get(e.guid.casefold(), {}) for e in stored}
-    removable = [e for e in stored if last_rows[e.guid].get("by") == by]
+    removable = [e for e in stored if last_rows[e.guid].get("by") == author]
     removable.sort(key=lambda e: (str(last_rows[e.guid].get("time", "")), e.guid))
     surplus: dict[str, tuple[MemoryEntry, str]] = {}
     newest: dict[tuple[str, str], MemoryEntry] = {}

@@ -211,8 +211,7 @@ def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> Me
     if provider != "webhook" or not isinstance(section, dict):
         raise BadArguments(
             f"There is no memory provider {sanitize_line(str(provider), 60)!r}: it is local, or "
-            "webhook with a "
-            "section Webhook."
+            "webhook with a section Webhook."
         )
     keys = {
         "LoadUrl": "load_url",

@@ -93,7 +93,19 @@ class RetryPolicy:
 
 
 def classify_failure(error: BaseException) -> FailureKind | None:
-    """Return the class of a failure that another attempt may cure, or None."""
+    """Return the class of a failure that another attempt may cure, or None.
+
+    Args:
+        error: of LiteLLM, by whatever class.
+
+    Returns:
+        None for an overflow, a spent quota, a wrong key and any error that would come again.
+
+    Example:
+        >>> from ctxkit.agent.models.retries import classify_failure
+        >>> classify_failure(RuntimeError("server overloaded"))
+        'overload'
+    """
     text, status = f"{type(error).__name__}: {error}"[:20_000], getattr(error, "status_code", None)
     if is_overflow(error) or _QUOTA.search(text):
         return None
@@ -115,7 +127,20 @@ def classify_failure(error: BaseException) -> FailureKind | None:
 
 
 def parse_retry_after(error: BaseException, now: Callable[[], float] = time.time) -> float | None:
-    """Return the seconds that a server asked to wait (`retry-after`, RFC 9110), or None."""
+    """Return the seconds that a server asked to wait (`retry-after`, RFC 9110), or None.
+
+    Args:
+        error: of LiteLLM; its response's headers are read, then its text.
+        now: returns seconds since 1970, for a header that is a date.
+
+    Returns:
+        Seconds.
+
+    Example:
+        >>> from ctxkit.agent.models.retries import parse_retry_after
+        >>> parse_retry_after(RuntimeError("Rate limited, try again in 20 s"))
+        20.0
+    """
     for headers in _list_headers(error):
         values = {str(k).lower(): str(v) for k, v in dict(headers).items()}
         for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
@@ -151,6 +176,15 @@ def _parse_delay(value: str, unit: float, now: Callable[[], float]) -> float | N
 
 
 def describe_failure(name: str, failure: FailureKind, address: str | None = None) -> str:
-    """Return a clause on a failure: the model, and what happened."""
+    """Return a clause on a failure: the model, and what happened.
+
+    Args:
+        name: of the model.
+        failure: its class.
+        address: of the server, named if it cannot be reached.
+
+    Returns:
+        The beginning of an error's sentence.
+    """
     where = f" at {address}" if address and failure == "unreachable" else ""
     return f"{name} {_FAILURE_TEXTS[failure]}{where}"

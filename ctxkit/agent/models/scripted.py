@@ -152,7 +152,14 @@ class ScriptedModel:
 
 
 def split_replies(messages: Sequence[Message]) -> tuple[ScriptTurn, ...]:
-    """Return the replies of a conversation by turn; an input after a reply begins a turn."""
+    """Return the replies of a conversation by turn; an input after a reply begins a turn.
+
+    Args:
+        messages: of a recorded session.
+
+    Returns:
+        The replies of each turn, for a `ScriptedModel`; usage and ids are left out.
+    """
     turns: list[list[Message]] = []
     for message in messages:
         if message.role == "user" and (not turns or turns[-1]):
@@ -201,7 +208,14 @@ def _make_reply(parts: tuple[Part, ...], *more: Part) -> Message:
 
 
 def make_reply(text: str) -> Message:
-    """Return a reply that ends a turn."""
+    """Return a reply that ends a turn.
+
+    Args:
+        text: the whole reply.
+
+    Returns:
+        A message of role `assistant` without tool calls.
+    """
     return _make_reply((Text(text),))
 
 

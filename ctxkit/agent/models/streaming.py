@@ -106,6 +106,13 @@ def has_reported_usage(stream: Any, chunks: Iterable[Any]) -> bool:
 
     LiteLLM keeps the received pieces as `chunks` of the stream; the pieces that it yields end with
     a usage in any case, if need be one that it counted itself.
+
+    Args:
+        stream: of LiteLLM, read to its end.
+        chunks: the pieces that it yielded, for a stream without `chunks`.
+
+    Returns:
+        False where the usage would be LiteLLM's own count.
     """
     for chunk in getattr(stream, "chunks", chunks):
         usage = getattr(chunk, "usage", None)
@@ -231,7 +238,14 @@ class StreamMetadata:
 
 
 def watch_stream(stream: Any) -> StreamMetadata:
-    """Hook into a stream of LiteLLM's; return notes that fill as it is read."""
+    """Hook into a stream of LiteLLM's; return notes that fill as it is read.
+
+    Args:
+        stream: of LiteLLM, not yet read.
+
+    Returns:
+        Finish reason and usage as the server sent them, complete once the stream was read.
+    """
     notes = StreamMetadata()
     if getattr(stream, "completion_stream", None) is not None:
         stream.completion_stream = _hook_stream(stream.completion_stream, notes)

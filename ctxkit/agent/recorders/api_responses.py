@@ -243,7 +243,20 @@ _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def detect_api(url: str, body: Any) -> ApiKind | None:
-    """Return the API that a request goes to; None if it is no known conversation."""
+    """Return the API that a request goes to; None if it is no known conversation.
+
+    Args:
+        url: address of the request.
+        body: its JSON; only one with a conversation counts.
+
+    Returns:
+        The kind by the end of the path, whatever the host is.
+
+    Example:
+        >>> from ctxkit.agent.recorders.api_responses import detect_api
+        >>> detect_api("http://localhost:8000/v1/chat/completions", {"messages": []})
+        'openai'
+    """
     path = urlsplit(url).path.rstrip("/")
     for end, (kind, key) in _API_PATHS.items():
         conversation = body.get(key) if isinstance(body, dict) else None
@@ -270,6 +283,10 @@ def parse_call(
         data: the response, as far as it was read.
         status: HTTP status.
         error: reason why there is no response; empty if there is one.
+
+    Returns:
+        The API (`gemini` and `ollama` become `openai`), the request and the whole response, also
+        of a stream that was cut off.
     """
     if kind not in _CONVERTERS:
         return (
@@ -323,7 +340,15 @@ def parse_response(kind: ApiKind, data: bytes, status: int = 200) -> dict[str, A
 
 
 def failed_response(kind: ApiKind, why: str) -> dict[str, Any]:
-    """Return a failed call as a response of its API."""
+    """Return a failed call as a response of its API.
+
+    Args:
+        kind: the API.
+        why: reason, which becomes the text of the reply.
+
+    Returns:
+        A response body whose stop reason says that it failed.
+    """
     if kind == "openai":
         message = {"role": "assistant", "content": None, "refusal": why}
         return {"choices": [{"message": message, "finish_reason": "error"}]}

@@ -97,7 +97,14 @@ class HttpObserver:
 
 @contextmanager
 def install_tap(tap: HttpObserver) -> Iterator[HttpObserver]:
-    """Let a tap observe every call of this process inside the block."""
+    """Let a tap observe every call of this process inside the block.
+
+    Args:
+        tap: told when a request begins, and when its response ended or failed.
+
+    Yields:
+        The tap; clients are patched while at least one tap is installed.
+    """
     with _taps_lock:
         if not _taps:
             _undo_patches.extend(

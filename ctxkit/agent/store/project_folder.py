@@ -296,6 +296,12 @@ def make_trust_mark(path: Path, owner: int) -> bytes:
 def make_seal(text: str) -> str:
     """Return the HMAC-SHA256 of a text by this user's key, in hexadecimal.
 
+    Args:
+        text: what is sealed, such as the settings of a session as JSON.
+
+    Returns:
+        64 digits; the key lies in the user's state folder and is made at the first seal.
+
     Raises:
         StoreError: there is no key, and none can be stored.
     """
@@ -303,7 +309,15 @@ def make_seal(text: str) -> str:
 
 
 def verify_seal(text: str, seal: str) -> bool:
-    """Say whether this user made the seal of a text; False if there is no key."""
+    """Say whether this user made the seal of a text; False if there is no key.
+
+    Args:
+        text: what may have been sealed.
+        seal: as it is stored beside the text.
+
+    Returns:
+        True only for a seal of `make_seal` by this user; compared in constant time.
+    """
     with suppress(StoreError):
         return hmac.compare_digest(make_seal(text).encode(), seal.encode("utf-8", "replace"))
     return False

@@ -49,6 +49,14 @@ def open_file(
 ) -> AbstractContextManager[BinaryIO]:
     """Return a context manager that opens a file of the extra files or of the root for reading.
 
+    Args:
+        root: folder of the tools.
+        extra_files: files that come first where they have the path; None: there are none.
+        path: as the model gave it.
+
+    Returns:
+        A context manager with the open file.
+
     Raises:
         StoreError: it is no regular file, is missing, or leads out of the root.
     """

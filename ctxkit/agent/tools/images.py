@@ -17,7 +17,19 @@ _SIGNATURES = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"),
 
 
 def detect_media_type(data: bytes) -> str | None:
-    """Return the media type of an image by its first bytes, or None."""
+    """Return the media type of an image by its first bytes, or None.
+
+    Args:
+        data: the first twelve bytes of a file, or more.
+
+    Returns:
+        `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
+
+    Example:
+        >>> from ctxkit.agent.tools.images import detect_media_type
+        >>> detect_media_type(b"GIF89a")
+        'image/gif'
+    """
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     kind = next((kind for begin, kind in _SIGNATURES if data.startswith(begin)), None)
@@ -88,6 +100,13 @@ def image_from_value(value: Any) -> Image | None:
 
 
 def describe_omitted_image(image: Image) -> str:
-    """Return the text that replaces an image for a model that takes none."""
+    """Return the text that replaces an image for a model that takes none.
+
+    Args:
+        image: base64-encoded.
+
+    Returns:
+        A line with its type and size in bytes.
+    """
     size = len(image.data) * 3 // 4 - image.data.count("=")
     return f"[a picture, {image.media_type}, {size:,} bytes: this model takes none]"

@@ -86,7 +86,15 @@ def search_files(root: RootFolder, pattern: str, path: str, files: str) -> str:
 def kill_after(
     process: subprocess.Popen[bytes], seconds: float = SEARCH_SECONDS
 ) -> Iterator[threading.Event]:
-    """Kill a process after `seconds` and at the end of the block; the event is set on timeout."""
+    """Kill a process after `seconds` and at the end of the block; the event is set on timeout.
+
+    Args:
+        process: that was started; its pipes are closed at the end.
+        seconds: time limit.
+
+    Yields:
+        An event that is set if the time ran out.
+    """
     late = threading.Event()
 
     def end_process() -> None:
@@ -218,6 +226,10 @@ def start_search(
         pattern: the regular expression.
         hits: number of hits after which it stops.
         texts: dictionaries with `name`, the number of the `first` line, and `text`.
+
+    Returns:
+        The process; it writes each file's name as JSON after a NUL, and hits as lines
+        `file:line: text`.
     """
     process = subprocess.Popen(  # noqa: S603  our own script, which gets its data as data
         [sys.executable, "-I", "-S", str(search_worker.__file__)],
@@ -377,6 +389,18 @@ class FolderWalk:
 
 
 def abbreviate_names(names: Sequence[str]) -> str:
-    """Return the first three names, and how many more there are."""
+    """Return the first three names, and how many more there are.
+
+    Args:
+        names: of files; each is cut to 200 characters.
+
+    Returns:
+        A phrase; empty without names.
+
+    Example:
+        >>> from ctxkit.agent.tools.search import abbreviate_names
+        >>> abbreviate_names(["a", "b", "c", "d"])
+        'a, b, c and 1 more'
+    """
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
     return ", ".join(name[:200] for name in names[:3]) + more

@@ -129,8 +129,23 @@ def _parameters_schema(function: Function, name: str) -> dict[str, Any]:
 def convert_arguments(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return a model's arguments, checked and converted (`"3"` becomes 3 for an int).
 
+    Args:
+        tool: the tool that is called.
+        arguments: as the model gave them; a tool with `free` parameters gets them as they are.
+
+    Returns:
+        The arguments by name, in the types of the function's annotations.
+
     Raises:
         BadArguments: one is missing, unknown, or of another type; the sentence names it.
+
+    Example:
+        >>> from ctxkit.agent.tools.tool import convert_arguments, tool
+        >>> def double(n: int) -> int:
+        ...     '''Double a number.'''
+        ...     return 2 * n
+        >>> convert_arguments(tool(double), {"n": "3"})
+        {'n': 3}
     """
     if tool.free:
         return arguments

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from ctxkit.engine import estimate_call_start
-from ctxkit.session.messages import MISSING_START_KIND, Edit, Message
+from ctxkit.session.messages import MISSING_START_KIND, Message
 from ctxkit.tokens.prices import price
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE, get_provider, get_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ctxkit.session.session import LogEntry, ModelCall, Session
+    from ctxkit.session.session import ModelCall, Session
     from ctxkit.tokens.provider_rules import Fact
 
 
@@ -221,10 +221,11 @@ def measure_start(session: Session, call: ModelCall, first: int = 0) -> float | 
         call: one of its calls.
         first: position of the first entry that can be its input.
     """
-    since = reversed(session.path[first : call.position])
-    input_time = next(
-        (e.time for e in since if isinstance(e, Message) and e.time is not None), None
-    )
+    input_time = None
+    for entry in reversed(session.path[first : call.position]):
+        if isinstance(entry, Message) and entry.time is not None:
+            input_time = entry.time
+            break
     return estimate_call_start(call.message, input_time)
 
 
@@ -255,48 +256,75 @@ def get_call_features(session: Session) -> tuple[CallFeatures, ...]:
 def _iter_features(session: Session, calls: Sequence[ModelCall]) -> Iterable[CallFeatures]:
     log = _LogFeatures.from_session(session)
     caches, agents = dict[Any, _CacheState](), dict[str, _AgentState]()
+    rules_of_model: dict[str | None, _ModelCacheRules] = {}
     for call in calls:
         agent = agents.setdefault(call.agent, _AgentState(_prompt_tokens(call)))
         model = call.message.model
+        rules = rules_of_model.get(model)
+        if rules is None:
+            rules = rules_of_model[model] = _ModelCacheRules.of(session, model)
         if (call.agent, model) not in caches:
             life = log.life if model is None else get_cache_lifetime(session, model)
             caches[call.agent, model] = _CacheState(life)
         cache = caches[call.agent, model]
         before = cache.call
         usage = before.message.usage if before else None
-        since = session.path[before.position + 1 if before else 0 : call.position]
-        refused = any(isinstance(e, Message) and e.kind == "api_error" for e in since)
+        entries = session.path[before.position + 1 if before else 0 : call.position]
+        since = [e for e in entries if isinstance(e, Message)]
+        kinds = {m.kind for m in since}
+        refused = "api_error" in kinds
         gap = measure_pause(session, before, call) if before and log.has_reliable_times else None
         is_turn_start, is_first_search = agent.enter_call(call), agent.note_search(since)
         agent.caches += before is None
         yield CallFeatures(
             call=call.index,
             prompt=_prompt_tokens(call),
-            family=get_cache_family(session, model),
+            family=rules.family,
             last=before.index if before else None,
             before=_prompt_tokens(before) if before else None,
             reply=(usage.output_tokens or 0) if usage else 0,
             gap=None if gap is None else max(gap, 0.0),
             life=cache.life,
             common=log.has_shared_prefix and agent.first_prompt < _MAX_SHARED_PREFIX_PROMPT,
-            least=_min_cacheable(model or session.model),
-            block=_get_cache_rule(session, "block_tokens", model, 1),
-            caches_reply=_get_cache_rule(session, "caches_reply", model, default=False),
+            least=rules.least,
+            block=rules.block,
+            caches_reply=rules.caches_reply,
             turn_starts=is_turn_start,
             turn_before=agent.previous_turn_prompt,
-            edited=before is not None and any(isinstance(e, Edit) for e in since),
+            edited=before is not None and len(since) < len(entries),
             switched=before is None and agent.caches > 1,
-            restarted=before is not None and (_is_restarted(since) or _has_flag(call, "resumed")),
+            restarted=before is not None
+            and (("wrapper" in kinds and _is_restarted(since)) or _has_flag(call, "resumed")),
             tools_loaded=before is not None and is_first_search,
             second=cache.calls == 1,
             retried=before is not None and (refused or cache.refused),
             other_effort=before is not None and _effort(before) != _effort(call),
-            after_command=before is not None and _has_command(since),
+            after_command=before is not None
+            and not kinds.isdisjoint(_COMMAND_KINDS)
+            and _has_command(since),
             era=log.era,
             subagent=bool(session.parent),
             headless=log.is_headless and call is calls[0],
         )
         cache.add_call(call, refused=refused)
+
+
+class _ModelCacheRules(NamedTuple):
+    """The provider's rules for the cache of one model."""
+
+    family: str
+    least: int
+    block: int
+    caches_reply: bool
+
+    @classmethod
+    def of(cls, session: Session, model: str | None) -> _ModelCacheRules:
+        return cls(
+            family=get_cache_family(session, model),
+            least=_min_cacheable(model or session.model),
+            block=_get_cache_rule(session, "block_tokens", model, 1),
+            caches_reply=_get_cache_rule(session, "caches_reply", model, default=False),
+        )
 
 
 class _LogFeatures(NamedTuple):
@@ -369,9 +397,9 @@ class _AgentState:
         self.turn, self.turn_prompt = call.turn, _prompt_tokens(call)
         return True
 
-    def note_search(self, since: Sequence[LogEntry]) -> bool:
-        """Return whether the entries since the call before hold the first search for tools."""
-        is_search = any(isinstance(e, Message) and e.tool == _TOOL_SEARCH for e in since)
+    def note_search(self, since: Sequence[Message]) -> bool:
+        """Return whether the messages since the call before hold the first search for tools."""
+        is_search = _TOOL_SEARCH in [m.tool for m in since]
         is_first = is_search and not self.has_searched
         self.has_searched = self.has_searched or is_search
         return is_first
@@ -412,15 +440,12 @@ def _effort(call: ModelCall) -> str | None:
     return effort if isinstance(effort, str) else None
 
 
-def _has_command(since: Sequence[LogEntry]) -> bool:
-    return any(
-        isinstance(e, Message) and e.kind in _COMMAND_KINDS and "attachment" not in e.details
-        for e in since
-    )
+def _has_command(since: Sequence[Message]) -> bool:
+    return any(m.kind in _COMMAND_KINDS and "attachment" not in m.details for m in since)
 
 
-def _is_restarted(since: Sequence[LogEntry]) -> bool:
-    texts = (e.text[:200] for e in since if isinstance(e, Message) and e.kind == "wrapper")
+def _is_restarted(since: Sequence[Message]) -> bool:
+    texts = (m.text[:200] for m in since if m.kind == "wrapper")
     return any(
         f"<command-name>{command}</command-name>" in text
         for text in texts

@@ -141,6 +141,12 @@ def parse_messages(data: bytes) -> ChatMessages:
 def validate_compactor_answer(answer: Any) -> ChatMessages:
     """Return an answer that is a list of messages.
 
+    Args:
+        answer: what a compactor returned.
+
+    Returns:
+        The answer as it is; each message has a known role and a content.
+
     Raises:
         BadArguments: it is not one; the sentence names the first fault.
     """

@@ -90,6 +90,14 @@ def load_baseline_or_fail(
 ) -> FiguresByRules | None:
     """Return the figures of the baseline; None where it is to be written again.
 
+    Args:
+        baseline: path of its file.
+        tolerance: checked here, before anything is measured.
+        update: the file is to be written again.
+
+    Returns:
+        Figures by rules and session.
+
     Raises:
         BadArguments: there is no baseline, or the tolerance is not between 0 and 1.
     """
@@ -112,7 +120,17 @@ def report_against_baseline(
     baseline: str | os.PathLike[str],
     tolerance: float,
 ) -> GateReport:
-    """Return the comparison with the baseline; where `before` is None, write the new figures."""
+    """Return the comparison with the baseline; where `before` is None, write the new figures.
+
+    Args:
+        before: figures of the baseline, by rules and session; None: there is none to compare with.
+        now: figures that were measured.
+        baseline: path of its file.
+        tolerance: share by which a figure may get worse beyond its noise.
+
+    Returns:
+        The report; after writing it says how many runs the file holds.
+    """
     if before is not None:
         return compare_with_baseline(before, now, tolerance)
     bad = [(label, i, e.error) for label, of in now.items() for i, e in of.items() if e.error]
@@ -232,7 +250,21 @@ def make_change_cells(change: FigureChange) -> tuple[str, ...]:
 
 
 def format_figure(value: float | None, kind: str, sign: str = "") -> str:
-    """Return a figure of kind ``usd``, ``count`` or ``share`` as text; None gives ``-``."""
+    """Return a figure of kind ``usd``, ``count`` or ``share`` as text; None gives ``-``.
+
+    Args:
+        value: in dollars, in units, or as a share.
+        kind: of the figure.
+        sign: `+` writes a sign before positive values, too.
+
+    Returns:
+        Dollars with four digits after the point, counts with one, shares in per cent.
+
+    Example:
+        >>> from ctxkit.experiments.gates.regression_gate import format_figure
+        >>> format_figure(0.125, "share"), format_figure(3.5, "usd"), format_figure(None, "usd")
+        ('12.5%', '3.5000', '-')
+    """
     if value is None:
         return "-"
     if kind == "share":
@@ -428,7 +460,16 @@ def measure_rules(
 
 
 def add_exam_share(measured: SessionFigures, session: Session, candidate: Any) -> SessionFigures:
-    """Return the figures with the share of exam questions that a way leaves answerable."""
+    """Return the figures with the share of exam questions that a way leaves answerable.
+
+    Args:
+        measured: figures of one session under the candidate.
+        session: with text.
+        candidate: rules, or messages of a compactor.
+
+    Returns:
+        The figures as they are where no exam can be made of the session.
+    """
     from ctxkit.experiments.exams import measure_answerable
 
     share = measure_answerable(session, candidate)
@@ -469,7 +510,19 @@ def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) ->
 
 
 def measure_first_with_noise(values: Sequence[float]) -> FigureWithNoise:
-    """Return the first value, with the largest distance of the others as its noise."""
+    """Return the first value, with the largest distance of the others as its noise.
+
+    Args:
+        values: of repeated measurements; the first one is that of the unchanged session.
+
+    Returns:
+        The figure with its noise, in the unit of the values.
+
+    Example:
+        >>> from ctxkit.experiments.gates.regression_gate import measure_first_with_noise
+        >>> measure_first_with_noise([10.0, 11.0, 8.0]).noise
+        2.0
+    """
     return FigureWithNoise(values[0], max(abs(v - values[0]) for v in values))
 
 

@@ -88,18 +88,19 @@ def chart_behaviour(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
         ratios: the table `ratios`.
         figure: `turns` or `usd`.
     """
-    kept = ratios[(ratios["before"] == "raw") & (ratios["tasks"] > _WIDE)]
-    kept = kept.sort_values(["after", "scaffold", "model", "setting"]).reset_index(drop=True)
+    managed = ratios[(ratios["before"] == "raw") & (ratios["tasks"] > _WIDE)]
+    managed = managed.sort_values(["after", "scaffold", "model", "setting"])
+    managed = managed.reset_index(drop=True)
     rows: list[dict[str, Any]] = [
-        {str(k): v for k, v in r.items()} for r in kept.to_dict("records")
+        {str(k): v for k, v in r.items()} for r in managed.to_dict("records")
     ]
     names = tuple(map(_place, rows))
     ends = [0, len(rows) - 1]
-    even = Trace(
+    unmanaged = Trace(
         name="as without", x=ends, y=[1.0, 1.0], look=7, colour=TEXT_COLOUR, dash="longdash"
     )
-    traces = [even]
-    for look, (after, group) in enumerate(kept.groupby("after", sort=True)):
+    traces = [unmanaged]
+    for look, (after, group) in enumerate(managed.groupby("after", sort=True)):
         traces += _intervals(str(after), group, figure, look, names)
     word = {"turns": "Turns", "usd": "Dollars"}[figure]
     band = f" A second run of the same policy over 50 tasks lies within {NOISE_FLOOR:.0%}." * (

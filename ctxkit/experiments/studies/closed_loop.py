@@ -269,6 +269,9 @@ def make_world(
         lines: lines of a file; one of them is the port.
         near: probability that a port is drawn from the `RECENT_PORTS` last ones.
         seed: seed of the random numbers.
+
+    Returns:
+        The files and questions; equal arguments give the same ones.
     """
     random = Random(seed)  # noqa: S311  a made-up world, not a secret
     names = _SERVICE_NAMES[:services]

@@ -166,6 +166,9 @@ def make_rule_conversations(
             without it is its own key.
         stated_within: turns among which the rules are stated, 15 or more.
 
+    Returns:
+        The talks; the same seed gives the same ones.
+
     Example:
         >>> talk, = make_rule_conversations(1)
         >>> len(talk.keys), len(talk.session.calls)

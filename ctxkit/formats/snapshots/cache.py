@@ -211,7 +211,7 @@ def _update_head(index: CacheIndex, logs: list[str]) -> None:
     index.head.faults = list(sort_faults(index.faults, logs_in_order))
 
 
-_VERSION = 2
+_VERSION = 3
 _INDEX = "index.jsonl"
 _DECODE_ERRORS = (ValueError, RecursionError)
 """Errors of decoding a damaged index; those of msgspec are ValueErrors."""

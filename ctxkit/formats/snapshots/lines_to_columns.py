@@ -32,6 +32,7 @@ from ctxkit.formats.snapshots.schema import (
     COUNT_FIELDS,
     MISSING_TIME,
     REQUIRED_FIELDS,
+    SESSION_NAMES,
     SNAPSHOT_FIELDS,
     TEXT_FIELDS,
     ColumnBlock,
@@ -490,6 +491,7 @@ def _parse_line(line: bytes, file: str, number: int, report: FaultCollector) -> 
 
 def _parse_record(record: Row, file: str, number: int, report: FaultCollector) -> Row:
     row: Row = {}
+    record = _rename_session(record, file, number, report)
     for name in SNAPSHOT_FIELDS:
         value = record.get(name)
         if value is None:
@@ -504,6 +506,17 @@ def _parse_record(record: Row, file: str, number: int, report: FaultCollector) -
     for name in record.keys() - set(SNAPSHOT_FIELDS):
         report.add_once(file, number, f"`{name[:80]}` is no known field and was left out")
     return row
+
+
+def _rename_session(record: Row, file: str, number: int, report: FaultCollector) -> Row:
+    """Return a line whose session stands under another name with the name of fuseraft."""
+    if record.get("session") is not None:
+        return record
+    name = next((n for n in SESSION_NAMES if record.get(n) is not None), None)
+    if name is None:
+        return record
+    report.add_once(file, number, f"`{name}` was read as `session`")
+    return {k: v for k, v in record.items() if k != name} | {"session": record[name]}
 
 
 def _parse_value(name: str, value: Any) -> tuple[Any, str]:

@@ -70,6 +70,7 @@ def read_snapshots(
         `turn`, `turn_input_tokens`, `turn_output_tokens`, `cumulative_input_tokens`, `warn_at`,
         `cutover_at` (Int64, missing if the line has none) and `compaction_occurred` (True on
         markers only). Token counts are billed over all calls of a turn; they are no context sizes.
+        A session under another usual name (`session_id`) is read as `session`, with a fault.
         For turns without markers see `turns`. ``attrs["faults"]`` has every place that could not be
         read, wholly or in part, as (file, line, why, kept); its `.frame` is a DataFrame. An
         unfinished last line is read once it is finished.

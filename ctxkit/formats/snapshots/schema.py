@@ -25,6 +25,8 @@ SNAPSHOT_FIELDS = (
     "compaction_occurred",
 )
 """The ten fields in the order in which fuseraft writes them."""
+SESSION_NAMES = ("session_id", "sessionId", "conversation_id")
+"""Other names of the field `session`, as programs that copy fuseraft's lines write it."""
 TEXT_FIELDS = ("session", "agent")
 COUNT_FIELDS = SNAPSHOT_FIELDS[3:9]
 REQUIRED_FIELDS = ("ts", "agent", *SNAPSHOT_FIELDS[3:7])

@@ -36,13 +36,19 @@ LOG_TOTAL = "the log's own total, which it does not split"
 SUMMARIES = "summaries"
 _OUTPUT = "output"
 _MCP_TOOL = re.compile(r"mcp__(.+?)__(.+)")
-_RESENT_PARTS = {
+_RESENT_PARTS: dict[str, str] = {
     **dict.fromkeys(PAUSE_CAUSES, "sent again after a pause"),
     "resumed": "sent again after the session was resumed",
     "compaction": "sent again after a compaction",
     "cold_start": "first sent, nothing cached",
     "unexplained": "sent again, no cause found",
 }
+"""Names of the parts of a bill that caches did not save, by the kind of the miss."""
+
+
+def name_resent_part(kind: str) -> str:
+    """Return the words for tokens that were sent again, by the kind of the cache miss."""
+    return _RESENT_PARTS.get(kind, f"sent again: {kind.replace('_', ' ')}")
 
 
 class BillPart(NamedTuple):
@@ -163,7 +169,7 @@ def split_by_cache(
         if charge.call in resent_by_call:
             miss, resent_usd, _ = resent_by_call[charge.call]
             rows.add(
-                _RESENT_PARTS.get(miss.kind, f"sent again: {miss.kind.replace('_', ' ')}"),
+                name_resent_part(miss.kind),
                 resent_usd,
                 1,
             )

@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import ceil, exp, inf, log
 from statistics import NormalDist, median, stdev
 from typing import TYPE_CHECKING, NamedTuple
@@ -175,6 +176,7 @@ def find_pauses(session: Session) -> list[Pause]:
     floor = min(f.prompt for f in features)
     pauses: list[Pause] = []
     expired_reads: list[int] = []
+    make_pause = partial(_make_pause, session, floor=floor, expired_reads=expired_reads)
     written = 0
     for i, feature in enumerate(features):
         model_price = price(models[feature.call])
@@ -186,10 +188,9 @@ def find_pauses(session: Session) -> list[Pause]:
             prefix = feature.before + feature.reply
             read = usage.cache_read_tokens or 0
             pauses.append(
-                _make_pause(session, features[i - 1], model_price, floor, written)._replace(
+                make_pause(features[i - 1], model_price, written=written)._replace(
                     gap=float(feature.gap or 0.0),
                     prefix=prefix,
-                    still_cached=round(median(expired_reads)) if expired_reads else 0,
                     recorded_write=max(feature.prompt - read, 0),
                     grown=feature.prompt - prefix,
                 )
@@ -199,15 +200,18 @@ def find_pauses(session: Session) -> list[Pause]:
         written += (usage.cache_write_tokens or 0) + (usage.input_tokens or 0)
     last_price = price(models[features[-1].call])
     if last_price is not None:
-        end = _make_pause(session, features[-1], last_price, floor, written)
-        pauses.append(
-            end._replace(still_cached=round(median(expired_reads)) if expired_reads else 0)
-        )
+        pauses.append(make_pause(features[-1], last_price, written=written))
     return pauses
 
 
 def _make_pause(
-    session: Session, before: CallFeatures, model_price: Price, floor: int, written: int
+    session: Session,
+    before: CallFeatures,
+    model_price: Price,
+    *,
+    floor: int,
+    written: int,
+    expired_reads: Sequence[int],
 ) -> Pause:
     p, life = model_price.at(before.prompt), before.life
     has_hour = p.cache_write_1h is not None and life < HOUR
@@ -225,7 +229,7 @@ def _make_pause(
         call=before.call,
         gap=inf,
         prefix=before.prompt,
-        still_cached=0,
+        still_cached=round(median(expired_reads)) if expired_reads else 0,
         compacted_tokens=floor + SUMMARY_TOKENS,
         summary=SUMMARY_TOKENS,
         written=written,

@@ -16,7 +16,13 @@ from ctxkit._internal.formatting import (
     wrap_lines,
 )
 from ctxkit._internal.palette import COLOURS
-from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
+from ctxkit._internal.tables import (
+    TERMINAL_COLUMNS,
+    TEXT_COLOR_CSS,
+    Cell,
+    Column,
+    Table,
+)
 from ctxkit.engine.cache_model.call_features import PAUSE_CAUSES
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.metrics.cost import bill_splits
@@ -60,6 +66,10 @@ SPLITS = {
 }
 """The ways to split a bill, with the title of each table."""
 _MAX_HTML_ROWS, _MAX_TEXT_ROWS = 60, 6
+_WHAT_IFS_TITLE = "what would have changed the cost"
+"""Title of the sentences about other models, pauses and summaries."""
+_NARROW_PAGE_STYLE = "<style>@media(max-width:560px){.ctxkit-treemap{display:none}}</style>"
+"""Hides the picture where its words would be too small; the table by tool says the same."""
 _TEXT_SPLITS = ("cache", "tool", "turn", "file")
 """Tables of the plain-text display."""
 _CAUSE_NAMES = {
@@ -383,11 +393,10 @@ class Spend(BillSplits):
             lines += wrap_lines(sanitize_line(sentence, 400), TERMINAL_COLUMNS)
         for way in _TEXT_SPLITS:
             lines += ["", self.table(way, _MAX_TEXT_ROWS).to_text()]
-        lines += ["", "if:"] + [
-            row
-            for w in self.what_ifs[:_MAX_TEXT_ROWS]
-            for row in wrap_lines(sanitize_line(w.sentence, 400), TERMINAL_COLUMNS)
-        ]
+        shown = self.what_ifs[:_MAX_TEXT_ROWS]
+        lines += ["", f"{_WHAT_IFS_TITLE}:"] if shown else []
+        for w in shown:
+            lines += wrap_lines(sanitize_line(w.sentence, 400), TERMINAL_COLUMNS)
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -406,7 +415,8 @@ class Spend(BillSplits):
             if way != "subagent" or self.children
         )
         ifs = "".join(f"<li>{escape_html(w.sentence, 600)}</li>" for w in self.what_ifs)
-        ifs = f"<details open><summary>if</summary><ul>{ifs}</ul></details>" if ifs else ""
+        if ifs:
+            ifs = f"<details open><summary>{_WHAT_IFS_TITLE}</summary><ul>{ifs}</ul></details>"
         treemap = _treemap_svg(self.by("tool"), self.total_usd)
         return (
             f'<div class="ctxkit-spend {NO_MATHJAX}" '
@@ -454,8 +464,9 @@ def _treemap_svg(parts: list[BillPart], total: float) -> str:
             f'style="fill:#ffffff;font:11px system-ui,sans-serif">{escape_html(name)}</text></g>'
         )
     return (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 150" role="img" aria-label="The'
-        f' bill by tool" style="width:100%;max-width:720px;height:auto">{"".join(cells_svg)}</svg>'
+        f'{_NARROW_PAGE_STYLE}<svg class="ctxkit-treemap" xmlns="http://www.w3.org/2000/svg"'
+        ' viewBox="0 0 720 150" role="img" aria-label="The bill by tool"'
+        f' style="width:100%;max-width:720px;height:auto">{"".join(cells_svg)}</svg>'
     )
 
 

@@ -25,6 +25,7 @@ from ctxkit._internal.tables import TERMINAL_COLUMNS, Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.session_conversion import as_sessions
 from ctxkit.metrics.cache_misses import find_cache_misses
+from ctxkit.metrics.cost.bill_splits import name_resent_part
 from ctxkit.session.titles import get_title
 from ctxkit.tokens.prices import price
 
@@ -157,7 +158,7 @@ def _split_call(
     if lost is not None and prompt > read:
         kind, tokens = lost
         again = rest_usd * min(tokens / (prompt - read), 1.0)
-        out[f"again: {kind.replace('_', ' ')}"] = again
+        out[name_resent_part(kind)] = again
         rest_usd -= again
     return {**out, "new in the prompt": rest_usd}
 

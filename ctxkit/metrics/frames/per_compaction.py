@@ -65,7 +65,8 @@ COLUMNS = (
         "summary_tokens",
         INT,
         "tokens",
-        "size of what it put in their place; missing where it put nothing, or a sealed item",
+        "size of the text that it put in their place, of a replay as its prompts are counted;"
+        " missing where it put none, stubs alone, or a sealed item",
     ),
     FrameColumn(
         "token_savings",
@@ -250,6 +251,8 @@ def _read_figures(session: Session) -> dict[str, Any]:
         figures["last_removed_tokens"] = before - after
     if None not in data["token_savings"]:
         figures["token_savings"] = fmean(data["token_savings"])
+    if session.origin is not None:  # of a record it goes by how messages are counted
+        figures["summary_tokens"] = sum(n or 0 for n in data["summary_tokens"])
     # The cost is missing for a compaction without a model's summary or without a price, so the
     # costs add up to those of all summaries only if every billed summary has a price.
     is_priced = all(bill.usd is not None for bill in bill_summaries(session))

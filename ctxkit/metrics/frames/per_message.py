@@ -6,6 +6,7 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import sanitize_line
+from ctxkit.engine.replay import find_prompt_source
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.frames.columns import BOOL, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.message_token_counts import count_messages
@@ -162,7 +163,8 @@ def _append_states(
 ) -> None:
     messages = session.messages
     edited, n = get_message_fates(session), len(messages)
-    if not edited and session.prompt_source is None and all([m.visible for m in messages]):  # noqa: C419  faster here
+    is_pruned = find_prompt_source(session) is not None
+    if not edited and not is_pruned and all([m.visible for m in messages]):  # noqa: C419  faster here
         data["visible"] += [True] * n
         data["state"] += ["shown"] * n
         data["compaction"] += [None] * n
@@ -201,7 +203,7 @@ def _find_fates_at_call(
         edited: fates by id of the messages that edits before the call changed.
     """
     fates = [edited.get(m.id) if m.visible else _HIDDEN for m in session.messages]
-    if session.prompt_source is None:
+    if find_prompt_source(session) is None:
         return fates
     rows = [i for i, m in enumerate(session.messages) if m.visible]
     for row, part in session.left_out(call).items():

@@ -136,11 +136,15 @@ def call_path(call: ToolCall) -> str:
 
 def _argument(call: ToolCall, keys: tuple[str, ...]) -> str:
     """Return the first of these arguments that is not empty, by exact name, else in any case."""
-    for arguments in (call.arguments, {str(k).lower(): v for k, v in call.arguments.items()}):
-        for key in keys:
-            argument = arguments.get(key)
-            if isinstance(argument, str) and argument:
-                return argument
+    target = _first_text(call.arguments, keys)
+    return target or _first_text({str(k).lower(): v for k, v in call.arguments.items()}, keys)
+
+
+def _first_text(arguments: dict[str, Any], keys: tuple[str, ...]) -> str:
+    for key in keys:
+        argument = arguments.get(key)
+        if isinstance(argument, str) and argument:
+            return argument
     return ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ctxkit.policies.history.columns import ASSISTANT
@@ -127,14 +128,20 @@ def get_outcome(result: Message | None) -> Outcome:
         return "pending"
     if result.is_error:
         return "failed"
-    hit = (
-        EXIT_STATUS_PATTERN.search(get_plain_text(result)[-200:])
-        if SHELL_TOOL_PATTERN.search(result.tool or "")
-        else None
-    )
+    hit = None
+    if is_shell_tool(result.tool or ""):
+        end = get_plain_text(result)[-200:]
+        if not end.isascii() or "exit" in end.lower():
+            hit = EXIT_STATUS_PATTERN.search(end)
     if hit is not None:
         return "done" if hit.group(1) == "0" else "failed"
     return "unknown" if result.is_error is None else "done"
+
+
+@lru_cache(1 << 10)
+def is_shell_tool(name: str) -> bool:
+    """Return True where a tool of this name runs commands."""
+    return SHELL_TOOL_PATTERN.search(name) is not None
 
 
 def format_intent_line(action: ToolAction, *, quirks: bool = False) -> str:
@@ -166,7 +173,7 @@ def list_written_files(acts: Iterable[ToolAction], outcome: Outcome = "done") ->
 
 def select_shell_commands(acts: Iterable[ToolAction]) -> list[ToolAction]:
     """Return the shell commands among the actions."""
-    return [a for a in acts if SHELL_TOOL_PATTERN.search(a.tool)]
+    return [a for a in acts if is_shell_tool(a.tool)]
 
 
 def select_unresolved_failures(acts: Sequence[ToolAction]) -> list[ToolAction]:
@@ -204,7 +211,7 @@ def format_exploration_block(acts: Sequence[ToolAction]) -> str:
         a
         for a in acts
         if SEARCH_TOOL_PATTERN.search(a.tool)
-        or (SHELL_TOOL_PATTERN.search(a.tool) and SEARCH_TOOL_PATTERN.search(a.target[:40]))
+        or (is_shell_tool(a.tool) and SEARCH_TOOL_PATTERN.search(a.target[:40]))
     ]
     if not read and not searches:
         return ""

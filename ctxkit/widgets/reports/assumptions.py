@@ -53,7 +53,14 @@ class SessionEstimateAccuracy(NamedTuple):
 
 
 def describe_session_basis(session: Session) -> list[str]:
-    """Return the sentences for a session; of a replay those of its record, and what a replay is."""
+    """Return the sentences for a session; of a replay those of its record, and what a replay is.
+
+    Args:
+        session: with calls.
+
+    Returns:
+        Sentences on cache prediction, cache misses, prices and counter, then the notes of the log.
+    """
     base = session.origin or session
     sentences = collect_notes(base)
     anchored, sheet = measure_sizes(base), ReplayCostModel.of(base)

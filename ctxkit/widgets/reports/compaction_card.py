@@ -229,6 +229,9 @@ def write_card(session: Session, path: str | Path, *, compaction: int = -1) -> P
         path: the file; one that is there is replaced.
         compaction: see `make_card`.
 
+    Returns:
+        The path, with `~` expanded.
+
     Raises:
         BadArguments: the path ends otherwise, the file cannot be written, or see `make_card`.
     """

@@ -57,7 +57,14 @@ _WIDE = 18
 
 
 def session_cells(session: Session) -> Iterator[Any]:
-    """Yield the cells of a session's report."""
+    """Yield the cells of a session's report.
+
+    Args:
+        session: recorded or a replay; it is packed into the first code cell.
+
+    Yields:
+        Cells of nbformat with their outputs, which run as they are.
+    """
     row = framed(session, per="session").iloc[0]
     yield make_markdown_cell(
         f"# {escape_markdown(session.title or session.id, 160)}",
@@ -104,7 +111,14 @@ def _frame_cell(per: str, session: Session, names: tuple[str, ...]) -> Any:
 
 
 def comparison_cells(frame: Comparison) -> Iterator[Any]:
-    """Yield the cells of a comparison's report."""
+    """Yield the cells of a comparison's report.
+
+    Args:
+        frame: of `ck.compare`; its rows and the record are packed into a cell.
+
+    Yields:
+        Cells of nbformat with their outputs.
+    """
     replays = getattr(frame, "replays", {})
     yield make_markdown_cell(
         f"# {escape_markdown(str(frame['session'].iloc[0]), 80)}: {len(frame)} settings compared",
@@ -143,7 +157,14 @@ def _list_literal(names: Iterable[str]) -> str:
 
 
 def sweep_cells(frame: pd.DataFrame) -> Iterator[Any]:
-    """Yield the cells of a sweep's report."""
+    """Yield the cells of a sweep's report.
+
+    Args:
+        frame: of `ck.sweep`; its rows are packed into a cell.
+
+    Yields:
+        Cells of nbformat with their outputs.
+    """
     yield make_markdown_cell(
         "# A sweep of context settings",
         "What these figures rest on:",
@@ -244,6 +265,12 @@ def make_code_cell(source: str, value: Any = None, *, hidden: bool = False) -> A
 
 def encode_notebook(cells: Iterable[Any]) -> str:
     """Return a notebook as the text of its file.
+
+    Args:
+        cells: of nbformat; they get ids in order.
+
+    Returns:
+        JSON with a line feed at its end.
 
     Raises:
         nbformat.ValidationError: a cell is no cell.

@@ -42,7 +42,14 @@ if TYPE_CHECKING:
 
 
 def render_comparison_report(frame: Comparison) -> str:
-    """Return the report as one HTML file."""
+    """Return the report as one HTML file.
+
+    Args:
+        frame: of `ck.compare`.
+
+    Returns:
+        A document that needs no network; sections without figures are left out.
+    """
     session = str(frame["session"].iloc[0]) if len(frame) else ""
     replays = getattr(frame, "replays", {})
     sections = [
@@ -103,7 +110,14 @@ _RUNS = (
 
 
 def render_sweep_report(frame: pd.DataFrame) -> str:
-    """Return the report as one HTML file."""
+    """Return the report as one HTML file.
+
+    Args:
+        frame: of `ck.sweep`, failed runs included.
+
+    Returns:
+        A document that needs no network; tables have a bounded number of rows.
+    """
     drawn = make_frontier_chart(frame)
     sections = [
         PageSection(
@@ -132,7 +146,14 @@ def render_sweep_report(frame: pd.DataFrame) -> str:
 
 
 def make_frontier_chart(frame: pd.DataFrame) -> Chart | None:
-    """Return the frontier; None where no setting has both dollars and loss."""
+    """Return the frontier; None where no setting has both dollars and loss.
+
+    Args:
+        frame: of `ck.compare` or `ck.sweep`.
+
+    Returns:
+        The chart of dollars against loss.
+    """
     try:
         return frontier(frame)
     except BadArguments:
@@ -140,13 +161,26 @@ def make_frontier_chart(frame: pd.DataFrame) -> Chart | None:
 
 
 def select_run_columns(frame: pd.DataFrame) -> list[str]:
-    """Return the columns of a run that are shown: its session, its settings, its chief figures."""
+    """Return the columns of a run that are shown: its session, its settings, its chief figures.
+
+    Args:
+        frame: of `ck.sweep`.
+
+    Returns:
+        Names of columns of the frame.
+    """
     return ["session", *(c for c in frame.columns if c not in SCORE_COLUMN_NAMES), *_RUNS]
 
 
 def describe_caveats(frame: pd.DataFrame) -> list[str]:
     """Return what is to be said about a sweep beyond its sessions: how few they are, and what is
     missing.
+
+    Args:
+        frame: of `ck.sweep`.
+
+    Returns:
+        Sentences; empty for a complete sweep over enough sessions with loss.
     """
     n, out = frame["session"].nunique(), []
     if n < FEW_SESSIONS:

@@ -62,7 +62,14 @@ _SUMMARY_CHARS = 20_000
 
 
 def render_session_report(session: Session) -> str:
-    """Return the report as one HTML file."""
+    """Return the report as one HTML file.
+
+    Args:
+        session: recorded or a replay, also without calls.
+
+    Returns:
+        A document that needs no network.
+    """
     row = frame(session, per="session").iloc[0]
     title = get_title(session, 160)
     sections = [
@@ -95,7 +102,15 @@ def get_generator_name() -> str:
 
 
 def describe_sources(session: Session, row: Any) -> list[str]:
-    """Return in sentences what the log can and cannot say, and how well its cache was predicted."""
+    """Return in sentences what the log can and cannot say, and how well its cache was predicted.
+
+    Args:
+        session: recorded or a replay.
+        row: its row of `ck.frame(per="session")`.
+
+    Returns:
+        Sentences on the accuracy, then on each kind of fact that the log lacks.
+    """
     able = [bool(row[name]) for name in ("has_usage", "has_cache", "has_time", "has_text")]
     lines = [*describe_session_basis(session)] if session.calls else []
     lines += [no for can, (_, no) in zip(able, _ABILITIES, strict=True) if not can]

@@ -10,14 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.agent import MemoryDigestBudgets, MemoryStore
-from ctxkit.agent.memory import (
-    MemoryEntry,
-    format_digest,
-    format_memory_block,
-    rank_by_score,
-    sort_by_type,
-)
+from ctxkit.agent import MemoryDigestBudgets, MemoryEntry, MemoryStore
+from ctxkit.agent.memory import format_digest, format_memory_block, rank_by_score, sort_by_type
 from ctxkit.agent.memory.folders import MAX_ENTRIES, MemoryFolder
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.policies import MEMORY_TYPES

@@ -45,11 +45,13 @@ def test_the_talk_is_saved_every_so_many_turns_without_keys():
 @pytest.mark.parametrize("manner", BAD)
 def test_a_bad_answer_is_a_sentence_in_time(manner):
     with hook(manner) as (url, asked):
-        began, seconds = time.monotonic(), 3 if manner in ("hangs", "drips") else PATIENCE
+        has_no_end = manner in ("hangs", "drips")
+        began, seconds = time.monotonic(), 1.5 if has_no_end else PATIENCE
         with pytest.raises(StoreError, match=r"^The memory's webhook .*\.$"):
             asyncio.run(Webhook(load_url=url, seconds=seconds).before("main"))
         assert time.monotonic() - began < PATIENCE
-        assert len(asked) == 1  # a redirect is not followed
+        assert len(asked) <= 1  # a redirect is not followed
+        assert asked or has_no_end
 
 
 def test_a_server_that_is_not_there_is_a_sentence():

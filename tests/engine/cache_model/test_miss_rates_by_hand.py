@@ -169,6 +169,18 @@ def test_reads_at_a_miss_are_those_of_the_sessions_most_alike():
     assert reads_at(CAUSED, own, first_half=with_reads(TARGET, 9)) == [9]
 
 
+def test_of_sessions_of_a_kind_and_of_a_tool_those_of_the_same_releases_come_first():
+    def era(row, name, *reads):
+        return with_reads(replace(row, version="1", era=name), *reads, session=name + row.model)
+
+    of_kind = era(SAME, "", 2, 2, 2), era(SAME, "2.1.0", 3, 3, 3)
+    of_tool = era(OTHER_MODEL, "", 4, 4, 4), era(OTHER_MODEL, "2.1.0", 5, 5, 5)
+    assert reads_at(CAUSED, *of_kind, *of_tool) == [2]
+    assert reads_at(CAUSED, of_kind[1], *of_tool) == [3]
+    assert reads_at(CAUSED, *of_tool) == [4]
+    assert reads_at(CAUSED, of_tool[1], with_reads(OTHER_TOOL, 6, 6, 6)) == [5]
+
+
 def test_two_reads_are_too_few_for_a_group_that_is_not_the_same_program():
     old = with_reads(replace(SAME, version="1"), 2, 2)
     haiku = with_reads(OTHER_MODEL, 4)

@@ -519,3 +519,23 @@ def test_lines_of_many_kinds_are_read_at_once():
     bulk = parse_with_arrow(content, 64, new_text_codes())
     assert bulk is not None
     assert bulk["turn"].tolist() == [*range(30), *[4] * 20, *range(9), *range(5)]
+
+
+@pytest.mark.parametrize("name", ["session_id", "sessionId", "conversation_id"])
+@pytest.mark.parametrize("cache", [True, False])
+def test_a_session_under_another_name_is_the_session(tmp_path, name, cache):
+    rows = [ROW.replace('"session"', f'"{name}"')] * 3
+    rows += [row.replace("77d6be00", "b2") for row in rows[:2]]
+    log = write(tmp_path / "ctx_snapshots.jsonl", "\n".join(rows) + "\n")
+    frame = ck.read_snapshots(log, cache=cache)
+    assert frame["session"].tolist() == ["77d6be00"] * 3 + ["b2"] * 2
+    assert [(f.line, f.why, f.kept) for f in frame.attrs["faults"]] == [
+        (1, f"`{name}` was read as `session`", True)
+    ]
+
+
+def test_a_session_that_has_its_own_name_wins_over_another(tmp_path):
+    both = ROW.replace('"agent"', '"session_id":"other","agent"')
+    frame = ck.read_snapshots(write(tmp_path / "ctx_snapshots.jsonl", both + "\n"), cache=False)
+    assert frame["session"].tolist() == ["77d6be00"]
+    assert "`session_id` is no known field" in frame.attrs["faults"][0].why

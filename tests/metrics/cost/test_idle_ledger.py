@@ -205,3 +205,21 @@ def test_a_ledger_sums_pauses_and_counts_what_was_spent_in_vain():
     assert IdleLedger((PAUSE, paid)).choices_usd["hour"] == 600 + 1_000 + 10_000
     assert "would have cost $2,200.00." in ledger.answer
     assert "After call 3, 10 min, 1,000 tokens: nothing $10,000.00," in ledger.to_text(why=True)
+
+
+def test_what_stays_cached_is_the_median_of_what_was_read_after_pauses_that_outlived_it():
+    log, time, prompt = [], 1_760_000_000.0, 50_000
+    for gap, read in (
+        (0, 0),
+        (1_000, 6_000),
+        (60, 50_000),
+        (1_000, 8_000),
+        (280, 50_000),
+        (1_000, 20_000),
+    ):
+        time += gap
+        log += [user(time=time), assistant(usage=usage(0, read, prompt - read), time=time + 10)]
+        time, prompt = time + 10, prompt + 1_000
+    pauses = find_pauses(session(*log, model="claude-sonnet-4-5"))
+    assert [p.gap for p in pauses] == [1_000, 1_000, 280, 1_000, inf]
+    assert [p.still_cached for p in pauses] == [0, 6_000, 7_000, 7_000, 8_000]

@@ -7,7 +7,7 @@ from builders import assistant, result, session, system, tool_call, user
 
 import ctxkit as ck
 from ctxkit.session import Usage
-from ctxkit.tokens.message_sizes import measure_sizes
+from ctxkit.tokens import measure_sizes
 
 MODEL = "claude-sonnet-4-5"
 READ, WRITE, OUTPUT = 0.30, 3.75, 15.0

@@ -31,7 +31,7 @@ def test_the_causes_add_up_to_the_price_of_the_calls():
     )
     assert sum(u.usd for u in uses) == pytest.approx(whole)
     assert min(v for u in uses for v in u.usd_by_cause.values()) >= 0
-    assert any(c.startswith("again: ") for u in uses for c in u.usd_by_cause)
+    assert any(c.startswith("sent again") for u in uses for c in u.usd_by_cause)
 
 
 def test_the_fullest_span_is_that_of_brute_force():
@@ -86,3 +86,25 @@ def test_titles_are_redacted_and_stay_text():
     assert SECRET not in shown
     assert list_leaks(str(report)) == []
     assert list_leaks(report._repr_html_(), html=True) == []
+
+
+def test_each_call_is_split_into_replies_reads_what_was_new_and_what_was_sent_again():
+    from metrics.cost.test_splits_by_hand import OUTPUT, READ, WRITE, make_session
+
+    uses, left_out = list_call_uses(make_session())
+    first, second, _, last = ({n: usd * 1e6 for n, usd in u.usd_by_cause.items()} for u in uses)
+    assert left_out == 0
+    assert first == pytest.approx({"replies": 100 * OUTPUT, "reading the cache": 0, "again: cold start": 1_000 * WRITE, "new in the prompt": 0})  # fmt: skip
+    assert second == pytest.approx({"replies": 50 * OUTPUT, "reading the cache": 1_000 * READ, "new in the prompt": 1_000 * WRITE})  # fmt: skip
+    assert last == pytest.approx({"replies": 10 * OUTPUT, "reading the cache": 0, "again: unexplained": 2_500 * WRITE, "new in the prompt": 300 * WRITE})  # fmt: skip
+    assert [u.time for u in uses] == [10.0, 20.0, 30.0, 4_000.0]
+    assert {u.session for u in uses} == {"T"}
+
+
+def test_a_span_is_open_at_its_beginning():
+    report = ck.metrics.limits(work("a", 0, 5, 10.0001))
+    assert report.last["five hours"].calls_n == 1
+    assert report.fullest["five hours"].calls_n == 1
+    near = ck.metrics.limits(work("a", 0, 4.9999))
+    assert near.last["five hours"].calls_n == near.fullest["five hours"].calls_n == 2
+    assert (near.last["week"].start, near.last["week"].end) == (1.0, 4.9999 * HOUR + 1)

@@ -66,7 +66,9 @@ def test_every_sentence_of_the_display_is_an_item_of_a_list():
     assert page.inside == len(spent.sentences) + len(spent.what_ifs)
     assert (page.outside, page.depth) == (0, 0)
     assert len(spent.what_ifs) > 0
-    assert re.search(r"<summary>if</summary><ul><li>", spent._repr_html_())
+    assert re.search(
+        r"<summary>what would have changed the cost</summary><ul><li>", spent._repr_html_()
+    )
 
 
 def call(prompt: int, read: int, time: float):

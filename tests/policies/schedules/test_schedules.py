@@ -12,8 +12,15 @@ from late_talks import among_others, grown, ids_again, late_talk
 from scheduled_parts import BY_ID, PARTS, HideAndGiveBack
 from talks_by_chance import Fours
 
-from ctxkit.policies import EarlierTurnsFilter, History, MessageLog, Schedule, ScheduledPruning
-from ctxkit.policies.base import apply_policy, is_fully_scheduled
+from ctxkit.policies import (
+    EarlierTurnsFilter,
+    History,
+    MessageLog,
+    Schedule,
+    ScheduledPruning,
+    apply_policy,
+)
+from ctxkit.policies.base import is_fully_scheduled
 from ctxkit.tokens import ContextBudget
 
 SEEDS = st.integers(0, 10**6)
