@@ -96,8 +96,7 @@ def measure_rules() -> str:
         + (f"; the others keep very small contexts and send more ({names})" if names else "")
         + f". Data: {RULE_TALKS} synthetic conversations (seeds 0-0 to 0-{RULE_TALKS - 1}) with"
         f" {RULES_PER_TALK} rules each, windows of 64,000 tokens, and {len(HELD_OUT_WORDINGS)} wordings"
-        " that were not used to write the extractor.\n\n"
-        + make_table(head, rows)
+        " that were not used to write the extractor.\n\n" + make_table(head, rows)
     )
 
 
