@@ -71,6 +71,19 @@ def real() -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def own_prices() -> Generator[None]:
+    """Take back the prices that a test registers: other tests use models of the same names."""
+    from ctxkit.tokens import prices
+
+    registered = dict(prices._registered)
+    yield
+    if prices._registered != registered:
+        prices._registered.clear()
+        prices._registered.update(registered)
+        prices._find_price.cache_clear()
+
+
 def sample(cases: list, n: int) -> list:
     """All cases in `make test-all`, else `n` of them by the printed seed."""
     return cases if ALL or len(cases) <= n else random.Random(SEED).sample(cases, n)

@@ -36,8 +36,8 @@ class Delta(msgspec.Struct, frozen=True):
 
     Example:
         >>> from ctxkit.agent import Delta
-        >>> Delta("text", "Hel").text
-        'Hel'
+        >>> Delta("text", "It is ").text
+        'It is '
     """
 
     kind: Literal["text", "thinking", "tool_call", "arguments", "wait"]
