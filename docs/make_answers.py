@@ -91,12 +91,12 @@ def measure_rules() -> str:
     head = ["preset", "compactions", "empty summary", "with `keep_rules`"]
     head += ["extract", "with `keep_rules`", "tokens"]
     return (
-        f"With `keep_rules` at least {kept:.0%} of the rules are kept under each of {len(frame)} presets;"
-        f" {cheap} of them send at most 2 % more tokens"
-        + (f", the others, which keep tiny contexts, more ({names})" if names else "")
-        + f". {RULE_TALKS} talks (seeds 0-0 to 0-{RULE_TALKS - 1}), {RULES_PER_TALK} rules each, windows of"
-        f" 64,000 tokens, {len(HELD_OUT_WORDINGS)} wordings that the extractor was not written on.\n\n"
-        + make_table(head, rows)
+        f"With `keep_rules`, at least {kept:.0%} of the rules survive under each of {len(frame)} presets."
+        f" {cheap} presets send at most 2 % more tokens"
+        + (f"; the others keep very small contexts and send more ({names})" if names else "")
+        + f". Data: {RULE_TALKS} synthetic conversations (seeds 0-0 to 0-{RULE_TALKS - 1}) with"
+        f" {RULES_PER_TALK} rules each, windows of 64,000 tokens, and {len(HELD_OUT_WORDINGS)} wordings"
+        " that were not used to write the extractor.\n\n" + make_table(head, rows)
     )
 
 
@@ -113,22 +113,23 @@ def measure_constraints() -> str:
     least = frame[["with_empty", "with_extract"]].min().min()
     carried = "all" if least == 1 else f"at least {least:.0%}"
     return (
-        f"COMPINT's {RULES_PER_TALK} constraints, stated in the first turns of {CONSTRAINT_TALKS} talks:"
-        f" with `keep_rules` {carried} are kept"
-        f" under each of {len(frame)} presets, {cheap} at 2 % more tokens or less. They are not held out:"
-        " the extractor at first found 11 of the 15, and orders like “when you cite something, use"
-        f" ...” were added for the others. Without it an empty summary keeps none under {(empty == 0).sum()}"
-        f" presets and at most {empty.max():.0%}. Extracts keep all under {(extract == 1).sum()}: more than"
-        " the models of the paper do (0 to 64 %, mean 17 %; only keeping the newest messages: 0 %). So the"
-        " order of presets is not that of the paper, which compares models; no model was called here.\n\n"
-        f"Of {marks.lost_n} published summaries in which a person did not find the constraint,"
-        f" {marks.marked_lost_n} are marked so; of {marks.retained_n} in which one did, only {marks.marked_retained_n}:"
-        " **marks miss rules that a summary says in other words**. The shares of summaries that are marked"
-        f" as keeping it order the paper's {marks.compactors_n} compactors as it does, by a rank"
-        f" correlation of {marks.order_correlation:.2f}.\n\n"
-        "COMPINT: arXiv 2608.11242, MIT, the 15 constraints and 50 judged summaries of its repository"
-        " (commit 5485922), read from CTXKIT_STUDIES. Its talks of 100,000 tokens are not at hand: not"
-        " measured on them."
+        f"COMPINT's {RULES_PER_TALK} constraints were stated in the first turns of {CONSTRAINT_TALKS}"
+        f" conversations. With `keep_rules`, {carried} survive under each of {len(frame)} presets, and"
+        f" {cheap} presets send at most 2 % more tokens. These constraints are not held out: the extractor"
+        " first found 11 of the 15, and was then extended to orders such as “when you cite something, use"
+        f" ...”. Without `keep_rules`, an empty summary keeps none under {(empty == 0).sum()} presets and at"
+        f" most {empty.max():.0%} under the others. Extracts keep all under {(extract == 1).sum()} presets,"
+        " which is more than the models in the paper keep (0 to 64 %, mean 17 %; 0 % if only the newest"
+        " messages are kept). The paper compares models and no model was called here, so the order of"
+        " presets cannot be compared with the paper's.\n\n"
+        f"In {marks.lost_n} published summaries a person did not find the constraint; ctxkit marks"
+        f" {marks.marked_lost_n} of them as lost. In {marks.retained_n} others a person found it; ctxkit marks only"
+        f" {marks.marked_retained_n} of them as kept: **marks miss rules that a summary paraphrases**. The share of"
+        f" summaries marked as kept ranks the paper's {marks.compactors_n} compactors almost as the paper"
+        f" does (rank correlation {marks.order_correlation:.2f}).\n\n"
+        "COMPINT is arXiv 2608.11242 (MIT). The 15 constraints and 50 judged summaries of its repository"
+        " (commit 5485922) are read from CTXKIT_STUDIES. Its conversations of 100,000 tokens were not"
+        " available, so nothing was measured on them."
     )
 
 
@@ -138,19 +139,18 @@ def measure_exam() -> str:
     result = exam_accuracy_by_visibility.compare_with_answers(answers)
     low, high = result.difference_interval
     orders = (
-        f"Ways with a readable prompt and published answers: {result.policies_n}. An order of ways is"
-        " reported from five on, so there is none here."
+        f"Compaction methods with a readable prompt and published answers: {result.policies_n}. A ranking"
+        " needs five, so there is none here."
     )
     return (
-        f"{_judge(result.ratio >= 2)} (asked for: at least twice as often): of {result.shown} questions"
-        f" marked as shown {result.right_shown} were answered right"
-        f" ({result.right_shown / result.shown:.0%}), of {result.gone} marked as gone"
-        f" {result.right_gone} ({result.right_gone / result.gone:.0%}). Noise: over"
-        f" {result.histories_n} histories the difference of both shares is {low:.0%} to {high:.0%}"
-        " (90 % interval, histories drawn with replacement); with the answers shuffled within each"
-        f" history it is {result.shuffled_difference:+.0%}. {orders}\n\n"
-        "Data: 600 questions over eight made histories, Pi's default compaction by a real model, its"
-        " answers (algal/pi-openai-server-compaction, MIT)."
+        f"{_judge(result.ratio >= 2)} (goal: at least twice as many right answers): of {result.shown}"
+        f" questions marked as shown, {result.right_shown} were answered correctly"
+        f" ({result.right_shown / result.shown:.0%}); of {result.gone} marked as gone, {result.right_gone}"
+        f" ({result.right_gone / result.gone:.0%}). The difference between both shares is {low:.0%} to"
+        f" {high:.0%} (90 % interval, bootstrap over {result.histories_n} histories). With the answers"
+        f" shuffled within each history it is {result.shuffled_difference:+.0%}. {orders}\n\n"
+        "Data: 600 questions about eight synthetic histories, compacted by Pi's defaults with a real model"
+        " and answered by it (algal/pi-openai-server-compaction, MIT)."
     )
 
 
@@ -176,59 +176,59 @@ def measure_pauses() -> str:
     held_back = f"({result.pauses_n} pauses, {result.developers_n} developers)"
     rows = [
         [
-            "next call's write, median error",
+            "cache write of the next call, median error",
             "10 %",
             f"{median(errors):.1%} ({len(errors)} pauses, {writers} sessions)",
             f"{median(made_errors):.1%} ({len(made_errors)} pauses)",
         ],
         [
-            "order of the choices, length known",
+            "ranking of the choices, pause length known",
             "80 %",
             f"{sum(rights) / len(rights):.0%} ({len(rights)} pauses)",
             f"{_share(idle_pauses.check_choice_rankings(every))}",
         ],
         [
-            "order predicted, against mean prices over the true habit",
+            "predicted ranking against mean costs over the true pause distribution",
             "80 %",
             unknown,
             f"{result.habit_share:.0%} {held_back}",
         ],
         [
-            "order predicted, against mean prices over the pauses held back",
+            "predicted ranking against mean costs over the held-out pauses",
             "80 %",
             unknown,
-            f"{result.later_share:.0%}; who knows the habit: {result.later_limit:.0%}",
+            f"{result.later_share:.0%}; best possible: {result.later_limit:.0%}",
         ],
         [
-            "order predicted, against each pause's own length",
+            "predicted ranking against the cost of each single pause",
             "80 %",
             unknown,
-            f"{result.single_share:.0%}; who knows the habit: {result.single_limit:.0%}",
+            f"{result.single_share:.0%}; with the true distribution: {result.single_limit:.0%}",
         ],
         [
-            "cheapest choice predicted, against mean prices over the pauses held back",
+            "predicted cheapest choice against mean costs over the held-out pauses",
             "",
             unknown,
             f"{result.cheapest_share:.0%}",
         ],
     ]
     return (
-        f"**{_judge(result.later_share >= 0.8)}**: before a pause's length is known, the order of the"
-        " four choices by mean price over the pauses held back is predicted for"
-        f" {result.later_share:.0%} of them, not 80 %. Who knows each developer's habit exactly"
-        f" reaches {result.later_limit:.0%}, as a few dozen pauses are left to chance. Against mean"
-        f" prices over the true habit {result.habit_share:.0%} are right. The order by each pause's own"
-        f" length nobody can predict: {result.single_share:.0%} here, {result.single_limit:.0%} for who"
-        f" knows the habit. The predicted choice costs {result.extra_cost:.1%} more than the one that"
-        " mean prices over the pauses held back name. What the next call writes is predicted within"
-        f" 10 %, and once a pause is over its order of choices is right in"
-        f" {sum(rights) / len(rights):.0%}.\n\n"
-        + make_table(["measure", "asked for", "recorded logs", "made developers"], rows)
-        + f"\n\nRecorded logs: those of CTXKIT_SESSIONS, of fewer than ten developers: not established."
-        f" Made: {result.developers_n} developers with habits of their own (seeds"
-        f" {', '.join(map(str, IDLE_SEEDS))}, {IDLE_DEVELOPERS} each), the cache as documented; learnt on"
-        " the first half of each one's pauses, tried on the second. How lengths are smoothed was chosen"
-        " on other developers (seeds 1 and 2)."
+        f"**{_judge(result.later_share >= 0.8)}** (goal: 80 %): before the length of a pause is known, the"
+        " ranking of the four choices is predicted correctly for"
+        f" {result.later_share:.0%} of the held-out pauses, by mean cost over these. With each developer's"
+        f" true pause distribution it would be {result.later_limit:.0%}, because a few dozen held-out pauses"
+        " differ from their distribution by chance. Against mean costs over the true distribution,"
+        f" {result.habit_share:.0%} are correct. The ranking for one single pause cannot be predicted:"
+        f" {result.single_share:.0%} here, {result.single_limit:.0%} with the true distribution. The"
+        f" predicted choice costs {result.extra_cost:.1%} more than the cheapest one over the held-out"
+        " pauses. The cache write of the next call is predicted within 10 %. Once a pause is over, the"
+        f" ranking of its choices is correct in {sum(rights) / len(rights):.0%} of the cases.\n\n"
+        + make_table(["measure", "goal", "recorded logs", "synthetic developers"], rows)
+        + f"\n\nRecorded logs: those of CTXKIT_SESSIONS, from fewer than ten developers, so not"
+        f" established. Synthetic: {result.developers_n} developers, each with their own pause distribution"
+        f" (seeds {', '.join(map(str, IDLE_SEEDS))}, {IDLE_DEVELOPERS} each), and the cache as documented."
+        " The first half of each developer's pauses predicts the second. The smoothing of lengths was"
+        " chosen on other developers (seeds 1 and 2)."
     )
 
 
@@ -258,16 +258,16 @@ def measure_forecasts() -> str:
     is_met = all(0.7 <= c.share <= 0.9 for c in made.values())
     by_tool = ", ".join(f"{c.share:.0%} (`{tool}`)" for tool, c in sorted(dollars.items()))
     return (
-        f"{'Met' if is_met else '**Missed**'} (asked for: 70 to 90 %): of the dollars of later"
-        f" sessions the 80 % interval held {by_tool}, in archives of made developers.\n\n"
+        f"{'Met' if is_met else '**Missed**'} (goal: 70 to 90 %): the 80 % interval contained the dollars"
+        f" of {by_tool} of the later sessions, in archives of synthetic developers.\n\n"
         + make_table(
-            ["made: tool, of a session", *_COVERAGE_HEAD],
+            ["synthetic: tool, figure", *_COVERAGE_HEAD],
             [_coverage_row(f"{tool}, {figure}", c) for (tool, figure), c in sorted(made.items())],
         )
-        + f"\n\nMade: {FORECAST_DEVELOPERS} developers with tools, models and habits of their own (seeds"
-        f" 0-0 to 0-{FORECAST_DEVELOPERS - 1}), {FORECAST_SESSIONS} sessions each, written as files; the"
-        " forecast is made in the middle. Habits do not drift. Loss has no interval from so few"
-        " sessions where one lost nothing.\n\n" + measure_recorded_forecasts()
+        + f"\n\nSynthetic: {FORECAST_DEVELOPERS} developers with different tools, models and habits (seeds"
+        f" 0-0 to 0-{FORECAST_DEVELOPERS - 1}), {FORECAST_SESSIONS} sessions each, written as files. The"
+        " first half predicts the second, and habits do not change. Loss has no interval if one of so few"
+        " sessions lost nothing.\n\n" + measure_recorded_forecasts()
     )
 
 
@@ -281,20 +281,19 @@ def measure_recorded_forecasts() -> str:
     results = {n: forecast_coverage.measure_coverage(f) for n, f in figures.items()}
     return (
         make_table(
-            ["recorded: of a session", *_COVERAGE_HEAD],
+            ["recorded: figure", *_COVERAGE_HEAD],
             [_coverage_row(name, r) for name, r in results.items()],
         )
-        + "\n\nRecorded: the table of sessions that ships with the kit (public logs, no text): each"
-        " developer's sessions of a tool, eight or more, cut in two; the first half predicts the"
-        " second. The order is that of time for Codex and Pi, and that of the table for the others,"
-        " which holds no times: a drift of habits is seen in part only. Carried tokens are those that"
-        " a call shares with the one before, at list prices for what the cache read and missed; new"
-        " tokens and replies are not in the table, so whole dollars of recorded sessions are not"
-        " established."
+        + "\n\nRecorded: the bundled table of sessions (public logs, no text). For each developer and tool"
+        " with at least eight sessions, the first half predicts the second. Codex and Pi sessions are in"
+        " order of time; for the others the table has no times, so changes of habits are seen only in"
+        " part. Carried tokens are those that a call shares with the call before, at list prices for"
+        " cache reads and misses. The table has no new tokens or replies, so total dollars of recorded"
+        " sessions are not established."
     )
 
 
-_COVERAGE_HEAD = ("inside", "sessions", "developers", "worst developer")
+_COVERAGE_HEAD = ("coverage", "sessions", "developers", "worst developer")
 
 
 def _coverage_row(name: str, result: forecast_coverage.ForecastCoverage) -> list[object]:
@@ -336,40 +335,39 @@ def measure_thresholds() -> str:
     possible = sum(t.is_possible for t in strict)
     points = f"{100 * EXTRA_LOSS:g} points"
     return (
-        f"{'**Missed**' if wins < 0.7 * n else 'Met'} (asked for: 70 % of developers): with no more loss"
-        " than the tool's default at all, the threshold costs less on the later sessions of"
-        f" {wins} of {n} developers; for {same} the answer is to keep the default. Even chosen with the"
-        f" later sessions known, a threshold does so for {possible} of {n} only. All these developers"
-        " go back to earlier files, so an earlier compaction saves dollars and sooner or later takes"
-        " more.\n\n"
-        f"With up to {points} more loss, which is what `when` allows, it costs less and stays within"
+        f"{'**Missed**' if wins < 0.7 * n else 'Met'} (goal: 70 % of developers): with no more loss"
+        " than the tool's default, the threshold costs less on the later sessions of"
+        f" {wins} of {n} developers. For {same} the answer is to keep the default. Even if the later"
+        f" sessions are known, such a threshold exists for only {possible} of {n}: all these developers"
+        " go back to earlier files, so an earlier compaction saves dollars but loses more.\n\n"
+        f"With up to {points} more loss, the default of `when`, the threshold costs less and stays within"
         f" that bound on the later sessions of {within} of {n} ({within / n:.0%}). The choice aims at"
-        f" {ALLOWANCE_USED:.0%} of the bound; one that used all of it would stay within it for"
-        f" {without_reserve}. From {threshold_holdout.SESSIONS // 2} sessions and not"
-        f" {THRESHOLD_SESSIONS // 2} it does for {few_within} of {len(few)}"
-        f" ({few_within / len(few):.0%}), so a few sessions are too few. Thresholds within 5 % of a"
+        f" {ALLOWANCE_USED:.0%} of the bound; if it aimed at all of it, it would succeed for"
+        f" {without_reserve}. Chosen from {threshold_holdout.SESSIONS // 2} sessions instead of"
+        f" {THRESHOLD_SESSIONS // 2}, it succeeds for {few_within} of {len(few)}"
+        f" ({few_within / len(few):.0%}), so four sessions are too few. Thresholds within 5 % of a"
         f" price step: {near}.\n\n"
         + make_table(
             [
                 "developer",
                 "default",
                 "threshold",
-                "a session",
-                "by default",
-                "lost",
-                "by default",
-                "",
+                "cost per session",
+                "cost at default",
+                "loss",
+                "loss at default",
+                "result",
             ],
             [_trial_row(t) for t in bounded],
         )
-        + f"\n\nAll {n} developers, with up to {points} more loss; dollars and loss"
-        " are means of the later half of the sessions, which the choice did not see."
-        f" Made: tools, models and habits of their own (seeds {THRESHOLD_SEEDS[0]} to"
-        f" {THRESHOLD_SEEDS[-1]}, {THRESHOLD_DEVELOPERS} each), {THRESHOLD_SESSIONS} sessions each, the"
-        f" cache as documented; with {threshold_holdout.SESSIONS} sessions: seed 0. How often an earlier"
-        " file is read again (0 to 15 % of the calls) is assumed, and decides what is lost. Recorded"
-        f" logs: those of CTXKIT_SESSIONS have {count_real_developers()} developers with four sessions"
-        " that can be replayed: not established."
+        + f"\n\nAll {n} developers, with up to {points} more loss. Dollars and loss"
+        " are means over the later half of the sessions, which the choice did not use."
+        f" The developers are synthetic, with different tools, models and habits (seeds {THRESHOLD_SEEDS[0]}"
+        f" to {THRESHOLD_SEEDS[-1]}, {THRESHOLD_DEVELOPERS} each), {THRESHOLD_SESSIONS} sessions each and the"
+        f" cache as documented; those with {threshold_holdout.SESSIONS} sessions have seed 0. How often an"
+        " earlier file is read again (0 to 15 % of the calls) is an assumption, and determines the loss."
+        f" In CTXKIT_SESSIONS {count_real_developers()} developers have four sessions that can be replayed:"
+        " recorded logs are not established."
     )
 
 

@@ -36,9 +36,9 @@ CHAPTERS: tuple[Callable[[Path], str], ...] = (
 """The chapters in their order; each is given the folder of sessions."""
 HEAD = """# What the figures are worth
 
-Written by `python docs/make_trust.py` from the sessions of CTXKIT_SESSIONS. Each figure here is
-held against something that was not used to make it, and `tests/truth/` feeds each of them noise and
-sees it fail.
+`python docs/make_trust.py` writes this page from the sessions of CTXKIT_SESSIONS. Each figure is
+compared with data that were not used to compute it, and `tests/truth/` checks that each figure
+fails on noise.
 """
 
 

@@ -54,14 +54,14 @@ _COLUMNS = (
     "lifetime alone",
     "with a cause",
 )
-IN_SIGHT = """### What was in sight
+IN_SIGHT = """### What was chosen on these logs
 
-The rules of causes, the classes and the releases at which Claude Code's misses change follow
-earlier studies of other logs, some of which are in the table; rates, read sizes, shortfalls and
-stretches of a session come from other developers alone. Four constants of the calibration were
-chosen with these logs in sight ("How the interval is calibrated" names each, and gives the figures
-without that choice); nothing else was chosen by the errors of this page. New developers can be
-worse: their rate of unexplained misses is their own.
+The rules for causes, the classes of calls and the releases at which Claude Code's misses change
+come from earlier studies of other logs, some of which are in the table. Rates, read sizes,
+shortfalls and interval stretches come only from other developers. Four constants of the calibration
+were chosen on these logs; "How the interval is calibrated" names them, and gives the figures
+without that choice. Nothing else was chosen by the errors on this page. New developers can have
+larger errors, because rates of unexplained misses differ between developers.
 """
 GOALS = """
 | figure | goal | here | |
@@ -93,7 +93,7 @@ def page(folder: Path) -> str:
             GOALS.strip(),
             *_goals(priced, sessions),
             "",
-            "### Each session of this folder, the logs of its developer left out\n",
+            "### Each session of this folder, predicted without the logs of its developer\n",
             _each(priced),
             _unpriced(judged),
             "### Misses by cause\n",
@@ -126,7 +126,7 @@ def _noise_rows(priced: Judged) -> list[str]:
         times = sum(spoilt) / sum(true)
         closed = [abs(closure_error(spoil(s)) or 0.0) for s, _ in priced]
         rows.append(
-            f"| split error where reads are {words} | {least:.0f} times | {median(spoilt):.1%}, "
+            f"| split error with reads {words} | {least:.0f} times | {median(spoilt):.1%}, "
             f"{times:.1f} times in the mean; closure error {median(closed):.2%} "
             f"| {_ok(times >= least)} |"
         )
@@ -134,9 +134,9 @@ def _noise_rows(priced: Judged) -> list[str]:
     middles = [median(c) for c in chance if c]
     nines = [float(np.percentile(c, 90)) for c in chance if c]
     rows.append(
-        _row("floor: chance alone, a session's own rates known, median", None, median(middles))
+        _row("floor: chance alone, given a session's own rates, median", None, median(middles))
     )
-    rows.append(_row("floor, nine of ten", None, median(nines)))
+    rows.append(_row("floor, 90th percentile", None, median(nines)))
     return rows
 
 
@@ -145,9 +145,13 @@ def _cause_rows(priced: Judged, sessions: list[Session]) -> list[str]:
     pairs = [count_tokens_named_by_chance(s, seed) for s, _ in priced for seed in range(20)]
     chance = sum(named for _, named in pairs) / max(sum(lost for lost, _ in pairs), 1)
     return [
-        _least("lost tokens with a cause, Claude Code with a clock", 0.80, _named(with_clock)),
-        _least("the same, all priced", 0.50, _named([s for s, _ in priced])),
-        _row("the same where the misses are put to other calls", 0.10, chance),
+        _least(
+            "missed tokens with a known cause, Claude Code with reliable times",
+            0.80,
+            _named(with_clock),
+        ),
+        _least("the same, all sessions with a price", 0.50, _named([s for s, _ in priced])),
+        _row("the same, with misses moved to random calls", 0.10, chance),
     ]
 
 
@@ -184,7 +188,11 @@ def _interval(prediction: InputCostPrediction) -> str:
 def _unpriced(judged: Judged) -> str:
     rest = [(s, p) for s, p in judged if p.error is None]
     told = ", ".join(f"{s.id[:24]} ({p.read_split_error:.1%})" for s, p in rest)
-    return f"Without a price only the split can be checked: {told}.\n" if rest else ""
+    return (
+        f"For sessions without a price, only the split error can be computed: {told}.\n"
+        if rest
+        else ""
+    )
 
 
 def _causes(sessions: list[Session]) -> str:
@@ -199,7 +207,7 @@ def _causes(sessions: list[Session]) -> str:
         f"| `{name}` | {words[name]} | {len(lost)} | {sum(lost):,} | {sum(lost) / every:.1%} |"
         for name, lost in sorted(found.items(), key=lambda x: -sum(x[1]))
     ]
-    head = "| cause | what the log shows | misses | lost tokens | share |"
+    head = "| cause | what the log shows | misses | missed tokens | share |"
     return "\n".join([head, "| --- | --- | --- | --- | --- |", *rows]) + "\n"
 
 

@@ -195,40 +195,45 @@ def _score(low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
 
 HEAD = """### How the interval is calibrated
 
-The raw interval of a prediction is stretched until it holds four in five of the errors of other
-developers (`ctxkit/engine/cache_model/interval_calibration.py`). The constants of this step and of
-the rates behind it, and how each was chosen:
+The raw interval of a prediction is stretched until it covers 80 % of the errors of other
+developers (`ctxkit/engine/cache_model/interval_calibration.py`). The table lists the constants of
+this step and of the miss rates, and how each was chosen:
 
-| constant | value | what it is | how it was chosen |
+| constant | value | meaning | how it was chosen |
 | --- | --- | --- | --- |"""
 NESTED = f"""
-"By the score" means: of {len(CANDIDATES)} combinations the one with the smallest interval score
-(width, and ten times what a record is outside), or no worse by a hundredth, on the logs of all
-developers; so the tables above judge their own choice. Below, these four constants are chosen again
-for each developer by the logs of the **others**, and the first lines of this page state these
-figures. What this leaves: the combinations were listed with the logs in sight, and the errors of
-the others were predicted with the judged developer among their teachers. A figure is **not
-established** where fewer than {ESTABLISHED} developers were at hand: it is shown, and nothing is
-claimed by it.
+"By the score" means: of {len(CANDIDATES)} combinations, this one has the smallest interval score
+(width plus ten times the distance of a record outside), or is at most 1 % above it, on the logs
+of all developers. The tables above therefore test constants on the data that chose them. In the
+table below, the four constants are chosen again for each developer from the logs of the
+**others**; the list at the top of this page uses these figures. Two dependences remain: the
+combinations were listed after seeing the logs, and the predictions for the others were trained on
+the developer in question. A figure from fewer than {ESTABLISHED} developers is **not
+established**: it is shown, but supports no claim.
 """
-_EARLIER = "from an earlier study of other logs, kept since before most of this table"
-_GOAL = "given with the goals, not tuned"
+_EARLIER = "from an earlier study of other logs"
+_GOAL = "set by the goals, not tuned"
 _SIGHT = "by the score"
 CONSTANTS: tuple[tuple[ModuleType, str, str, str], ...] = (
-    (interval_calibration, "COVERAGE", "share of the records that an interval is to hold", _GOAL),
-    (interval_calibration, "MIN_DEVELOPERS", "developers who make a kind taught", _GOAL),
+    (interval_calibration, "COVERAGE", "target coverage of an interval", _GOAL),
+    (
+        interval_calibration,
+        "MIN_DEVELOPERS",
+        "developers needed as training data for a kind of session",
+        _GOAL,
+    ),
     (interval_calibration, "LONG_CALLS", "calls of a long session", _GOAL),
     (interval_calibration, "MIN_STRETCH", "smallest stretch of one side", _SIGHT),
     (
         interval_calibration,
         "DEVELOPER_SHARE",
-        "weight of the mean over developers in the coverage, beside that of all sessions",
+        "weight of the mean over developers in the coverage; the rest is the mean over sessions",
         _SIGHT,
     ),
     (
         interval_calibration,
         "DEFAULT_START",
-        "the share to cover is the one after the last that holds too little",
+        "use the share after the last one that covers too little",
         _SIGHT,
     ),
     (
@@ -241,29 +246,39 @@ CONSTANTS: tuple[tuple[ModuleType, str, str, str], ...] = (
     (
         input_cost_prediction,
         "_MIN_RECORDS",
-        "past errors of untaught kinds of which a range is given",
+        "past errors needed for a range, for kinds without training data",
         "assumed",
     ),
     (interval_calibration, "_STEPS", "divisions of the uncovered share", "resolution"),
     (
         input_cost_prediction,
         "MODEL_ERROR",
-        "error of the model itself, in logarithms, beside that of the draws",
+        "error of the model itself, in logarithms, added to that of the draws",
         f"{_SIGHT}; about the median error",
     ),
     (miss_rates, "N_DRAWS", "draws of a prediction", "resolution"),
-    (miss_rates, "_MAX_CALLS", "calls of a class for which one developer counts at most", _EARLIER),
-    (miss_rates, "_PRIOR_CALLS", "calls for which a wider group counts", _EARLIER),
-    (miss_rates, "_PRIOR_CALLS_WITH_CAUSE", "the same at misses with a cause", _EARLIER),
-    (miss_rates, "_PRIOR_CALLS_OWN_HALF", "the same against a session's own half", _EARLIER),
-    (miss_rates, "_PRIOR_MISSES", "misses for which a wider group's read share counts", _EARLIER),
-    (miss_rates, "_SPREAD", "calls that a session's own rate is worth", _EARLIER),
-    (miss_rates, "_MIN_DONORS", "reads from which a group gives those of a miss", _EARLIER),
-    (miss_rates, "_DEFAULT_RATE", "miss rate of a class that nobody taught", "assumed"),
+    (miss_rates, "_MAX_CALLS", "maximum weight of one developer in a class, in calls", _EARLIER),
+    (miss_rates, "_PRIOR_CALLS", "weight of a wider group, in calls", _EARLIER),
+    (miss_rates, "_PRIOR_CALLS_WITH_CAUSE", "the same, for misses with a cause", _EARLIER),
+    (
+        miss_rates,
+        "_PRIOR_CALLS_OWN_HALF",
+        "the same, relative to a session's own first half",
+        _EARLIER,
+    ),
+    (miss_rates, "_PRIOR_MISSES", "weight of a wider group's read share, in misses", _EARLIER),
+    (miss_rates, "_SPREAD", "weight of a session's own rate, in calls", _EARLIER),
+    (miss_rates, "_MIN_DONORS", "reads that a group needs to provide those of a miss", _EARLIER),
+    (miss_rates, "_DEFAULT_RATE", "miss rate of a class without training data", "assumed"),
     (miss_rates, "_DEFAULT_RATE_WITH_CAUSE", "the same with a cause", "assumed"),
-    (miss_rates, "_DEFAULT_READ_SHARE", "what is still read at such a miss", "assumed"),
-    (miss_rates, "_MAX_READ_SHARE", "most that is still read at a miss", "assumed"),
-    (miss_rates, "_FIRST_READ_SHARE", "what a first call reads that nobody taught", "assumed"),
+    (miss_rates, "_DEFAULT_READ_SHARE", "share of the prompt still read at such a miss", "assumed"),
+    (miss_rates, "_MAX_READ_SHARE", "maximum share still read at a miss", "assumed"),
+    (
+        miss_rates,
+        "_FIRST_READ_SHARE",
+        "share that a first call reads, without training data",
+        "assumed",
+    ),
 )
 """Module, name, meaning and origin of each constant that a predicted interval depends on."""
 
@@ -282,7 +297,7 @@ def page(rows: Sequence[SessionCounts]) -> str:
         HEAD,
         _list_constants(),
         NESTED,
-        "| told | sessions | interval holds | mean of developers | its width |",
+        "| evidence | sessions | coverage | mean coverage | interval width |",
     ]
     lines.append("| --- " * 5 + "|")
     for mode, words in MODES.items():
@@ -304,6 +319,6 @@ def _describe_choices(choices: Sequence[NestedChoice]) -> str:
     chosen_n = [len(set(choice.chosen)) for choice in choices]
     return (
         f"The shipped combination scores {shipped:.1%} above the best one, in the mean over the "
-        f"three. Without a developer, {min(chosen_n)} to {max(chosen_n)} different combinations "
-        "are chosen: several are about as good.\n"
+        f"three kinds of evidence. Leaving out one developer at a time chooses {min(chosen_n)} to "
+        f"{max(chosen_n)} different combinations: several are about equally good.\n"
     )

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 FEW = 20
 """A class of fewer calls of a tool is left out."""
-RATES = """### What a prediction is made of
+RATES = """### Miss rates behind a prediction
 
-Rates of the classes of {few} calls or more, by what {n} sessions taught. Developers differ: a class
-that missed with a few of many is what widens an interval. Of first calls a miss is one that read
-nothing; the number behind the slash is the time since the developer's last log (0: below a minute,
-1: below 5, 2: 30, 3: 60 minutes, 4: 4 hours, 5: longer or none).
+Miss rates of the classes of {few} calls or more, in {n} sessions. A class in which only a few of
+many developers have misses widens the interval. A first call counts as a miss if it reads
+nothing; the number after its slash is the time since the developer's last log (0: below 1 minute,
+1: below 5, 2: below 30, 3: below 60 minutes, 4: below 4 hours, 5: longer, or no earlier log).
 
-| tool | class | calls | misses | developers | of them missed |
+| tool | class | calls | misses | developers | with misses |
 | --- | --- | --- | --- | --- | --- |
 """
 

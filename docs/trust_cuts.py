@@ -14,20 +14,19 @@ if TYPE_CHECKING:
     from trust_presets import PresetComparison
 
 OTHERS = """
-Pi's log does not mark what a person asked for. The one at 174,738 tokens is told from the log
-itself: the session continues to send larger prompts to the same model, which nothing compacts, so
-no trigger made it. (The turn was over, too, and what the user says next is of having compacted.)
+Pi's log does not mark manual compactions. The one at 174,738 tokens was identified from the log:
+afterwards the session sends larger prompts to the same model without a compaction, so no trigger
+caused it. (It also follows the end of a turn, and the user then mentions having compacted.)
 
-Beside the folder's, 11 of Codex and 2 of Claude Code (0.118 to 0.145, 2.1.39) were found in the
-logs that taught the cache or were kept from it, copies left out: both of Claude Code and 3 of Codex
-come within two calls. Codex's own trigger is nine tenths of a model's whole window, of which its
-log shows 95 % (until now 232,560 was taken for 244,800), and it counts old reasoning by the size of
-its encrypted text, which is cut out of public logs: 5 of the other 8 have that cause (with twice
-the reasoning that the log counts the trigger holds), 3 have none that the log shows.
+The training logs and those held out contain 11 more compactions of Codex and 2 of Claude Code
+(0.118 to 0.145, 2.1.39), without copies. Both of Claude Code and 3 of Codex are within two calls.
+Codex triggers at 90 % of a model's whole window, of which its log shows 95 %, and it counts old
+reasoning by the size of its encrypted text, which public logs omit. This explains 5 of the other 8:
+with twice the reasoning tokens in the log, they reach the trigger. The log does not explain 3.
 """
 HEAD = (
-    "| session | compaction | preset | before call | at tokens | preset's: before call "
-    "| at tokens | cause |\n"
+    "| session | compaction | preset | recorded: before call | tokens | preset: before call "
+    "| tokens | cause |\n"
     "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
 )
 
@@ -41,14 +40,15 @@ def page(folder: Path) -> str:
     share = near / max(len(real), 1)
     left = sum(not a.near and "does not show" in a.cause for a in real)
     return (
-        "## Automatic compactions beside their presets'\n\n"
-        "Each is taken alone: the preset begins with what the log's own compactions before it had "
-        "left, so that an early difference does not carry over. What a person asked for is left "
-        "out.\n\n"
-        f"{near} of {len(real)} come within {NEAR_CALLS} calls ({share:.0%}; goal: 80 %, "
-        f"{'reached' if share >= 0.8 else '**missed**'}), {left} of the others without a cause. "
-        f"{len(found) - len(real) - hand} more are in logs that show shapes and no conversation, "
-        f"{hand} was made by hand without a mark.\n\n" + HEAD + "".join(map(_row, found)) + OTHERS
+        "## Automatic compactions compared with their presets\n\n"
+        "Each compaction is compared alone: the preset starts from the history that the previous "
+        "recorded compaction left, so an early difference does not carry over. Manual compactions "
+        "are left out.\n\n"
+        f"{near} of {len(real)} are within {NEAR_CALLS} calls ({share:.0%}; goal: 80 %, "
+        f"{'reached' if share >= 0.8 else '**missed**'}); {left} of the others have no known "
+        "cause. "
+        f"Left out: {len(found) - len(real) - hand} in test logs without a real conversation, and "
+        f"{hand} manual without a mark.\n\n" + HEAD + "".join(map(_row, found)) + OTHERS
     )
 
 

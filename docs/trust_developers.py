@@ -24,9 +24,9 @@ ESTABLISHED = 10
 """Developers from which a figure counts as established."""
 DRAWS = 400
 MODES: dict[Evidence, str] = {
-    "folder": "a folder of logs tells when the last one was",
+    "folder": "a folder of logs, for the time of the last one",
     "alone": "the log alone",
-    "known": "the developer's other logs teach, too",
+    "known": "the developer's other logs as training data",
 }
 SOURCES = {
     "EntityProcess/agentv": "MIT",
@@ -111,12 +111,12 @@ def describe_table(rows: Sequence[SessionCounts]) -> str:
     owners = len({row.owner for row in rows})
     names = ", ".join(f"{name} ({licence})" for name, licence in SOURCES.items())
     return (
-        f"{len(rows)} recorded sessions and subagents of {owners} developers teach ({counted}). A "
-        "developer is the user name in the paths of a log, else its repository; the table has "
-        "numbers for them, and counts, rates and sizes alone. A prediction is told sizes, times, "
-        "models, events and the life of the writes, never a read. Judged are sessions of 8 calls "
-        "or more whose models have a price, each by the logs of **other developers**. The logs are "
-        f"public: those of CTXKIT_SESSIONS, and others of {names}.\n"
+        f"The training data are {len(rows)} recorded sessions and subagents of {owners} developers "
+        f"({counted}). A developer is the user name in the paths of a log, or else its repository. "
+        "The table stores developers as numbers, with counts, rates and sizes only. A prediction "
+        "uses sizes, times, models, events and the lifetime of cache writes, but no cache reads. "
+        "Sessions of 8 calls or more whose models have a price are predicted, each from the logs "
+        f"of **other developers**. The logs are public: those of CTXKIT_SESSIONS and of {names}.\n"
     )
 
 
@@ -124,17 +124,18 @@ def page(rows: Sequence[SessionCounts]) -> str:
     """Return the part: goals, then each group and each developer."""
     judged: dict[Evidence, list[JudgedRow]] = {mode: judge(rows, mode) for mode in MODES}
     near = {mode: [j for j in js if j.teachers >= MIN_DEVELOPERS] for mode, js in judged.items()}
-    lines = [f"### Developers never seen\n\nKinds taught by {MIN_DEVELOPERS} or more others:\n"]
-    lines += _head("told")
+    lines = ["### Developers never seen\n"]
+    lines += [f"Kinds of session with {MIN_DEVELOPERS} or more other developers:\n"]
+    lines += _head("evidence")
     for mode, words in MODES.items():
         lines += [_line(f"{words}: 8 calls or more", near[mode])]
         lines += [_line(f"{words}: {LONG_CALLS} or more", select_long(near[mode]))]
     folder = judged["folder"]
-    lines += ["\nBy kind, told when the last log was:\n", *_head("kind")]
+    lines += ["\nBy kind of session, with the time of the last log:\n", *_head("kind")]
     for words, of_kind in KINDS.items():
         lines.append(_line(words, [j for j in folder if of_kind(j)]))
     lines += ["", _describe_untaught(folder), "Each developer of 10 sessions or more:\n"]
-    lines += ["| developer | sessions | error, median | nine of ten | interval holds |"]
+    lines += ["| developer | sessions | median error | 90th percentile | coverage |"]
     lines += ["| --- | --- | --- | --- | --- |"]
     sessions = Counter(j.row.owner for j in folder)
     for owner, n in sorted(sessions.items(), key=lambda item: -item[1]):
@@ -149,7 +150,7 @@ KINDS: dict[str, Callable[[JudgedRow], bool]] = {
     "Codex, main": lambda j: j.row.tool == "codex" and not j.row.subagent,
     "Codex, subagents": lambda j: j.row.tool == "codex" and j.row.subagent,
     "Pi": lambda j: j.row.tool == "pi",
-    "not taught by anybody": lambda j: not j.teachers,
+    "no training data": lambda j: not j.teachers,
 }
 
 
@@ -190,39 +191,41 @@ def summarise(rows: Sequence[SessionCounts], nested: Sequence[JudgedRow]) -> str
 
 SUMMARY = """## What you may believe
 
-1. The predicted input side of a session of a developer **never seen** is off by {alone} (median,
-   nine of ten) from the log alone, by {folder} where a folder of their logs is given, by {known}
-   where those logs teach, too. By the cache's lifetime alone: {lifetime}.
+1. For a developer **never seen**, the predicted input cost of a session has an error of {alone}
+   (median, 90th percentile) from the log alone, {folder} with a folder of their logs, and {known}
+   if the rates also learn from those logs. The cache lifetime alone gives {lifetime}.
 2. Sessions of {long} calls or more: {long_alone}; {long_folder}; {long_known}.
-3. That is of {tools}, by {owners} developers, in kinds that {near} or more others taught.
-4. The "80 % interval" holds {held} of the records, and {held_mean} in the mean over developers,
-   where the logs of the judged developer had no say in its constants.
-5. Its median width is {width} of the recorded bill; a narrower claim on one session is not made.
-6. Main sessions of Codex: {codex} ({codex_note}). Better than the lifetime alone in {codex_better}
-   of draws of developers, so no claim is made over it.
+3. This holds for {tools}, {owners} developers, and kinds of session with training data from
+   {near} or more other developers.
+4. The 80 % interval covers {held} of the sessions ({held_mean} in the mean over developers), with
+   constants chosen without the logs of the developer in question.
+5. Its median width is {width} of the recorded cost; no narrower claim is made about one session.
+6. Main sessions of Codex: {codex} ({codex_note}). They beat the lifetime alone in only
+   {codex_better} of the bootstrap samples of developers, so no advantage is claimed.
 7. Pi, opencode, models behind routers and subagents of Codex: no claim, and no interval.
-8. Where no log of tool, model family and kind of agent taught, the figure is that of the lifetime
-   alone, with the range of its past errors.
-9. Unexplained misses differ by developer: expect one session of ten to be off as far as line 1 has.
-10. Books that close (`closure_error`) say that prices are put right, and nothing of a prediction.
+8. Without training logs for the tool, model family and kind of agent, the prediction uses the
+   lifetime alone, with the range of its past errors.
+9. Unexplained misses differ by developer: expect one session in ten to exceed the second figure
+   of line 1.
+10. A small `closure_error` shows that the prices are right. It says nothing about predictions.
 """
 
 
 def _describe_untaught(judged: Sequence[JudgedRow]) -> str:
     errors = [-j.row.past.lifetime for j in judged if j.row.past and not j.teachers]
     if len(errors) < ESTABLISHED:
-        return "Too few records are of kinds that nobody else taught, so no range is established.\n"
+        return "Too few sessions are of kinds without training data, so no range is established.\n"
     low, high = np.expm1(np.percentile(errors, [10, 90])).tolist()
     return (
-        f"Of {len(errors)} records of kinds that nobody else taught four in five cost between "
-        f"{low:+.0%} and {high:+.0%} of what the lifetime alone says.\n"
+        f"For {len(errors)} sessions of kinds without training data, 80 % of the costs differ by "
+        f"{low:+.0%} to {high:+.0%} from the prediction by the lifetime alone.\n"
     )
 
 
 def _head(first: str) -> list[str]:
     names = (
-        *(first, "sessions", "developers", "error, median", "nine of ten", "lifetime alone"),
-        *("better in both, of draws", "interval holds", "mean of developers", "its width", ""),
+        *(first, "sessions", "developers", "median error", "90th percentile", "lifetime alone"),
+        *("better than lifetime", "coverage", "mean coverage", "interval width", "note"),
     )
     return [f"| {' | '.join(names)} |", "| --- " * len(names) + "|"]
 

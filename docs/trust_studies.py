@@ -25,51 +25,54 @@ if TYPE_CHECKING:
 
 _WIDTH = 100
 _BEFORE: tuple[PolicyKind, ...] = ("raw", "mask", "summary")
-_HEAD = """A replay keeps the recorded steps and changes what each was shown. Three studies say how
-far that goes: the bill of known steps, the steps of real runs under other policies, and agents that
-take other steps when something is out of sight. Notebook 09 shows them; `ck.studies` has the
-figures, and `make studies` makes its tables from the published runs. Intervals are of 80 %."""
-_BILL = """{runs} runs of SWE-agent that were shown their last {kept} observations and wrote down
-what they sent (SWE-bench Verified, June 2024). The kit replays a mask over the same messages; one
-constant, billed tokens a character or a token of o200k, is the median of the *other* runs. Size of
-predicted / recorded - 1, median and nine of ten, by the number of observations that are kept:"""
-_BILL_NOISE = """Each run judged by another run's record: {noise:.0%}. Runs with a last call whose
-reply is not in the file are left out."""
-_BEHAVIOUR = """Published runs of the same tasks under several policies (The Complexity Trap, arXiv
-2508.21433; five models; OpenHands is marked OH, all else is SWE-agent). `turns` and `dollars` are
-totals of managed runs over those of the same model without management, over tasks that both have;
-intervals are from tasks drawn again. `each` is the median change of a single task's turns, up or
-down. `size` is what a growth model, told the unmanaged runs alone, predicts of all prompt tokens,
-over what was recorded; `prompt` is the same of the mean prompt, so what is between the two is the
-turns. Runs that failed before they began (no tokens) are left out: counted in, 36 masked runs of
-Gemini Flash with one turn each would make masks seem to shorten its runs by an eighth."""
-_GROWTH = """The growth model is the weak part: a run is taken to grow evenly
-(`experiments.studies.behaviour`). It fits SWE-agent's prompts under a mask or summaries within a
-quarter and OpenHands' masked ones not at all; where a total is right all the same, two errors
-cancel."""
-_FACTORS = """`elongation` of a row of scores: calls of real runs over those of the record, with the
-interval in which a further model is expected (`metrics.elongation`), by the policy of the record,
-that of the replay, and the family of the model; a family has its own where three studies are of
-it. In a row of scores the interval is widened to the closed-loop runs below, of the family of the
-replay's policy. Two settings of one family of policies are taken to lie no further apart than
-models under one setting. Each model left out in turn, the {level:.0%} interval of the others, of
-any family, held {held} of {models}. A family's own interval is narrower and rests on three or four
-studies, too few to try it so."""
-_NOISE = """Dollars of a second run of the same policy over the first, OpenHands, 50 tasks: {pairs}.
-From these pairs, tasks drawn again and of each task either run taken for the second, 80 of 100
-pairs of totals are within:"""
-_FLOOR = """A row differs from the record where the whole interval of its cost lies more than
-{floor:.0%} away from it: the floor over 50 tasks. That is a statement on many runs like this one; a
-single run shows nothing."""
-_LOOP = """An agent without a key: asked for numbers that are in files, it reads those that its
-prompt does not show, for the first time or again (`experiments.studies.closed_loop`); engine,
-tools, edits and bill are those of any live session. With its eyes closed its steps are the same
-under any policy: predicted and real dollars then differ by {blind:.1%} at most. With its eyes
-open:"""
-_MISSED = """The order of the dollars predicted agrees with that of the real ones by {order:+.2f}
-(rank correlation over {n} policies); what the replay showed to be out of sight when it was needed
-agrees with what was read again by {hint:+.2f}. So a replay's loss says where its dollars are too
-low. The world is harsh: half of the questions go far back."""
+_HEAD = """A replay keeps the recorded steps and changes the prompts. Three studies measure how
+far that is valid: the cost of known steps, the steps of real runs under other policies, and
+agents that act differently when something left the prompt. Notebook 09 shows them, `ck.studies`
+has the figures, and `make studies` builds its tables from the published runs. Intervals are 80 %
+intervals."""
+_BILL = """The data are {runs} runs of SWE-agent that saw their last {kept} observations and
+recorded the tokens they sent (SWE-bench Verified, June 2024). The kit replays a mask over the
+same messages. The only constant, billed tokens per character or per token of o200k, is the median
+of the *other* runs. The table gives the absolute value of predicted / recorded - 1 (median and
+90th percentile) by the number of observations kept:"""
+_BILL_NOISE = """If each run is compared with the record of another run, the error is {noise:.0%}.
+Runs whose last reply is not in the file are left out."""
+_BEHAVIOUR = """Published runs of the same tasks under several policies (The Complexity Trap,
+arXiv 2508.21433; five models; OH marks OpenHands, all others are SWE-agent). `turns` and
+`dollars` are totals of the runs with a policy divided by those of the same model without one,
+over the tasks that both have; intervals are bootstraps over tasks. `each` is the median absolute
+change in the turns of a single task. `size` is predicted / recorded for all prompt tokens, where
+a growth model predicts them from the runs without a policy; `prompt` is the same for the mean
+prompt. The difference between both is due to the number of turns. Runs that failed before the
+first call (no tokens) are left out. With them, 36 masked runs of Gemini Flash with one turn each
+would make masks seem to shorten its runs by an eighth."""
+_GROWTH = """The growth model is the weak part, because it assumes that a run grows evenly
+(`experiments.studies.behaviour`). Under a mask or summaries it predicts SWE-agent's prompts
+within 25 %, but it fails for OpenHands' masked prompts. Where the total is right nevertheless,
+two errors cancel."""
+_FACTORS = """In a row of scores, `elongation` is the number of calls of real runs divided by that
+of the record, with the interval expected for a further model (`metrics.elongation`). It depends
+on the policy of the record, the policy of the replay and the model family; a family with three
+studies has its own factor. In a row of scores the interval is widened to include the closed-loop
+runs below with the same kind of policy. Two settings of one kind of policy are assumed to differ
+no more than two models under one setting. With each model left out in turn, the {level:.0%}
+interval of the others, of any family, contained {held} of {models}. The interval of a single
+family is narrower and relies on three or four studies, too few to test it this way."""
+_NOISE = """Dollars of a second run of the same policy divided by those of the first, for 50 tasks
+of OpenHands: {pairs}. The tasks of these pairs are resampled, and for each task either run may be
+the second. Then 80 % of the ratios of totals are within:"""
+_FLOOR = """A row differs from the record if the whole interval of its cost is more than
+{floor:.0%} away from it: the noise floor over 50 tasks. This is a statement about many runs like
+this one; a single run shows nothing."""
+_LOOP = """A scripted agent needs no key. It is asked for numbers that are in files, and reads
+each file that its prompt does not show (`experiments.studies.closed_loop`). Engine, tools, edits
+and costs are those of any live session. If the agent ignores its prompt, its steps are the same
+under any policy, and predicted and real dollars differ by at most {blind:.1%}. If it uses its
+prompt:"""
+_MISSED = """The rank correlation of predicted and real dollars over {n} policies is {order:+.2f}.
+The items that the replay shows as needed but not visible correlate with the files read again by
+{hint:+.2f}. So the loss of a replay shows where its dollars are too low. The test is hard: half
+of the questions go far back."""
 
 
 def closed_rules() -> list[Any]:
@@ -120,10 +123,10 @@ def _render_bill() -> str:
         (a["window"] or "none", *_format_errors(a), *_format_errors(b))
         for a, b in zip(*error_rows, strict=True)
     ]
-    head = ("kept", "characters", "nine of ten", "o200k", "nine of ten")
+    head = ("kept", "characters: median", "90th percentile", "o200k: median", "90th percentile")
     text = _fill_text(_BILL, runs=len(runs), kept=masks.RECORDED_WINDOW)
     after = _fill_text(_BILL_NOISE, noise=noise)
-    return f"### The bill of known steps\n\n{text}\n{_format_table(head, rows)}\n{after}"
+    return f"### The cost of known steps\n\n{text}\n{_format_table(head, rows)}\n{after}"
 
 
 def _format_errors(row: dict[str, Any]) -> tuple[str, str]:
@@ -195,8 +198,8 @@ def _render_closed_loop() -> str:
         for r in _to_records(seeing.reset_index())
     ]
     head = (
-        *("policy", "calls predicted", "real", "out of sight", "read again"),
-        *("dollars predicted", "real", "error"),
+        *("policy", "calls predicted", "calls real", "not visible", "read again"),
+        *("dollars predicted", "dollars real", "error"),
     )
     order = seeing["usd_predicted"].rank().corr(seeing["usd_real"].rank())
     hint = seeing["out_of_sight"].corr(seeing["rereads_n"])

@@ -87,6 +87,6 @@ def test_the_page_has_what_is_measured():
 
     measured = PAGE.read_text(encoding="utf-8")
     assert make_answers.measure_recorded_forecasts() in measured
-    assert f"Made: {make_answers.FORECAST_DEVELOPERS} developers" in measured
+    assert f"Synthetic: {make_answers.FORECAST_DEVELOPERS} developers" in measured
     for tool in ("claude-code", "codex", "pi"):
         assert f"| {tool}, usd | " in measured

@@ -89,5 +89,5 @@ def test_recorded_writes_are_predicted_within_a_tenth(real):
 
 def test_the_page_says_first_what_is_missed():
     measured = PAGE.read_text(encoding="utf-8").partition("<!-- measured -->\n")[2]
-    assert measured.startswith("**Missed**: before a pause's length is known")
+    assert measured.startswith("**Missed** (goal: 80 %): before the length of a pause is known")
     assert "not established" in measured

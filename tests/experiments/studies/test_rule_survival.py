@@ -51,7 +51,7 @@ def test_the_page_has_what_is_measured_now(monkeypatch):
 
 def test_the_page_says_first_how_much_is_kept():
     kept = re.search(
-        r"<!-- measured -->\nWith `keep_rules` at least (\d+)%", PAGE.read_text(encoding="utf-8")
+        r"<!-- measured -->\nWith `keep_rules`, at least (\d+)%", PAGE.read_text(encoding="utf-8")
     )
     assert int(kept[1]) >= 90
     assert studies.rule_survival.RULES_PER_TALK == 15

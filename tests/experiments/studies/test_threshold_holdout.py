@@ -48,7 +48,7 @@ def test_a_choice_that_holds_later_was_possible():
 
 def test_the_page_says_first_what_is_missed_and_shows_the_losers():
     measured = PAGE.read_text(encoding="utf-8").partition("<!-- measured -->\n")[2]
-    assert measured.startswith("**Missed** (asked for: 70 % of developers)")
+    assert measured.startswith("**Missed** (goal: 70 % of developers)")
     for seed in make_answers.THRESHOLD_SEEDS:
         assert measured.count(f"\n| {seed}-") == make_answers.THRESHOLD_DEVELOPERS >= 10
     assert measured.count("| saves |") == int(
