@@ -454,7 +454,7 @@ CLAIMS = {
         "of the next 24 calls of tools after a compaction, the share that repeats one which it took (here 54 %)": lambda: (
             thrashing.REREAD_WINDOW == 24 and round(ck.score(load_sample())["reread_rate"], 2) == 0.54
         ),
-        "$1.02 of $3.29, the runbook a seventh of a cent": lambda: (
+        "1.02 of 3.29 dollars, the runbook a seventh of a cent": lambda: (
             f"{sum(f.usd for f in ck.spend(load_sample()).fetched):.2f}" == "1.02"
             and f"{ck.spend(load_sample()).cost_usd:.2f}" == "3.29"
             and round(0.01 / next(f.usd for f in ck.spend(load_sample()).fetched if "runbook" in f.name)) == 7
@@ -634,7 +634,7 @@ CLAIMS = {
         "the caller's prompt is written again: 14 cents for 40,000 tokens": lambda: (
             round((PRICE.cache_write - PRICE.cache_read) * 40_000, 2) == 0.14
         ),
-        "At $3.75 and $0.30 a million": lambda: (
+        "At 3.75 and 0.30 dollars a million": lambda: (
             [round(p * 1e6, 2) for p in (PRICE.cache_write, PRICE.cache_read)] == [3.75, 0.30]
         ),
     },
