@@ -29,6 +29,7 @@ savings = costs.loc["none"] - costs.loc["fuseraft"]
 off = (costs.loc["as recorded"] / paid - 1).abs()
 """,
     "a2": """
+climb = against.loc["summed up again"]
 late = told[(told["compaction"] == 1) & told["meaning_kept"] & ~told["values_kept"].fillna(True)]
 audited = audits(session)
 """,
@@ -139,6 +140,28 @@ NOTEBOOK_CLAIMS = {
     "a2": {
         "After the second compaction something is still said of the importer's queue": (
             'len(late) == 1 and "queue" in late["fact"].iloc[0]'
+        ),
+        "Summed up again, a sixth is lost at first and half in the end": (
+            'round(1 / climb["after 1"]) == 6 and round(climb["at the end"], 1) == 0.5'
+        ),
+        "it falls for a while where something was read again": 'climb["after 3"] < climb["after 2"]',
+        "Merging in levels puts that off": (
+            'against.loc["in levels", "after 3"] == climb["after 1"] < climb["after 3"]'
+        ),
+        "Carried on, nothing more is lost, but the summaries fill the prompt: it compacts 37 times": (
+            '(of := against.loc["carried on"])["after 1"] == of["at the end"] '
+            'and of["compactions"] == 37 and against["dollars"].idxmax() == "carried on"'
+        ),
+        "The record is bad at once, for it holds no sentence, and hardly moves": (
+            '(of := against.loc["record of the log"])["after 1"] > 3 * climb["after 1"] '
+            'and of["at the end"] < of["after 1"] + 0.05'
+        ),
+        "With a summary behind it a third is lost, and little more later": (
+            'round(1 / (of := against.loc["record and summary"])["after 1"]) == 3 '
+            'and of["at the end"] < of["after 1"] + 0.05'
+        ),
+        "The last one nobody said: refused. The second is the contrary": (
+            'list(invented) == claimed[-1:] and "no keyset paging" in " ".join(source)'
         ),
         "0 to 1": '0 <= ck.score(session)["summary_recall"] <= 1',
         "here the summary says the task in its own words": 'audited["task_lost"].all()',

@@ -6,6 +6,13 @@ import re
 from pathlib import Path
 
 import nbformat
+import pandas as pd
+import pytest
+
+import ctxkit as ck
+from ctxkit.policies import Rules, triggers
+from ctxkit.tokens.counter_protocol import IMAGE_TOKENS
+from ctxkit.tokens.provider_rules import find_rule
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
@@ -24,6 +31,9 @@ EVERYDAY = {
     "record",
     "schedule",
     "rules",
+    "approval",
+    "image",
+    "thinking",
 }
 """Words of every day, too: before they are linked they may stand for what they mean there."""
 
@@ -39,8 +49,8 @@ def prose(path: Path) -> list[str]:
 
 
 def test_there_are_as_many_words_as_the_glossary_says():
-    assert len(WORDS) == 34
-    assert "Thirty-four words" in GLOSSARY
+    assert len(WORDS) == 45
+    assert "Forty-five words" in GLOSSARY
 
 
 def test_each_word_is_linked_where_it_comes_first():
@@ -69,3 +79,38 @@ def test_links_between_pages_and_notebooks_lead_somewhere():
         targets = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
         missing += [(path.name, t) for t in targets if not (path.parent / t).resolve().exists()]
     assert missing == []
+
+
+def test_the_summaries_that_the_glossary_counts_are_those_of_the_logs(real):
+    logs = ("claude-code/entire-7f78a542", "claude-code/entire-198393f2", "pi/before-compaction")
+    frames = [
+        ck.frame(real / f"{name}.jsonl", per="compaction", count="exact")[
+            ["tokens_before", "summary_tokens"]
+        ]
+        for name in logs
+    ]
+    (before, summary) = (pd.concat(frames)[name] for name in frames[0])
+    assert len(summary) == 5
+    text = " ".join(GLOSSARY.split())
+    assert (
+        f"Five recorded summaries (Claude Code, Pi), of prompts of {before.min():,} to {before.max():,} tokens,"
+        f" had {summary.min():,} to {summary.max():,}" in text
+    )
+
+
+def test_what_the_glossary_says_of_prices_images_and_reserves_is_so():
+    text = " ".join(GLOSSARY.split())
+    model = "claude-sonnet-4-5"
+    facts = [
+        find_rule(fact, model).value for fact in ("cache_life", "cache_life_1h", "write_share_1h")
+    ]
+    assert facts == [300, 3_600, 2]
+    assert (
+        "five minutes after its last read at Anthropic, or for an hour where it was written for twice"
+        in text
+    )
+    assert f"taken for {IMAGE_TOKENS:,} tokens" in text
+    with pytest.raises(ck.errors.BadArguments, match="leaves no room"):
+        Rules(policy="summary", trigger=triggers.Above(9_000), window=10_000, reserve=10_000)
+    with pytest.raises(ck.errors.BadArguments, match="frees nothing"):
+        Rules(policy="summary:keep_tokens=9000", trigger=triggers.Above(9_000))
