@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, FrameColumn, build_frame
+from ctxkit.metrics.frames.building import build_frame
+from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, FrameColumn
 
 _COLUMN_ROWS = (
     ("session", TEXT, "id of the session"),

@@ -13,7 +13,8 @@ from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.compactions import get_run_compactions
 from ctxkit.metrics.cost.replay_bill import bill_replay
-from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn, build_frame
+from ctxkit.metrics.frames.building import build_frame
+from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
 from ctxkit.metrics.means_with_unknowns import sum_if_complete
 from ctxkit.metrics.prompt_composition import separate_schemas, split_message_tokens
 from ctxkit.metrics.prompt_composition import split_sections as cut

@@ -10,7 +10,8 @@ from ctxkit._internal.display_frame import ColumnsRenderer, DisplayColumn, with_
 from ctxkit._internal.formatting import pluralize, sanitize_text
 from ctxkit._internal.setting_types import PROPORTION
 from ctxkit.errors import CtxkitError
-from ctxkit.metrics.frames.columns import TEXT, FrameColumn, build_frame
+from ctxkit.metrics.frames.building import build_frame
+from ctxkit.metrics.frames.columns import TEXT, FrameColumn
 from ctxkit.presets import config_syntax
 from ctxkit.presets.config_schema import get_section
 from ctxkit.presets.fuseraft_config import find_budget_faults

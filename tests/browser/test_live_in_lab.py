@@ -31,7 +31,7 @@ CELLS = (
     "import time\ndef write_file(path, content):\n    'Write.'\n    time.sleep(300)",
     "%%agent --background --tools write_file --out turn\nGo on",
 )
-POINTS = """() => [...document.querySelectorAll('div[role=img] > svg')].filter(p => p.checkVisibility()).map(
+POINTS = """() => [...document.querySelectorAll('div[role=img] > div > svg')].filter(p => p.checkVisibility()).map(
     p => p.querySelector('path').getAttribute('d').match(/[ML]/g).length)"""
 
 

@@ -23,7 +23,7 @@ def test_a_sweep_sums_up_by_rules_and_keeps_its_runs(home):
     kept = home / "runs.jsonl"
     done = ctxkit(home, "sweep", home / ".ctxkit", "-r", "pi", "-r", "none", "--out", kept)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Cheapest: pi, $6.29, 9 % lost.")
+    assert done.stdout.startswith("Cheapest: pi, $6.29, 9 % lost, but it thrashes.")
     table = done.stdout.split("\n\n")[1].splitlines()
     assert [line.split()[0] for line in table] == ["rules", "none", "pi"]
     assert len(kept.read_text().splitlines()) == 2

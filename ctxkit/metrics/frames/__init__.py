@@ -93,7 +93,7 @@ def frame(
             data = per_compaction.rows(sessions, count, unmarked=True, attempts=True)
         else:
             data = _FRAMES[per].rows(sessions)
-        from ctxkit.metrics.frames.columns import build_frame
+        from ctxkit.metrics.frames.building import build_frame
 
         return build_frame(FRAME_COLUMNS[per], data)
 

@@ -6,7 +6,6 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.engine.replay import find_prompt_source
 from ctxkit.formats.session_conversion import accepts_session
 from ctxkit.metrics.frames.columns import BOOL, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.message_token_counts import count_messages
@@ -161,6 +160,8 @@ def _append_states(
     count_tokens: Callable[[Message], int],
     data: dict[str, list[Any]],
 ) -> None:
+    from ctxkit.engine.replay import find_prompt_source
+
     messages = session.messages
     edited, n = get_message_fates(session), len(messages)
     is_pruned = find_prompt_source(session) is not None
@@ -202,6 +203,8 @@ def _find_fates_at_call(
         call: number of the call; None: the next prompt.
         edited: fates by id of the messages that edits before the call changed.
     """
+    from ctxkit.engine.replay import find_prompt_source
+
     fates = [edited.get(m.id) if m.visible else _HIDDEN for m in session.messages]
     if find_prompt_source(session) is None:
         return fates
@@ -317,7 +320,7 @@ def audience(session: Session) -> pd.DataFrame:
         )
         for position, m in _entries_with_position(session)
     ]
-    from ctxkit.metrics.frames.columns import build_frame
+    from ctxkit.metrics.frames.building import build_frame
 
     return build_frame(
         AUDIENCE_COLUMNS, {c.name: [row[i] for row in rows] for i, c in enumerate(AUDIENCE_COLUMNS)}

@@ -94,9 +94,9 @@ def test_each_call_is_split_into_replies_reads_what_was_new_and_what_was_sent_ag
     uses, left_out = list_call_uses(make_session())
     first, second, _, last = ({n: usd * 1e6 for n, usd in u.usd_by_cause.items()} for u in uses)
     assert left_out == 0
-    assert first == pytest.approx({"replies": 100 * OUTPUT, "reading the cache": 0, "again: cold start": 1_000 * WRITE, "new in the prompt": 0})  # fmt: skip
+    assert first == pytest.approx({"replies": 100 * OUTPUT, "reading the cache": 0, "first sent, nothing cached": 1_000 * WRITE, "new in the prompt": 0})  # fmt: skip
     assert second == pytest.approx({"replies": 50 * OUTPUT, "reading the cache": 1_000 * READ, "new in the prompt": 1_000 * WRITE})  # fmt: skip
-    assert last == pytest.approx({"replies": 10 * OUTPUT, "reading the cache": 0, "again: unexplained": 2_500 * WRITE, "new in the prompt": 300 * WRITE})  # fmt: skip
+    assert last == pytest.approx({"replies": 10 * OUTPUT, "reading the cache": 0, "sent again, no cause found": 2_500 * WRITE, "new in the prompt": 300 * WRITE})  # fmt: skip
     assert [u.time for u in uses] == [10.0, 20.0, 30.0, 4_000.0]
     assert {u.session for u in uses} == {"T"}
 

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn, build_frame
+from ctxkit.metrics.frames.building import build_frame
+from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 
 YEAR_2262 = 9_223_000_000.0
 """Seconds; nanoseconds of 64 bits end in that year."""

@@ -15,7 +15,8 @@ from make_frames import render_page
 
 import ctxkit as ck
 from ctxkit.metrics import FRAME_COLUMNS
-from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn, build_frame
+from ctxkit.metrics.frames.building import build_frame
+from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.session import Edit, Image, Message, SizeOnly, Text, Usage
 
 PERS = list(FRAME_COLUMNS)
