@@ -341,7 +341,6 @@ def _find_first_true(flags: pd.Series[bool]) -> int | None:
 
 
 # -- display
-# ------------------------------------------------------------------------------------------------
 
 _MORE_FRAMES = (
     ".detail has the tokens of each kind of content, .triggers each threshold, .calls each prompt."
