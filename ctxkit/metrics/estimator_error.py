@@ -185,8 +185,7 @@ def _count_messages(
     ]
 
 
-# -- by kind of content
-# ------------------------------------------------------------------------------------------------
+# -- by kind of content ---------------------------------------------------------------------------
 
 
 class _SizedMessages(NamedTuple):
@@ -279,8 +278,7 @@ def _tabulate_kinds(
     return pd.DataFrame(rows, columns=names).astype(dict(zip(names, types, strict=True)))
 
 
-# -- when a trigger fires
-# ----------------------------------------------------------------------------------------
+# -- when a trigger fires -------------------------------------------------------------------------
 
 
 def _tabulate_calls(
@@ -340,7 +338,7 @@ def _find_first_true(flags: pd.Series[bool]) -> int | None:
     return int(positions[0]) if len(positions) else None
 
 
-# -- display
+# -- display --------------------------------------------------------------------------------------
 
 _MORE_FRAMES = (
     ".detail has the tokens of each kind of content, .triggers each threshold, .calls each prompt."

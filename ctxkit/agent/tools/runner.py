@@ -439,8 +439,8 @@ def resolve_alias(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
         or (call.name in tools and call.name != tool.name)
     ):
         return call
-    taken = inspect.signature(tool.run).parameters
-    if tool.free or (call.name == tool.name and all(k in taken for k in call.arguments)):
+    parameters = inspect.signature(tool.run).parameters
+    if tool.free or (call.name == tool.name and all(k in parameters for k in call.arguments)):
         return call
     renamed = {
         alias.parameters.get(name, name): value

@@ -393,9 +393,9 @@ class Spend(BillSplits):
             lines += wrap_lines(sanitize_line(sentence, 400), TERMINAL_COLUMNS)
         for way in _TEXT_SPLITS:
             lines += ["", self.table(way, _MAX_TEXT_ROWS).to_text()]
-        shown = self.what_ifs[:_MAX_TEXT_ROWS]
-        lines += ["", f"{_WHAT_IFS_TITLE}:"] if shown else []
-        for w in shown:
+        what_ifs = self.what_ifs[:_MAX_TEXT_ROWS]
+        lines += ["", f"{_WHAT_IFS_TITLE}:"] if what_ifs else []
+        for w in what_ifs:
             lines += wrap_lines(sanitize_line(w.sentence, 400), TERMINAL_COLUMNS)
         return "\n".join(lines)
 
