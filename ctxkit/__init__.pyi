@@ -38,7 +38,7 @@ from .experiments.grids import grid as grid
 from .experiments.cost_and_loss_scores import score as score
 from .experiments.sweep_runs import sweep as sweep
 from .presets.loading import load_rules as load_rules
-from .experiments.system_config_validation import validate as validate
+from .experiments.config_file_validation import validate as validate
 
 # run agents
 from .agent.recorders.api_call_recorder import record as record

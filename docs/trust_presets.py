@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.engine.replay import run_replay
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.presets.registry import preset
 from ctxkit.session.compaction_groups import group_edits
 

@@ -2,9 +2,9 @@
 
 Five kinds of secrets are redacted: values of the environment's secrets, also encoded
 (`get_environment_secrets`); keys of a vendor's published form and blocks of private keys
-(`secret_patterns`); webhook addresses (`webhook_secrets`); and random-looking values beside a
-secret's name or in addresses (`secret_heuristics`). Each kind is a rule of `RULES`. Rules match the
-visible text, without escape sequences (`visible_text`).
+(`secret_patterns`); webhook addresses (`webhook_address_patterns`); and random-looking values
+beside a secret's name or in addresses (`secret_heuristics`). Each kind is a rule of `RULES`. Rules
+match the visible text, without escape sequences (`visible_text`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
-from ctxkit._internal import secret_heuristics, secret_patterns, webhook_secrets
+from ctxkit._internal import secret_heuristics, secret_patterns, webhook_address_patterns
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.secret_heuristics import is_secret_field
 from ctxkit._internal.visible_text import VisibleText
@@ -380,7 +380,7 @@ REDACTION_MARK = "[redacted]"
 RULES = (
     *secret_patterns.KEY_BLOCK_RULES,
     *secret_patterns.SECRET_PATTERN_RULES,
-    *webhook_secrets.WEBHOOK_RULES,
+    *webhook_address_patterns.WEBHOOK_RULES,
     *secret_heuristics.NAMED_SECRET_RULES,
     *secret_heuristics.ADDRESS_RULES,
 )

@@ -17,7 +17,7 @@ import msgspec
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import ReadError
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.policies.texts import message_content, tool_actions
 from ctxkit.session.messages import Text, get_plain_text
 from ctxkit.session.tool_calls import is_write_tool, map_results_by_call

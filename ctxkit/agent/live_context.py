@@ -19,7 +19,7 @@ from ctxkit.engine import (
 from ctxkit.engine.session_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import StoreError
 from ctxkit.policies.base import CompositePolicy, apply_policy
-from ctxkit.policies.context_rules import RecordedCompactionsPolicy, budget_thresholds
+from ctxkit.policies.context_rules import RecordedCompactionsPolicy, get_warn_and_cutover_tokens
 from ctxkit.policies.offload import ResultOffload, find_artifact_in_stub
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.schedules.unpruned_messages import HistoryRows
@@ -395,7 +395,7 @@ class LiveBudget:
     def __init__(
         self, rules: Rules, session: Session, emit: Callable[[str, dict[str, Any]], None]
     ) -> None:
-        thresholds = budget_thresholds(rules)
+        thresholds = get_warn_and_cutover_tokens(rules)
         self.warn_at: int | None = thresholds["warn_at"] or None
         self.cutover_at: int | None = thresholds["cutover_at"] or None
         self.max_turn_tokens: int | None = (

@@ -51,7 +51,7 @@ from ctxkit.agent.turn_state_and_events import (
 )
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
-from ctxkit.policies.context_rules import budget_thresholds
+from ctxkit.policies.context_rules import get_warn_and_cutover_tokens
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class LiveSession:
             self._snapshots = SnapshotWriter(
                 self.workspace.snapshots(self.id),
                 self.id,
-                **budget_thresholds(rules),
+                **get_warn_and_cutover_tokens(rules),
                 opener=self.workspace.open,
                 now=lambda: datetime.fromtimestamp(clock(), UTC),
             )
@@ -275,7 +275,7 @@ class LiveSession:
             cwd=str(Path.cwd()),
             context_window=rules.window or model.context_window,
             tools=schemas,
-            details={k: n for k, n in budget_thresholds(rules).items() if n},
+            details={k: n for k, n in get_warn_and_cutover_tokens(rules).items() if n},
         )
         return with_session_settings(
             new_session, make_session_settings(self.settings, rules, limits)

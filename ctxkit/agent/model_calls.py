@@ -14,7 +14,7 @@ from ctxkit.agent.models.model import Model, Request
 from ctxkit.engine.provider_guard import PromptRepairer, find_stale_thinking, writes_by_api
 from ctxkit.errors import ModelError
 from ctxkit.formats.chat_completions_conversion import describe_missing_content
-from ctxkit.policies.context_rules import budget_thresholds
+from ctxkit.policies.context_rules import get_warn_and_cutover_tokens
 from ctxkit.session.messages import Message, SizeOnly, Text, Thinking, ToolCall, Usage
 from ctxkit.session.overflow_errors import (
     is_malformed_prompt,
@@ -235,7 +235,7 @@ class ModelCaller:
     def _changed_thresholds(self) -> dict[str, int]:
         """Budget thresholds that differ from those that the session began with."""
         initial = self._transcript.session.details
-        set_at = budget_thresholds(self._compactor.rules)
+        set_at = get_warn_and_cutover_tokens(self._compactor.rules)
         return {k: n for k, n in set_at.items() if n != (initial.get(k) or 0)}
 
     @property

@@ -343,7 +343,7 @@ def resolve_sessions(words: Sequence[str]) -> list[Session]:
         BadArguments: none is called that.
         ReadError: a file cannot be read.
     """
-    from ctxkit.formats.session_conversion import as_sessions
+    from ctxkit.formats.session_arguments import as_sessions
     from ctxkit.session.session import with_unique_ids
 
     out: list[Session] = []

@@ -38,7 +38,7 @@ __all__ = [
     "StoredContestEntry",
     "decode_rules",
     "encode_rules",
-    "get_working_folder",
+    "get_notebook_folder",
     "read_entries",
     "store_entry",
 ]
@@ -157,7 +157,7 @@ def get_user_name() -> str:
     return re.sub(r"[^\w.-]", "_", name)[:40] or "user"
 
 
-def get_working_folder() -> Path:
+def get_notebook_folder() -> Path:
     """Return the folder in which the notebook was opened, also where a cell has left it."""
     from IPython.core.getipython import get_ipython
 

@@ -14,8 +14,8 @@ from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.course.contest_entries import (
     StoredContestEntry,
     encode_rules,
+    get_notebook_folder,
     get_user_name,
-    get_working_folder,
     read_entries,
     store_entry,
 )
@@ -187,7 +187,7 @@ def contest(path: str | Path | None = None) -> ContestTable:
         >>> type(contest).__name__
         'ContestTable'
     """
-    return ContestTable(Path(path) if path else get_working_folder() / _FILE)
+    return ContestTable(Path(path) if path else get_notebook_folder() / _FILE)
 
 
 def _describe(entry: ContestEntry) -> str:

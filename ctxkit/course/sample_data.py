@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments
 from ctxkit.formats import samples
 from ctxkit.formats.reading import read
-from ctxkit.formats.session_conversion import as_session
+from ctxkit.formats.session_arguments import as_session
 from ctxkit.presets.registry import resolve_rules
 
 if TYPE_CHECKING:
-    from ctxkit.formats.session_conversion import SessionLike
+    from ctxkit.formats.session_arguments import SessionLike
     from ctxkit.policies.context_rules import Rules
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.messages import Message
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "facts_kept",
-    "find_last_turn_start",
+    "find_first_call_of_last_turn",
     "items_of",
     "load_sample",
     "make_rules_above",
@@ -164,7 +164,7 @@ def measure_loss_above(words: str, tokens: int) -> float:
     return float(score_replay(replay_sample(make_rules_above(words, tokens)))["needed_later_loss"])
 
 
-def find_last_turn_start(session: Session) -> int:
+def find_first_call_of_last_turn(session: Session) -> int:
     """Return the first call of the last turn."""
     last = session.calls[-1].turn
     return next(c.index for c in session.calls if c.turn == last)
@@ -197,6 +197,6 @@ def facts_kept(of: SessionLike, call: int | None = None) -> dict[str, bool]:
     listed = (session.origin or session).details.get("facts")
     if not listed:
         raise BadArguments("This session lists no facts; the sample 'billing' does.")
-    at = find_last_turn_start(session) if call is None else call
+    at = find_first_call_of_last_turn(session) if call is None else call
     prompt = "\n".join(item.message.text for item in session.sent(at))
     return {fact: bool(re.search(pattern, prompt)) for fact, pattern in listed}

@@ -16,7 +16,7 @@ import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.safe_fs import SafeFolder
-from ctxkit.course.contest_entries import get_working_folder
+from ctxkit.course.contest_entries import get_notebook_folder
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -123,9 +123,9 @@ def begin(name: str) -> str:
     """
     if not isinstance(name, str) or not (line := sanitize_line(name, _LONGEST_NAME).strip()):
         raise BadArguments('Give a name: ck.course.begin("Ada").')
-    folder = get_working_folder() / _FOLDER
+    folder = get_notebook_folder() / _FOLDER
     path = folder / f"{sha256(line.casefold().encode()).hexdigest()[:12]}.jsonl"
-    student = _current[str(get_working_folder())] = Student(line, path)
+    student = _current[str(get_notebook_folder())] = Student(line, path)
     try:
         if not path.exists():
             with SafeFolder.open_or_create(folder) as place:
@@ -134,7 +134,7 @@ def begin(name: str) -> str:
         student.warned = True
         why = f"{str(path.parent)!r} cannot be written ({error.strerror})"
         return f"{line}: tries are counted in this kernel alone, as {why}."
-    return f"{line}: tries are kept in {path.relative_to(get_working_folder())}."
+    return f"{line}: tries are kept in {path.relative_to(get_notebook_folder())}."
 
 
 def current_student() -> tuple[Student, str]:
@@ -145,7 +145,7 @@ def current_student() -> tuple[Student, str]:
     Returns:
         The student, and the sentence; empty if it is clear.
     """
-    here = str(get_working_folder())
+    here = str(get_notebook_folder())
     if here in _current:
         return _current[here], ""
     paths = [p for p in sorted((Path(here) / _FOLDER).glob("*.jsonl")) if _read_file(p)[0]]

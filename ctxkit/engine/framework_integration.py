@@ -18,14 +18,14 @@ from ctxkit.engine.provider_guard import ChatPromptRepairer, writes_by_api
 from ctxkit.engine.session_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import BadArguments, short_repr
 from ctxkit.formats.chat_messages import parse_usage
-from ctxkit.formats.chat_request_threads import ChatConversation
+from ctxkit.formats.conversation_from_requests import ChatConversation
 from ctxkit.formats.openai import encode_chat_message
 from ctxkit.policies.base import apply_policy
 from ctxkit.policies.history.history import History
 from ctxkit.policies.history.message_log import MessageLog
 from ctxkit.policies.offline_summarisers import may_call_model
 from ctxkit.policies.summary_compaction import iter_summary_writers
-from ctxkit.policies.unpruned_prompt_sizes import UnprunedForecast
+from ctxkit.policies.unpruned_forecast import UnprunedForecast
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.session.messages import Edit, Usage
 from ctxkit.session.pruning_records import PrunedPrompt

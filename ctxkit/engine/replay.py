@@ -16,11 +16,11 @@ from ctxkit.engine.provider_guard import count_refused_calls
 from ctxkit.engine.rule_runs import find_first_compaction_call
 from ctxkit.engine.session_prompts import SentPrompts
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.policies.context_rules import (
     THRESHOLD_NAMES,
     RecordedCompactionsPolicy,
-    budget_thresholds,
+    get_warn_and_cutover_tokens,
     recorded_rules,
 )
 from ctxkit.policies.history.columns import TOOL
@@ -240,7 +240,7 @@ def make_session_from_run(
         children=children,
         details={
             **session.details,
-            **budget_thresholds(run.rules),
+            **get_warn_and_cutover_tokens(run.rules),
             "replay": summarize_run(run) | {"refused_calls": count_refused_calls(session, run)},
         },
         origin=session.origin or session,

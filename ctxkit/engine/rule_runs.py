@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import structs
 
 from ctxkit.engine.prompt_sizes import PromptSizeMark, PromptSizes
-from ctxkit.engine.pruning_forecast import PrunedForecast, make_whole_log_forecast
+from ctxkit.engine.pruned_prompt_forecast import PrunedForecast, make_whole_log_forecast
 from ctxkit.engine.run_segments import (
     BlockedCompaction,
     Compaction,
@@ -34,7 +34,7 @@ from ctxkit.policies.history.history import History
 from ctxkit.policies.history.message_log import ColdCacheCalls, MessageLog
 from ctxkit.policies.protocols import is_call_overridden, name_of
 from ctxkit.policies.triggers import Never
-from ctxkit.policies.unpruned_prompt_sizes import UnprunedForecast
+from ctxkit.policies.unpruned_forecast import UnprunedForecast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

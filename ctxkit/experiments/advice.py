@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.experiments.grids import RulesArgument
-    from ctxkit.formats.session_conversion import SessionsLike
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.session.session import Session
 
 NO_MANAGEMENT = "no management"

@@ -34,7 +34,7 @@ from ctxkit.experiments.setting_choice import (
     choose_setting,
 )
 from ctxkit.experiments.sweep_runs import resolve_settings, run_settings
-from ctxkit.formats.session_conversion import as_session
+from ctxkit.formats.session_arguments import as_session
 from ctxkit.metrics.elongation import INTERVAL_LEVEL, NOISE_FLOOR, load_closed_loops
 from ctxkit.metrics.run_statistics import find_pareto_front
 from ctxkit.session.titles import get_title
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from ctxkit.engine import Run
     from ctxkit.experiments.grids import RejectedSetting, RulesArgument
-    from ctxkit.formats.session_conversion import SessionLike
+    from ctxkit.formats.session_arguments import SessionLike
     from ctxkit.policies.context_rules import Rules
     from ctxkit.session.session import Session
     from ctxkit.teams.alternative_views import ViewComparison

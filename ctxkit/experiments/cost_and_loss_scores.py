@@ -29,7 +29,7 @@ from ctxkit.engine.replay import (
 )
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.formats.reading import read_all
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.compaction_consequences import ConsequenceAnalysis, SessionActions
 from ctxkit.metrics.compaction_sizes import measure_compactions
 from ctxkit.metrics.compactions import (

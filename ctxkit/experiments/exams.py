@@ -28,7 +28,7 @@ from ctxkit.experiments.exam_questions import (
     find_answers,
     make_exam,
 )
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.fact_retention import find_missing_values
 from ctxkit.metrics.retention_checks import mcnemar
 from ctxkit.session.messages import Message, Text

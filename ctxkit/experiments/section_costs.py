@@ -10,7 +10,7 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit.engine.replay import compute_shared_tokens, run_replay
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.compactions import get_run_compactions
 from ctxkit.metrics.cost.replay_bill import bill_replay
 from ctxkit.metrics.frames.building import build_frame

@@ -11,7 +11,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, measure_cost_and_loss
 from ctxkit.experiments.rules_on_one_session import SessionRunner
 from ctxkit.experiments.section_costs import PromptBilling
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.frames.building import build_frame
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
 from ctxkit.metrics.prompt_composition import split_message_tokens

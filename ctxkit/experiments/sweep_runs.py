@@ -22,7 +22,7 @@ from ctxkit.experiments.rules_on_one_session import (
 )
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, build_score_frame
 from ctxkit.experiments.setting_choice import check_max_loss
-from ctxkit.formats.session_conversion import as_sessions
+from ctxkit.formats.session_arguments import as_sessions
 from ctxkit.metrics.run_statistics import compare_settings, summarise_runs
 from ctxkit.metrics.run_statistics import find_pareto_front as _front
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.experiments.grids import RulesArgument
-    from ctxkit.formats.session_conversion import SessionsLike
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.session.session import Session
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import ReadError
 from ctxkit.formats.anthropic_compaction import AnthropicConversation
-from ctxkit.formats.chat_request_threads import (
+from ctxkit.formats.conversation_from_requests import (
     get_content_block_types,
     is_chat_list,
     is_chat_message,

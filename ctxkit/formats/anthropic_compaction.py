@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.formats.chat_request_threads import ChatConversation, make_message_key
 from ctxkit.formats.claude_code_attachments import SUMMARY_PREFIX
+from ctxkit.formats.conversation_from_requests import ChatConversation, make_message_key
 from ctxkit.formats.untrusted_fields import as_dict, as_list, as_str, count_or_none, str_or_none
 from ctxkit.session.messages import Edit, Message, SizeOnly, Text, Usage, get_plain_text
 

@@ -8,7 +8,11 @@ import msgspec
 
 from ctxkit.errors import ReadError
 from ctxkit.formats.chat_messages import encode_tool_schemas, parse_stop_reason, parse_usage
-from ctxkit.formats.chat_request_threads import ChatConversation, is_chat_list, is_chat_message
+from ctxkit.formats.conversation_from_requests import (
+    ChatConversation,
+    is_chat_list,
+    is_chat_message,
+)
 from ctxkit.formats.conversion_losses import count_losses, select_visible_messages
 from ctxkit.formats.untrusted_fields import (
     as_dict,

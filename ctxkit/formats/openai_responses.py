@@ -8,7 +8,11 @@ from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
 from ctxkit.formats.chat_messages import parse_usage
-from ctxkit.formats.chat_request_threads import ChatConversation, is_chat_message, merge_reply_items
+from ctxkit.formats.conversation_from_requests import (
+    ChatConversation,
+    is_chat_message,
+    merge_reply_items,
+)
 from ctxkit.formats.session_builder import match_rewritten_history
 from ctxkit.formats.untrusted_fields import (
     as_dict,

@@ -17,7 +17,7 @@ from ctxkit.session.messages import (
     SizeOnly,
     Usage,
 )
-from ctxkit.tokens.context_windows import COMMON_WINDOWS, describe_context_windows
+from ctxkit.tokens.context_windows import COMMON_WINDOWS, describe_windows_unlike_table
 from ctxkit.tokens.counter_protocol import estimate_message_tokens
 from ctxkit.tokens.message_sizes import find_prompt_drops, measure_sizes
 from ctxkit.tokens.prices import context_limit
@@ -127,7 +127,7 @@ def _list_notes(session: Session) -> Iterator[str]:
             size = sum(p.tokens or 0 for p in placeholders)
             description = f"about {size:,} tokens of the first prompt were of it (estimated)."
         yield f"The conversation before line 1 is not in this file: {description}"
-    yield from describe_context_windows(session)
+    yield from describe_windows_unlike_table(session)
     drops = find_prompt_drops(session)
     if drops:
         lost_tokens = sum(f.before - f.after for f in drops)

@@ -26,7 +26,7 @@ from ctxkit.formats.discovery import iter_location_folders
 from ctxkit.formats.log_source import SQLITE_MAGIC
 from ctxkit.formats.native import encode_session_lines
 from ctxkit.formats.reading import read_all
-from ctxkit.formats.session_conversion import as_sessions
+from ctxkit.formats.session_arguments import as_sessions
 from ctxkit.formats.untrusted_fields import to_text
 from ctxkit.session.messages import Message, ToolCall
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.formats.discovery import LogLocation
-    from ctxkit.formats.session_conversion import SessionsLike
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.session.session import Session
 
 

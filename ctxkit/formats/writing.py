@@ -9,7 +9,7 @@ import msgspec
 
 from ctxkit._internal.safe_fs import write_file
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 
 if TYPE_CHECKING:
     import os

@@ -550,7 +550,7 @@ class ValidateArguments:
 
 def validate_config(_: KitState, options: ValidateArguments) -> PreformattedText:
     """List the faults of a config file, one per line."""
-    from ctxkit.experiments.system_config_validation import validate as of
+    from ctxkit.experiments.config_file_validation import validate as of
 
     table = of(Path(options.path).expanduser(), system=options.system)
     rows = [f"{level}: {why}" for level, why in table.itertuples(index=False)]

@@ -72,7 +72,7 @@ class RenderedTurn:
         self._live, self._raises = live, raises
         self.lines: list[str] = []
         self._open: list[str] = []
-        self._fold, self._error = FoldedText(""), ""
+        self._fold, self._error = GrowingFoldedText(""), ""
         self._estimated: list[tuple[int, int, dict[str, Any]]] = []
         """Lines of compactions behind which no prompt was sent yet: place of the line, number of
         the compaction, and what was told of it."""
@@ -128,14 +128,14 @@ class RenderedTurn:
         if anew or label != self._fold.label:
             self._end_fold()
             self._flush_text()
-            self._fold = FoldedText(label)
+            self._fold = GrowingFoldedText(label)
         self._fold.add(text)
 
     def _end_fold(self) -> None:
         """Close the folded text; thinking leaves a line, a call gets one of its own."""
         if self._fold.label == "thinking":
             self._add_line(f"· thought {self._fold.chars:,} characters")
-        self._fold = FoldedText("")
+        self._fold = GrowingFoldedText("")
 
     def _close_text(self) -> None:
         self._end_fold()
@@ -228,7 +228,7 @@ class RenderedTurn:
         )
 
 
-class FoldedText:
+class GrowingFoldedText:
     """A folded text that grows: thinking, or the arguments of a call."""
 
     def __init__(self, label: str) -> None:

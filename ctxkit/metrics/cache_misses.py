@@ -26,7 +26,7 @@ from ctxkit.engine.cache_model.call_features import (
     get_call_features,
     is_miss,
 )
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.fact_retention import extract_exact_values, find_missing_values
 from ctxkit.metrics.item_index import MAX_CACHED_TEXTS, MultiTextSearch, is_negated
 from ctxkit.metrics.losable_items import MAX_SEARCHED_CHARS, iter_texts

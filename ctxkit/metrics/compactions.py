@@ -19,7 +19,7 @@ import numpy as np
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.breakeven import requests_until_reset_pays
 from ctxkit.metrics.cost.call_prices import is_written_by_model
 from ctxkit.metrics.cost.replay_bill import WrittenSummary

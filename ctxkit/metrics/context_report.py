@@ -17,7 +17,7 @@ from ctxkit._internal.formatting import (
 )
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.tables import SCROLL_BOX_CSS
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.frames.building import build_frame
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
 from ctxkit.metrics.prompt_composition import (

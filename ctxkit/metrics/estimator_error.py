@@ -17,7 +17,7 @@ from ctxkit._internal.display_frame import FrameDisplay
 from ctxkit._internal.formatting import format_change, format_percent, pluralize
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.session.messages import Image, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.tokens import TokenCounter, can_count_exactly, get_counter
 from ctxkit.tokens.message_sizes import CountedMessages, iter_usage_anchors, measure_sizes

@@ -20,7 +20,7 @@ import numpy as np
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.losable_items import extract_items
 from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Message

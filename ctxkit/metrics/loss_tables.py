@@ -13,7 +13,7 @@ import numpy as np
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.engine import get_run_of_replay
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.compactions import get_replay_compactions
 from ctxkit.metrics.item_index import ItemIndex
 from ctxkit.metrics.losable_items import ITEM_FAMILIES, MessageItemCache

@@ -37,7 +37,7 @@ from ctxkit._internal.formatting import (
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.breakeven import best_trigger, requests_until_reset_pays
 from ctxkit.metrics.growth_profile import (
     ContextFloor,

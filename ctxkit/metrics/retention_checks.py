@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.policies.texts import summary_prompts
 from ctxkit.session.compaction_groups import group_edits
 from ctxkit.session.messages import Message, Text, get_plain_text

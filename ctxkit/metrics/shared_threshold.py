@@ -20,7 +20,7 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_conversion import as_sessions
+from ctxkit.formats.session_arguments import as_sessions
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.optimal_trigger import EXTRA_LOSS, when_to_compact
 from ctxkit.metrics.run_statistics import FEW_SESSIONS, bootstrap_mean
@@ -38,9 +38,9 @@ from ctxkit.metrics.tool_setting_syntax import describe_setting, find_default_tr
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.formats.session_conversion import SessionsLike
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.metrics.optimal_trigger import CompactionTimingAdvice
-    from ctxkit.metrics.threshold_costs import HoldOutTrial, SessionThresholdCosts
+    from ctxkit.metrics.threshold_costs import LaterSessionsTrial, SessionThresholdCosts
     from ctxkit.session.session import Session
 
 
@@ -199,7 +199,7 @@ class SharedThreshold(NamedTuple):
     measured: tuple[SessionThresholdCosts, ...]
     """The sessions, by time."""
     extra_loss: float
-    held_out: HoldOutTrial | None
+    held_out: LaterSessionsTrial | None
     """The choice of the earlier half, tried on the later half; None: too few sessions."""
     notes: tuple[str, ...] = ()
 

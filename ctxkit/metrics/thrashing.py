@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.compaction_sizes import count_summary_tokens, measure_compactions
 from ctxkit.metrics.compactions import (
     Compaction,

@@ -170,7 +170,7 @@ def list_price_steps(profile: GrowthProfile) -> tuple[int, ...]:
     return tuple(tier.above for tier in profile.price.tiers)
 
 
-class HoldOutTrial(NamedTuple):
+class LaterSessionsTrial(NamedTuple):
     """The choice of the earlier sessions, tried on the later ones."""
 
     size: int
@@ -185,7 +185,7 @@ class HoldOutTrial(NamedTuple):
 
 def hold_out(
     measured: Sequence[SessionThresholdCosts], default: int, extra_loss: float = 0.0
-) -> HoldOutTrial | None:
+) -> LaterSessionsTrial | None:
     """Choose a size from the earlier half of some sessions, and try it on the later half.
 
     None with fewer than `LATER_SESSIONS` in either half, or if no size can be chosen.
@@ -200,7 +200,7 @@ def hold_out(
     size = choose_size(earlier, default, extra_loss) if half >= LATER_SESSIONS else None
     if size is None or not all({size, default} <= set(m.costs) for m in later):
         return None
-    return HoldOutTrial(
+    return LaterSessionsTrial(
         size,
         len(earlier),
         len(later),

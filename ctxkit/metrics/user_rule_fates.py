@@ -9,7 +9,7 @@ import numpy as np
 
 from ctxkit._internal.formatting import pluralize, sanitize_line
 from ctxkit._internal.lazy import public_dir
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.fact_retention import extract_exact_values, find_missing_values
 from ctxkit.metrics.item_index import is_negated
 from ctxkit.metrics.losable_items import LosableItem, MessageItemCache, iter_texts

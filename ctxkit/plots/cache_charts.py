@@ -16,7 +16,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     predict_input_cost,
 )
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.compactions import get_replay_compactions, get_replay_prompt_arrays
 from ctxkit.metrics.cost.idle_ledger import CHOICES, Pause
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ctxkit.engine.sent_prompts import SentItem
-    from ctxkit.formats.session_conversion import SessionsLike
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.session.messages import ToolCall
     from ctxkit.session.session import Session
 

@@ -21,7 +21,7 @@ from ctxkit._internal.hooks import call_hook
 from ctxkit._internal.palette import PLOTLY_TEXT_CSS, TEXT_COLOUR
 from ctxkit._internal.tables import SCROLL_BOX_CSS
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.formats.session_conversion import as_session, as_sessions
+from ctxkit.formats.session_arguments import as_session, as_sessions
 from ctxkit.plots.plotly_to_svg import render_svg
 from ctxkit.session.session import Session
 from ctxkit.session.titles import get_title, make_names_unique
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.formats.session_conversion import SessionLike, SessionsLike
+    from ctxkit.formats.session_arguments import SessionLike, SessionsLike
 
 
 PLOTLY_MIME_TYPE = "application/vnd.plotly.v1+json"

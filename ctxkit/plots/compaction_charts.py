@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ctxkit._internal.formatting import pluralize
 from ctxkit._internal.palette import STOP_COLOUR
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.losable_items import ITEM_FAMILIES
 from ctxkit.metrics.loss_tables import analyse_loss, list_counts_by_compaction_and_family
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.formats.session_conversion import SessionsLike
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.metrics.loss_analysis import LossAnalysis
     from ctxkit.session.session import Session
 

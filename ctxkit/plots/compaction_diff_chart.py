@@ -9,7 +9,7 @@ from ctxkit._internal.formatting import format_message_number, sanitize_line
 from ctxkit.engine import Run
 from ctxkit.engine.sent_prompts import build_uncompacted_prompt
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.context_report import preview_message
 from ctxkit.metrics.recorded_compactions import get_message_fates
 from ctxkit.metrics.view_figures import register_view_figures

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ctxkit._internal.palette import GROUP_COLOURS, PLOTLY_LAYOUT, STOP_COLOUR, TEXT_COLOUR
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.prompt_composition import GROUPS, NOT_IN_LOG, count_groups_by_call
 from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes

@@ -32,7 +32,7 @@ from ctxkit.tokens.context_windows import get_context_window
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ctxkit.formats.session_conversion import SessionLike, SessionsLike
+    from ctxkit.formats.session_arguments import SessionLike, SessionsLike
     from ctxkit.session.messages import Provenance
     from ctxkit.session.session import Session
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import redact
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.user_rule_fates import trace_user_rules
 from ctxkit.plots.chart import Chart, with_notes
 from ctxkit.plots.xy_figure import Axes, Trace, VerticalMark

@@ -34,11 +34,11 @@ from .message_filters import Tail as Tail
 from .message_filters import TextOnly as TextOnly
 from .message_filters import TurnAge as TurnAge
 from .message_filters import WithoutAgents as WithoutAgents
-from .message_shortening import ConsumedReadShortening as ConsumedReadShortening
 from .message_shortening import IntermediateReplyShortening as IntermediateReplyShortening
 from .message_shortening import OutputShortening as OutputShortening
 from .message_shortening import ReplyShortening as ReplyShortening
 from .message_shortening import ResultShortening as ResultShortening
+from .message_shortening import StaleReadShortening as StaleReadShortening
 from .offline_summarisers import ExtractiveSummariser as ExtractiveSummariser
 from .offline_summarisers import FixedSizeSummariser as FixedSizeSummariser
 from .offline_summarisers import Passage as Passage
@@ -68,7 +68,7 @@ from .triggers import Count as Count
 from .triggers import LastUsageOverBudget as LastUsageOverBudget
 from .triggers import Share as Share
 from .triggers import TokensSpent as TokensSpent
-from .unpruned_prompt_sizes import UnprunedForecast as UnprunedForecast
+from .unpruned_forecast import UnprunedForecast as UnprunedForecast
 from .user_rules_digest import KeepUserRules as KeepUserRules
 from .window_compaction import AdaptiveTrim as AdaptiveTrim
 from .window_compaction import TrimStage as TrimStage

@@ -397,7 +397,7 @@ THRESHOLD_NAMES = ("warn_at", "cutover_at")
 """Columns of a turn frame, and settings of rules, with budget thresholds."""
 
 
-def budget_thresholds(rules: Rules) -> dict[str, int]:
+def get_warn_and_cutover_tokens(rules: Rules) -> dict[str, int]:
     """Return the budget thresholds `warn_at` and `cutover_at` in tokens; 0: not set.
 
     They are the settings of these names (fuseraft), else the limits of the first warning and the

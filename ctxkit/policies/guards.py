@@ -12,7 +12,7 @@ from ctxkit.policies.compaction_refusals import describe_not_smaller
 from ctxkit.policies.history.message_log import ColdCacheCalls
 from ctxkit.policies.protocols import HasName, name_of
 from ctxkit.policies.triggers import first_call_in
-from ctxkit.policies.unpruned_prompt_sizes import get_turn_of_call
+from ctxkit.policies.unpruned_forecast import get_turn_of_call
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:

@@ -113,15 +113,15 @@ class ResultShortening(ScheduledPruning):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ConsumedReadShortening(ScheduledPruning):
+class StaleReadShortening(ScheduledPruning):
     """Cut read results whose file is written or patched later: they are out of date.
 
     Example:
         >>> import ctxkit as ck
         >>> session = ck.read(ck.samples.path("billing"))
-        >>> pruning = ConsumedReadShortening(max_chars=100)
+        >>> pruning = StaleReadShortening(max_chars=100)
         >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
-        >>> sum(item.changed_by == "ConsumedReadShortening" for item in pruned.sent(-1))
+        >>> sum(item.changed_by == "StaleReadShortening" for item in pruned.sent(-1))
         64
     """
 

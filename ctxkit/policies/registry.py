@@ -23,7 +23,7 @@ MEMBERS = {
     "turn_age": "message_filters:TurnAge",
     "tail": "message_filters:Tail",
     "shorten": "message_shortening:ResultShortening",
-    "consumed_reads": "message_shortening:ConsumedReadShortening",
+    "consumed_reads": "message_shortening:StaleReadShortening",
     "replies": "message_shortening:ReplyShortening",
     "outputs": "message_shortening:OutputShortening",
     "clear": "clearing:Clear",

@@ -20,7 +20,21 @@ from ctxkit.presets.fuseraft_config import (
 )
 from ctxkit.presets.fuseraft_ignored_keys import PLUGINS_KEY, TERMINATION_KEY, format_ignored_keys
 from ctxkit.teams.handoffs import parse_context_sources
-from ctxkit.teams.orchestration_patterns import (
+from ctxkit.teams.permissions import parse_envelope
+from ctxkit.teams.plan import (
+    FAILURE_KINDS,
+    ContractRequirement,
+    HandoffContract,
+    StateDefinition,
+    StopCondition,
+    TeamPlan,
+    Transition,
+    check_pattern,
+    parse_condition,
+    parse_failure_limits,
+    parse_verifier,
+)
+from ctxkit.teams.selection_state_graphs import (
     VALIDATORS,
     SelectionConfigParts,
     SelectionStateGraph,
@@ -35,20 +49,6 @@ from ctxkit.teams.orchestration_patterns import (
     route_by_model,
     route_map_reduce,
     route_scatter_gather,
-)
-from ctxkit.teams.permissions import parse_envelope
-from ctxkit.teams.plan import (
-    FAILURE_KINDS,
-    ContractRequirement,
-    HandoffContract,
-    StateDefinition,
-    StopCondition,
-    TeamPlan,
-    Transition,
-    check_pattern,
-    parse_condition,
-    parse_failure_limits,
-    parse_verifier,
 )
 from ctxkit.teams.team_members import get_model_name, has_plugin_tool, parse_members
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ctxkit.errors import BadArguments
-from ctxkit.teams.orchestration_patterns import PROGRESS_FIELD
 from ctxkit.teams.plan import classify_failure, find_json_object, matches_any
+from ctxkit.teams.selection_state_graphs import PROGRESS_FIELD
 from ctxkit.teams.turn_prompts_and_status import (
     MAX_ITEMS,
     TeamStatus,

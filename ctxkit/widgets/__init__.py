@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, overload
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.formats.session_conversion import accepts_session, as_session
+from ctxkit.formats.session_arguments import accepts_session, as_session
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    from ctxkit.formats.session_conversion import SessionLike
+    from ctxkit.formats.session_arguments import SessionLike
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.session import Session
     from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget

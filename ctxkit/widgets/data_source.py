@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments, CtxkitError, ReadError, did_you_mean
 from ctxkit.formats.reading import read
-from ctxkit.formats.session_conversion import as_session, as_sessions
+from ctxkit.formats.session_arguments import as_session, as_sessions
 from ctxkit.session.session import Session, with_unique_ids
 from ctxkit.session.titles import get_title, make_unique_titles
 

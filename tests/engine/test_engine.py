@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from talks_by_chance import Fours, by_chance, size
 
 from ctxkit.engine import Compaction, Run, advance_run, make_log_from_session, run_rules
-from ctxkit.engine.pruning_forecast import PrunedForecast
+from ctxkit.engine.pruned_prompt_forecast import PrunedForecast
 from ctxkit.errors import BadArguments, ModelError, UnsoundHistory
 from ctxkit.policies import BaseTrigger, LastUsageOverBudget, MessageLog, Rules, UnprunedForecast
 from ctxkit.policies import guards as g

@@ -15,7 +15,7 @@ from ctxkit.metrics import optimal_trigger
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.shared_threshold import SharedThreshold
 from ctxkit.metrics.threshold_costs import (
-    HoldOutTrial,
+    LaterSessionsTrial,
     SessionThresholdCosts,
     ThresholdCost,
     choose_size,
@@ -254,7 +254,7 @@ def test_the_answer_says_what_a_session_saves_and_loses(answer):
 
 
 def test_the_sentences_say_how_far_the_answer_carries():
-    tried = HoldOutTrial(300, 3, 4, 1.25, 2.5, 0.1, 0.2)
+    tried = LaterSessionsTrial(300, 3, 4, 1.25, 2.5, 0.1, 0.2)
     default = tried._replace(size=400)
     unknown = tried._replace(loss=None)
     plain = "Tried: the first 3 sessions alone choose {}. On the later 4 "

@@ -8,7 +8,6 @@ from histories import CHARS, ROOM, shown
 
 from ctxkit.policies import (
     Clear,
-    ConsumedReadShortening,
     KeepToolPairs,
     OutputShortening,
     ReplyShortening,
@@ -16,6 +15,7 @@ from ctxkit.policies import (
     ResultExcerpts,
     ResultOffload,
     ResultShortening,
+    StaleReadShortening,
     TombstoneEviction,
     TrimStage,
 )
@@ -109,7 +109,7 @@ def test_a_stale_read_is_cut_beyond_its_characters():
             result("ok", of=write),
             assistant("done"),
         )
-        return ConsumedReadShortening(max_chars=300)(h, ROOM) is not h
+        return StaleReadShortening(max_chars=300)(h, ROOM) is not h
 
     assert not read_then_written(300)
     assert read_then_written(1000)

@@ -13,7 +13,6 @@ from ctxkit.policies import (
     CacheTtl,
     CharacterBudget,
     Clear,
-    ConsumedReadShortening,
     IntermediateReplyShortening,
     KeepToolPairs,
     OutputShortening,
@@ -22,6 +21,7 @@ from ctxkit.policies import (
     ResultExcerpts,
     ResultOffload,
     ResultShortening,
+    StaleReadShortening,
     TombstoneEviction,
 )
 from ctxkit.policies.clearing import ELIDED_PLACEHOLDER, PAIR_PLACEHOLDER, TRUNCATED_HERE
@@ -83,7 +83,7 @@ CASES = {
         "r1": f"[Tool output summary]\nTool: read_file\nCall ID: c1\nStatus: ok\n{FILE[:533]}\n... (truncated) ...\n{FILE[-267:]}",
     }),
     "offload": (ResultOffload(threshold=999), {"r1": OFFLOADED.format("a"), "r4": OFFLOADED.format("b")}),
-    "consumed reads": (ConsumedReadShortening(max_chars=50), {"r1": f"{FILE[:50]}\n[...950 {STALE}"}),
+    "consumed reads": (StaleReadShortening(max_chars=50), {"r1": f"{FILE[:50]}\n[...950 {STALE}"}),
     "arguments": (IntermediateReplyShortening(), {"a3": "Step 3.", "a3 arguments": {
         "path": "a.py",
         "content": "[ELIDED — 600 chars, NOT the real value. Do not reuse this placeholder as content;"

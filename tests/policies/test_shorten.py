@@ -7,12 +7,12 @@ from histories import ROOM, shown, texts
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.policies import (
-    ConsumedReadShortening,
     IntermediateReplyShortening,
     OutputShortening,
     RepeatedCommands,
     ReplyShortening,
     ResultShortening,
+    StaleReadShortening,
     TrimStage,
 )
 from ctxkit.presets import preset
@@ -77,14 +77,14 @@ def test_fu11_a_write_of_the_same_batch_does_not_consume():
     """a write in the same parallel batch is not later"""
     read, write = tool_call("read_file", path="a"), tool_call("write_file", path="a")
     h = shown(user(), assistant("", read, write), result(LONG, read), result("ok", write))
-    assert ConsumedReadShortening()(h, ROOM) is h
+    assert StaleReadShortening()(h, ROOM) is h
 
 
 def test_fu12_consumed_reads_need_the_cap_but_can_stand_alone():
     """with MaxToolResultChars 0 nothing is cut; the adaptive trim cuts consumed reads by itself"""
     h = shown(user(), step("read_file", LONG, path="a"), step("patch_file", path="a"))
     assert ResultShortening(max_chars=0)(h, ROOM) is h
-    assert len(last(ConsumedReadShortening()(h, ROOM), 2)) < 700
+    assert len(last(StaleReadShortening()(h, ROOM), 2)) < 700
 
 
 def test_fu13_replies_are_cut_summaries_and_calls_not():
@@ -173,7 +173,7 @@ def test_the_blocks_of_an_output_are_joined_without_a_break():
 
 def test_names_of_arguments_count_without_case():
     h = shown(user(), step("read_file", LONG, Path="a"), step("write_file", "ok", Path="A"))
-    assert len(last(ConsumedReadShortening()(h, ROOM), 2)) < 700
+    assert len(last(StaleReadShortening()(h, ROOM), 2)) < 700
 
 
 def test_a_stage_leaves_results_with_images():

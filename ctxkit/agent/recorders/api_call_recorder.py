@@ -17,7 +17,7 @@ import msgspec
 from ctxkit._internal.redaction import redact, redact_json
 from ctxkit.agent.models.provider import load_litellm
 from ctxkit.agent.recorders.api_responses import ApiKind, failed_response, parse_call
-from ctxkit.agent.recorders.http_taps import HttpExchange, HttpObserver, install_tap
+from ctxkit.agent.recorders.http_taps import HttpExchange, HttpExchangeCallbacks, install_tap
 from ctxkit.errors import BadArguments, ReadError
 from ctxkit.formats import anthropic, openai, openai_responses
 from ctxkit.formats.log_source import Source
@@ -149,7 +149,7 @@ def record(name: str = "recorded") -> Iterator[Recording]:
         recording.add_exchange(exchange, call_ids.pop(id(exchange), None))
 
     call_ids: dict[int, str | None] = {}
-    tap = HttpObserver(
+    tap = HttpExchangeCallbacks(
         lambda exchange: call_ids.update(
             {id(exchange): _current_call.get() if exchange.litellm else None}
         ),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LIBRARIES = ("httpx", "httpx2")
 """openai 3 and anthropic 2 use the second; LiteLLM and older SDKs use the first."""
 _taps_lock = threading.Lock()
-_taps: list[HttpObserver] = []
+_taps: list[HttpExchangeCallbacks] = []
 _undo_patches: list[Callable[[], None]] = []
 
 
@@ -57,7 +57,7 @@ class HttpExchange:
         return b""
 
 
-class HttpObserver:
+class HttpExchangeCallbacks:
     """An observer of HTTP exchanges.
 
     Args:
@@ -92,11 +92,11 @@ class HttpObserver:
 # `send` of the sync and async clients is patched once for all taps, and restored with the last one.
 # A response that is streamed gets a tee: its bytes are kept as the program reads them, so neither
 # the order nor the time of reading changes. A stream that the program abandons is never closed; its
-# exchange ends with the block (`HttpObserver.finish`).
+# exchange ends with the block (`HttpExchangeCallbacks.finish`).
 
 
 @contextmanager
-def install_tap(tap: HttpObserver) -> Iterator[HttpObserver]:
+def install_tap(tap: HttpExchangeCallbacks) -> Iterator[HttpExchangeCallbacks]:
     """Let a tap observe every call of this process inside the block.
 
     Args:

@@ -35,7 +35,7 @@ from ctxkit.engine.cache_model.training_counts import (
     load_counts,
     with_initial_idle,
 )
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ctxkit.experiments.gates.compactor_command import ChatMessages, Compactor
-    from ctxkit.formats.session_conversion import SessionsLike
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.session.session import Session
 
 
@@ -152,7 +152,7 @@ def gate_compactor(
 
 def _sessions_or_sample(sessions: SessionsLike | None) -> list[Session]:
     from ctxkit.formats import samples
-    from ctxkit.formats.session_conversion import as_sessions
+    from ctxkit.formats.session_arguments import as_sessions
     from ctxkit.session.session import with_unique_ids
 
     return with_unique_ids(as_sessions(samples.path() if sessions is None else sessions))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ctxkit.experiments.grids import RulesArgument
     from ctxkit.experiments.rules_on_one_session import SessionRunner
-    from ctxkit.formats.session_conversion import SessionsLike
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.session.session import Session
 
 

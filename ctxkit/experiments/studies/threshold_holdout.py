@@ -29,7 +29,7 @@ from ctxkit.tokens.provider_rules import get_value
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ctxkit.metrics.threshold_costs import HoldOutTrial, SessionThresholdCosts
+    from ctxkit.metrics.threshold_costs import LaterSessionsTrial, SessionThresholdCosts
     from ctxkit.session.messages import Role
 
 
@@ -63,7 +63,7 @@ class DeveloperThresholdHoldOut(NamedTuple):
     default: int
     reached_n: int
     """Later sessions that reach the default."""
-    held_out: HoldOutTrial | None
+    held_out: LaterSessionsTrial | None
     """None: nothing could be chosen."""
     near_step: bool
     """True where the choice is within 5 % of a price step."""

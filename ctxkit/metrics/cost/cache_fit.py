@@ -15,7 +15,7 @@ import msgspec
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.engine.cache_model.call_features import HOUR, MIN_CACHEABLE_TOKENS, get_cache_lifetime
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses
 from ctxkit.metrics.cost.bill import CallCharge, SessionBill, make_charge
 from ctxkit.metrics.means_with_unknowns import sum_if_complete

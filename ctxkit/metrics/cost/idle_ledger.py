@@ -33,7 +33,7 @@ from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.engine.cache_model.call_features import HOUR, get_call_features
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_conversion import as_sessions
+from ctxkit.formats.session_arguments import as_sessions
 from ctxkit.metrics.breakeven import keep_alive_limit
 from ctxkit.tokens.prices import price
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
-    from ctxkit.formats.session_conversion import SessionsLike
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.session.session import Session
     from ctxkit.tokens.prices import Price
 

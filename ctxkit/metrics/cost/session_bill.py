@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit._internal.lazy import public_dir
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.compaction_sizes import measure_compactions
 from ctxkit.metrics.cost.bill import SessionBill, SummaryBill, make_charge
 from ctxkit.metrics.cost.call_prices import has_summary_calls, price_call_with, price_summary

@@ -14,7 +14,7 @@ from ctxkit._internal.formatting import (
     sanitize_line,
 )
 from ctxkit._internal.tables import TEXT_COLOR_CSS
-from ctxkit.formats.session_conversion import as_sessions
+from ctxkit.formats.session_arguments import as_sessions
 from ctxkit.metrics.cost.bill_splits import BillPart
 from ctxkit.metrics.cost.session_spend import SPLITS, BillSplits, Spend
 from ctxkit.session.titles import get_project_name, get_start_day, make_unique_titles
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from os import PathLike
 
-    from ctxkit.formats.session_conversion import SessionsLike
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.session.session import Session
 
 _SESSION_WAYS: dict[str, Callable[[Session], str | None]] = {

@@ -23,7 +23,7 @@ from ctxkit._internal.formatting import (
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.tables import TERMINAL_COLUMNS, Cell, Column, Table
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_conversion import as_sessions
+from ctxkit.formats.session_arguments import as_sessions
 from ctxkit.metrics.cache_misses import find_cache_misses
 from ctxkit.metrics.cost.bill_splits import name_resent_part
 from ctxkit.session.titles import get_title
@@ -32,7 +32,7 @@ from ctxkit.tokens.prices import price
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.formats.session_conversion import SessionsLike
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.session.session import ModelCall, Session
 
 

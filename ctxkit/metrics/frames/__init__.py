@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit._internal.gc_pause import pause_gc
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.formats.session_conversion import as_sessions
+from ctxkit.formats.session_arguments import as_sessions
 from ctxkit.metrics.frames import (
     per_call,
     per_compaction,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.formats.session_conversion import SessionsLike
+    from ctxkit.formats.session_arguments import SessionsLike
     from ctxkit.metrics.frames.columns import FrameColumn
     from ctxkit.metrics.message_token_counts import Count
     from ctxkit.session.session import Session

@@ -6,7 +6,7 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import sanitize_line
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.frames.columns import BOOL, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.message_token_counts import count_messages
 from ctxkit.metrics.recorded_compactions import MessageFate, get_message_fates

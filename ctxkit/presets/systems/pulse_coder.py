@@ -17,7 +17,7 @@ from ctxkit.policies.message_filters import PruneToolCalls
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts import PULSE_SECTIONS
 from ctxkit.policies.triggers import Above, ReplyCutShort
-from ctxkit.policies.unpruned_prompt_sizes import estimate_tokens
+from ctxkit.policies.unpruned_forecast import estimate_tokens
 from ctxkit.presets.config_schema import (
     ConfigKey,
     ConfigKeyTable,

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_conversion import as_session
+from ctxkit.formats.session_arguments import as_session
 from ctxkit.plots.chart import write_page
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxkit.formats.session_conversion import SessionLike
+    from ctxkit.formats.session_arguments import SessionLike
 
 __all__ = ["export"]
 __dir__ = public_dir(__all__)

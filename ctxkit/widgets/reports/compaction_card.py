@@ -22,7 +22,7 @@ from ctxkit._internal.formatting import (
 from ctxkit._internal.lazy import public_dir
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_conversion import accepts_session
+from ctxkit.formats.session_arguments import accepts_session
 from ctxkit.metrics.frames import frame
 from ctxkit.metrics.loss_tables import losses
 from ctxkit.plots.chart import write_page

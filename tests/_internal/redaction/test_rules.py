@@ -21,7 +21,7 @@ from ctxkit._internal.redaction import (
     redact_json,
 )
 from ctxkit._internal.visible_text import VisibleText
-from ctxkit._internal.webhook_secrets import WEBHOOKS
+from ctxkit._internal.webhook_address_patterns import WEBHOOKS
 
 SEEDS = range(3)
 

@@ -18,7 +18,7 @@ from ctxkit.policies.base import flatten_chain
 from ctxkit.policies.context_rules import unwrap_function
 from ctxkit.policies.history.history import History
 from ctxkit.policies.schedules.layers import SUM_TOKENS
-from ctxkit.policies.unpruned_prompt_sizes import UnprunedForecast
+from ctxkit.policies.unpruned_forecast import UnprunedForecast
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.history.message_log import ColdCacheCalls, MessageLog
     from ctxkit.policies.schedules.layers import Layer
     from ctxkit.policies.schedules.unpruned_messages import HistoryRows
-    from ctxkit.policies.unpruned_prompt_sizes import BilledSizes
+    from ctxkit.policies.unpruned_forecast import BilledSizes
     from ctxkit.tokens.counter_protocol import ContextBudget
 
 
