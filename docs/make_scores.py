@@ -125,8 +125,8 @@ and replays of each format (`tests/metrics/score_oracle.py` does it).
   all other items but the `fixed` one are *inserted*. After a compaction that no call follows the prompt is
   `session.view()`. A *change* is each compaction, and each prompt that is not the one before and what came since.
 - **Tokens and dollars** are sums over the call frame's rows that have a prompt. Where reads are known and writes are not,
-  writes are 0. `fresh_tokens`, `input_usd` and `priced_share` are missing where the record has no usage; a prompt is then
-  the sum of the sizes in `session.sent(call)`. Prices are `ck.prices.price(model, at=time).at(prompt)`, dollars a token;
+  writes are 0. `fresh_tokens`, `input_usd` and `priced_share` are missing where the record has no usage, `output_usd` where
+  `output_tokens` is. The prompt of a call without usage is the sum of the sizes in `session.sent(call)`, here and below. Prices are `ck.prices.price(model, at=time).at(prompt)`, dollars a token;
   where they have `writes_unread`, the log tells reads, a call counts no writes and its prompt is not below
   `min_cacheable`, fresh tokens have the price of writes. `cost_usd`, `summaries_usd`, `list_price_usd` and `cost_source`
   are those of the session frame. Where the record's window is missing, the rules' is no `window_tokens`.
@@ -134,11 +134,12 @@ and replays of each format (`tests/metrics/score_oracle.py` does it).
   several before one call, the size before the first and after the last. Savings are means over its rows, but those of kind
   `unmarked`, `failed`, `refused` and `skipped` are no compactions. `refilled_share` (of the tenth call after the first
   that was sent the outcome), `rebound_calls`, `no_progress_streak` and what was paid back end at the next compaction, and
-  one that no call follows is none. One compaction that was not paid back is no thrashing; without sizes a replay has none of these. `summary_tokens` is the sum of
-  the frame's column, counted as `"anchored"`, and missing where a summary is sealed (part `SizeOnly` of a message in
-  `session.edits[i].inserted`).
+  one that no call follows is none. One compaction that was not paid back is no thrashing; without sizes a replay has none
+  of these. `summary_tokens` is the sum of the frame's column, counted as `"anchored"`, and missing where a summary is
+  sealed (part `SizeOnly` of a message in `session.edits[i].inserted`).
 - **The formula above**: `K` is the frame's `cost_usd`, counted as `"anchored"`, else 0; with a sealed summary nothing is
-  said. `P` is the sizes of the items at the front that are as in the prompt before, and what the items lack of the prompt.
+  said. `P` is the sizes of the items at the front that are as in the prompt before (the `fixed` one always is), and what
+  the items lack of the prompt.
   `F` is `L`, and of a replay at most the prompt of the call before; where `ck.misses` has a cause other than the
   compaction, none (`unexplained`), or a pause (`gap`) longer than `get_cache_lifetime(record)`, at most what the record
   read. Prices are those of a prompt of `L`: `r` that of fresh input where the log tells no reads, `w` that of writes that
@@ -150,24 +151,30 @@ and replays of each format (`tests/metrics/score_oracle.py` does it).
 - **Tool calls** are equal where tool (in any case) and arguments (unreadable ones: their text) are; of tools that read a
   file, where the file is. A compaction removed one where the message that makes or answers it is then for the first time
   not sent in its own words. `reread_rate` is the mean over compactions of the share among the next 24 tool calls, or as
-  many as there are; it and `calls_to_first_write` leave out a compaction before the first call. `calls_to_resume` is over
-  all changes and counts model calls from 0: a call does something new where it asks for what no call asked for before,
-  with a tool that does more than read. None of them ends at the next compaction.
+  many as there are; `calls_to_first_write` is how many tool calls come before the one that writes, 0 where it is the
+  first. Both leave out a compaction before the first model call. `calls_to_resume` is over all changes and counts model
+  calls from 0: a call does something new where it asks for what no call asked for before, with a tool that does more than
+  read. None of them ends at the next compaction.
 - **Items**: which words are items and which sentences give a constraint is fixed by the patterns of
   `ctxkit.metrics.losable_items` and `ctxkit.metrics.item_index`; which tools read and write by
-  `ctxkit.session.tool_calls`. A message states its items, and names the endings of its paths (two parts at least) besides;
-  those weigh 1. The text, not the thinking, of user and agent also names a constraint that it gives in other words. A
-  reply uses what it names in text and arguments. An inserted text states what occurs in it as whole words.
-- **Fates**: an item goes *out of sight* at a change where the prompt before or what came since named it, and the prompt no
-  longer does. It is lost where a reply uses it after that, stated again or not; `calls_to_first_use` counts from the
-  last time before that use that it did, where `needed_later_unrecoverable` is judged. It is at stake
-  where a reply uses it after the messages in their own words no longer name it. `summary_recall` is 1 - the weight of the
-  lost / the weight of those at stake, and missing where no text was inserted. Other counts are, at each change, of all
-  items removed so far; `next_interval_loss` is of those of them that are used before the next change.
-- **Files and archives**: a file holds the items of the result of a read or write call and of the reply that makes it (of
-  several its last), once that message left. An archive holds, from then on, what a compaction removed whose `reason`,
-  `method` or inserted text says "offload", "artifact" or "archive" in its first 200 characters, and a pruned message whose
-  stub says so.
+  `ctxkit.session.tool_calls`. A message *states* its own items. It *names* these, and the endings of its paths (two parts
+  at least; each is an item that weighs 1). The text, not the thinking, of user and agent also names a constraint that it
+  gives in other words. A reply *uses* what it names in text and arguments. An inserted text names what occurs in it as
+  whole words. An item is *removed* once a message that stated it left; an ending that is nowhere stated never is.
+- **Used again**: `reused_items_n` counts items that a reply uses after a message that *stated* them came before its
+  call. A reply's own statement does not count, nor one that only named the item.
+- **Fates**: a removed item goes *out of sight* at a change where the prompt before, or what came since, named it and the
+  prompt no longer does. It is *lost* where a reply uses it after the first time that it did, stated again or not;
+  `calls_to_first_use` counts from the last time before that use, where `needed_later_unrecoverable` is judged too. It is
+  *at stake* where the same holds with inserted texts left aside: a reply uses it after the messages sent in their own
+  words no longer name it. `summary_recall` is 1 - the weight of the lost / the weight of those at stake, and missing where
+  no text was inserted. Other counts are, at each change, of all items removed so far; `next_interval_loss` is of those of
+  them that are used before the next change.
+- **Files and archives**: a file holds the items stated by the result of a read or write call and by the reply that makes
+  it (of several its last), but not its own path, once that message left and in each prompt that names the file's path as
+  the call gave it. An archive holds, from then on, what is stated by the messages that a compaction removed whose
+  `reason`, `method` or inserted text says "offload", "artifact" or "archive" in its first 200 characters, and by a pruned
+  message whose stub says so.
 - **Nothing to share**: shares of the loss are 0 where nothing changed, else missing where nothing is used again.
 
 ## What cannot be computed from this page

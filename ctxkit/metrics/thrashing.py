@@ -113,7 +113,7 @@ class ThrashSummary(msgspec.Struct, frozen=True):
     reread_rate: float | None
     """Mean share of the next 24 tool calls that repeat one that a compaction removed."""
     reorientation: float | None
-    """Median tool calls from a compaction to the first that writes."""
+    """Median number of tool calls between a compaction and the first that writes."""
     is_thrashing: bool | None
     """True where three compactions in a row made no progress, or most were not paid back."""
 
