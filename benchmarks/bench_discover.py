@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.clock import cpu
-from ctxkit.formats.discovery import discover
+from ctxkit.formats.log_discovery import discover
 
 FILES, LINES = 1_000, 2_000
 GOAL_SECONDS = 1.0

@@ -20,14 +20,14 @@ import numpy as np
 from benchmarks.clock import cpu, paired
 from ctxkit.engine import Run, advance_run
 from ctxkit.engine import run_rules as replay
-from ctxkit.policies import triggers, window_compaction
-from ctxkit.policies.clearing import Clear
+from ctxkit.policies import compaction_without_summary, triggers
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies.tool_result_clearing import Clear
 from ctxkit.presets import langchain_summary, pi
 from ctxkit.session.messages import Message, Text, ToolCall
 from ctxkit.tokens import get_counter
-from ctxkit.tokens.tiktoken_counters import TiktokenCounter
+from ctxkit.tokens.exact_counters import TiktokenCounter
 
 CALLS = 500
 WORDS = [
@@ -143,7 +143,9 @@ def replays() -> list[dict[str, object]]:
     assert len(replay(log, few).compactions) <= 10
     preset = pi(context_window=limit + 16_384, keep_recent_tokens=limit // 3, summariser="fixed")
     assert 0 < len(replay(log, preset).compactions) <= 10
-    many = Rules(window_compaction.Window(keep_tokens=limit * 3 // 10), triggers.Above(limit // 3))
+    many = Rules(
+        compaction_without_summary.Window(keep_tokens=limit * 3 // 10), triggers.Above(limit // 3)
+    )
     own = Rules(Window(limit * 3 // 10), triggers.Above(limit // 3))
     assert len(replay(log, many).compactions) > 100 < len(replay(log, own).compactions)
     plain, shipped = (

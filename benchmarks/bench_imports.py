@@ -60,7 +60,7 @@ assert chart._repr_mimebundle_()
 NO_KEY = """
 import asyncio
 from ctxkit.agent.models.model import Request, ignore_delta
-from ctxkit.agent.models.provider import ProviderModel
+from ctxkit.agent.models.litellm_provider import ProviderModel
 try:
     asyncio.run(ProviderModel("anthropic/claude-sonnet-4-5")(Request(messages=()), ignore_delta))
 except Exception as e:

@@ -40,7 +40,7 @@ def run() -> list[dict]:
     import plotly.graph_objects as go
 
     from ctxkit.plots.chart import Chart
-    from ctxkit.plots.xy_figure import Axes, Trace
+    from ctxkit.plots.xy_figure import Trace, XyDrawing
 
     rng = np.random.default_rng(0)
     data = {agent: (np.arange(POINTS // 5), sawtooth(rng, POINTS // 5)) for agent in AGENTS}
@@ -49,7 +49,7 @@ def run() -> list[dict]:
         traces = tuple(
             Trace(name=a, x=x, y=y, look=i) for i, (a, (x, y)) in enumerate(data.items())
         )
-        chart = Chart(title="Context", drawing=Axes(x="call", y="tokens", traces=traces))
+        chart = Chart(title="Context", drawing=XyDrawing(x="call", y="tokens", traces=traces))
         return json.dumps(chart.to_plotly(), separators=(",", ":"))
 
     def peer() -> str:

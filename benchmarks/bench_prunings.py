@@ -15,8 +15,7 @@ from benchmarks.clock import bounded, cpu
 from ctxkit.engine import run_rules as replay
 from ctxkit.policies import triggers
 from ctxkit.policies.base import Chain
-from ctxkit.policies.cache_ttl import CacheTtl
-from ctxkit.policies.clearing import Clear, KeepToolPairs, TombstoneEviction
+from ctxkit.policies.compaction_without_summary import AdaptiveTrim
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history import MessageLog
 from ctxkit.policies.message_filters import MessageCountCap, PruneToolCalls
@@ -28,7 +27,7 @@ from ctxkit.policies.message_shortening import (
 )
 from ctxkit.policies.offload import ResultDigest, ResultExcerpts, ResultOffload
 from ctxkit.policies.superseded_tool_calls import RepeatedCommands, Superseded
-from ctxkit.policies.window_compaction import AdaptiveTrim
+from ctxkit.policies.tool_result_clearing import CacheTtl, Clear, KeepToolPairs, TombstoneEviction
 from ctxkit.presets import fased, names, openclaw, preset
 from ctxkit.tokens import get_counter
 

@@ -26,7 +26,7 @@ COUNTS = ("turn", "turn_input_tokens", "turn_output_tokens", "cumulative_input_t
 
 def make(folder: Path, lines: int, files: int) -> None:
     """One log of all lines, and the same lines in a folder of many."""
-    from ctxkit.formats.snapshots.frame_writer import encode_snapshot
+    from ctxkit.formats.snapshots.log_writer import encode_snapshot
 
     random_ = random.Random(1)
     (folder / "many").mkdir()

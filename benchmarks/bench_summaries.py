@@ -19,7 +19,7 @@ from ctxkit.engine import make_log_from_session
 from ctxkit.policies.history import History
 from ctxkit.policies.offline_summarisers import ExtractiveSummariser, Passage
 from ctxkit.policies.texts import message_line_index as line_index
-from ctxkit.policies.texts import summary_prompts
+from ctxkit.policies.texts import summary_prompts_and_audits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ from extracts_by_definition import extract as by_definition
 
 MESSAGES = 300
 REAL = Path(os.environ.get("CTXKIT_SESSIONS", "")) / "pi" / "before-compaction.jsonl"
-FOCUS = summary_prompts.identifier_instructions("off", focus="keep the ids")
+FOCUS = summary_prompts_and_audits.format_identifier_instructions("off", focus="keep the ids")
 
 
 def passage(session: Session, more: int = 0, instructions: str = "") -> Passage:
@@ -67,13 +67,13 @@ def peers(messages: list[Any]) -> list[tuple[str, float]]:
 
     class Words:
         def to_words(self, text: str) -> tuple[str, ...]:
-            return tuple(sorted(line_index.line_words(text)))
+            return tuple(sorted(line_index.extract_line_words(text)))
 
     lines = [
         text
         for m in messages
-        for _, text in line_index.message_lines(m)
-        if line_index.line_words(text)
+        for _, text in line_index.split_message_lines(m)
+        if line_index.extract_line_words(text)
     ]
     document = ObjectDocumentModel([Paragraph([Sentence(text, Words()) for text in lines])])
     wanted = ExtractiveSummariser().extract(messages, ExtractiveSummariser().tokens).count("\n") + 1

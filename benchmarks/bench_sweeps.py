@@ -22,9 +22,8 @@ from benchmarks.deeds import EIGHT, REAL, real
 from ctxkit.engine import run_rules as engine
 from ctxkit.engine.replay import make_session_from_run
 from ctxkit.experiments.cost_and_loss_scores import score_session
-from ctxkit.experiments.parallel import WorkPlan
-from ctxkit.experiments.rules_on_one_session import NamedRules, SessionRunner, SweepOptions
 from ctxkit.experiments.score_columns import build_score_frame
+from ctxkit.experiments.sweep_workers import NamedRules, SessionRunner, SweepOptions, WorkPlan
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history import MessageLog
 from ctxkit.policies.offline_summarisers import FixedSizeSummariser

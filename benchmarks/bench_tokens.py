@@ -15,8 +15,7 @@ import tiktoken
 
 from benchmarks.clock import cpu
 from ctxkit import tokens
-from ctxkit.tokens.tiktoken_counters import TiktokenCounter
-from ctxkit.tokens.vocabularies import get_encoding_definition
+from ctxkit.tokens.exact_counters import TiktokenCounter, get_encoding_definition
 
 ENCODING = "o200k_base"
 MEGABYTE = 1_000_000

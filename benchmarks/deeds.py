@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 import ctxkit as ck
-from ctxkit.experiments.grids import resolve_rules
+from ctxkit.experiments.setting_grids_and_labels import resolve_rules_list
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.offline_summarisers import FixedSizeSummariser
 from ctxkit.policies.summary_compaction import Summary
@@ -133,7 +133,7 @@ def sweep(settings: int, *, loss: bool = False) -> Deed:
 
 def compare(session: Session, presets: int = 0) -> Deed:
     """Every preset, or so many of the first, with losses."""
-    rules = resolve_rules("all")[:presets] if presets else "all"
+    rules = resolve_rules_list("all")[:presets] if presets else "all"
     return lambda: csv(ck.compare(session, rules, progress=False))
 
 
@@ -146,7 +146,7 @@ def advise() -> Deed:
 def frontier(presets: int) -> Deed:
     """The first presets, with losses, over all sessions with text that a folder holds."""
     found = [x for s in ck.read_all(REAL) for x in (s, *s.children) if x.has_text and x.calls]
-    rules = resolve_rules("all")[:presets]
+    rules = resolve_rules_list("all")[:presets]
     return lambda: csv(ck.sweep(found, rules, loss=True, progress=False))
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit._internal.hooks import register_hooks
-from ctxkit._internal.lazy import lazy_exports
+from ctxkit._internal.lazy_imports import lazy_exports, register_hooks
 
 # type checkers know the name; importing `typing` would double what a bare interpreter takes
 TYPE_CHECKING = False
@@ -16,9 +15,9 @@ register_hooks(
     {
         "session.prompt_source": "ctxkit.engine.replay:find_recorded_prompts",
         "session.sent": "ctxkit.engine.replay:get_sent_prompt",
-        "session.display": "ctxkit.widgets.waiting_line:render_session_with_notice",
-        "sessions.display": "ctxkit.widgets.reports.session_summary:render_sessions",
-        "chart.display": "ctxkit.widgets.saved_outputs:colour_plotly_text_by_theme",
+        "session.display": "ctxkit.widgets.progress_notice:render_session_with_notice",
+        "sessions.display": "ctxkit.widgets.reports.session_summary:render_session_list_summary",
+        "chart.display": "ctxkit.widgets.base_widget:colour_plotly_text_by_theme",
         "sessions.arrow": "ctxkit.metrics.frames:arrow",
     }
 )

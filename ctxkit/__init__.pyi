@@ -6,15 +6,18 @@ from IPython.core.interactiveshell import InteractiveShell
 # read and write logs
 from .formats.reading import read as read, read_all as read_all
 from .formats.writing import write as write
-from .formats.snapshots.log_reader import read_snapshots as read_snapshots
-from .formats.discovery import discover as discover
-from .formats.session_archive import find as find, keep as keep
+from .formats.snapshots.log_reader_with_cache import read_snapshots as read_snapshots
+from .formats.log_discovery import discover as discover
+from .formats.archive_and_search import (
+    find as find,
+    keep as keep,
+)
 
 # look at a session
 from .metrics.context_report import report as report
 from .metrics.frames import frame as frame
 from .metrics.estimator_error import calibrate as calibrate
-from .metrics.cost.spending import spend as spend
+from .metrics.cost.spend_report import spend as spend
 from .metrics.cache_misses import misses as misses
 from .metrics.shared_threshold import when as when
 from .widgets import (
@@ -31,14 +34,14 @@ from .widgets.reports import export as export
 
 # try other settings
 from .engine.replay import replay as replay
-from .experiments.advice import advise as advise
-from .experiments.comparison import compare as compare
+from .experiments.setting_advice import advise as advise
+from .experiments.rules_comparison import compare as compare
 from .experiments.gates.regression_gate import gate as gate
-from .experiments.grids import grid as grid
+from .experiments.setting_grids_and_labels import grid as grid
 from .experiments.cost_and_loss_scores import score as score
 from .experiments.sweep_runs import sweep as sweep
-from .presets.loading import load_rules as load_rules
-from .experiments.config_file_validation import validate as validate
+from .presets.rules_from_config_files import load_rules as load_rules
+from .experiments.agent_config_file_validation import validate as validate
 
 # run agents
 from .agent.recorders.api_call_recorder import record as record
@@ -47,7 +50,7 @@ from .engine.framework_integration import (
     fit as fit,
     history_processor as history_processor,
 )
-from .teams.team_building import team as team
+from .teams.team_factory import team as team
 
 # the course
 from .course.contests import contest as contest
@@ -57,7 +60,7 @@ from .course.exercises import check as check
 from .policies.history.history import History as History
 from .session.messages import Edit as Edit, Message as Message, Usage as Usage
 from .session.session import Session as Session
-from .tokens.counter_protocol import ContextBudget as ContextBudget
+from .tokens.token_counters import ContextBudget as ContextBudget
 
 # errors
 from .errors import (

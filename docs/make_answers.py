@@ -23,24 +23,21 @@ from make_pictures import draw_terminal, run_command
 
 import ctxkit as ck
 from ctxkit.experiments.studies import (
-    exam_accuracy_by_visibility,
-    forecast_coverage,
-    threshold_holdout,
-    user_constraints_in_summaries,
+    forecast_and_threshold_holdout,
+    mask_and_visibility_accuracy,
+    user_rule_survival,
 )
-from ctxkit.experiments.studies import (
-    idle_ledger_accuracy as idle_pauses,
-)
-from ctxkit.experiments.studies.rule_survival import (
+from ctxkit.experiments.studies import idle_cost_accuracy as idle_pauses
+from ctxkit.experiments.studies.user_rule_survival import (
     HELD_OUT_WORDINGS,
-    RULES_PER_TALK,
-    make_rule_conversations,
-    measure_rule_survival,
+    RULES_PER_CONVERSATION,
+    make_user_rule_conversations,
+    measure_user_rule_survival,
 )
-from ctxkit.metrics.cost.idle_ledger import find_pauses
+from ctxkit.metrics.cost.pause_costs import find_pauses
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
-from ctxkit.metrics.threshold_costs import ALLOWANCE_USED, LATER_SESSIONS
+from ctxkit.metrics.threshold_replays import ALLOWANCE_USED, LATER_SESSIONS
 from ctxkit.widgets.reports.compaction_card import make_card
 
 if TYPE_CHECKING:
@@ -73,7 +70,7 @@ def make_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def measure_rules() -> str:
     """Measure how many rules outlive made talks, with and without `keep_rules`."""
-    frame = measure_rule_survival(make_rule_conversations(RULE_TALKS))
+    frame = measure_user_rule_survival(make_user_rule_conversations(RULE_TALKS))
     kept = frame["with_empty"].min()
     cheap = (frame["more_tokens"] <= 0.02).sum()
     missed = frame[frame["more_tokens"] > 0.02]
@@ -95,25 +92,25 @@ def measure_rules() -> str:
         f" {cheap} presets send at most 2 % more tokens"
         + (f"; the others keep very small contexts and send more ({names})" if names else "")
         + f". Data: {RULE_TALKS} synthetic conversations (seeds 0-0 to 0-{RULE_TALKS - 1}) with"
-        f" {RULES_PER_TALK} rules each, windows of 64,000 tokens, and {len(HELD_OUT_WORDINGS)} wordings"
+        f" {RULES_PER_CONVERSATION} rules each, windows of 64,000 tokens, and {len(HELD_OUT_WORDINGS)} wordings"
         " that were not used to write the extractor.\n\n" + make_table(head, rows)
     )
 
 
 def measure_constraints() -> str:
     """Measure the same on COMPINT's constraints, and the marks of its summaries beside people's."""
-    frame = measure_rule_survival(
-        user_constraints_in_summaries.make_constraint_talks(CONSTRAINT_TALKS)
+    frame = measure_user_rule_survival(
+        user_rule_survival.make_constraint_conversations(CONSTRAINT_TALKS)
     )
-    marks = user_constraints_in_summaries.compare_marks(
-        user_constraints_in_summaries.read_judged_summaries()
+    marks = user_rule_survival.compare_marks_with_human_labels(
+        user_rule_survival.read_judged_summaries()
     )
     cheap = (frame["more_tokens"] <= 0.02).sum()
     empty, extract = frame["kept_empty"], frame["kept_extract"]
     least = frame[["with_empty", "with_extract"]].min().min()
     carried = "all" if least == 1 else f"at least {least:.0%}"
     return (
-        f"COMPINT's {RULES_PER_TALK} constraints were stated in the first turns of {CONSTRAINT_TALKS}"
+        f"COMPINT's {RULES_PER_CONVERSATION} constraints were stated in the first turns of {CONSTRAINT_TALKS}"
         f" conversations. With `keep_rules`, {carried} survive under each of {len(frame)} presets, and"
         f" {cheap} presets send at most 2 % more tokens. These constraints are not held out: the extractor"
         " first found 11 of the 15, and was then extended to orders such as “when you cite something, use"
@@ -135,8 +132,8 @@ def measure_constraints() -> str:
 
 def measure_exam() -> str:
     """Measure whether answers that are marked as shown are given, on published answers."""
-    answers = exam_accuracy_by_visibility.read_answers()
-    result = exam_accuracy_by_visibility.compare_with_answers(answers)
+    answers = mask_and_visibility_accuracy.read_exam_answers()
+    result = mask_and_visibility_accuracy.measure_accuracy_by_visibility(answers)
     low, high = result.difference_interval
     orders = (
         f"Compaction methods with a readable prompt and published answers: {result.policies_n}. A ranking"
@@ -158,20 +155,20 @@ def measure_pauses() -> str:
     """Measure how well writes after pauses and the order of choices are predicted."""
     developers, habits = {}, {}
     for seed in IDLE_SEEDS:
-        made = idle_pauses.make_developers(IDLE_DEVELOPERS, seed)
+        made = idle_pauses.make_developers_with_pauses(IDLE_DEVELOPERS, seed)
         developers |= {f"{seed}-{name}": sessions for name, sessions in made.items()}
-        known = idle_pauses.list_pause_lengths(IDLE_DEVELOPERS, seed)
+        known = idle_pauses.list_habitual_pause_lengths(IDLE_DEVELOPERS, seed)
         habits |= {f"{seed}-{name}": lengths for name, lengths in known.items()}
     every = [session for sessions in developers.values() for session in sessions]
     pauses = {name: [p for s in ss for p in find_pauses(s)] for name, ss in developers.items()}
-    result = idle_pauses.measure_idle(pauses, habits)
+    result = idle_pauses.measure_idle_choice_accuracy(pauses, habits)
     real = read_real_sessions()
     errors, rights = (
-        idle_pauses.measure_write_errors(real),
-        idle_pauses.check_choice_rankings(real),
+        idle_pauses.measure_cache_write_errors(real),
+        idle_pauses.check_idle_choice_rankings(real),
     )
-    writers = len({s.id for s in real if idle_pauses.measure_write_errors([s])})
-    made_errors = idle_pauses.measure_write_errors(every)
+    writers = len({s.id for s in real if idle_pauses.measure_cache_write_errors([s])})
+    made_errors = idle_pauses.measure_cache_write_errors(every)
     unknown = "not established"
     held_back = f"({result.pauses_n} pauses, {result.developers_n} developers)"
     rows = [
@@ -185,7 +182,7 @@ def measure_pauses() -> str:
             "ranking of the choices, pause length known",
             "80 %",
             f"{sum(rights) / len(rights):.0%} ({len(rights)} pauses)",
-            f"{_share(idle_pauses.check_choice_rankings(every))}",
+            f"{_share(idle_pauses.check_idle_choice_rankings(every))}",
         ],
         [
             "predicted ranking against mean costs over the true pause distribution",
@@ -251,8 +248,10 @@ def read_real_sessions() -> list[ck.Session]:
 
 def measure_forecasts() -> str:
     """Measure how many later sessions are in the intervals that earlier ones gave."""
-    made = forecast_coverage.measure_archive_coverage(
-        threshold_holdout.make_developers(FORECAST_DEVELOPERS, sessions=FORECAST_SESSIONS)
+    made = forecast_and_threshold_holdout.measure_archive_coverage(
+        forecast_and_threshold_holdout.make_developers(
+            FORECAST_DEVELOPERS, sessions=FORECAST_SESSIONS
+        )
     )
     dollars = {tool: c for (tool, figure), c in made.items() if figure == "usd"}
     is_met = all(0.7 <= c.share <= 0.9 for c in made.values())
@@ -275,10 +274,10 @@ def measure_recorded_forecasts() -> str:
     """Measure the same on the table of recorded sessions, which holds no prices."""
     figures: dict[str, Callable[[SessionCounts], float | None]] = {
         "calls": lambda row: float(row.calls),
-        "prompt tokens": forecast_coverage.count_carried_tokens,
-        "dollars of carried tokens": forecast_coverage.price_carried_tokens,
+        "prompt tokens": forecast_and_threshold_holdout.count_shared_prefix_tokens,
+        "dollars of carried tokens": forecast_and_threshold_holdout.price_shared_prefix_tokens,
     }
-    results = {n: forecast_coverage.measure_coverage(f) for n, f in figures.items()}
+    results = {n: forecast_and_threshold_holdout.measure_coverage(f) for n, f in figures.items()}
     return (
         make_table(
             ["recorded: figure", *_COVERAGE_HEAD],
@@ -296,12 +295,14 @@ def measure_recorded_forecasts() -> str:
 _COVERAGE_HEAD = ("coverage", "sessions", "developers", "worst developer")
 
 
-def _coverage_row(name: str, result: forecast_coverage.ForecastCoverage) -> list[object]:
+def _coverage_row(
+    name: str, result: forecast_and_threshold_holdout.ForecastCoverage
+) -> list[object]:
     sessions = f"{result.inside} of {result.sessions_n}"
     return [name, f"{result.share:.0%}", sessions, result.developers_n, _worst(result)]
 
 
-def _worst(result: forecast_coverage.ForecastCoverage) -> str:
+def _worst(result: forecast_and_threshold_holdout.ForecastCoverage) -> str:
     inside, of = min((c for c in result.by_developer.values() if c[1]), key=lambda c: c[0] / c[1])
     return f"{inside} of {of}"
 
@@ -312,7 +313,7 @@ def make_threshold_developers() -> dict[str, list[ck.Session]]:
         f"{seed}-{i}": sessions
         for seed in THRESHOLD_SEEDS
         for i, sessions in enumerate(
-            threshold_holdout.make_developers(
+            forecast_and_threshold_holdout.make_developers(
                 THRESHOLD_DEVELOPERS, seed, THRESHOLD_SESSIONS
             ).values()
         )
@@ -323,9 +324,13 @@ def measure_thresholds() -> str:
     """Measure whether thresholds from a developer's first sessions pay on the later ones."""
     developers = make_threshold_developers()
     shares = (0.0, EXTRA_LOSS, EXTRA_LOSS / ALLOWANCE_USED)
-    strict, bounded, whole = threshold_holdout.try_thresholds(developers, shares).values()
-    few_developers = threshold_holdout.make_developers(THRESHOLD_DEVELOPERS)
-    (few,) = threshold_holdout.try_thresholds(few_developers, (EXTRA_LOSS,)).values()
+    strict, bounded, whole = forecast_and_threshold_holdout.hold_out_thresholds(
+        developers, shares
+    ).values()
+    few_developers = forecast_and_threshold_holdout.make_developers(THRESHOLD_DEVELOPERS)
+    (few,) = forecast_and_threshold_holdout.hold_out_thresholds(
+        few_developers, (EXTRA_LOSS,)
+    ).values()
     n, near = len(developers), sum(t.near_step for t in (*strict, *bounded))
     wins = sum(t.saves_within(0.0) for t in strict)
     within, without_reserve, few_within = (
@@ -343,7 +348,7 @@ def measure_thresholds() -> str:
         f"With up to {points} more loss, the default of `when`, the threshold costs less and stays within"
         f" that bound on the later sessions of {within} of {n} ({within / n:.0%}). The choice aims at"
         f" {ALLOWANCE_USED:.0%} of the bound; if it aimed at all of it, it would succeed for"
-        f" {without_reserve}. Chosen from {threshold_holdout.SESSIONS // 2} sessions instead of"
+        f" {without_reserve}. Chosen from {forecast_and_threshold_holdout.SESSIONS_PER_DEVELOPER // 2} sessions instead of"
         f" {THRESHOLD_SESSIONS // 2}, it succeeds for {few_within} of {len(few)}"
         f" ({few_within / len(few):.0%}), so four sessions are too few. Thresholds within 5 % of a"
         f" price step: {near}.\n\n"
@@ -364,7 +369,7 @@ def measure_thresholds() -> str:
         " are means over the later half of the sessions, which the choice did not use."
         f" The developers are synthetic, with different tools, models and habits (seeds {THRESHOLD_SEEDS[0]}"
         f" to {THRESHOLD_SEEDS[-1]}, {THRESHOLD_DEVELOPERS} each), {THRESHOLD_SESSIONS} sessions each and the"
-        f" cache as documented; those with {threshold_holdout.SESSIONS} sessions have seed 0. How often an"
+        f" cache as documented; those with {forecast_and_threshold_holdout.SESSIONS_PER_DEVELOPER} sessions have seed 0. How often an"
         " earlier file is read again (0 to 15 % of the calls) is an assumption, and determines the loss."
         f" In CTXKIT_SESSIONS {count_real_developers()} developers have four sessions that can be replayed:"
         " recorded logs are not established."
@@ -384,7 +389,7 @@ def count_real_developers() -> int:
     return sum(n >= 2 * LATER_SESSIONS for n in counts.values())
 
 
-def _trial_row(trial: threshold_holdout.DeveloperThresholdHoldOut) -> list[str]:
+def _trial_row(trial: forecast_and_threshold_holdout.DeveloperThresholdHoldOut) -> list[str]:
     name = f"{trial.developer}: {trial.tool}, {trial.model}"
     tried = trial.held_out
     if tried is None:
@@ -432,7 +437,7 @@ def draw_pictures() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "sessions"
         folder.mkdir()
-        for session in threshold_holdout.make_developers(PICTURED_DEVELOPER + 1)[
+        for session in forecast_and_threshold_holdout.make_developers(PICTURED_DEVELOPER + 1)[
             f"dev-{PICTURED_DEVELOPER}"
         ]:
             ck.write(session, folder / f"{session.id}.jsonl")
@@ -448,7 +453,7 @@ def draw_pictures() -> dict[str, str]:
 def make_archive(folder: Path) -> None:
     """Write sessions of a made developer, with a forecast from the first half of them."""
     folder.mkdir()
-    ((_, sessions),) = idle_pauses.make_developers(1, sessions=24).items()
+    ((_, sessions),) = idle_pauses.make_developers_with_pauses(1, sessions=24).items()
     for session in sessions:
         ck.write(session, folder / f"{session.id}.jsonl")
     starts = sorted(s.messages[0].time or 0.0 for s in sessions)

@@ -7,8 +7,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ctxkit.presets.config_schema import get_preset_defaults
-from ctxkit.presets.loading import SYSTEM_CONFIG_FILES
+from ctxkit.presets.config_key_mapping import get_preset_defaults
+from ctxkit.presets.rules_from_config_files import SYSTEM_CONFIG_FILES
 
 PAGE = Path(__file__).with_name("configs.md")
 HEAD = """# Config files of other systems

@@ -13,7 +13,7 @@ from importlib import util
 from pathlib import Path
 
 from ctxkit.tokens import prices
-from ctxkit.tokens.vocabularies import BUNDLED_VOCABULARIES
+from ctxkit.tokens.exact_counters import BUNDLED_VOCABULARIES
 
 FOLDER = Path(__file__).parents[1] / "ctxkit" / "data"
 

@@ -8,7 +8,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from ctxkit.formats.discovery import LOG_LOCATIONS
+from ctxkit.formats.log_discovery import LOG_LOCATIONS
 from ctxkit.formats.registry import READER_MODULES
 
 PAGE = Path(__file__).with_name("formats.md")
@@ -33,7 +33,7 @@ RULES = """
 - **Compactions.** A recorded compaction is an edit with the removed messages and the inserted summary. Traces with the
   whole prompt of each call (Langfuse, OpenTelemetry, Inspect, completion logs) give edits with `source="derived"` where
   the next prompt lacks messages. Prompt drops without a mark are rows of kind `unmarked`;
-  `ctxkit.metrics.recorded_compactions.infer_compactions` finds large ones by other rules.
+  `ctxkit.metrics.compaction_sizes_and_detection.infer_compactions` finds large ones by other rules.
 - **Several sessions in a file** (tau-bench runs, OpenHands outputs, Inspect samples, aider's starts, fuseraft's older
   event logs) are read with `ck.read_all`. **A folder that is one session** (OpenHands' events or completion logs,
   fuseraft's session folder and post-mortem) gives one session. OpenCode's storage gives its main sessions.

@@ -8,11 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ctxkit.magics.cell_options_and_config import KitSettings
-from ctxkit.magics.line_parser import get_options, get_positionals, get_settings
+from ctxkit.magics.line_parser import (
+    get_option_fields,
+    get_positional_fields,
+    get_setting_defaults_and_help,
+)
+from ctxkit.magics.magic_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC, Subcommand
 from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS
 from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
-from ctxkit.magics.subcommand_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC, Subcommand
+from ctxkit.magics.session_settings import KitSettings
 
 PAGE = Path(__file__).with_name("magics.md")
 HEAD = """# The magics and their options
@@ -34,7 +38,7 @@ def page() -> str:
     """Return the page."""
     out = [HEAD]
     for magic in (AGENT_MAGIC, TEAM_MAGIC, COMPACT_MAGIC):
-        settings = get_settings(magic.shape)
+        settings = get_setting_defaults_and_help(magic.shape)
         out.append(f"\n## `{magic.magic}`\n\n{magic.note}\n")
         rows = _rows(magic.shape)
         for task in sorted(dict.fromkeys(f.metadata.get("task", "") for *_, f in rows), key=bool):
@@ -59,7 +63,9 @@ def page() -> str:
     out.append(SETTINGS_HEAD)
     for name, trait in KitSettings.class_own_traits(config=True).items():
         what = (
-            trait.help.partition(": ")[0] if name in get_settings(AGENT_MAGIC.shape) else trait.help
+            trait.help.partition(": ")[0]
+            if name in get_setting_defaults_and_help(AGENT_MAGIC.shape)
+            else trait.help
         )
         out.append(f"| `{name}` | `{trait.default_value!r}` | {what.rstrip('.')} |\n")
     return "".join(out)
@@ -77,10 +83,10 @@ def _table(magic: str, subcommands: list[Subcommand]) -> list[str]:
 
 def _rows(shape: type) -> list[tuple[str, str, Any]]:
     """Return each word and option of a line: how it is written, what it is, its field."""
-    words = [(f.name.upper(), f) for f in get_positionals(shape)]
+    words = [(f.name.upper(), f) for f in get_positional_fields(shape)]
     options = [
         (name if f.type == "bool" else f"{name} {f.name.rstrip('_').upper()}", f)
-        for name, f in get_options(shape).items()
+        for name, f in get_option_fields(shape).items()
     ]
     return [
         (written, f.metadata["help"].replace("|", "\\|"), f) for written, f in (*words, *options)

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.presets.loading import parse_rules
+from ctxkit.presets.rules_from_config_files import parse_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ctxkit.tokens.provider_rules import ProviderRule, load_rules
+from ctxkit.tokens.provider_rules import ProviderRule, load_provider_rules
 
 PAGE = Path(__file__).with_name("providers.md")
 HEAD = """# Rules of providers
@@ -46,7 +46,7 @@ FACTS = {
 
 def page() -> str:
     """Return the page: a table for each fact."""
-    rules = load_rules()
+    rules = load_provider_rules()
     parts = [HEAD]
     for fact, (title, unit) in FACTS.items():
         rows = [r for r in rules if r.fact == fact]

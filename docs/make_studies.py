@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import CtxkitError
-from ctxkit.experiments.studies import behaviour, masks, published_runs
-from ctxkit.experiments.studies.published_runs import (
+from ctxkit.experiments.studies import (
+    mask_and_visibility_accuracy,
+    policy_turn_and_cost_ratios,
+    published_runs_and_tables,
+)
+from ctxkit.experiments.studies.published_runs_and_tables import (
     COMPLEXITY_TRAP,
     MASKED_TRAJECTORIES,
     TABLES_FOLDER,
     find_published_file,
     write_table,
 )
-from ctxkit.metrics import elongation
+from ctxkit.metrics import run_elongation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,23 +42,34 @@ def make(
         out: the folder to write to.
         turns: the file of elongation factors; None: the package's own.
     """
-    trap = published_runs.read_runs(find_published_file(COMPLEXITY_TRAP, root))
-    ratios, repeats = behaviour.compare_policies(trap), behaviour.pair_repeats(trap)
+    trap = published_runs_and_tables.read_published_runs(find_published_file(COMPLEXITY_TRAP, root))
+    ratios, repeats = (
+        policy_turn_and_cost_ratios.compare_policies(trap),
+        policy_turn_and_cost_ratios.pair_repeats(trap),
+    )
     tables = {
-        "masks": (masks.measure_masks(find_published_file(MASKED_TRAJECTORIES, root)), AGENT),
+        "masks": (
+            mask_and_visibility_accuracy.measure_runs_under_masks(
+                find_published_file(MASKED_TRAJECTORIES, root)
+            ),
+            AGENT,
+        ),
         "ratios": (ratios, TRAP),
-        "floors": (behaviour.estimate_noise_floors([pair for _, pair in repeats]), TRAP),
-        "repeats": (behaviour.measure_repeat_ratios(repeats), TRAP),
+        "floors": (
+            policy_turn_and_cost_ratios.estimate_noise_floors([pair for _, pair in repeats]),
+            TRAP,
+        ),
+        "repeats": (policy_turn_and_cost_ratios.measure_repeat_ratios(repeats), TRAP),
     }
     for name, (frame, source) in tables.items():
         write_table(out / f"{name}.csv", frame, source)
-    path = turns or Path(elongation.__file__ or "").with_name("elongation.csv")
+    path = turns or Path(run_elongation.__file__ or "").with_name("elongation.csv")
     write_table(path, longer(ratios), f"{TRAP}\nTurns after / turns before: `make studies`.")
     return [*(out / f"{name}.csv" for name in tables), path]
 
 
 def longer(ratios: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of `metrics.elongation`: turns ratios of main studies and of hybrids."""
+    """Return the table of `metrics.run_elongation`: turns ratios of main studies and of hybrids."""
     main_studies = ratios[(ratios["tasks"] > _MIN_TASKS) | (ratios["after"] == "hybrid")]
     columns = ["before", "after", "family", "scaffold", "model", "tasks", "turns", "turns_error"]
     return main_studies[columns].rename(columns={"turns": "ratio", "turns_error": "error"})

@@ -22,8 +22,8 @@ import trust_cuts  # noqa: E402
 import trust_developers  # noqa: E402
 import trust_studies  # noqa: E402
 
-from ctxkit.engine.cache_model.training_counts import load_counts  # noqa: E402
-from ctxkit.metrics import elongation  # noqa: E402
+from ctxkit.engine.cache_model.training_counts import load_training_counts  # noqa: E402
+from ctxkit.metrics import run_elongation  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ fails on noise.
 
 def page(folder: Path) -> str:
     """Return the page."""
-    rows = load_counts()
+    rows = load_training_counts()
     nested = trust_calibration.judge_with_chosen_constants(rows, "alone")
     opening = f"{HEAD}\n{trust_developers.summarise(rows, nested)}"
     return opening + "".join(f"\n{chapter(folder)}" for chapter in CHAPTERS)
@@ -56,9 +56,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--teach"]:
         trust_cache.learn([Path(each) for each in sys.argv[2:]])
         return
-    loops = Path(elongation.__file__ or "").with_name("elongation_loops.csv")
+    loops = Path(run_elongation.__file__ or "").with_name("elongation_loops.csv")
     loops.write_text(trust_studies.measure_closed_loops(), encoding="utf-8")
-    elongation.load_closed_loops.cache_clear()
+    run_elongation.load_closed_loop_runs.cache_clear()
     folder = Path(os.environ["CTXKIT_SESSIONS"])
     (HERE / "trust.md").write_text(page(folder), encoding="utf-8")
 

@@ -30,11 +30,12 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     compute_compaction_read_error,
     predict_input_cost,
     predict_reads_after_compactions,
+    with_random_reads,
+    with_shuffled_reads,
 )
-from ctxkit.engine.cache_model.negative_controls import with_random_reads, with_shuffled_reads
-from ctxkit.engine.cache_model.training_counts import TABLE_FILE, load_counts
+from ctxkit.engine.cache_model.training_counts import TABLE_FILE, load_training_counts
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.cost.cache_fit import closure_error
+from ctxkit.metrics.cost.replay_cost_model import closure_error
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
@@ -80,15 +81,15 @@ def learn(folders: list[Path]) -> None:
 def page(folder: Path) -> str:
     """Return the chapter."""
     sessions = select_distinct_sessions(ck.read_all(folder, progress=False))
-    judged = predict_leave_one_out(sessions, load_counts())
+    judged = predict_leave_one_out(sessions, load_training_counts())
     priced = [(s, p) for s, p in judged if p.error is not None]
     return "\n".join(
         [
             "## The prompt cache, predicted\n",
-            trust_developers.describe_table(load_counts()),
+            trust_developers.describe_table(load_training_counts()),
             IN_SIGHT,
-            trust_developers.page(load_counts()),
-            trust_calibration.page(load_counts()),
+            trust_developers.page(load_training_counts()),
+            trust_calibration.page(load_training_counts()),
             "### Noise and causes, on the logs of this folder\n",
             GOALS.strip(),
             *_goals(priced, sessions),

@@ -33,7 +33,7 @@ from ctxkit.engine.cache_model.interval_calibration import (
     MIN_DEVELOPERS,
     MIN_STRETCH,
     measure_left_out_coverage,
-    select_calibrating,
+    select_calibration_sessions,
 )
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class NestedChoice:
         """Return the ends of an interval, as logarithms of predicted / recorded, by candidate."""
         row = judged.row
         training = [r for r in self.rows if r.owner not in excluded]
-        rows = select_calibrating(training, row, row.calls, is_near=True)
+        rows = select_calibration_sessions(training, row, row.calls, is_near=True)
         if not rows or not row.past:
             return None
         key = tuple(r.session for r in rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ctxkit.engine.cache_model.training_counts import load_counts
+from ctxkit.engine.cache_model.training_counts import load_training_counts
 
 if TYPE_CHECKING:
     from ctxkit.engine.cache_model.training_counts import ClassCount
@@ -26,7 +26,7 @@ nothing; the number after its slash is the time since the developer's last log (
 
 def page() -> str:
     """Return the part."""
-    rows = load_counts()
+    rows = load_training_counts()
     found: dict[tuple[str, str], dict[str, list[ClassCount]]] = defaultdict(
         lambda: defaultdict(list)
     )

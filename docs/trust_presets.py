@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.engine.replay import run_replay
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.presets.registry import preset
-from ctxkit.session.compaction_groups import group_edits
+from ctxkit.session.compactions_and_prunings import group_edits
 
 if TYPE_CHECKING:
     from ctxkit.policies.context_rules import Rules

@@ -10,9 +10,13 @@ import numpy as np
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.experiments.cost_and_loss_scores import classify_replayed_policy, score_session
-from ctxkit.experiments.studies import behaviour, closed_loop, masks
-from ctxkit.experiments.studies.published_runs import table
-from ctxkit.metrics.elongation import INTERVAL_LEVEL, NOISE_FLOOR, estimate_elongation
+from ctxkit.experiments.studies import (
+    closed_loop,
+    mask_and_visibility_accuracy,
+    policy_turn_and_cost_ratios,
+)
+from ctxkit.experiments.studies.published_runs_and_tables import table
+from ctxkit.metrics.run_elongation import INTERVAL_LEVEL, NOISE_FLOOR, estimate_elongation
 from ctxkit.presets.registry import resolve_rules
 
 if TYPE_CHECKING:
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.metrics.elongation import PolicyKind
+    from ctxkit.metrics.run_elongation import PolicyKind
 
 
 _WIDTH = 100
@@ -85,7 +89,7 @@ def closed_rules() -> list[Any]:
 
 
 def measure_closed_loops() -> str:
-    """Return the table of `metrics.elongation`: closed-loop runs by family of policies."""
+    """Return the table of `metrics.run_elongation`: closed-loop runs by family of policies."""
     rules = [*closed_rules(), "clear:keep_last=3"]
     seeing = closed_loop.loop(rules)
     record = closed_loop.run_scripted_agent("none")
@@ -111,20 +115,29 @@ def render_page() -> str:
 
 def _render_bill() -> str:
     runs = table("masks")
-    units: tuple[masks.Unit, ...] = ("chars", "o200k")
+    units: tuple[mask_and_visibility_accuracy.Unit, ...] = ("chars", "o200k")
     error_rows = [
-        _to_records(masks.by_window(runs, u).fillna({"window": masks.NO_MASK})) for u in units
+        _to_records(
+            mask_and_visibility_accuracy.summarise_errors_by_window(runs, u).fillna(
+                {"window": mask_and_visibility_accuracy.NO_MASK}
+            )
+        )
+        for u in units
     ]
     shuffled = runs["sent"].sample(frac=1, random_state=1).to_numpy()
     noise = np.median(
-        np.abs(masks.measure_prediction_errors(runs, masks.RECORDED_WINDOW, "o200k", shuffled))
+        np.abs(
+            mask_and_visibility_accuracy.measure_mask_prediction_errors(
+                runs, mask_and_visibility_accuracy.RECORDED_WINDOW, "o200k", shuffled
+            )
+        )
     )
     rows = [
         (a["window"] or "none", *_format_errors(a), *_format_errors(b))
         for a, b in zip(*error_rows, strict=True)
     ]
     head = ("kept", "characters: median", "90th percentile", "o200k: median", "90th percentile")
-    text = _fill_text(_BILL, runs=len(runs), kept=masks.RECORDED_WINDOW)
+    text = _fill_text(_BILL, runs=len(runs), kept=mask_and_visibility_accuracy.RECORDED_WINDOW)
     after = _fill_text(_BILL_NOISE, noise=noise)
     return f"### The cost of known steps\n\n{text}\n{_format_table(head, rows)}\n{after}"
 
@@ -155,7 +168,7 @@ def _render_behaviour() -> str:
 
 
 def _render_factors() -> str:
-    left_out = behaviour.leave_one_out()
+    left_out = policy_turn_and_cost_ratios.cross_validate_elongation()
     rows = [
         (before, after, *(f"{f.factor:.2f} ({f.low:.2f} to {f.high:.2f})" for f in elongations))
         for before in _BEFORE

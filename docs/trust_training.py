@@ -16,8 +16,8 @@ from ctxkit.engine.cache_model.call_features import (
     is_miss,
 )
 from ctxkit.engine.cache_model.input_cost_prediction import (
-    compute_input_costs,
     compute_naive_reads,
+    make_input_cost_function,
     predict_input_cost,
     prepare_prediction,
 )
@@ -25,11 +25,11 @@ from ctxkit.engine.cache_model.miss_rates import MissRates, simulate_reads
 from ctxkit.engine.cache_model.training_counts import (
     MIN_CALLS,
     DeveloperLogs,
-    PastPredictionErrors,
+    PastErrorsByEvidence,
     count_session,
     exclude_copies,
     get_recorded_reads,
-    is_informative,
+    has_cache_reads,
 )
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def select_distinct_logs(logs: Iterable[DeveloperLog]) -> list[DeveloperLog]:
     """Return the logs that can be counted; of copies, the longest one."""
     distinct: list[DeveloperLog] = []
     counted: list[SessionCounts] = []
-    informative = [log for log in logs if is_informative(log.session)]
+    informative = [log for log in logs if has_cache_reads(log.session)]
     for log in sorted(informative, key=lambda log: -len(log.session.calls)):
         counts = count_session(log.session, 0)
         if len(exclude_copies(counted, counts.session, counts.head)) == len(counted):
@@ -124,7 +124,7 @@ def count_logs(logs: Sequence[DeveloperLog]) -> tuple[SessionCounts, ...]:
 
 def _judge(
     session: Session, own: SessionCounts, counts: Sequence[SessionCounts], logs: DeveloperLogs
-) -> PastPredictionErrors | None:
+) -> PastErrorsByEvidence | None:
     """Return how a session's predictions are off, its developer being left out."""
     others = [row for row in counts if row.developer != own.developer]
     cases = [
@@ -142,7 +142,7 @@ def _judge(
         return None
     past: list[PastPredictionError] = [bill.compare_with(recorded) for bill in bills]
     off = round(float(np.log(lifetime / recorded)), 4)
-    return PastPredictionErrors(cases[0].rates.teachers, off, *past)
+    return PastErrorsByEvidence(cases[0].rates.teachers, off, *past)
 
 
 def predict_leave_one_out(
@@ -163,7 +163,7 @@ def compute_chance_errors(session: Session) -> tuple[float, ...]:
     Each draw in turn is taken for the record, and the median of all draws for the prediction.
     """
     calls = get_call_features(session)
-    costs = compute_input_costs(session, calls)
+    costs = make_input_cost_function(session, calls)
     if costs is None or len(calls) < 2:
         return ()
     counts = count_session(session)

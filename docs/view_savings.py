@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import ctxkit as ck
 from ctxkit.metrics.team_log import render_for_peers
 from ctxkit.session.messages import OTHER_AGENT_CALL_KIND
-from ctxkit.tokens.counter_registry import default_counter
 from ctxkit.tokens.message_sizes import measure_sizes
+from ctxkit.tokens.token_counters import default_counter
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session

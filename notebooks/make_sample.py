@@ -22,7 +22,7 @@ from sample import chat, inbox, incident, migration, research
 
 import ctxkit as ck
 from ctxkit import tokens
-from ctxkit.course.generator.billing_sample import SEED, make_billing
+from ctxkit.course.generator.billing_sample import SEED, make_billing_session
 from ctxkit.formats import samples
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ OTHERS = {
 
 def make(name: str = "billing") -> ck.Session:
     """Play a story once and return it as a session."""
-    return make_billing() if name == "billing" else _other(name, OTHERS[name])
+    return make_billing_session() if name == "billing" else _other(name, OTHERS[name])
 
 
 def _other(name: str, told: ModuleType) -> ck.Session:

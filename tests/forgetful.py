@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 from ctxkit.metrics import LosableItem, extract_items
-from ctxkit.metrics.item_index import USER_WEIGHT, RuleMatcher, _find_file_paths
+from ctxkit.metrics.item_search_index import USER_WEIGHT, RuleMatcher, _find_file_paths
 from ctxkit.metrics.losable_items import ERROR_LINE_CHARS, MessageItemCache, expand_path_endings
 from ctxkit.session import Text
 

@@ -14,7 +14,7 @@ from cli.words import ctxkit as run_command
 from cli.words import environment
 
 import ctxkit
-from ctxkit._internal.installed_distribution import DISTRIBUTION, get_version, other_owners
+from ctxkit._internal.installed_distribution import DISTRIBUTION, get_version, list_other_owners
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -139,13 +139,13 @@ RIVALS = {
 def test_another_owner_of_the_module_is_named(rival, tmp_path, monkeypatch):
     name, files = rival
     monkeypatch.syspath_prepend(add_distribution(tmp_path, name, **files))
-    assert other_owners() == [f"{name} 2.2.5"]
+    assert list_other_owners() == [f"{name} 2.2.5"]
 
 
 def test_a_distribution_with_a_similar_module_is_none(tmp_path, monkeypatch):
     record = "ctxkit_tools/a.py,,\nmy/ctxkit/a.py,,\nnotctxkit/a.py,,\nctxkit.txt,,\n"
     monkeypatch.syspath_prepend(add_distribution(tmp_path, "similar", RECORD=record))
-    assert other_owners() == []
+    assert list_other_owners() == []
 
 
 def with_rival(home: Path) -> dict[str, str]:

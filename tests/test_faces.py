@@ -52,12 +52,12 @@ def test_metrics_are_there_in_a_fresh_interpreter_whatever_was_imported_first():
         s = ck.read(ck.samples.path())
         for name in ck.metrics.__all__:
             getattr(ck.metrics, name)
-        assert ck.metrics.thrash(s) == ck.metrics.thrashing.thrash(s)
-        print(len(ck.metrics.thrash(s).outcomes), len(ck.metrics.thrashing.get_compaction_outcomes(s)), len(ck.metrics.audits(s)))
+        assert ck.metrics.thrash(s) == ck.metrics.compaction_outcomes.thrash(s)
+        print(len(ck.metrics.thrash(s).outcomes), len(ck.metrics.compaction_outcomes.get_compaction_outcomes(s)), len(ck.metrics.audits(s)))
     """
     for first in (
         "pass",
-        "from ctxkit.metrics.thrashing import get_compaction_outcomes",
+        "from ctxkit.metrics.compaction_outcomes import get_compaction_outcomes",
         "import ctxkit.experiments.cost_and_loss_scores",
     ):
         done = subprocess.run(

@@ -12,7 +12,7 @@ import trust_cache
 import trust_developers
 from msgspec.structs import replace
 
-from ctxkit.engine.cache_model.training_counts import load_counts
+from ctxkit.engine.cache_model.training_counts import load_training_counts
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,7 +37,7 @@ def test_the_page_opens_with_what_may_be_believed_in_ten_lines():
 
 
 def test_few_developers_establish_nothing():
-    rows = load_counts()
+    rows = load_training_counts()
     few = {row.owner for row in rows if row.tool == "codex" and row.past}
     page = trust_developers.page([row for row in rows if row.owner in few])
     assert len(few) < 10 < len({row.owner for row in rows if row.tool == "claude-code"})
@@ -49,7 +49,7 @@ def test_few_developers_establish_nothing():
 
 def test_a_developers_own_errors_calibrate_no_interval_of_theirs():
     """All but one session of a developer are spoilt: of that one the interval stays as it is."""
-    rows = list(load_counts())
+    rows = list(load_training_counts())
     owner = Counter(row.owner for row in rows if row.past).most_common(1)[0][0]
     one = next(row.session for row in rows if row.past and row.owner == owner)
 

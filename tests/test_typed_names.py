@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 import ctxkit as ck
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.sessions_from_arguments import accepts_session
 
 PACKAGE = Path(ck.__file__).parent
 STUBS = sorted(PACKAGE.rglob("__init__.pyi"))

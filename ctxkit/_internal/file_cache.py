@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from ctxkit._internal.safe_fs import SafeFolder
+from ctxkit._internal.safe_files import SafeFolder
 
 if TYPE_CHECKING:
     from pathlib import Path

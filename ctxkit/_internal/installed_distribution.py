@@ -23,7 +23,7 @@ def get_version() -> str:
     return version(DISTRIBUTION)
 
 
-def other_owners() -> list[str]:
+def list_other_owners() -> list[str]:
     """Return name and version of each other installed distribution that owns a module `ctxkit`.
 
     Each command asks this. `importlib.metadata` takes 40 ms of CPU to import and to read 250
@@ -38,9 +38,9 @@ def other_owners() -> list[str]:
     return sorted({f"{d.name} {d.version}" for d in owners if d.name != DISTRIBUTION})
 
 
-def describe_conflict() -> str:
+def describe_module_conflict() -> str:
     """Name in one sentence the other distributions that own the module; empty if there are none."""
-    owners = other_owners()
+    owners = list_other_owners()
     if not owners:
         return ""
     names = " ".join(owner.split()[0] for owner in owners)
@@ -50,9 +50,9 @@ def describe_conflict() -> str:
     )
 
 
-def warn_of_conflict() -> None:
+def warn_of_module_conflict() -> None:
     """Warn where another distribution owns the module."""
-    if sentence := describe_conflict():
+    if sentence := describe_module_conflict():
         warnings.warn(sentence, stacklevel=2)
 
 

@@ -1,10 +1,19 @@
 """Redaction of secrets in texts, JSON values and streams; secrets of the environment.
+Five kinds of secrets are redacted: values of the environment's secrets, also encoded
+(`get_environment_secrets`); keys of a vendor's published form and blocks of private keys
+(`redaction_rules_for_keys`); webhook addresses (the forms are those of the services' manuals; only
+the part that grants access is redacted); and random-looking values beside a secret's name or in
+addresses (`redaction_rules_by_context`). Each kind is a rule of `RULES`. Rules match the text
+without escape sequences (`redaction_rule_and_hidden_characters`).
+
+The forms are those of the services' manuals. Only the part that grants access is redacted.
 
 Five kinds of secrets are redacted: values of the environment's secrets, also encoded
 (`get_environment_secrets`); keys of a vendor's published form and blocks of private keys
-(`secret_patterns`); webhook addresses (`webhook_address_patterns`); and random-looking values
-beside a secret's name or in addresses (`secret_heuristics`). Each kind is a rule of `RULES`. Rules
-match the visible text, without escape sequences (`visible_text`).
+(`redaction_rules_for_keys`); webhook addresses (`redaction`); and random-looking values
+beside a secret's name or in addresses (`redaction_rules_by_context`). Each kind is a rule of
+`RULES`. Rules
+match the visible text, without escape sequences (`redaction_rule_and_hidden_characters`).
 """
 
 from __future__ import annotations
@@ -15,30 +24,159 @@ import json
 import os
 import re
 from bisect import bisect_right
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
-from ctxkit._internal import secret_heuristics, secret_patterns, webhook_address_patterns
-from ctxkit._internal.lazy import public_dir
-from ctxkit._internal.secret_heuristics import is_secret_field
-from ctxkit._internal.visible_text import VisibleText
+from ctxkit._internal import redaction_rules_by_context, redaction_rules_for_keys
+from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.redaction_rule_and_hidden_characters import (
+    RedactionRule,
+    TextWithoutHiddenCharacters,
+    compile_once,
+)
+from ctxkit._internal.redaction_rules_by_context import is_secret_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ctxkit._internal.redaction_rule import RedactionRule
-    from ctxkit._internal.visible_text import Span
+    from ctxkit._internal.redaction_rule_and_hidden_characters import Span
 
 
 __all__ = ["REDACTION_MARK", "get_environment_secrets", "redact", "redact_json"]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
+
+
+class _WebhookPattern(NamedTuple):
+    """The webhook addresses of one service.
+
+    A `/` in the two patterns also matches its escaped forms in JSON and URLs.
+    """
+
+    service: str
+    hint: str
+    """A substring of the address, in lower case."""
+    between: str
+    """Pattern of the text between hint and secret."""
+    secret: str
+    """Pattern of the secret."""
+    example: str
+    """See `RedactionRule`."""
+    must_look_random: bool = False
+    """True where the secret must also look random, as a word can be in its place."""
+
+
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_RANDOM_UUID = "{h8}-{h4}-{h4}-{h4}-{h12}"
+_SLASH = r"(?:\\{0,4}/|%2f)"
+WEBHOOKS = (
+    _WebhookPattern(
+        "Slack", "hooks.slack", r"(?:-gov)?\.com/(?:services|workflows|triggers)/",
+        r"(?:\w{3,}+/){2,3}+\w{8,}+", "https://hooks.slack.com/services/«T0{u7}/B0{u9}/{a24}»",
+    ),
+    _WebhookPattern(
+        "Slack, without its host", "services", "/", r"T\w{6,}+/B\w{6,}+/\w{16,}+",
+        "x/services/«T0{u7}/B0{u9}/{a24}»",
+    ),
+    _WebhookPattern(
+        "Discord", "webhooks", "/", r"\d{10,}+/[\w-]{30,}+",
+        "https://discord.com/api/webhooks/«{d18}/{w67}z»",
+    ),
+    _WebhookPattern(
+        "Teams", "webhook", "(?:b2)?/", rf"{_UUID}@{_UUID}(?:/[\w-]{{1,50}}+){{1,4}}+",
+        f"https://x.webhook.office.com/webhookb2/«{_RANDOM_UUID}@{_RANDOM_UUID}/Hook/{{h32}}/x»",
+    ),
+    _WebhookPattern(
+        "Mattermost", "hooks", "/", r"[a-z0-9]{26}(?![\w-])",
+        "https://chat.example.com/hooks/«{s26}»", must_look_random=True,
+    ),
+    _WebhookPattern(
+        "Rocket.Chat", "hooks", "/", r"[a-z0-9]{17,24}/[a-z0-9]{40,64}(?![\w-])",
+        "https://chat.example.com/hooks/«{a24}/{a48}»", must_look_random=True,
+    ),
+    _WebhookPattern(
+        "Zapier", "hooks.zapier.com", r"/hooks/\w{1,20}/", r"(?:v\d/)?\d{3,}+/\w{4,}+",
+        "https://hooks.zapier.com/hooks/catch/«{d7}/{s7}»/",
+    ),
+    _WebhookPattern(
+        "Make", "hook.", r"(?:[a-z]{2}\d\.make|integromat)\.com/", "[a-z0-9]{20,}+",
+        "https://hook.eu1.make.com/«{s32}»",
+    ),
+    _WebhookPattern(
+        "Netlify", "build_hooks", "/", "[0-9a-f]{16,}+",
+        "https://api.netlify.com/build_hooks/«{h24}»",
+    ),
+    _WebhookPattern(
+        "WeCom", "webhook", r"/send\?key=", _UUID,
+        f"https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=«{_RANDOM_UUID}»",
+    ),
+    _WebhookPattern(
+        "IFTTT", "maker.ifttt.com", r"/(?:use|trigger/[\w{}.-]{1,100}+(?:/json)?/with/key)/",
+        r"[\w-]{10,}+", "https://maker.ifttt.com/trigger/opened/with/key/«{w43}»",
+    ),
+    _WebhookPattern(
+        "Google Chat", "chat.googleapis.com", r"/v\d(?:\w|/){1,200}+\?[^\s\"']{0,300}?token=",
+        r"[\w.%~+-]{16,}+",
+        "https://chat.googleapis.com/v1/spaces/AAAA{a7}/messages?key=K&token=«{w43}%3D»",
+    ),
+    _WebhookPattern(
+        "Feishu", "open-apis", "/bot/(?:v2/)?hook/", r"[\w-]{16,}+",
+        f"https://open.feishu.cn/open-apis/bot/v2/hook/«{_RANDOM_UUID}»",
+    ),
+    _WebhookPattern(
+        "PagerDuty", "events.pagerduty.com", "/integration/", "[0-9a-f]{32}",
+        "https://events.pagerduty.com/integration/«{h32}»/enqueue",
+    ),
+    _WebhookPattern(
+        "Vercel", "api.vercel.com", r"/v\d+/integrations/deploy/", r"[\w-]{8,}+/[\w-]{8,}+",
+        "https://api.vercel.com/v1/integrations/deploy/«prj_{a24}/{a10}»",
+    ),
+    _WebhookPattern(
+        "Webex", "webexapis.com", r"/v\d+/webhooks/incoming/", r"[\w-]{20,}+",
+        "https://webexapis.com/v1/webhooks/incoming/«{a80}»",
+    ),
+)  # fmt: skip
+
+
+def _find_webhooks(
+    hooks: Sequence[_WebhookPattern], view: TextWithoutHiddenCharacters
+) -> Iterator[Span]:
+    for hook in hooks:
+        at = view.low.find(hook.hint)
+        while at >= 0:
+            at += len(hook.hint)
+            form = f"(?i){hook.between}({hook.secret})".replace("/", _SLASH)
+            hit = view.match(compile_once(form), at)
+            if hit and _is_secret(hook, hit[1]):
+                yield hit.span(1)
+            at = view.low.find(hook.hint, hit.end() if hit else at)
+
+
+def _is_secret(hook: _WebhookPattern, part: str) -> bool:
+    return not redaction_rules_by_context.is_placeholder(part) and (
+        not hook.must_look_random or redaction_rules_by_context.looks_random(part)
+    )
+
+
+def _make_rule(name: str, hooks: Sequence[_WebhookPattern], hint: str) -> RedactionRule:
+    examples = [hook.example for hook in hooks]
+    return RedactionRule(
+        name, partial(_find_webhooks, hooks), *examples, hint=hint, is_caseless=True
+    )
+
+
+WEBHOOK_RULES = (
+    _make_rule(
+        "webhook", [h for h in WEBHOOKS if "hook" in h.hint], "hook"
+    ),  # one search for all of them
+    *(_make_rule(f"webhook of {h.service}", [h], h.hint) for h in WEBHOOKS if "hook" not in h.hint),
+)
 
 
 def redact(text: str) -> str:
     """Replace keys and the values of the environment's secrets in a text by `REDACTION_MARK`."""
-    return mask_spans(text, find_spans(text, get_environment_secrets()))
+    return mask_spans(text, find_secret_spans(text, get_environment_secrets()))
 
 
 def redact_json(value: Any, secrets: Sequence[str] | None = None) -> Any:
@@ -62,7 +200,7 @@ def _redact_value(value: Any, secrets: Sequence[str], cache: dict[str, str]) -> 
     if isinstance(value, str):
         redacted = cache.get(value)
         if redacted is None:
-            redacted = mask_spans(value, find_spans(value, secrets))
+            redacted = mask_spans(value, find_secret_spans(value, secrets))
             if len(value) <= _MAX_CACHED_CHARS:
                 if len(cache) >= _MAX_CACHED_TEXTS:
                     cache.clear()  # of ids that do not recur; what recurs is soon there again
@@ -142,14 +280,14 @@ class StreamRedactor:
         last_word = _find_last_word(self._text)
         if len(self._text) - last_word > _MAX_WORD_CHARS:
             return len(self._text)
-        view = VisibleText(self._text)
+        view = TextWithoutHiddenCharacters(self._text)
         text, context_start = view.text, max(len(view.text) - _CONTEXT_CHARS, 0)
         ends = [
             match.start()
             for pattern in (_OPEN_QUOTED_SECRET, _OPEN_SEED_PHRASE)
             if (match := pattern.search(text, context_start))
         ]
-        block = secret_patterns.find_open_block(text)
+        block = redaction_rules_for_keys.find_unfinished_key_block(text)
         if block is not None and len(text) - block <= _MAX_BLOCK_CHARS:
             ends.append(block)
         started = (_count_started(text, secret) for secret in self._secrets_with_spaces)
@@ -166,7 +304,7 @@ class StreamRedactor:
             self._emitted = max(at, self._emitted)
             return ""
         is_forced = end - at >= _MAX_WORD_CHARS
-        for start, stop in find_spans(self._text, self._secrets):
+        for start, stop in find_secret_spans(self._text, self._secrets):
             if stop <= at or start >= end:
                 continue
             out += [self._text[at : max(start, at)], REDACTION_MARK]
@@ -281,7 +419,9 @@ def _secret_forms(name: str, value: str) -> frozenset[str]:
         plain.update(_secret_lines(value))
     forms = {f for p in plain for encode in FORMS.values() for f in encode(p)}
     long_forms = {f for f in forms if len(f) >= MIN_CHARS_IN_WORDS or f in plain}
-    return frozenset(VisibleText(f).text for f in long_forms)  # rules match the visible text
+    return frozenset(
+        TextWithoutHiddenCharacters(f).text for f in long_forms
+    )  # rules match the visible text
 
 
 def _is_worth_hiding(value: str) -> bool:
@@ -290,10 +430,10 @@ def _is_worth_hiding(value: str) -> bool:
         return False
     if value.startswith(("/", "~", "./")) and Path(value).expanduser().exists():
         return False
-    is_plain_url = "://" in value and not get_url_password(value)
-    if is_plain_url and not secret_heuristics.looks_random(value.partition("://")[2]):
+    is_plain_url = "://" in value and not _get_url_password(value)
+    if is_plain_url and not redaction_rules_by_context.looks_random(value.partition("://")[2]):
         return False
-    if secret_heuristics.looks_random(value) or secret_heuristics.looks_generated(
+    if redaction_rules_by_context.looks_random(value) or redaction_rules_by_context.looks_generated(
         value, quoted=True
     ):
         return True
@@ -303,24 +443,25 @@ def _is_worth_hiding(value: str) -> bool:
         return len(value) > 16
     if re.fullmatch(r"[\d.:,-]+", value):
         return len(value) >= 12
-    return not secret_heuristics.looks_like_code(value) and not secret_heuristics.is_placeholder(
+    return not redaction_rules_by_context.looks_like_code(
         value
-    )
+    ) and not redaction_rules_by_context.is_placeholder(value)
 
 
 def _find_keys_in_value(value: str) -> list[str]:
     """Return the keys in a variable's value, and the password of a URL with the URL itself."""
-    view = VisibleText(value)
-    keys = [view.text[start:end] for start, end in secret_patterns.find_keys(view)]
-    password = get_url_password(value)
+    view = TextWithoutHiddenCharacters(value)
+    keys = [view.text[start:end] for start, end in redaction_rules_for_keys.find_vendor_keys(view)]
+    password = _get_url_password(value)
     if password and (
-        secret_heuristics.looks_random(password) or secret_heuristics.looks_like_password(password)
+        redaction_rules_by_context.looks_random(password)
+        or redaction_rules_by_context.looks_like_password(password)
     ):
         keys += [password, value]
     return [key for key in keys if len(key) >= MIN_CHARS_IN_WORDS]
 
 
-def get_url_password(value: str) -> str:
+def _get_url_password(value: str) -> str:
     """Return the decoded password in a URL; empty where it has none."""
     try:
         return unquote(urlsplit(value).password or "") if "://" in value else ""
@@ -338,7 +479,7 @@ def _secret_lines(value: str) -> Iterator[str]:
             is_secret = len(text) >= MIN_CHARS_IN_WORDS
         else:
             is_secret = _is_secret_name(setting["name"]) or (
-                len(text) >= 12 and secret_heuristics.looks_random(text)
+                len(text) >= 12 and redaction_rules_by_context.looks_random(text)
             )
         if is_secret and not _NO_SECRET_LINE.match(text) and _is_worth_hiding(text):
             yield text
@@ -378,11 +519,11 @@ def _base64_forms(raw: bytes) -> set[str]:
 
 REDACTION_MARK = "[redacted]"
 RULES = (
-    *secret_patterns.KEY_BLOCK_RULES,
-    *secret_patterns.SECRET_PATTERN_RULES,
-    *webhook_address_patterns.WEBHOOK_RULES,
-    *secret_heuristics.NAMED_SECRET_RULES,
-    *secret_heuristics.ADDRESS_RULES,
+    *redaction_rules_for_keys.KEY_BLOCK_RULES,
+    *redaction_rules_for_keys.SECRET_PATTERN_RULES,
+    *WEBHOOK_RULES,
+    *redaction_rules_by_context.NAMED_SECRET_RULES,
+    *redaction_rules_by_context.ADDRESS_RULES,
 )
 """All rules for secrets that are not in the environment."""
 
@@ -396,7 +537,7 @@ class _RulesByHint:
     """
 
     def __init__(self, rules: Iterable[RedactionRule]) -> None:
-        self._by_hint: dict[str, list[Callable[[VisibleText], Iterable[Span]]]] = {}
+        self._by_hint: dict[str, list[Callable[[TextWithoutHiddenCharacters], Iterable[Span]]]] = {}
         for rule in rules:
             self._by_hint.setdefault(rule.hint, []).append(rule.find)
         self._always = self._by_hint.pop("", [])
@@ -408,7 +549,7 @@ class _RulesByHint:
 
         return AhoCorasick(self._hints).find_matches_as_indexes
 
-    def find_in(self, view: VisibleText, text: str) -> Iterator[Span]:
+    def find_in(self, view: TextWithoutHiddenCharacters, text: str) -> Iterator[Span]:
         """Yield the spans of the rules whose hint is in `text`, a form of a visible text."""
         if len(text) <= self.MAX_INDEXED_CHARS and text.isascii():
             numbers = {number for number, _, _ in self._index(text, overlapping=True)}
@@ -427,9 +568,9 @@ _CASED = _RulesByHint(r for r in RULES if not r.is_caseless)
 _CASELESS = _RulesByHint(r for r in RULES if r.is_caseless)
 
 
-def find_spans(text: str, secrets: Sequence[str]) -> list[Span]:
+def find_secret_spans(text: str, secrets: Sequence[str]) -> list[Span]:
     """Return the disjoint spans of secrets in order; `secrets` are the environment's secrets."""
-    view = VisibleText(text)
+    view = TextWithoutHiddenCharacters(text)
     spans = list(_find_values(view, secrets))
     spans.extend(_CASED.find_in(view, view.text))
     spans.extend(_CASELESS.find_in(view, view.low))
@@ -448,13 +589,13 @@ def _find_in_strings(text: str, strings: Sequence[Span], secrets: Sequence[str])
         offsets.append(size)
         pieces.append(text[start:end])
         size += end - start + 1
-    for a, b in find_spans("\n".join(pieces), secrets) if pieces else ():
+    for a, b in find_secret_spans("\n".join(pieces), secrets) if pieces else ():
         i = bisect_right(offsets, a) - 1
         start, end = strings[i]
         yield start + a - offsets[i], min(start + b - offsets[i], end)
 
 
-def _find_values(view: VisibleText, values: Sequence[str]) -> Iterator[Span]:
+def _find_values(view: TextWithoutHiddenCharacters, values: Sequence[str]) -> Iterator[Span]:
     text = view.text
     for value in values:
         at = text.find(value)

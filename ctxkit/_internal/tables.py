@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unicodedata import combining, east_asian_width
 
-from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line
-from ctxkit._internal.palette import ALERT_TEXT_CSS
+from ctxkit._internal.chart_style import ALERT_TEXT_CSS
+from ctxkit._internal.formatting_and_sanitizing import NO_MATHJAX, escape_html, sanitize_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

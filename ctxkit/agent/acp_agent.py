@@ -7,24 +7,29 @@ of that is recorded as a derived compaction. Its own log has more (`acp_client.f
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import suppress
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit.agent.acp_client import ReplyBuilder, parse_acp_usage, with_stored_call_id
 from ctxkit.agent.agent import Agent, tool_result_payload
+from ctxkit.agent.live_context_and_transcript import INTERRUPTED_RESULT
 from ctxkit.agent.models.model import Delta
-from ctxkit.agent.transcript import INTERRUPTED_RESULT
 from ctxkit.agent.turn_state_and_events import LimitReached, SpentInTurn, TurnState
 from ctxkit.errors import BadArguments, ModelError
+from ctxkit.formats.log_discovery import iter_session_files
+from ctxkit.formats.reading import read_all
 from ctxkit.formats.untrusted_fields import as_dict
 from ctxkit.session.messages import REPORTED_CONTEXT_KEY, Edit, Image, Message, ToolCall, Usage
 from ctxkit.tokens.message_sizes import measure_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import NoReturn
 
     from ctxkit.agent.acp_client import AcpClient
@@ -434,7 +439,7 @@ _STOP_REASONS = {
 }
 
 
-class AcpModelInfo:
+class AcpModelPlaceholder:
     """The model of an external agent: it has a name and cannot be called from here."""
 
     notice = ""
@@ -517,3 +522,41 @@ def to_acp_content(part: Any) -> dict[str, Any]:
     if isinstance(part, Image):
         return {"type": "image", "data": part.data, "mimeType": part.media_type}
     return {"type": "text", "text": part.text}
+
+
+def find_agent_log(ident: str, since: float, home: str | None = None) -> Session | None:
+    """Return the session that an agent logged of a conversation itself, or None.
+
+    Args:
+        ident: the conversation's id, as the agent reported it.
+        since: seconds since 1970; only files written later are read.
+        home: home folder with the tools' folders; None: the user's.
+
+    Returns:
+        The session with that id, read from at most `_MAX_LOGS_READ` of the newest files.
+    """
+    if not ident:
+        return None
+    changed = sorted(_recent_logs(ident, since, home), reverse=True)
+    for _, _, path in islice(changed, _MAX_LOGS_READ):
+        for session in read_all(path, progress=False):
+            if ident in (session.id, *session.details.values()) or ident in Path(path).name:
+                return session
+    return None
+
+
+def _recent_logs(ident: str, since: float, home: str | None) -> Iterator[tuple[bool, float, str]]:
+    for _, entry, _ in iter_session_files(home):
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except OSError:
+            continue
+        is_named = ident[:8] in entry.name
+        if status.st_mtime >= since - _CLOCK_SKEW and (is_named or status.st_size < _MAX_LOG_BYTES):
+            yield is_named, status.st_mtime, os.fspath(entry.path)
+
+
+_MAX_LOGS_READ, _MAX_LOG_BYTES = 8, 50_000_000
+"""Log files that are read at most, those named by the id first; bytes of any other file."""
+_CLOCK_SKEW = 5.0
+"""Seconds by which file times may be behind the clock."""

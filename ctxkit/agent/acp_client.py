@@ -14,26 +14,20 @@ import os
 import threading
 from collections import deque
 from contextlib import suppress
-from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.installed_distribution import get_version
 from ctxkit.agent.child_processes import ChildProcess
-from ctxkit.agent.event_loops import EventLoopClient, EventLoopThread
-from ctxkit.agent.tools.runner import OutputLimits
+from ctxkit.agent.event_loop_threads import EventLoopClientBase, EventLoopThread
+from ctxkit.agent.tools.execution_and_results import OutputLimits
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.formats.discovery import iter_session_files
-from ctxkit.formats.reading import read_all
 from ctxkit.session.messages import Image, Message, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from ctxkit.session.session import Session
 
 
 PROTOCOL_VERSION = 1
@@ -57,7 +51,7 @@ _METHOD_NOT_FOUND = -32601
 # resolved with None, so nobody waits forever.
 
 
-class AcpClient(EventLoopClient):
+class AcpClient(EventLoopClientBase):
     """An agent in a process of its own, started at the first `open` and again after it ended.
 
     Args:
@@ -623,41 +617,3 @@ def _parse_change(change: dict[str, Any]) -> tuple[str, str, str]:
 def _unified_diff(path: str, old: list[str], new: list[str]) -> str:
     lines = difflib.unified_diff(old, new, path, path, lineterm="", n=2)
     return "\n".join(lines) or f"{path}: unchanged"
-
-
-_MAX_LOGS_READ, _MAX_LOG_BYTES = 8, 50_000_000
-"""Log files that are read at most, those named by the id first; bytes of any other file."""
-_CLOCK_SKEW = 5.0
-"""Seconds by which file times may be behind the clock."""
-
-
-def find_agent_log(ident: str, since: float, home: str | None = None) -> Session | None:
-    """Return the session that an agent logged of a conversation itself, or None.
-
-    Args:
-        ident: the conversation's id, as the agent reported it.
-        since: seconds since 1970; only files written later are read.
-        home: home folder with the tools' folders; None: the user's.
-
-    Returns:
-        The session with that id, read from at most `_MAX_LOGS_READ` of the newest files.
-    """
-    if not ident:
-        return None
-    changed = sorted(_recent_logs(ident, since, home), reverse=True)
-    for _, _, path in islice(changed, _MAX_LOGS_READ):
-        for session in read_all(path, progress=False):
-            if ident in (session.id, *session.details.values()) or ident in Path(path).name:
-                return session
-    return None
-
-
-def _recent_logs(ident: str, since: float, home: str | None) -> Iterator[tuple[bool, float, str]]:
-    for _, entry, _ in iter_session_files(home):
-        try:
-            status = entry.stat(follow_symlinks=False)
-        except OSError:
-            continue
-        is_named = ident[:8] in entry.name
-        if status.st_mtime >= since - _CLOCK_SKEW and (is_named or status.st_size < _MAX_LOG_BYTES):
-            yield is_named, status.st_mtime, os.fspath(entry.path)

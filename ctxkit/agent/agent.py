@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.compaction import Compactor
-from ctxkit.agent.memory.flush import MemoryFlusher
+from ctxkit.agent.live_context_and_transcript import (
+    INTERRUPTED_RESULT,
+    LOST_RESULT,
+    AppendEntries,
+    TranscriptWriter,
+)
+from ctxkit.agent.memory.session_memory import MemoryFlusher
 from ctxkit.agent.model_calls import ModelCaller
 from ctxkit.agent.models.model import accepts_images, images_unsupported_message
-from ctxkit.agent.tools.runner import Approve, OffloadResult, OutputLimits, run_tool
+from ctxkit.agent.tools.execution_and_results import Approve, OffloadResult, OutputLimits, run_tool
 from ctxkit.agent.tools.tool import Tool, tool
-from ctxkit.agent.transcript import INTERRUPTED_RESULT, LOST_RESULT, AppendEntries, Transcript
 from ctxkit.agent.turn_state_and_events import (
     LimitReached,
     Limits,
@@ -29,7 +34,7 @@ from ctxkit.agent.turn_state_and_events import (
     TurnTimeExceeded,
     ignore_event,
 )
-from ctxkit.engine.session_prompts import SentPrompts
+from ctxkit.engine.live_and_recorded_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.offload import is_offloaded
 from ctxkit.policies.triggers import ReplyCutShort, has_trigger
@@ -46,7 +51,7 @@ from ctxkit.tokens.live_prompt_sizes import get_current_size
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ctxkit.agent.live_context import SaveArtifact
+    from ctxkit.agent.live_context_and_transcript import SaveArtifact
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.system_prompt import PromptSections
     from ctxkit.agent.tools.confined_root import RootFolder
@@ -159,13 +164,13 @@ class Agent:
         self.prompts = prompts or SentPrompts()
         self.describe_result: Callable[[Message], Mapping[str, Any]] = lambda _: {}
         """Returns details to store with a tool result, such as the state of an agent's team."""
-        self._apply_rules(rules, Transcript(session, append, clock))
+        self._apply_rules(rules, TranscriptWriter(session, append, clock))
 
     def use_rules(self, rules: Rules) -> None:
         """Manage the context by other rules from the next call on; past edits stay in force."""
         self._apply_rules(rules, self.transcript)
 
-    def _apply_rules(self, rules: Rules, transcript: Transcript) -> None:
+    def _apply_rules(self, rules: Rules, transcript: TranscriptWriter) -> None:
         self.rules = rules
         self._memory_flusher = None
         if rules.flush and self._memory_root:
@@ -264,7 +269,7 @@ class Agent:
 
     def move(self, session: Session, append: AppendEntries | None = None) -> None:
         """Continue from another point: a branch, a checkpoint, or another session."""
-        self._rebuild_compactor(Transcript(session, append, self._clock))
+        self._rebuild_compactor(TranscriptWriter(session, append, self._clock))
 
     def emit(self, kind: str, payload: dict[str, Any]) -> None:
         """Emit an event with its payload redacted."""
@@ -418,7 +423,7 @@ class Agent:
 
         return approved
 
-    def _rebuild_compactor(self, transcript: Transcript) -> None:
+    def _rebuild_compactor(self, transcript: TranscriptWriter) -> None:
         schemas = tuple(t.schema for t in self.tools.values())
         self.transcript = transcript
         self.compactor = Compactor(

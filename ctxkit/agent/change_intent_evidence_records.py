@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import ReadError
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.policies.texts import message_content, tool_actions
 from ctxkit.session.messages import Text, get_plain_text
 from ctxkit.session.tool_calls import is_write_tool, map_results_by_call
@@ -43,7 +43,7 @@ __all__ = [
     "encode_record",
     "read_record",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
 _PATH_ARGUMENTS = ("path", "destination", "source", "file_path", "filepath", "filename")
@@ -235,7 +235,7 @@ _INTENT_STATUS: dict[tool_actions.Outcome, IntentStatus] = {
 }
 
 
-def _intent_entry(session: Session, act: ToolCallWithResult) -> ToolCallIntent:
+def _intent_entry(session: Session, act: ToolCallWithResult) -> ToolCallIntentEntry:
     failed, name = act.outcome == "failed", f"{session.id}\0{act.call.id}"
     named = {
         str(k): redact(message_content.get_argument_text(v)) for k, v in act.call.arguments.items()
@@ -244,19 +244,19 @@ def _intent_entry(session: Session, act: ToolCallWithResult) -> ToolCallIntent:
         k: v if len(v) <= MAX_ARGUMENT_CHARS else v[:MAX_ARGUMENT_CHARS] + "…"
         for k, v in named.items()
     }
-    return ToolCallIntent(
+    return ToolCallIntentEntry(
         intent_id=sha256(name.encode("utf-8", "replace")).hexdigest()[:16],
         timestamp=to_iso_time(act.reply.time),
         agent=act.agent,
         turn_index=act.turn,
         session_id=session.id,
-        operation=ToolOperation(
+        operation=ToolCallSummary(
             function_name=act.call.name,
             target_path=None if act.is_command else act.path,
             args_summary=short_arguments,
         ),
         status=_INTENT_STATUS[act.outcome],
-        error_message=message_content.one_line(redact(act.output), 400) if failed else None,
+        error_message=message_content.format_one_line(redact(act.output), 400) if failed else None,
         completed_at=to_iso_time(act.result.time) or None if act.result is not None else None,
     )
 
@@ -561,7 +561,7 @@ class ChangeLog(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     entries: tuple[TurnChangeEntry, ...] = ()
 
 
-class ToolOperation(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+class ToolCallSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """The operation of a tool call."""
 
     function_name: str
@@ -570,7 +570,7 @@ class ToolOperation(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     args_summary: dict[str, str] = {}
 
 
-class ToolCallIntent(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+class ToolCallIntentEntry(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """A tool call, written before it runs and again when it ended."""
 
     intent_id: str
@@ -579,7 +579,7 @@ class ToolCallIntent(msgspec.Struct, frozen=True, kw_only=True, rename="pascal")
     agent: str = ""
     turn_index: int = 0
     session_id: str | None = None
-    operation: ToolOperation
+    operation: ToolCallSummary
     status: IntentStatus = "Pending"
     error_message: str | None = None
     completed_at: str | None = None
@@ -589,7 +589,7 @@ class IntentLog(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """`intents.json`."""
 
     active_session_id: str | None = None
-    entries: tuple[ToolCallIntent, ...] = ()
+    entries: tuple[ToolCallIntentEntry, ...] = ()
 
 
 class EvidenceNode(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True):

@@ -20,7 +20,7 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit.agent import process_supervisor
 from ctxkit.errors import BadArguments

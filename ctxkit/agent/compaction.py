@@ -8,47 +8,48 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit._internal.formatting import format_failure
+from ctxkit._internal.formatting_and_sanitizing import format_error_line
 from ctxkit._internal.redaction import redact
-from ctxkit.agent.live_context import LiveBudget, LiveContext
-from ctxkit.agent.model_summaries import (
+from ctxkit.agent.live_context_and_transcript import LiveContext
+from ctxkit.agent.summaries_and_unsuccessful_compactions import (
     TOOL_SUMMARY_TRIGGER,
     ModelSummariser,
     PromptWithCachedPrefix,
+    SummaryBackoff,
     ToolResultSummaryPolicy,
-    find_result_excerpts,
+    UnsuccessfulCompaction,
+    find_llm_result_excerpts,
     find_results_to_summarise,
+    make_summary_bill_fields,
+    make_unsuccessful_compaction_message,
     sum_usage,
     summarise_result,
 )
-from ctxkit.agent.store.artifacts import describe_artifact_reading
-from ctxkit.agent.tools.runner import OutputLimits, run_in_thread
-from ctxkit.agent.unsuccessful_compactions import (
-    IneffectiveCompaction,
-    SummaryBackoff,
-    make_ineffective_compaction_message,
-    make_summary_bill_fields,
-)
-from ctxkit.engine.session_prompts import SentPrompts
+from ctxkit.agent.tools.execution_and_results import OutputLimits, run_in_thread
+from ctxkit.agent.tools.file_and_document_tools import describe_artifact_reading
+from ctxkit.agent.turn_state_and_events import TokenBudgetMonitor
+from ctxkit.engine.live_and_recorded_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.base import CompositePolicy, as_policy
-from ctxkit.policies.compaction_refusals import collect_refusals
+from ctxkit.policies.compaction_without_summary import KeepTurns
 from ctxkit.policies.evidence_summaries import make_failure_marker
-from ctxkit.policies.guards import Smaller
+from ctxkit.policies.guards import Smaller, collect_refusals
 from ctxkit.policies.offline_summarisers import ExtractiveSummariser, may_call_model
 from ctxkit.policies.offload import with_advice
 from ctxkit.policies.summary_compaction import Summary, iter_summary_writers
-from ctxkit.policies.window_compaction import KeepTurns
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Edit, Message, join_summary_errors
 from ctxkit.tokens.live_prompt_sizes import PromptSize, estimate_schema_tokens, get_current_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.agent.live_context import PreparedCall, SaveArtifact
-    from ctxkit.agent.memory.flush import MemoryFlusher
+    from ctxkit.agent.live_context_and_transcript import (
+        PreparedCall,
+        SaveArtifact,
+        TranscriptWriter,
+    )
+    from ctxkit.agent.memory.session_memory import MemoryFlusher
     from ctxkit.agent.models.model import Model
-    from ctxkit.agent.transcript import Transcript
     from ctxkit.agent.turn_state_and_events import Limits, SpentInTurn
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.context_rules import Rules
@@ -107,7 +108,7 @@ class Compactor:
 
     def __init__(
         self,
-        transcript: Transcript,
+        transcript: TranscriptWriter,
         rules: Rules,
         *,
         tools: tuple[ToolSchema, ...],
@@ -143,7 +144,7 @@ class Compactor:
             transcript.session, settings, trigger=TOOL_SUMMARY_TRIGGER
         )
         self._save_artifact = save_artifact
-        self.budget = LiveBudget(rules, transcript.session, emit)
+        self.budget = TokenBudgetMonitor(rules, transcript.session, emit)
         self.compaction_count = 0
         """Compactions since the turn began."""
         self.rebuild_context()
@@ -221,7 +222,7 @@ class Compactor:
                 prepared.blocked[-1],
                 prepared.blocked[-1].reason_text.removeprefix("failed: "),
             )
-            attempt = IneffectiveCompaction(
+            attempt = UnsuccessfulCompaction(
                 last.outcome, reason, run.trigger_reason or None, before.tokens, message_count
             )
             self._store_attempt(attempt, spent)
@@ -258,7 +259,7 @@ class Compactor:
                 self._result_backoff.reset()
             if error:
                 tokens, self._start_emitted = get_current_size(self.session).tokens, False
-                attempt = IneffectiveCompaction(
+                attempt = UnsuccessfulCompaction(
                     "failed", error, TOOL_SUMMARY_TRIGGER, tokens, self.context.messages
                 )
                 self._store_attempt(attempt, spent, model_called=True)
@@ -301,7 +302,7 @@ class Compactor:
             return done
 
         refusals: list[str] = []
-        attempt = IneffectiveCompaction(
+        attempt = UnsuccessfulCompaction(
             "skipped", TOO_LITTLE, trigger, before.tokens, message_count
         )
         try:
@@ -391,7 +392,7 @@ class Compactor:
         )
 
     def _store_attempt(
-        self, attempt: IneffectiveCompaction, spent: SpentInTurn, *, model_called: bool = False
+        self, attempt: UnsuccessfulCompaction, spent: SpentInTurn, *, model_called: bool = False
     ) -> None:
         """Store a compaction that changed nothing, and emit its events.
 
@@ -412,7 +413,7 @@ class Compactor:
         self._last_attempt = kind
         model, usage = self._summary_model if has_called_model else None, self._take_unbilled()
         self._bill_usage(spent, usage)
-        attempt, retry_after = attempt._replace(reason=format_failure(attempt.reason)), 0
+        attempt, retry_after = attempt._replace(reason=format_error_line(attempt.reason)), 0
         if is_paid and attempt.outcome != "skipped" and not is_manual:
             is_result = attempt.trigger == TOOL_SUMMARY_TRIGGER
             retry_after = (self._result_backoff if is_result else self._backoff).miss()
@@ -423,7 +424,7 @@ class Compactor:
         how |= make_summary_bill_fields(model, usage)
         how |= {"retry_after_calls": retry_after} if retry_after else {}
         self._emit_end(how, attempt.trigger, size, attempt.messages)
-        message = make_ineffective_compaction_message(
+        message = make_unsuccessful_compaction_message(
             attempt,
             settings=self._backoff.settings,
             model=model,
@@ -518,7 +519,7 @@ class Compactor:
     def uses_summary_model(self) -> bool:
         """True if a summary model writes what a compaction of the rules puts in, or results."""
         rules = self.rules
-        if find_result_excerpts(rules.pruning) is not None:
+        if find_llm_result_excerpts(rules.pruning) is not None:
             return True
         if rules.bare is None or not isinstance(rules.summariser, ExtractiveSummariser):
             return False

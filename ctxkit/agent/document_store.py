@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import msgspec
 
-from ctxkit._internal.formatting import sanitize_line
-from ctxkit._internal.lazy import public_dir
-from ctxkit.agent.document_text import is_document, read_document
+from ctxkit._internal.formatting_and_sanitizing import sanitize_line
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit.agent.tools.confined_root import RootFolder
-from ctxkit.agent.tools.search import FolderWalk, abbreviate_names, search_files
+from ctxkit.agent.tools.file_and_document_tools import is_document, read_document
+from ctxkit.agent.tools.file_search import FolderWalk, abbreviate_names, search_files
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ctxkit._internal.safe_fs import SafeFolder
+    from ctxkit._internal.safe_files import SafeFolder
 
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
     "format_index_block",
     "import_files",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
 STORE_FOLDERS = (".ctxkit", ".fuseraft")
@@ -272,7 +272,7 @@ class ContextStore:
             data = self._read_index(home)
         except StoreError:
             return {}, 1
-        return decode_index(data)
+        return decode_valid_index_items(data)
 
     def _read_index(self, home: str) -> bytes:
         """Return the bytes of an index; of an empty one if there is none.
@@ -304,7 +304,7 @@ class ContextStore:
             ) from None
 
     def _has_file(self, home: str, name: str, file: StoreFile) -> bool:
-        inside = split_path(file.relative_path)
+        inside = split_relative_path(file.relative_path)
         return inside is not None and self._root.is_file((home, CONTEXT_FOLDER, name, *inside))
 
     @contextmanager
@@ -316,7 +316,7 @@ class ContextStore:
 
 def _split_store_path(path: str) -> tuple[str, ...] | None:
     """Return the parts of a path that an agent gave, or None if it is not in a store."""
-    parts = split_path(path.strip().removeprefix("./").rstrip("/"))
+    parts = split_relative_path(path.strip().removeprefix("./").rstrip("/"))
     is_store_path = (
         parts is not None and parts[0] in STORE_FOLDERS and parts[1:2] == (CONTEXT_FOLDER,)
     )
@@ -394,7 +394,7 @@ def import_files(source: str | Path) -> FilesToImport:
     place = place.resolve()
     if place.is_dir():
         return _import_folder(place)
-    if split_path(place.name) is None:
+    if split_relative_path(place.name) is None:
         raise BadArguments(
             f"{sanitize_line(place.name, 200)!r} cannot be the name of a file in the store."
         )
@@ -413,7 +413,7 @@ def _import_folder(place: Path) -> FilesToImport:
         if any(part.startswith(".") for part in each.path.split("/")):
             hidden += 1  # hidden files often hold keys and caches
             continue
-        if split_path(each.path) is None:
+        if split_relative_path(each.path) is None:
             imported.skipped.append(f"{sanitize_line(each.path, 80)} (its name)")
             continue
         try:
@@ -592,14 +592,14 @@ def check_item_name(name: str) -> str:
     return name
 
 
-def split_path(path: str) -> tuple[str, ...] | None:
+def split_relative_path(path: str) -> tuple[str, ...] | None:
     """Return the parts of a relative path, or None if it is not valid or leads out."""
     parts = tuple(path.split("/"))
     sound = all(_PATH_PART.fullmatch(p) and p not in (".", "..") for p in parts)
     return parts if sound and len(parts) <= _MAX_DEPTH else None
 
 
-def decode_index(data: bytes) -> tuple[dict[str, StoreItem], int]:
+def decode_valid_index_items(data: bytes) -> tuple[dict[str, StoreItem], int]:
     """Return the valid items of an index by name, sorted, and the number of invalid ones."""
     try:
         raw_items = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Index).items
@@ -616,7 +616,7 @@ def _decode_item(name: str, raw: msgspec.Raw) -> StoreItem | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     sound = _ITEM_NAME.fullmatch(name) and item.name == name
-    return item if sound and all(split_path(f.relative_path) for f in item.files) else None
+    return item if sound and all(split_relative_path(f.relative_path) for f in item.files) else None
 
 
 def update_index(data: bytes, name: str, item: StoreItem | None) -> bytes:

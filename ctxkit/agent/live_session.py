@@ -16,32 +16,29 @@ from ctxkit._internal.redaction import redact
 from ctxkit.agent.agent import COMPACT_TOOL, Agent
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.memory.session_memory import MemoryLifecycle
-from ctxkit.agent.session_settings_seal import (
-    check_model,
-    describe_differences,
+from ctxkit.agent.project_folder_and_trust import Workspace, check_session_name
+from ctxkit.agent.session_files import (
+    ArtifactStore,
+    ChangeIntentEvidenceWriter,
+    ContextReportStore,
+    EventLog,
+    TurnSnapshotRowWriter,
+)
+from ctxkit.agent.session_log import SessionLog, get_checkpoint
+from ctxkit.agent.session_settings import (
+    describe_settings_changes,
     describe_tool_changes,
     make_session_settings,
     read_session_settings,
+    refuse_scripted_model_after_real,
     restore_limits,
     with_session_settings,
 )
 from ctxkit.agent.span_export import SpanExporter
-from ctxkit.agent.store.artifacts import (
-    ArtifactStore,
-    CombinedExtraFiles,
-    describe_artifact_reading,
-)
-from ctxkit.agent.store.project_folder import Workspace, check_session_name
-from ctxkit.agent.store.session_files import (
-    ChangeIntentEvidenceWriter,
-    ContextReportStore,
-    EventLog,
-    TurnSnapshotWriter,
-)
-from ctxkit.agent.store.session_log import SessionLog, get_checkpoint
 from ctxkit.agent.system_prompt import PromptSections, PromptSectionSources, parse_section_names
+from ctxkit.agent.tools.built_in_tools import FILE_TOOLS, make_tools
 from ctxkit.agent.tools.confined_root import RootFolder
-from ctxkit.agent.tools.tool_selection import FILE_TOOLS, make_tools
+from ctxkit.agent.tools.file_and_document_tools import CombinedExtraFiles, describe_artifact_reading
 from ctxkit.agent.turn_state_and_events import (
     Limits,
     Listener,
@@ -50,7 +47,7 @@ from ctxkit.agent.turn_state_and_events import (
     is_compaction,
 )
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
-from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
+from ctxkit.formats.snapshots.log_writer import SnapshotWriter
 from ctxkit.policies.context_rules import get_warn_and_cutover_tokens
 from ctxkit.session.session import Session
 
@@ -62,11 +59,11 @@ if TYPE_CHECKING:
     from ctxkit.agent.memory.session_memory import SessionMemory
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.span_export import OtlpCollectorSettings
-    from ctxkit.agent.tools.runner import Approve, OutputLimits
+    from ctxkit.agent.tools.execution_and_results import Approve, OutputLimits
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.agent.turn_state_and_events import LiveEvent, Outcome
-    from ctxkit.engine.sent_prompts import SentItem
-    from ctxkit.engine.session_prompts import SentPrompts
+    from ctxkit.engine.live_and_recorded_prompts import SentPrompts
+    from ctxkit.engine.run_segments_and_prompts import SentItem
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.memory_entries import MemoryEntry
     from ctxkit.policies.protocols import Policy
@@ -87,7 +84,7 @@ _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 # * Every event goes, in this order, to the event log, the work files, the turn log, memory, and
 #   then to the listeners. A listener that raises is removed, and its failure is logged.
 # * The settings (model, rules, tools, limits) are stored under the user's seal whenever they
-#   change, so a resumed session can say what is different (`agent.session_settings_seal`).
+#   change, so a resumed session can say what is different (`agent.session_settings`).
 
 
 class LiveSession:
@@ -231,7 +228,7 @@ class LiveSession:
             )
             self.reports = ContextReportStore(self.workspace, self.id)
             """Context reports, one per turn."""
-            self._turn_log = TurnSnapshotWriter(self._snapshots, self.session)
+            self._turn_log = TurnSnapshotRowWriter(self._snapshots, self.session)
             self._promoter = MemoryLifecycle(memory, lambda: self.session, self._emit)
         except BaseException:
             self.log.close()
@@ -528,7 +525,7 @@ class LiveSession:
     ) -> Limits:
         """Store the new settings, note what differs from the old ones, return the limits."""
         stored = self.log.session
-        check_model(stored, model, self.name)
+        refuse_scripted_model_after_real(stored, model, self.name)
         old_settings = read_session_settings(stored)
         limits = limits or restore_limits(old_settings)
         settings = make_session_settings(self.settings, rules, limits)
@@ -537,7 +534,7 @@ class LiveSession:
         )
         if stored.log:
             self.notes = (
-                *describe_differences(stored, old_settings, settings, model),
+                *describe_settings_changes(stored, old_settings, settings, model),
                 *describe_tool_changes(stored, updated),
             )
         if updated != stored:

@@ -11,9 +11,13 @@ from msgspec.structs import replace
 
 from ctxkit._internal.redaction import get_environment_secrets, redact, redact_json
 from ctxkit.agent.models.model import Model, Request
-from ctxkit.engine.provider_guard import PromptRepairer, find_stale_thinking, writes_by_api
+from ctxkit.engine.provider_guard import (
+    PromptRepairer,
+    find_stale_thinking,
+    has_api_written_summaries,
+)
 from ctxkit.errors import ModelError
-from ctxkit.formats.chat_completions_conversion import describe_missing_content
+from ctxkit.formats.chat_completions_conversion import describe_unrecorded_content
 from ctxkit.policies.context_rules import get_warn_and_cutover_tokens
 from ctxkit.session.messages import Message, SizeOnly, Text, Thinking, ToolCall, Usage
 from ctxkit.session.overflow_errors import (
@@ -86,7 +90,7 @@ class ModelCaller:
         self._name = redact(model.name)
         self._transcript, self._composition = compactor.transcript, PromptCharacterCounter()
         self._guard = PromptRepairer(
-            model.name, keeps_thinking=writes_by_api(compactor.rules.policy)
+            model.name, keeps_thinking=has_api_written_summaries(compactor.rules.policy)
         )
         self._guard.stale |= find_stale_thinking(compactor.transcript.session)
         self._schema_chars = sum(s.chars or 0 for s in tools)
@@ -419,7 +423,7 @@ def _count_chars(message: Message) -> list[int]:
             chars["reasoning_protected_data"] += len(part.signature or "")
             blobs += part.signature is not None
         elif isinstance(part, SizeOnly):
-            chars["text"] += len(describe_missing_content(part))
+            chars["text"] += len(describe_unrecorded_content(part))
         elif isinstance(part, ToolCall):
             chars["fn_call_args"] += len(part.raw or msgspec.json.encode(part.arguments))
     return [*chars.values(), blobs]

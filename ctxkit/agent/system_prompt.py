@@ -14,8 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit._internal.formatting import sanitize_text
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.formatting_and_sanitizing import sanitize_text
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit.agent.document_store import (
     ContextStore,
     format_index_block,
@@ -38,7 +38,7 @@ __all__ = [
     "PromptSections",
     "parse_section_names",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
 TIME_REFRESH = 3600.0

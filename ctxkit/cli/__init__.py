@@ -7,16 +7,16 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.formatting import sanitize_text
-from ctxkit._internal.installed_distribution import warn_of_conflict
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.formatting_and_sanitizing import sanitize_text
+from ctxkit._internal.installed_distribution import warn_of_module_conflict
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit.errors import CtxkitError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["main", "run"]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 EXIT_OK, EXIT_WORSE, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_PIPE_CLOSED = 0, 1, 2, 130, 141
 """Exit codes: all went well; a gate found something worse; it could not be done, with a sentence on
@@ -44,7 +44,7 @@ def main(words: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _print_warning
         if words[:1] != ["doctor"]:  # it has a line of its own for this
-            warn_of_conflict()
+            warn_of_module_conflict()
         return _run_app(words)
 
 

@@ -18,7 +18,7 @@ COMMAND_MODULES = {
     "idle": "when_idle_limits_card_commands",
     "limits": "when_idle_limits_card_commands",
     "card": "when_idle_limits_card_commands",
-    "rules": "rule_and_exam_commands",
+    "rules": "user_rules_and_exam_commands",
     "compare": "compare_sweep_advise_gate_commands",
     "sweep": "compare_sweep_advise_gate_commands",
     "advise": "compare_sweep_advise_gate_commands",
@@ -26,7 +26,7 @@ COMMAND_MODULES = {
     "convert": "convert_keep_forecast_commands",
     "watch": "list_report_spend_watch_commands",
     "keep": "convert_keep_forecast_commands",
-    "exam": "rule_and_exam_commands",
+    "exam": "user_rules_and_exam_commands",
     "gate": "compare_sweep_advise_gate_commands",
     "demo": "demo",
     "doctor": "doctor",
@@ -93,6 +93,6 @@ def app(context: click.Context) -> None:
     id (or its first characters), a title, or `last`.
     """
     if context.invoked_subcommand is None:
-        from ctxkit.cli.when_idle_limits_card_commands import print_newest_answers
+        from ctxkit.cli.when_idle_limits_card_commands import print_newest_session_advice
 
-        print_newest_answers()
+        print_newest_session_advice()

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ctxkit.cli import EXIT_WORSE, arguments
-from ctxkit.cli.arguments import SESSION_WORD, resolve_session
-from ctxkit.cli.output import (
+from ctxkit.cli import EXIT_WORSE, arguments_and_output
+from ctxkit.cli.arguments_and_output import (
+    SESSION_WORD,
     CommandOutput,
     TableColumn,
+    convert_frame_to_records,
     get_screen_width,
-    list_records,
+    print_answer,
     print_json,
-    print_lines,
-    print_message,
+    print_to_stderr,
+    print_wrapped_lines,
+    resolve_session,
+    write_and_announce_forecast,
 )
-from ctxkit.cli.when_idle_limits_card_commands import print_answer, write_and_announce_forecast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,11 +30,11 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@arguments.newest_session_argument
-@arguments.rules_option
-@arguments.max_loss_option
-@arguments.why_option
-@arguments.add_output_options
+@arguments_and_output.newest_session_argument
+@arguments_and_output.rules_option
+@arguments_and_output.max_loss_option
+@arguments_and_output.why_option
+@arguments_and_output.add_json_and_html_options
 def compare_(
     out: CommandOutput, *, session: str, rules: tuple[str, ...], max_loss: float | None, why: bool
 ) -> None:
@@ -40,7 +42,7 @@ def compare_(
 
     Without SESSION: for the newest one.
     """
-    from ctxkit.experiments.comparison import compare
+    from ctxkit.experiments.rules_comparison import compare
 
     table = compare(
         resolve_session(session),
@@ -51,26 +53,26 @@ def compare_(
     if out.html is not None:
         from ctxkit.widgets.reports import export
 
-        print_message(f"written: {export(table, out.html)}")
+        print_to_stderr(f"written: {export(table, out.html)}")
         return
     if out.json:
-        print_json(list_records(table))
+        print_json(convert_frame_to_records(table))
     else:
-        print_lines(table.to_text(why=why))
+        print_wrapped_lines(table.to_text(why=why))
 
 
 @click.command()
-@arguments.sessions_argument
-@arguments.rules_option
+@arguments_and_output.sessions_argument
+@arguments_and_output.rules_option
 @click.option("--loss/--no-loss", default=True, show_default=True, help="Work out losses too.")
-@arguments.max_loss_option
+@arguments_and_output.max_loss_option
 @click.option(
     "--out",
     "resume_file",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Keep finished runs in a file; what it holds is not done again.",
 )
-@arguments.add_output_options
+@arguments_and_output.add_json_and_html_options
 def sweep_(
     out: CommandOutput,
     *,
@@ -86,7 +88,7 @@ def sweep_(
     """
     from ctxkit.experiments.sweep_runs import sweep
 
-    resolved = arguments.resolve_sessions(sessions)
+    resolved = arguments_and_output.resolve_sessions(sessions)
     show_bar = sys.stderr.isatty()
     runs = sweep(
         resolved,
@@ -97,20 +99,20 @@ def sweep_(
         max_loss=max_loss,
     )
     if out.json:
-        print_json(list_records(runs))
+        print_json(convert_frame_to_records(runs))
     elif out.html is not None:
         from ctxkit.widgets.reports import export
 
-        print_message(f"written: {export(runs, out.html)}")
+        print_to_stderr(f"written: {export(runs, out.html)}")
     else:
-        print_lines(runs.display.to_text(get_screen_width()))
+        print_wrapped_lines(runs.display.to_text(get_screen_width()))
 
 
 @click.command()
-@arguments.sessions_argument
-@arguments.rules_option
-@arguments.forecast_option
-@arguments.add_output_options
+@arguments_and_output.sessions_argument
+@arguments_and_output.rules_option
+@arguments_and_output.forecast_option
+@arguments_and_output.add_json_and_html_options
 def advise_(
     out: CommandOutput,
     *,
@@ -119,14 +121,16 @@ def advise_(
     forecast: str | None,
 ) -> None:
     """Say which RULES (of all presets) no other beats on SESSIONS, each with price and risk."""
-    from ctxkit.experiments.advice import advise, get_advised_setting
+    from ctxkit.experiments.setting_advice import advise, get_advised_setting
 
     show_bar = sys.stderr.isatty()
-    advice = advise(arguments.resolve_sessions(sessions), list(rules) or "all", progress=show_bar)
+    advice = advise(
+        arguments_and_output.resolve_sessions(sessions), list(rules) or "all", progress=show_bar
+    )
     if forecast is not None:
         write_and_announce_forecast(forecast, get_advised_setting(advice), "advise")
     if out.json:
-        print_json(list_records(advice))
+        print_json(convert_frame_to_records(advice))
     else:
         print_answer(out, "Advice", advice.display)
 
@@ -150,7 +154,7 @@ def _number_option(
 
 @click.command()
 @click.argument("sessions", type=SESSION_WORD, nargs=-1)
-@arguments.rules_option
+@arguments_and_output.rules_option
 @click.option(
     "--baseline",
     "-b",
@@ -176,7 +180,7 @@ def _number_option(
     "--least", 0.0, click.FloatRange(0, 1), "Share of facts that must outlive all rounds."
 )
 @click.option("--exam", is_flag=True, help="Ask exact questions about what is taken away, too.")
-@arguments.add_output_options
+@arguments_and_output.add_json_and_html_options
 @click.pass_context
 def gate_(
     context: click.Context,
@@ -202,7 +206,7 @@ def gate_(
     --compacted judges a program: facts are planted, it is asked round after round as a session
     grows, and what comes back must keep calls with their results, and the order.
     """
-    from ctxkit.experiments.gates.compactor_gate import gate_compactor
+    from ctxkit.experiments.gates.compactor_gate_and_command import gate_compactor
     from ctxkit.experiments.gates.regression_gate import gate
 
     if update and baseline is None:
@@ -212,7 +216,7 @@ def gate_(
             raise click.UsageError("Give --rules or --compacted, not both.")
         report: GateReport = gate_compactor(
             compacted,
-            arguments.resolve_sessions(sessions) if sessions else None,
+            arguments_and_output.resolve_sessions(sessions) if sessions else None,
             baseline,
             rounds=rounds,
             repeat=repeat,
@@ -228,7 +232,7 @@ def gate_(
             raise click.UsageError(
                 "Give sessions, --rules and --baseline, or a program with --compacted."
             )
-        resolved = arguments.resolve_sessions(sessions)
+        resolved = arguments_and_output.resolve_sessions(sessions)
         report = gate(
             resolved, list(rules), baseline, update=update, tolerance=tolerance, exam=exam
         )
@@ -252,4 +256,4 @@ def _print_report(out: CommandOutput, report: GateReport) -> None:
         notes = [*report.faults, *report.notes, *report.untested, report.sentence]
         out.table("Gate", GATE_COLUMNS, rows, notes)
     else:
-        print_lines(report.to_text())
+        print_wrapped_lines(report.to_text())

@@ -7,17 +7,20 @@ from pathlib import Path
 
 import click
 
-from ctxkit.cli import arguments
-from ctxkit.cli.arguments import RULES_WORD, resolve_session, session_argument
-from ctxkit.cli.output import (
+from ctxkit.cli import arguments_and_output
+from ctxkit.cli.arguments_and_output import (
+    RULES_WORD,
     CommandOutput,
     TableColumn,
-    list_records,
+    convert_frame_to_records,
+    print_answer,
     print_json,
-    print_message,
+    print_to_stderr,
+    resolve_session,
+    session_argument,
+    write_and_announce_forecast,
 )
-from ctxkit.cli.when_idle_limits_card_commands import print_answer, write_and_announce_forecast
-from ctxkit.formats.session_archive import keep
+from ctxkit.formats.archive_and_search import keep
 from ctxkit.formats.writing import WRITE_FORMATS, write
 
 
@@ -34,7 +37,7 @@ def convert_(session: str, file: Path, format_: str, replace: bool) -> None:
         raise click.UsageError(f"{str(file)!r} is there already: --replace writes over it.")
     written = write(resolve_session(session), file, format_)
     lost = ", ".join(f"{n:,} {name}" for name, n in written.lost.items()) or "nothing"
-    print_message(f"written: {written.path} ({written.format}); lost: {lost}")
+    print_to_stderr(f"written: {written.path} ({written.format}); lost: {lost}")
 
 
 KEEP_COLUMNS = (
@@ -48,11 +51,11 @@ KEEP_COLUMNS = (
 
 @click.command()
 @click.argument("folder", type=click.Path(file_okay=False))
-@arguments.tool_option
-@arguments.add_output_options
+@arguments_and_output.tool_option
+@arguments_and_output.add_json_and_html_options
 def keep_(out: CommandOutput, *, folder: str, tool: str | None) -> None:
     """Copy the sessions of known tools into FOLDER: only what is new of them, when called again."""
-    rows = list_records(keep(folder, tools=tool))
+    rows = convert_frame_to_records(keep(folder, tools=tool))
     counts = Counter(row["what"] for row in rows)
     note = ", ".join(f"{n:,} {what}" for what, n in counts.items()) or "no session was found"
     listed = rows if out.json else [r for r in rows if r["what"] != "same"]
@@ -64,13 +67,13 @@ def keep_(out: CommandOutput, *, folder: str, tool: str | None) -> None:
 @click.option(
     "--add", "rules", type=RULES_WORD, help="Forecast under a preset; `recorded`: no change."
 )
-@arguments.add_output_options
+@arguments_and_output.add_json_and_html_options
 def forecasts_(out: CommandOutput, *, folder: str, rules: str | None) -> None:
     """Say what was predicted in the archive FOLDER, and what came true of it, per tool.
 
     --add writes what the sessions of FOLDER let expect of the next ones.
     """
-    from ctxkit.experiments.forecast_records import forecasts
+    from ctxkit.experiments.session_forecasts_and_outcomes import forecasts
 
     if rules is not None:
         write_and_announce_forecast(folder, rules, "forecasts")

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from ctxkit.cli import compare_sweep_advise_gate_commands, list_report_spend_watch_commands
-from ctxkit.cli.output import print_lines
+from ctxkit.cli.arguments_and_output import print_wrapped_lines
 
-SAMPLE = "billing"
-RULES = ("pi", "claude_code", "codex", "none")
+DEMO_SAMPLE = "billing"
+DEMO_RULES = ("pi", "claude_code", "codex", "none")
 """Presets beside the record: three that many use, and no compaction at all."""
 
 
@@ -22,11 +22,11 @@ def demo_(context: click.Context, folder: Path) -> None:
     """Answer four questions about a bundled session; write its report and notebook to FOLDER."""
     from ctxkit.formats.reading import read
     from ctxkit.formats.samples import path
-    from ctxkit.metrics.cost.spending import spend
+    from ctxkit.metrics.cost.spend_report import spend
     from ctxkit.metrics.optimal_trigger import when_to_compact
     from ctxkit.widgets.reports import export
 
-    file = str(path(SAMPLE))
+    file = str(path(DEMO_SAMPLE))
     session = read(file)
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -36,23 +36,23 @@ def demo_(context: click.Context, folder: Path) -> None:
     )
     _print_question("Where did the money go?")
     bill = spend(session)
-    print_lines("\n".join([bill.answer, "", *bill.sentences]))
+    print_wrapped_lines("\n".join([bill.answer, "", *bill.sentences]))
     _print_question("When to compact?")
-    print_lines(when_to_compact(session).to_text())
+    print_wrapped_lines(when_to_compact(session).to_text())
     _print_question("What would other rules have cost, and lost?")
     context.invoke(
         compare_sweep_advise_gate_commands.compare_,
         session=file,
-        rules=RULES,
+        rules=DEMO_RULES,
         max_loss=None,
         why=False,
         as_json=False,
         html=None,
     )
 
-    page, notebook = (export(session, folder / f"{SAMPLE}.{end}") for end in ("html", "ipynb"))
+    page, notebook = (export(session, folder / f"{DEMO_SAMPLE}.{end}") for end in ("html", "ipynb"))
     sys.stdout.write(f"\npage:     {page}\nnotebook: {notebook}\n")
-    print_lines(
+    print_wrapped_lines(
         f"To open the notebook: jupyter lab {notebook}. Sessions of your own: ctxkit list, then "
         "ctxkit report last."
     )

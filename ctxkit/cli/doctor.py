@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import click
 from click.shell_completion import get_completion_class
 
-from ctxkit._internal.formatting import sanitize_line
-from ctxkit._internal.installed_distribution import DISTRIBUTION, describe_conflict
+from ctxkit._internal.formatting_and_sanitizing import sanitize_line
+from ctxkit._internal.installed_distribution import DISTRIBUTION, describe_module_conflict
 from ctxkit.cli import EXIT_WORSE
-from ctxkit.cli.arguments import add_output_options
-from ctxkit.cli.output import CommandOutput, TableColumn, print_table
+from ctxkit.cli.arguments_and_output import (
+    CommandOutput,
+    TableColumn,
+    add_json_and_html_options,
+    print_table,
+)
 from ctxkit.errors import CtxkitError
 
 if TYPE_CHECKING:
@@ -50,11 +54,11 @@ class DoctorFinding(NamedTuple):
 
 
 @click.command()
-@add_output_options
+@add_json_and_html_options
 @click.pass_context
 def doctor_(context: click.Context, out: CommandOutput) -> None:
     """Say whether notebook, widgets, tokenizer, folders and models are ready."""
-    findings = [_run_check(check) for check in CHECKS]
+    findings = [_run_check(check) for check in DOCTOR_CHECKS]
     if out.json or out.html:
         out.table("ctxkit doctor", DOCTOR_COLUMNS, [f._asdict() for f in findings])
     else:
@@ -120,7 +124,7 @@ def _check_kit() -> DoctorFinding:
 
     if missing := _find_missing("msgspec", "numpy", "pandas"):
         return DoctorFinding("ctxkit", "missing", f"{', '.join(missing)} missing: {_REINSTALL}")
-    if conflict := describe_conflict():
+    if conflict := describe_module_conflict():
         return DoctorFinding("ctxkit", "missing", conflict)
     version = ".".join(map(str, sys.version_info[:3]))
     place = Path(ctxkit.__file__).parent
@@ -183,7 +187,7 @@ def _check_folders() -> DoctorFinding:
 
 
 def _check_state_folder() -> DoctorFinding:
-    from ctxkit.agent.store.project_folder import get_user_state_folder
+    from ctxkit.agent.project_folder_and_trust import get_user_state_folder
 
     folder = get_user_state_folder()
     try:
@@ -196,9 +200,9 @@ def _check_state_folder() -> DoctorFinding:
 
 
 def _check_models() -> DoctorFinding:
-    from ctxkit.agent.models.provider import list_key_variables
+    from ctxkit.agent.models.litellm_provider import list_set_key_variables
 
-    keys = list_key_variables()
+    keys = list_set_key_variables()
     local = "local models with xllamacpp" if find_spec("xllamacpp") else ""
     listed = ", ".join(filter(None, (*(f"{k} is set" for k in keys), local)))
     if listed:
@@ -207,7 +211,7 @@ def _check_models() -> DoctorFinding:
     return DoctorFinding("models", "optional", sentence)
 
 
-CHECKS: tuple[Callable[[], DoctorFinding], ...] = (
+DOCTOR_CHECKS: tuple[Callable[[], DoctorFinding], ...] = (
     _check_kit,
     _check_notebook,
     _check_widgets,

@@ -13,16 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ctxkit._internal.formatting import pluralize, sanitize_line
-from ctxkit.cli import arguments
-from ctxkit.cli.arguments import (
-    find_indexed_session,
-    is_path,
-    locate_session,
-    open_session,
-    session_argument,
-)
-from ctxkit.cli.output import (
+from ctxkit._internal.formatting_and_sanitizing import pluralize, sanitize_line
+from ctxkit.cli import arguments_and_output
+from ctxkit.cli.arguments_and_output import (
     CALLS_COLUMN,
     COST_COLUMN,
     PEAK_COLUMN,
@@ -30,12 +23,17 @@ from ctxkit.cli.output import (
     SESSIONS_COLUMN,
     CommandOutput,
     TableColumn,
-    fit_text,
+    cut_and_pad_text,
+    find_indexed_session,
     format_value,
     get_screen_width,
+    is_path,
+    locate_session,
+    open_session,
     print_json,
-    print_lines,
-    print_message,
+    print_to_stderr,
+    print_wrapped_lines,
+    session_argument,
 )
 from ctxkit.errors import ReadError
 from ctxkit.formats.reading import LOG_SUFFIXES
@@ -66,12 +64,12 @@ DEFAULT_ROWS = 20
 
 @click.command()
 @click.argument("place", required=False, type=click.Path())
-@arguments.since_option
-@arguments.project_option
-@arguments.tool_option
+@arguments_and_output.since_option
+@arguments_and_output.project_option
+@arguments_and_output.tool_option
 @click.option("--most", "-n", default=DEFAULT_ROWS, show_default=True, type=click.IntRange(min=0))
 @click.option("--all", "every", is_flag=True, help="All of them, however many.")
-@arguments.add_output_options
+@arguments_and_output.add_json_and_html_options
 def list_(
     out: CommandOutput,
     *,
@@ -95,7 +93,7 @@ def list_(
     # where the place does not tell a file's tool, only reading does
     tools_are_known = tool is None or all(file.tool for file in files)
     # files are sorted: the newest are enough, unless all rows or a filter ask for the others
-    logs = filter_by_tool(
+    logs = filter_log_files_by_tool(
         index.read_files(files if is_whole or not tools_are_known else files[:most]), tool
     )
     files = files if tools_are_known else logs
@@ -153,7 +151,7 @@ def _get_project(file: IndexedLogFile) -> str:
     return file.project or ("" if file.tool else str(Path(file.path).parent))
 
 
-def filter_by_tool(logs: list[IndexedLogFile], tool: str | None) -> list[IndexedLogFile]:
+def filter_log_files_by_tool(logs: list[IndexedLogFile], tool: str | None) -> list[IndexedLogFile]:
     """Return the logs of a tool: as their place tells, else as they were read."""
     if tool is None:
         return logs
@@ -202,7 +200,7 @@ def describe_omissions(
         sentences.append("Nothing fits --since, --project and --tool together.")
     elif not logs:
         sentences.append(
-            arguments.NO_SESSION
+            arguments_and_output.NO_SESSION
             if place is None
             else f"No file that may be a log is at {sanitize_line(place, 200)!r}."
         )
@@ -210,25 +208,25 @@ def describe_omissions(
 
 
 @click.command()
-@arguments.newest_session_argument
+@arguments_and_output.newest_session_argument
 @click.option("--call", default=-1, show_default=True, help="Number of the call; -1 is the last.")
-@arguments.add_output_options
+@arguments_and_output.add_json_and_html_options
 def report_(out: CommandOutput, *, session: str, call: int) -> None:
     """Say what fills the window of SESSION at a call: parts, largest messages, and their sources.
 
     Without SESSION: of the newest one. With --html the page has the whole report: charts,
     compactions, what was lost.
     """
-    from ctxkit.cli.arguments import locate_session, open_session
+    from ctxkit.cli.arguments_and_output import locate_session, open_session
 
     path, indexed = locate_session(session)
     if indexed is not None and not (out.json or out.html):
-        print_indexed_session(indexed)
+        print_indexed_figures(indexed)
     opened = open_session(path, indexed)
     if out.html is not None:
         from ctxkit.widgets.reports import export
 
-        print_message(f"written: {export(opened, out.html)}")
+        print_to_stderr(f"written: {export(opened, out.html)}")
         return
     from ctxkit.metrics.context_report import report
 
@@ -238,15 +236,15 @@ def report_(out: CommandOutput, *, session: str, call: int) -> None:
 
         print_json(msgspec.to_builtins(context_report))
     else:
-        print_lines(context_report.to_text())
+        print_wrapped_lines(context_report.to_text())
 
 
-def print_indexed_session(indexed: IndexedSession) -> None:
+def print_indexed_figures(indexed: IndexedSession) -> None:
     """Print what is known of a session at once, before its log is read."""
     parts = [sanitize_line(indexed.title or indexed.id, 60), f"{indexed.calls_n:,} calls"]
     if indexed.cost_usd:
         parts.append(f"{format_value(indexed.cost_usd, 'usd')} ({indexed.cost_source})")
-    print_lines(", ".join(filter(None, parts)) + "\n")
+    print_wrapped_lines(", ".join(filter(None, parts)) + "\n")
     sys.stdout.flush()
 
 
@@ -274,10 +272,10 @@ _UNKNOWN_GROUP = "unknown"
 @click.command()
 @click.argument("place", required=False, type=click.Path())
 @click.option("--by", type=click.Choice(list(SPEND_GROUPINGS)), help="What a row is; default: day.")
-@arguments.since_option
-@arguments.project_option
-@arguments.tool_option
-@arguments.add_output_options
+@arguments_and_output.since_option
+@arguments_and_output.project_option
+@arguments_and_output.tool_option
+@arguments_and_output.add_json_and_html_options
 def spend_(
     out: CommandOutput,
     *,
@@ -296,9 +294,9 @@ def spend_(
     the log's own, else usage times the table of prices; calls of models
     without a price are counted and add nothing to it: the last column says how many.
     """
+    from ctxkit.cli.arguments_and_output import print_answer
     from ctxkit.cli.session_index import SessionIndex
-    from ctxkit.cli.when_idle_limits_card_commands import print_answer
-    from ctxkit.metrics.cost.spending import spend
+    from ctxkit.metrics.cost.spend_report import spend
 
     index = SessionIndex()
     logs = _find_spend_logs(index, place, since, project, tool)
@@ -308,7 +306,7 @@ def spend_(
         print_answer(out, "What it cost", spend(open_session(*sessions[0])))
         return
     by = by or "day"
-    rows = sum_spend(logs, by, since)
+    rows = sum_spend_by_group(logs, by, since)
     is_filtered = (since, project, tool) != (None, None, None)
     notes = [
         *_describe_total(rows),
@@ -326,12 +324,14 @@ def _find_spend_logs(
 ) -> list[IndexedLogFile]:
     """Return the logs at a place; a word that is no path names one session."""
     if place is None or is_path(place):
-        return filter_by_tool(index.read_files(select_log_files(place, since, project, tool)), tool)
+        return filter_log_files_by_tool(
+            index.read_files(select_log_files(place, since, project, tool)), tool
+        )
     log, session = find_indexed_session(place, index)
     return [msgspec.structs.replace(log, sessions=(session,))]
 
 
-def sum_spend(
+def sum_spend_by_group(
     logs: list[IndexedLogFile], by: str, since: float | None = None
 ) -> list[dict[str, Any]]:
     """Return one row for each day (model, ...), in order of time or of money."""
@@ -419,7 +419,7 @@ def watch_(session: str, every: float, times: int | None) -> None:
                     raise
                 last_stamp = None  # it is being written: the next look finds it whole
             else:
-                lines = list(describe_calls(log))
+                lines = list(format_calls_and_compactions(log))
                 # The first look shows the last lines alone; later looks show what is new. A log
                 # that was rewritten may be shorter: then nothing is shown twice.
                 lines_shown = (
@@ -428,7 +428,7 @@ def watch_(session: str, every: float, times: int | None) -> None:
                     else min(lines_shown, len(lines))
                 )
                 for line in lines[lines_shown:]:
-                    sys.stdout.write(fit_text(line, get_screen_width()) + "\n")
+                    sys.stdout.write(cut_and_pad_text(line, get_screen_width()) + "\n")
                 lines_shown = len(lines)
                 sys.stdout.flush()
         if look == times:
@@ -443,7 +443,7 @@ def _get_stamp(path: str) -> tuple[float, int]:
     return file.modified, file.size
 
 
-def describe_calls(session: Session) -> Iterator[str]:
+def format_calls_and_compactions(session: Session) -> Iterator[str]:
     """Yield a line for each call and each compaction, in their order."""
     from ctxkit.metrics.frames.per_call import rows
     from ctxkit.session.messages import Edit

@@ -14,15 +14,15 @@ import msgspec
 
 import ctxkit
 from ctxkit._internal.file_cache import FileCache, FileStamp
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.errors import CtxkitError
-from ctxkit.metrics.view_figures import register_view_figures
+from ctxkit.metrics.view_value_registry import register_view_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ctxkit.metrics.cost.bill import SessionBill
+    from ctxkit.metrics.cost.bill_items import SessionBill
     from ctxkit.session.session import Session
 
 INDEX_FILE = "seen.jsonl"
@@ -93,7 +93,7 @@ class SessionIndex:
 
     def __init__(self, folder: Path | None = None) -> None:
         if folder is None:
-            from ctxkit.agent.store.project_folder import get_user_state_folder
+            from ctxkit.agent.project_folder_and_trust import get_user_state_folder
 
             folder = get_user_state_folder()
         self._cache = FileCache(
@@ -114,7 +114,9 @@ class SessionIndex:
         """
         # a session is in no cycle: what was read of a file is freed before the next one is read
         with pause_gc():
-            files = [self._read_file(self.look_up(file)) for file in with_progress_bar(list(logs))]
+            files = [
+                self._read_file(self.look_up(file)) for file in wrap_in_progress_bar(list(logs))
+            ]
         # taken from all files of the index: the main log may have been read at another time
         subagent_paths = {path for each in self.list_files() for path in each.others}
         return [each for each in files if each.path not in subagent_paths]
@@ -122,7 +124,7 @@ class SessionIndex:
     def _read_file(self, file: IndexedLogFile) -> IndexedLogFile:
         if file.sessions is not None or file.error is not None:
             return file
-        file = index_file(file)
+        file = index_log_file(file)
         if len(file.sessions or ()) <= _MAX_STORED_SESSIONS:
             self._cache.put(file)
         return file
@@ -136,7 +138,7 @@ class SessionIndex:
         self._cache.write()
 
 
-def with_progress_bar(files: list[IndexedLogFile]) -> Iterable[IndexedLogFile]:
+def wrap_in_progress_bar(files: list[IndexedLogFile]) -> Iterable[IndexedLogFile]:
     """Return the work with a progress bar around it, where somebody sees it and it takes long."""
     import sys
 
@@ -147,7 +149,7 @@ def with_progress_bar(files: list[IndexedLogFile]) -> Iterable[IndexedLogFile]:
     return tqdm(files, "reading", unit="file", leave=False, delay=1)
 
 
-def index_file(file: IndexedLogFile) -> IndexedLogFile:
+def index_log_file(file: IndexedLogFile) -> IndexedLogFile:
     """Return a file with its sessions, or with why it cannot be read."""
     from ctxkit.formats.reading import get_subagent_paths, read_all
 
@@ -168,11 +170,11 @@ def index_file(file: IndexedLogFile) -> IndexedLogFile:
 def index_session(session: Session) -> IndexedSession:
     """Return what a list shows of a session."""
     from ctxkit.metrics.cost.session_bill import bill_session
-    from ctxkit.metrics.frames.per_session import make_short_row
+    from ctxkit.metrics.frames.per_session import make_session_list_row
     from ctxkit.session.titles import get_title
 
     bill = bill_session(session)
-    row = make_short_row(session, bill)
+    row = make_session_list_row(session, bill)
     spent = tuple(_spend_by_day(session, row, bill))
     prices = [each.usd for each in spent]
     is_priced = bool(prices) and None not in prices
@@ -200,7 +202,7 @@ def _spend_by_day(
     A summary counts on the day of the call that was shown it first, else of the last call.
     """
     from ctxkit.metrics.cost.session_bill import bill_session
-    from ctxkit.metrics.frames.per_session import make_short_row
+    from ctxkit.metrics.frames.per_session import make_session_list_row
 
     sums = dict[tuple[str, str], _SpendSum]()
 
@@ -229,7 +231,7 @@ def _spend_by_day(
         yield from [DailyModelSpend(*last, None, 0, 0, 0)] * bill.unpriced_summaries_n
     for child in session.children:
         child_bill = bill_session(child)
-        yield from _spend_by_day(child, make_short_row(child, child_bill), child_bill)
+        yield from _spend_by_day(child, make_session_list_row(child, child_bill), child_bill)
 
 
 class _SpendSum(msgspec.Struct, gc=False):
@@ -265,7 +267,7 @@ def list_log_files(place: str | os.PathLike[str] | None = None) -> list[IndexedL
     Returns:
         Path, size and time of each file, without its sessions.
     """
-    from ctxkit.formats.discovery import get_location_project, iter_session_files
+    from ctxkit.formats.log_discovery import get_location_project, iter_session_files
 
     if place is not None:
         return _sort_newest_first(_find_log_files(Path(place).expanduser()))
@@ -322,7 +324,7 @@ def _sort_newest_first(files: Iterable[IndexedLogFile]) -> list[IndexedLogFile]:
     return sorted(files, key=lambda f: -f.modified)
 
 
-@register_view_figures("ctxkit list and ctxkit spend")
+@register_view_values("ctxkit list and ctxkit spend")
 def _read_figures(session: Session) -> dict[str, Any]:
     indexed = index_session(session)
     figures = {name: getattr(indexed, name) for name in _FRAME_COLUMNS if name.endswith("_usd")}

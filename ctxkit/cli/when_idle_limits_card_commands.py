@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ctxkit._internal.formatting import pluralize
-from ctxkit.cli import arguments
-from ctxkit.cli.arguments import LAST_WORD, resolve_session
-from ctxkit.cli.output import CommandOutput, print_json, print_lines, print_message, write_file
+from ctxkit.cli import arguments_and_output
+from ctxkit.cli.arguments_and_output import (
+    LAST_WORD,
+    CommandOutput,
+    print_answer,
+    print_json,
+    print_to_stderr,
+    print_wrapped_lines,
+    resolve_session,
+    write_and_announce_forecast,
+)
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@arguments.newest_sessions_argument
+@arguments_and_output.newest_sessions_argument
 @click.option(
     "--window", type=click.IntRange(min=1), help="Tokens of the window; default: the sessions'."
 )
@@ -29,10 +36,10 @@ if TYPE_CHECKING:
     show_default=True,
     help="For several sessions: share of what is used again that may be lost beyond the default's.",
 )
-@arguments.tool_option
-@arguments.forecast_option
-@arguments.why_option
-@arguments.add_output_options
+@arguments_and_output.tool_option
+@arguments_and_output.forecast_option
+@arguments_and_output.why_option
+@arguments_and_output.add_json_and_html_options
 def when_(
     out: CommandOutput,
     *,
@@ -51,15 +58,15 @@ def when_(
     from ctxkit.metrics.shared_threshold import when
 
     timing = when(
-        arguments.resolve_sessions(sessions),
+        arguments_and_output.resolve_sessions(sessions),
         context_window=window,
         extra_loss=extra_loss,
         tool=tool,
     )
     if forecast is not None:
-        from ctxkit.experiments.forecast_records import write_trigger_setting
+        from ctxkit.experiments.session_forecasts_and_outcomes import format_trigger_setting
 
-        write_and_announce_forecast(forecast, write_trigger_setting(timing), "when")
+        write_and_announce_forecast(forecast, format_trigger_setting(timing), "when")
     if out.json:
         print_json({"answer": timing.answer, "setting": timing.setting, **timing.to_dict()})
     else:
@@ -67,17 +74,17 @@ def when_(
 
 
 @click.command()
-@arguments.sessions_argument
-@arguments.why_option
-@arguments.add_output_options
+@arguments_and_output.sessions_argument
+@arguments_and_output.why_option
+@arguments_and_output.add_json_and_html_options
 def idle_(out: CommandOutput, *, sessions: tuple[str, ...], why: bool) -> None:
     """Price the pauses of SESSIONS: do nothing, keep warm, compact ahead, or an hour's cache.
 
     Give the sessions of one person, as the chance of coming back is theirs.
     """
-    from ctxkit.metrics.cost.idle_ledger import idle
+    from ctxkit.metrics.cost.pause_costs import idle
 
-    ledger = idle(arguments.resolve_sessions(sessions))
+    ledger = idle(arguments_and_output.resolve_sessions(sessions))
     if out.json:
         pauses = [
             {**p._asdict(), "prices": p.prices._asdict(), "gap": p.gap} for p in ledger.pauses
@@ -88,8 +95,8 @@ def idle_(out: CommandOutput, *, sessions: tuple[str, ...], why: bool) -> None:
 
 
 @click.command()
-@arguments.sessions_argument
-@arguments.add_output_options
+@arguments_and_output.sessions_argument
+@arguments_and_output.add_json_and_html_options
 def limits_(out: CommandOutput, *, sessions: tuple[str, ...]) -> None:
     """Say what used up five hours and a week of a subscription, by session and by cause.
 
@@ -98,7 +105,7 @@ def limits_(out: CommandOutput, *, sessions: tuple[str, ...]) -> None:
     """
     from ctxkit.metrics.cost.usage_limits import limits
 
-    report = limits(arguments.resolve_sessions(sessions))
+    report = limits(arguments_and_output.resolve_sessions(sessions))
     if out.json:
         print_json({"answer": report.answer, **report.to_dict()})
     else:
@@ -106,7 +113,7 @@ def limits_(out: CommandOutput, *, sessions: tuple[str, ...]) -> None:
 
 
 @click.command()
-@arguments.session_argument
+@arguments_and_output.session_argument
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "--compaction", type=int, default=-1, show_default=True, help="Number, from 0; -1: the last."
@@ -119,36 +126,16 @@ def card_(*, session: str, file: Path, compaction: int) -> None:
     from ctxkit.widgets.reports.compaction_card import write_card
 
     page = write_card(resolve_session(session), file, compaction=compaction)
-    print_message(f"{page.stat().st_size:,} bytes written to {page}.")
+    print_to_stderr(f"{page.stat().st_size:,} bytes written to {page}.")
 
 
-def write_and_announce_forecast(archive: str, rules: str, source: str) -> None:
-    """Write a forecast under rules into an archive, and say so."""
-    from ctxkit.experiments.forecast_records import write_forecast
-
-    forecasts = write_forecast(archive, rules, source=source)
-    print_message(f"{pluralize(len(forecasts), 'forecast')} under {rules} written to {archive}.")
-
-
-def print_answer(out: CommandOutput, title: str, answer: Any, **options: bool) -> None:
-    """Print what has `to_text` and HTML, or write it as a page."""
-    if out.html is None:
-        print_lines(answer.to_text(**options))
-        return
-    from ctxkit.widgets.reports.html_page import PageSection, render_page
-
-    html = answer.to_html() if hasattr(answer, "to_html") else answer._repr_html_()
-    section = PageSection("", html)
-    write_file(out.html, render_page(title, "", [section], plotly=False))
-
-
-def print_newest_answers() -> None:
+def print_newest_session_advice() -> None:
     """Print when to compact the newest session, and what it cost."""
     from ctxkit.session.titles import get_title
 
     session = resolve_session(LAST_WORD)
-    print_lines("\n".join([*_answer_when(session), _answer_spend(session), ""]))
-    print_lines(
+    print_wrapped_lines("\n".join([*_answer_when(session), _answer_spend(session), ""]))
+    print_wrapped_lines(
         f"Session: {get_title(session)} ({session.format}, {len(session.calls):,} calls). Why: "
         "ctxkit when last, ctxkit spend last. Other settings: ctxkit compare last. All sessions: "
         "ctxkit list. Help: ctxkit -h."
@@ -166,6 +153,6 @@ def _answer_when(session: Session) -> list[str]:
 
 
 def _answer_spend(session: Session) -> str:
-    from ctxkit.metrics.cost.spending import spend
+    from ctxkit.metrics.cost.spend_report import spend
 
     return spend(session).answer

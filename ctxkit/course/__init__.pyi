@@ -1,7 +1,7 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
-from .contest_judging import mark as mark
 from .contests import ContestTable as ContestTable
 from .contests import contest as contest
+from .contests import mark as mark
 from .exercises import check as check
 from .exercises import load_exercises as load_exercises
 from .exercises import numbers as numbers
@@ -9,7 +9,7 @@ from .exercises import report as report
 from .exercises import tasks as tasks
 from .generator.billing_sample import make_session as make_session
 from .lessons.lesson_04_live_session import ports_in_sight as ports_in_sight
-from .sample_data import facts_kept as facts_kept
-from .sample_data import items_of as items_of
-from .sample_data import prices as prices
+from .sample_sessions import facts_kept as facts_kept
+from .sample_sessions import items_of as items_of
+from .sample_sessions import prices as prices
 from .students import begin as begin

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit._internal.safe_fs import SafeFolder
+from ctxkit._internal.safe_files import SafeFolder
 from ctxkit.errors import BadArguments, CtxkitError, short_repr
 from ctxkit.policies import guards, triggers
 from ctxkit.policies.base import BasePolicy, Chain
@@ -43,11 +43,11 @@ __all__ = [
     "store_entry",
 ]
 
-MOST_FILE_BYTES = 1_000_000
+MAX_FILE_BYTES = 1_000_000
 """Bytes of a file that is read."""
-MOST_ENTRIES = 200
+MAX_ENTRIES = 200
 """Entries of one file that are read."""
-MOST_FILES = 1_000
+MAX_FILES = 1_000
 """Files of a folder that are read."""
 _SHARED_MODE = 0o644
 """A file of a shared folder is read by the others and written by its owner alone."""
@@ -113,7 +113,7 @@ def read_entries(path: Path) -> tuple[StoredContestEntry, ...]:
         path: a file of one reader, or a folder with a file for each entry.
 
     Returns:
-        The entries, by file name; of a folder at most `MOST_FILES` files are read.
+        The entries, by file name; of a folder at most `MAX_FILES` files are read.
 
     Raises:
         OSError: the file cannot be read; of a folder such a file is left out.
@@ -122,7 +122,7 @@ def read_entries(path: Path) -> tuple[StoredContestEntry, ...]:
     if not path.is_dir():
         return _read_file(path)
     entries: list[StoredContestEntry] = []
-    for file in sorted(path.glob("*.json"))[:MOST_FILES]:
+    for file in sorted(path.glob("*.json"))[:MAX_FILES]:
         try:
             entries += _read_file(file)
         except (OSError, msgspec.MsgspecError):
@@ -265,10 +265,10 @@ def _list_parts() -> dict[str, Any]:
 
 
 def _read_file(path: Path) -> tuple[StoredContestEntry, ...]:
-    if path.is_symlink() or path.stat().st_size > MOST_FILE_BYTES:
+    if path.is_symlink() or path.stat().st_size > MAX_FILE_BYTES:
         raise OSError(0, "it is a link, or too large")
     entries = msgspec.json.decode(path.read_bytes(), type=list[StoredContestEntry])
-    return tuple(entries[:MOST_ENTRIES])
+    return tuple(entries[:MAX_ENTRIES])
 
 
 def _store_in_file(path: Path, entry: StoredContestEntry) -> None:

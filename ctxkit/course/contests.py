@@ -1,32 +1,61 @@
-"""`ctxkit.contest`: the cheapest rules that keep every fact of the sample."""
+"""The contest of the course (`ctxkit.contest`): entries judged on the sample `billing` and, by
+`mark`, on hidden sessions, and the table of entries.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import secrets
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit._internal.formatting import escape_html
+from ctxkit._internal import formatting_and_sanitizing
+from ctxkit._internal.formatting_and_sanitizing import escape_html, sanitize_line
+from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.progress_bar import make_progress_bar
+from ctxkit._internal.safe_files import SafeFolder
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.course.contest_entries import (
+    MAX_ENTRIES,
+    MAX_FILES,
     StoredContestEntry,
+    decode_rules,
     encode_rules,
     get_notebook_folder,
     get_user_name,
     read_entries,
     store_entry,
 )
-from ctxkit.course.contest_judging import ContestEntry, judge_rules, score_contest_entry
-from ctxkit.course.sample_data import load_sample, replay_sample, score_replay
+from ctxkit.course.generator.billing_sample import make_session
+from ctxkit.course.sample_sessions import facts_kept, load_sample, replay_sample, score_replay
 from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.policies.context_rules import Rules
+from ctxkit.presets.registry import resolve_rules
 
 if TYPE_CHECKING:
-    from ctxkit.presets.registry import RulesLike
+    from collections.abc import Iterator
 
-__all__ = ["ContestEntry", "ContestTable", "contest"]
+    import pandas as pd
+
+    from ctxkit.presets.registry import RulesLike
+    from ctxkit.session.session import Session
+
+
+__all__ = [
+    "ALLOWED_LOSS",
+    "ContestEntry",
+    "ContestTable",
+    "contest",
+    "judge_rules",
+    "mark",
+    "score_contest_entry",
+]
+__dir__ = make_dunder_dir(__all__)
+
 
 _FILE = Path(".ctxkit") / "contest.json"
 _HEADS = (
@@ -206,3 +235,255 @@ def _make_row(entry: ContestEntry, *, best: bool) -> tuple[Cell, ...]:
         Cell(f"{entry.compactions_n}", entry.compactions_n),
         Cell(entry.why or ("the best so far" if best else "yes"), tone=tone),
     )
+
+
+_TABLE = "marks.csv"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""First characters of a cell that a spreadsheet takes for a formula."""
+_COLUMNS = (
+    "place", "name", "by", "file", "rules", "counts", "why", "cost_usd", "kept_facts_n", "facts_n",
+    "needed_later_loss", "peak_tokens",
+)  # fmt: skip
+ALLOWED_LOSS = 0.05
+"""Share of what is needed later that an entry may take out of sight."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContestEntry:
+    """One entry: figures of its replay of a session."""
+
+    name: str
+    rules: str
+    """The label of the rules."""
+    by: str = ""
+    """The user of a shared folder who entered it."""
+    cost_usd: float
+    low_usd: float | None
+    """Lower end of the interval of `cost_usd`, and `high_usd` the upper one; None: no log of its
+    kind taught the cache model, so that there is no interval.
+    """
+    high_usd: float | None
+    real_run_low_usd: float | None
+    """Lower end of what real runs of that kind cost, with as many calls as they might take."""
+    real_run_high_usd: float | None
+    facts_n: int
+    kept_n: int
+    needed_later_loss: float
+    peak_tokens: int
+    compactions_n: int
+    over_window: bool
+
+    @property
+    def why(self) -> str:
+        """Why it does not count; empty where it does."""
+        parts = []
+        if self.kept_n < self.facts_n:
+            parts.append(f"keeps {self.kept_n} of {self.facts_n} facts")
+        if self.needed_later_loss > ALLOWED_LOSS:
+            # one digit: 5.2 % is not 5 %
+            parts.append(f"loses {self.needed_later_loss:.1%}")
+        if self.over_window:
+            parts.append("runs past the window")
+        return ", ".join(parts)
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Sort key of entries: valid ones first, the cheapest on top."""
+        return bool(self.why), self.cost_usd
+
+
+def judge_rules(
+    name: str, rules: RulesLike, session: Session | None = None, *, by: str = ""
+) -> ContestEntry:
+    """Return the figures of rules on a session; None: on the sample `billing`.
+
+    A prompt may be as large as the session's own window, whatever window the rules name.
+
+    Args:
+        name: of the entry, shown in the table.
+        rules: rules, a preset or its name.
+        session: a recorded session that lists facts (`details["facts"]`).
+        by: who made the entry.
+
+    Returns:
+        Dollars, loss as a share, facts kept and peak in tokens of the replay.
+
+    Raises:
+        BadArguments: they are no rules.
+    """
+    from ctxkit.engine.replay import replay as replay_session
+
+    resolved = resolve_rules(rules)
+    if not isinstance(resolved, Rules):
+        raise BadArguments("Give rules: Rules(policy=..., trigger=...), or the name of a preset.")
+    record = load_sample() if session is None else session
+    replay = replay_session(record, resolved)
+    row, facts = score_replay(replay), facts_kept(replay)
+    peak = int(row["peak_tokens"])
+    return ContestEntry(
+        name=sanitize_line(name, 40),
+        by=sanitize_line(by, 40),
+        rules=sanitize_line(str(row["rules"]), 120),
+        cost_usd=float(row["cost_usd"]),
+        low_usd=_float_or_none(row["cost_low_usd"]),
+        high_usd=_float_or_none(row["cost_high_usd"]),
+        real_run_low_usd=_float_or_none(row["real_run_low_usd"]),
+        real_run_high_usd=_float_or_none(row["real_run_high_usd"]),
+        facts_n=len(facts),
+        kept_n=sum(facts.values()),
+        needed_later_loss=float(row["needed_later_loss"]),
+        peak_tokens=peak,
+        compactions_n=int(row["compactions_n"]),
+        over_window=peak > (record.context_window or peak),
+    )
+
+
+def score_contest_entry(name: str, data: Any, *, by: str = "") -> ContestEntry:
+    """Return the figures of an entry's rules, as a file has them, on the sample `billing`.
+
+    Raises:
+        BadArguments: the data holds no rules.
+    """
+    return _judge_text(name, msgspec.json.encode(data), by)
+
+
+def mark(
+    folder: str | Path,
+    *,
+    seed: int | str | None = None,
+    sessions: int = 3,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Run all entries of a folder again on hidden sessions, and write a table.
+
+    The sessions are made from a seed (`make_session`): the story of `billing` with other names,
+    sizes and pauses. Only the rules of an entry are read, so figures that somebody wrote into a
+    file change nothing. An entry counts if it counts on each of the sessions.
+
+    Args:
+        folder: holds the `contest.json` files that a class handed in, in any subfolder, or is the
+            folder that a class shares.
+        seed: the lecturer's own seed; None: one is drawn, and is in `attrs["seed"]`.
+        sessions: how many sessions are made, 1 to 20.
+        progress: show a progress bar where the work takes longer than a second.
+
+    Returns:
+        One row an entry, those that count first, the cheapest on top: `place`, `name`, `by`,
+        `file`, `rules`, `counts`, `why` (why not, or why it could not be run), `cost_usd` (mean
+        dollars), `kept_facts_n` and `facts_n` (of the session on which fewest were kept),
+        `needed_later_loss` (share, the largest) and `peak_tokens` (the largest). The same is
+        written to `marks.csv` of the folder.
+
+    Raises:
+        BadArguments: there is no such folder, or it holds no entry.
+
+    Example:
+        >>> import tempfile
+        >>> import ctxkit as ck
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     table = ck.contest(f"{folder}/ada.json").enter("ada", "pi")
+        ...     marks = ck.course.mark(folder, seed="an example", sessions=1, progress=False)
+        >>> marks[["name", "counts"]].values.tolist()
+        [['ada', False]]
+    """
+    import pandas as pd
+
+    place = Path(folder)
+    if not place.is_dir():
+        raise BadArguments(f"There is no folder {str(folder)!r}: name the one with the entries.")
+    if not isinstance(sessions, int) or not 1 <= sessions <= 20:
+        raise BadArguments("Give 1 to 20 sessions.")
+    seed = secrets.token_hex(4) if seed is None else seed
+    hidden = [make_session(f"{seed}/{n}") for n in range(sessions)]
+    entries = list(_find_entries(place))
+    if not entries:
+        raise BadArguments(f"No file of {str(folder)!r} is a contest.json: collect them first.")
+    bar = make_progress_bar(entries, desc="entries", unit="entry", disable=not progress)
+    rows = [_judge_row(file, entry, hidden) for file, entry in bar]
+    table = pd.DataFrame(rows).sort_values(["counts", "cost_usd"], ascending=[False, True])
+    # a place is for entries that count
+    table["place"] = [n + 1 if ok else None for n, ok in enumerate(table["counts"])]
+    table = table.astype({"place": "Int64"})[list(_COLUMNS)].reset_index(drop=True)
+    table.attrs["seed"] = str(seed)
+    _write_table(place, table)
+    return table
+
+
+# figures are never read from a file: the rules are run again, once in each process
+@lru_cache(maxsize=1_000)
+def _judge_text(name: str, data: bytes, by: str) -> ContestEntry:
+    return judge_rules(name, decode_rules(msgspec.json.decode(data)), by=by)
+
+
+def _float_or_none(value: object) -> float | None:
+    return float(str(value)) if formatting_and_sanitizing.has_value(value) else None
+
+
+def _find_entries(folder: Path) -> Iterator[tuple[str, StoredContestEntry | str]]:
+    """Yield each file with an entry of it, or with the sentence why it cannot be read."""
+    for path in sorted(folder.rglob("*.json"))[:MAX_FILES]:
+        file = sanitize_line(str(path.relative_to(folder)), 120)
+        try:
+            entries = read_entries(path)
+        except (OSError, msgspec.MsgspecError):
+            yield file, "it is no contest.json with rules"
+            continue
+        yield from ((file, entry) for entry in entries[:MAX_ENTRIES])
+
+
+def _judge_row(file: str, entry: StoredContestEntry | str, hidden: list[Session]) -> dict[str, Any]:
+    if isinstance(entry, str):
+        return _make_marks_row(file, "", "", entry)
+    try:
+        rules = decode_rules(entry.rules)
+        results = [judge_rules(entry.name, rules, session, by=entry.by) for session in hidden]
+    except CtxkitError as error:
+        return _make_marks_row(file, entry.name, entry.by, str(error))
+    return _make_marks_row(file, entry.name, entry.by, _first_reason(results), results)
+
+
+def _first_reason(results: list[ContestEntry]) -> str:
+    """Say why it does not count on the first session on which it does not, and on how many."""
+    reasons = [each.why for each in results if each.why]
+    if not reasons:
+        return ""
+    return f"{reasons[0]} (on {len(reasons)} of {len(results)} sessions)"
+
+
+def _make_marks_row(
+    file: str, name: str, by: str, why: str, results: list[ContestEntry] | None = None
+) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(_COLUMNS)
+    row |= {"file": file, "name": sanitize_line(name, 40), "by": sanitize_line(by, 40)}
+    row |= {"why": sanitize_line(why, 200), "counts": bool(results) and not why}
+    if results:
+        worst = min(results, key=lambda each: each.kept_n)
+        row |= {
+            "rules": worst.rules,
+            "cost_usd": sum(each.cost_usd for each in results) / len(results),
+            "kept_facts_n": worst.kept_n,
+            "facts_n": worst.facts_n,
+            "needed_later_loss": max(each.needed_later_loss for each in results),
+            "peak_tokens": max(each.peak_tokens for each in results),
+        }
+    return row
+
+
+def _write_table(folder: Path, table: pd.DataFrame) -> None:
+    import warnings
+
+    texts = table.select_dtypes(include=["object", "string"]).columns
+    safe = table.copy()
+    for column in texts:
+        safe[column] = [_escape_formula(value) for value in table[column]]
+    try:
+        with SafeFolder(folder.resolve()) as place:
+            place.write(_TABLE, (safe.to_csv(index=False).encode(),))
+    except OSError as error:
+        sentence = f"{_TABLE} was not written ({error.strerror}); the table is what is returned."
+        warnings.warn(sentence, UserWarning, stacklevel=3)
+
+
+def _escape_formula(value: Any) -> Any:
+    is_formula = isinstance(value, str) and value.startswith(_FORMULA)
+    return f"'{value}" if is_formula else value

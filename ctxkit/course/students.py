@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit._internal.formatting import sanitize_line
-from ctxkit._internal.safe_fs import SafeFolder
+from ctxkit._internal.formatting_and_sanitizing import sanitize_line
+from ctxkit._internal.safe_files import SafeFolder
 from ctxkit.course.contest_entries import get_notebook_folder
 from ctxkit.errors import BadArguments
 

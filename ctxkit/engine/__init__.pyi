@@ -11,6 +11,6 @@ from .run_conversion import get_run_of_replay as get_run_of_replay
 from .run_conversion import interleave_edits as interleave_edits
 from .run_conversion import make_log_from_session as make_log_from_session
 from .run_conversion import with_message_ids as with_message_ids
-from .run_segments import BlockedCompaction as BlockedCompaction
-from .run_segments import Compaction as Compaction
-from .run_segments import PolicyRunEvent as PolicyRunEvent
+from .run_segments_and_prompts import BlockedCompaction as BlockedCompaction
+from .run_segments_and_prompts import Compaction as Compaction
+from .run_segments_and_prompts import PolicyRunEvent as PolicyRunEvent

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ctxkit.engine import Run, advance_run, interleave_edits
-from ctxkit.engine.provider_guard import ChatPromptRepairer, writes_by_api
-from ctxkit.engine.session_prompts import PruningRecorder, SentPrompts
+from ctxkit.engine.live_and_recorded_prompts import PruningRecorder, SentPrompts
+from ctxkit.engine.provider_guard import ChatPromptRepairer, has_api_written_summaries
 from ctxkit.errors import BadArguments, short_repr
 from ctxkit.formats.chat_messages import parse_usage
-from ctxkit.formats.conversation_from_requests import ChatConversation
+from ctxkit.formats.conversations_from_requests import ChatConversation
 from ctxkit.formats.openai import encode_chat_message
 from ctxkit.policies.base import apply_policy
 from ctxkit.policies.history.history import History
@@ -27,10 +27,10 @@ from ctxkit.policies.offline_summarisers import may_call_model
 from ctxkit.policies.summary_compaction import iter_summary_writers
 from ctxkit.policies.unpruned_forecast import UnprunedForecast
 from ctxkit.presets.registry import resolve_rules
+from ctxkit.session.compactions_and_prunings import PrunedPrompt
 from ctxkit.session.messages import Edit, Usage
-from ctxkit.session.pruning_records import PrunedPrompt
 from ctxkit.session.session import Session
-from ctxkit.tokens.counter_registry import default_counter
+from ctxkit.tokens.token_counters import default_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -100,7 +100,7 @@ def fit(
         history = new
     if rules.pruning is not None:
         history = apply_policy(rules.pruning, history, budget)
-    guard = ChatPromptRepairer(model, keeps_thinking=writes_by_api(rules.policy))
+    guard = ChatPromptRepairer(model, keeps_thinking=has_api_written_summaries(rules.policy))
     guard.apply(list(messages))  # as it was made: the list only grew
     prompt = guard.apply(conversation.to_dicts(history))
     if guard.notes:
@@ -175,7 +175,9 @@ class Context:
         model: str | None = None,
     ) -> None:
         self.rules = resolve_rules(rules)
-        self._guard = ChatPromptRepairer(model, keeps_thinking=writes_by_api(self.rules.policy))
+        self._guard = ChatPromptRepairer(
+            model, keeps_thinking=has_api_written_summaries(self.rules.policy)
+        )
         self.name = name
         self._conversation = _Conversation(self.rules)
         self.run = Run(self._conversation.log, self.rules, limit)

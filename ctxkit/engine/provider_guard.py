@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from ctxkit.engine.sent_prompts import build_sent_items
+from ctxkit.engine.run_segments_and_prompts import build_sent_items
 from ctxkit.formats.chat_completions_conversion import MISSING_RESULT
 from ctxkit.session.messages import Edit, Message, Text, Thinking
 from ctxkit.tokens.provider_rules import ProviderRule, describe_rules, find_rules
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
-    from ctxkit.engine.run_segments import RunLike
+    from ctxkit.engine.run_segments_and_prompts import RunLike
     from ctxkit.session.session import Session
 
 # Signed thinking is bound to what came before it when it was made. Whether that still holds needs
@@ -96,7 +96,7 @@ def _find_first_role(messages: Sequence[Message]) -> Iterable[tuple[str, int, st
         return
 
 
-def describe_guard(model: str | None) -> str:
+def describe_provider_rules(model: str | None) -> str:
     """Return a sentence on the rules by which a prompt for a model is checked."""
     rules = find_rules("refuses", model)
     if not rules:
@@ -129,7 +129,7 @@ class PromptRepairer:
 
     def follow(self, prompt: Sequence[Message]) -> None:
         """Record the next prompt of the rules, before any repair."""
-        shared = count_shared(self._last, prompt)
+        shared = count_common_prefix(self._last, prompt)
         if shared < len(self._last) and not self._keeps_thinking:
             self.stale.update(m.id for m in prompt[shared:] if has_signed_thinking(m))
         self._last = tuple(prompt)
@@ -182,7 +182,7 @@ def count_refused_calls(session: Session, run: RunLike) -> int | None:
     binds = "changed_thinking" in refused and any(map(has_signed_thinking, session.messages))
     compacted_calls = {c.call for c in run.compactions}
     each = binds and run.rules.pruning is not None
-    guard = PromptRepairer(model, keeps_thinking=writes_by_api(run.rules.policy))
+    guard = PromptRepairer(model, keeps_thinking=has_api_written_summaries(run.rules.policy))
     n, is_refused = 0, False
     for call in range(run.begin, run.call):
         is_checked = each or call in compacted_calls or call == run.begin
@@ -194,7 +194,7 @@ def count_refused_calls(session: Session, run: RunLike) -> int | None:
     return n
 
 
-def count_shared(before: Sequence[Any], after: Sequence[Any]) -> int:
+def count_common_prefix(before: Sequence[Any], after: Sequence[Any]) -> int:
     """Return the number of first items that are equal in two prompts.
 
     Args:
@@ -234,7 +234,7 @@ class ChatPromptRepairer:
 
     def apply(self, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the next prompt of the rules without what the provider would refuse."""
-        shared = count_shared(self._last, prompt)
+        shared = count_common_prefix(self._last, prompt)
         if shared < len(self._last) and not self._keeps_thinking:
             self._stale.update(s for m in prompt[shared:] for s in _find_signatures(m))
         self._last = list(prompt)
@@ -338,6 +338,6 @@ def _drop_breakpoints(prompt: list[dict[str, Any]], notes: list[str]) -> list[di
     return out
 
 
-def writes_by_api(policy: object) -> bool:
+def has_api_written_summaries(policy: object) -> bool:
     """Return whether the provider's own API writes a policy's summaries."""
     return bool(getattr(policy, "is_written_by_api", False))

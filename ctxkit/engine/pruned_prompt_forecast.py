@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.engine.run_segments import PrunedHistory
-from ctxkit.engine.shared_prefixes import (
+from ctxkit.engine.prompt_sizes_and_prefixes import (
     PastPrompts,
-    PromptPrefixes,
+    SharedPrefixFinder,
     hash_contents,
     measure_common_prefix,
 )
+from ctxkit.engine.run_segments_and_prompts import PrunedHistory
 from ctxkit.policies.base import flatten_chain
 from ctxkit.policies.context_rules import unwrap_function
 from ctxkit.policies.history.history import History
-from ctxkit.policies.schedules.layers import SUM_TOKENS
+from ctxkit.policies.schedules.pruning_layers import SUM_TOKENS
 from ctxkit.policies.unpruned_forecast import UnprunedForecast
 
 if TYPE_CHECKING:
@@ -27,21 +27,22 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.history.message_log import ColdCacheCalls, MessageLog
-    from ctxkit.policies.schedules.layers import Layer
+    from ctxkit.policies.schedules.pruning_layers import Layer
     from ctxkit.policies.schedules.unpruned_messages import HistoryRows
     from ctxkit.policies.unpruned_forecast import BilledSizes
-    from ctxkit.tokens.counter_protocol import ContextBudget
+    from ctxkit.tokens.token_counters import ContextBudget
 
 
 # Billing of pruned prompts.
 #
 # A pruning changes what single calls are sent and leaves the history alone. A part that has a
 # schedule says for each message from which call on it has which state; a part without one must be
-# run at each call (`_CalledBill`, O(messages) a call). With schedules only (`ScheduledBill`), one
+# run at each call (`_CallByCallPromptSizes`, O(messages) a call). With schedules only
+# (`ScheduledPromptSizes`), one
 # `LayerContents` a layer holds the content and size of each position and is brought from call to
 # call by the events of the schedule. The first position that differs from the prompt before gives
 # the shared prefix; what comes after it is new. Cost: O(events + new positions + tokens behind
-# the change) over all calls. `PromptPrefixes` finds longer prefixes of prompts further back.
+# the change) over all calls. `SharedPrefixFinder` finds longer prefixes of prompts further back.
 #
 # A content is a number that is equal for equal text at the same row; 0 means hidden.
 # Invariant: a schedule is computed for rising calls only, each call once.
@@ -86,8 +87,10 @@ class PrunedForecast(UnprunedForecast):
         self.pruned = PrunedHistory(history.at(start), pruning, budget)
         self.runs_each_call = bool(self.pruned.rest)
         """True where a part is run at each call by itself."""
-        bill = _CalledBill if self.runs_each_call else ScheduledBill
-        self._bill: _CalledBill | ScheduledBill = bill(self.pruned, start, clock, past)
+        bill = _CallByCallPromptSizes if self.runs_each_call else ScheduledPromptSizes
+        self._bill: _CallByCallPromptSizes | ScheduledPromptSizes = bill(
+            self.pruned, start, clock, past
+        )
         self.start, self._sound = start, True
         self._prompts: list[int] = []
         self._shared: list[int] = []
@@ -210,14 +213,14 @@ def _are_plain(*values: object) -> bool:
     return all(type(v) in _PLAIN_TYPES or (type(v) is tuple and _are_plain(*v)) for v in values)
 
 
-class _CalledBill:
+class _CallByCallPromptSizes:
     """The bill where a part must be run at each call, behind those with a schedule."""
 
     def __init__(
         self, pruned: PrunedHistory, start: int, clock: ColdCacheCalls, past: PastPrompts | None
     ) -> None:
         self._pruned, self._call = pruned, start
-        self.prefixes = past.prefixes if past else PromptPrefixes(clock)
+        self.prefixes = past.prefixes if past else SharedPrefixFinder(clock)
         self._last = past.last if past else None
 
     def extend(self, stop: int, ahead: int) -> tuple[list[int], list[int]]:
@@ -308,14 +311,14 @@ class LayerContents:
         return contents[contents != 0] if self.hides else contents
 
 
-class ScheduledBill:
+class ScheduledPromptSizes:
     """The bill of a schedule, with one track for each layer that a call may be sent."""
 
     def __init__(
         self, pruned: PrunedHistory, start: int, clock: ColdCacheCalls, past: PastPrompts | None
     ) -> None:
         self._schedule, self._past = pruned.schedule, past
-        self.prefixes = past.prefixes if past else PromptPrefixes(clock)
+        self.prefixes = past.prefixes if past else SharedPrefixFinder(clock)
         self._tracks: list[LayerContents] = []
         self._last: LayerContents
         """The track of the call that was billed last."""

@@ -12,41 +12,41 @@ import msgspec
 import numpy as np
 
 from ctxkit.engine import Run, interleave_edits, make_log_from_session, run_rules, with_message_ids
+from ctxkit.engine.live_and_recorded_prompts import SentPrompts
 from ctxkit.engine.provider_guard import count_refused_calls
 from ctxkit.engine.rule_runs import find_first_compaction_call
-from ctxkit.engine.session_prompts import SentPrompts
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.policies.context_rules import (
     THRESHOLD_NAMES,
     RecordedCompactionsPolicy,
     get_warn_and_cutover_tokens,
     recorded_rules,
 )
-from ctxkit.policies.history.columns import TOOL
+from ctxkit.policies.history.growing_columns import TOOL
 from ctxkit.policies.protocols import name_of
 from ctxkit.presets.inert_settings import describe_inert_settings
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.presets.systems.swe_agent_mask import swe_agent_mask
+from ctxkit.session.compactions_and_prunings import PRUNED_KEY
 from ctxkit.session.messages import REPORTED_CONTEXT_KEY, Edit, Message, Usage
-from ctxkit.session.pruning_records import PRUNED_KEY
-from ctxkit.tokens.counter_registry import default_counter, get_counter
 from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens, get_billed_prompt
 from ctxkit.tokens.message_sizes import has_mask_processor, measure_sizes
+from ctxkit.tokens.token_counters import default_counter, get_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from ctxkit.engine.sent_prompts import SentItem
-    from ctxkit.engine.session_prompts import SessionPrompts
+    from ctxkit.engine.live_and_recorded_prompts import SessionPrompts
+    from ctxkit.engine.run_segments_and_prompts import SentItem
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.session import Session
-    from ctxkit.tokens.counter_protocol import TokenCounter
     from ctxkit.tokens.message_sizes import MessageSizes
+    from ctxkit.tokens.token_counters import TokenCounter
 
 _replace = msgspec.structs.replace
 _DETAILS_OF_RECORD = frozenset({*THRESHOLD_NAMES, PRUNED_KEY, REPORTED_CONTEXT_KEY})
@@ -264,10 +264,10 @@ def get_sent_prompt(session: Session, call: int | None) -> tuple[SentItem, ...]:
         BadArguments: the session has no such call.
     """
     index = None if call is None else session.call(call).index
-    return tuple((session.prompt_source or run_record(session)).sent(index))
+    return tuple((session.prompt_source or run_recorded_compactions(session)).sent(index))
 
 
-def run_record(session: Session) -> Run:
+def run_recorded_compactions(session: Session) -> Run:
     """Return the run of a record under its own compactions, and the mask of its processor.
 
     It is made once. Its prompts are counted as those of a replay are.
@@ -295,7 +295,7 @@ def find_prompt_source(session: Session) -> Any:
     the mask that a reader inferred. None: edits alone changed the prompts.
     """
     if session.prompt_source is None and has_mask_processor(session):
-        return run_record(session)
+        return run_recorded_compactions(session)
     return session.prompt_source
 
 

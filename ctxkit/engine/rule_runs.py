@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import structs
 
-from ctxkit.engine.prompt_sizes import PromptSizeMark, PromptSizes
+from ctxkit.engine.prompt_sizes_and_prefixes import (
+    PromptSizes,
+    PromptSizeSpan,
+    measure_shared_prefix,
+)
 from ctxkit.engine.pruned_prompt_forecast import PrunedForecast, make_whole_log_forecast
-from ctxkit.engine.run_segments import (
+from ctxkit.engine.run_segments_and_prompts import (
     BlockedCompaction,
     Compaction,
     PolicyRunEvent,
     PrunedHistory,
     RunSegment,
-    iter_segments,
-)
-from ctxkit.engine.sent_prompts import (
     SentItem,
     build_sent_items,
     find_left_out_rows,
     iter_prompt_changes,
+    iter_segments,
 )
-from ctxkit.engine.shared_prefixes import measure_shared_prefix
 from ctxkit.errors import ModelError
 from ctxkit.policies.base import BasePolicy, coerce_to_history
-from ctxkit.policies.compaction_refusals import collect_refusals
-from ctxkit.policies.guards import Smaller, get_blocking_reason, get_guard_label
+from ctxkit.policies.guards import Smaller, collect_refusals, get_blocking_reason, get_guard_label
 from ctxkit.policies.history.history import History
 from ctxkit.policies.history.message_log import ColdCacheCalls, MessageLog
-from ctxkit.policies.protocols import is_call_overridden, name_of
+from ctxkit.policies.protocols import is_only_call_overridden, name_of
 from ctxkit.policies.triggers import Never
 from ctxkit.policies.unpruned_forecast import UnprunedForecast
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.engine.sent_prompts import PromptChange
+    from ctxkit.engine.run_segments_and_prompts import PromptChange
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.protocols import Guard
     from ctxkit.policies.triggers import BaseTrigger
@@ -310,7 +310,7 @@ class Run:
             for at in np.flatnonzero(self.clock.cold[start:stop]).tolist():
                 fresh[at] = prompts[at]
                 self.shared_when_cold[start + at] = int(shared[at])
-            self.billed.marks.append(PromptSizeMark(start, prompts, fresh))
+            self.billed.marks.append(PromptSizeSpan(start, prompts, fresh))
             self.unscheduled_calls += (stop - start) * forecast.runs_each_call
             return
         marks = self.billed.marks
@@ -322,11 +322,11 @@ class Run:
         self.call = stop
         last_size = marks[-1].size if marks else None
         if start < stop and (type(last_size) is not int or last_size != forecast.off):
-            marks.append(PromptSizeMark(start, forecast.off, None))
+            marks.append(PromptSizeSpan(start, forecast.off, None))
 
     def _bill_one(self, call: int, prompt: int, shared: int) -> None:
         """Bill a call whose prompt does not extend the one before; both numbers are tokens."""
-        self.billed.marks.append(PromptSizeMark(call, prompt - self.log.tokens.C[call], shared))
+        self.billed.marks.append(PromptSizeSpan(call, prompt - self.log.tokens.C[call], shared))
         if self.clock.cold[call]:
             self.shared_when_cold[call] = shared
 
@@ -496,7 +496,7 @@ def _build_due_search(run: Run, rules: Rules) -> First:
     if policy is None or trigger is None or not rules.auto:
         return Never().first
     first: First = partial(_first_effective, policy, trigger)
-    if type(policy).first is BasePolicy.first or is_call_overridden(policy, "first"):
+    if type(policy).first is BasePolicy.first or is_only_call_overridden(policy, "first"):
         first = trigger.first  # the policy may do something at any call
     return partial(_first_unguarded, run, guards, first) if guards else first
 

@@ -20,12 +20,12 @@ from ctxkit.tokens.live_prompt_sizes import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ctxkit.engine.run_segments import Compaction
+    from ctxkit.engine.run_segments_and_prompts import Compaction
     from ctxkit.policies.context_rules import Rules
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
-    from ctxkit.tokens.counter_protocol import TokenCounter
     from ctxkit.tokens.message_sizes import MessageSizes
+    from ctxkit.tokens.token_counters import TokenCounter
 
 _replace = msgspec.structs.replace
 _BETWEEN_CALLS = ("manual", "agent_requested", "length", "tool_summary")
@@ -71,8 +71,8 @@ def make_log_from_session(
         >>> len(log) == len(session.messages), log.calls == len(session.calls)
         (True, True)
     """
-    from ctxkit.tokens.counter_registry import default_counter
     from ctxkit.tokens.message_sizes import measure_sizes
+    from ctxkit.tokens.token_counters import default_counter
 
     counter: TokenCounter = (rules.counter if rules else None) or default_counter()
     session = with_message_ids(session)

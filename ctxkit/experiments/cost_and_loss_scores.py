@@ -29,37 +29,46 @@ from ctxkit.engine.replay import (
 )
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.formats.reading import read_all
-from ctxkit.formats.session_arguments import accepts_session
-from ctxkit.metrics.compaction_consequences import ConsequenceAnalysis, SessionActions
-from ctxkit.metrics.compaction_sizes import measure_compactions
-from ctxkit.metrics.compactions import (
+from ctxkit.formats.sessions_from_arguments import accepts_session
+from ctxkit.metrics.compaction_outcomes import get_compactions_and_prompts
+from ctxkit.metrics.compaction_payback import (
     get_replay_compactions,
-    get_replay_prompts,
+    get_replay_prompt_sizes,
     get_run_compactions,
     make_compaction_columns,
 )
-from ctxkit.metrics.cost.cache_fit import closure_error
-from ctxkit.metrics.cost.replay_bill import ReplayCostModel, bill_replay
+from ctxkit.metrics.compaction_sizes_and_detection import measure_compactions
+from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel, bill_replay, closure_error
 from ctxkit.metrics.cost.session_bill import bill_session
-from ctxkit.metrics.elongation import (
-    classify_policy,
-    estimate_elongation,
-    get_model_family,
-    judge_cost,
-    widen_to_closed_loops,
-)
-from ctxkit.metrics.item_index import ItemIndex
+from ctxkit.metrics.item_search_index import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
-from ctxkit.metrics.means_with_unknowns import mean_or_none, median_or_none, sum_if_complete
-from ctxkit.metrics.prompt_sizes import RunPromptSizes, has_prompt_sizes
-from ctxkit.metrics.prompt_sizes import get_prompt_sizes as plain_prompts
-from ctxkit.metrics.recorded_compactions import is_sealed
-from ctxkit.metrics.thrashing import get_compactions
-from ctxkit.metrics.view_figures import register_view_figures
-from ctxkit.metrics.visibility import VisibilityRecorder, get_run_visibility, get_visibility
-from ctxkit.session.compaction_groups import group_edits, hides_compactions
+from ctxkit.metrics.means_and_prediction_intervals import (
+    mean_or_none,
+    median_or_none,
+    sum_if_complete,
+)
+from ctxkit.metrics.message_visibility import VisibilityRecorder, get_run_visibility, get_visibility
+from ctxkit.metrics.prompt_sizes_and_contents import RunPromptSizes, has_prompt_sizes
+from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes as plain_prompts
+from ctxkit.metrics.run_elongation import (
+    classify_policy,
+    compare_cost_with_record,
+    estimate_elongation,
+    get_study_model_family,
+    widen_interval_to_closed_loop_runs,
+)
+from ctxkit.metrics.user_rules_after_compaction import (
+    ActionAndValueIndex,
+    UserRulesAndValuesAnalysis,
+)
+from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.session.compactions_and_prunings import (
+    group_edits,
+    has_sealed_summary,
+    hides_compactions,
+)
 from ctxkit.tokens.context_windows import get_context_window
 from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
 
@@ -69,12 +78,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.engine.cache_model.input_cost_prediction import InputCostPrediction
-    from ctxkit.metrics.compactions import Compaction
-    from ctxkit.metrics.cost.bill import SessionBill
-    from ctxkit.metrics.cost.replay_bill import ReplayBill
-    from ctxkit.metrics.elongation import PolicyKind
-    from ctxkit.metrics.prompt_sizes import SentPromptSizes
-    from ctxkit.metrics.visibility import Visibility
+    from ctxkit.metrics.compaction_payback import CompactionAtCall
+    from ctxkit.metrics.cost.bill_items import SessionBill
+    from ctxkit.metrics.cost.replay_cost_model import ReplayBill
+    from ctxkit.metrics.message_visibility import Visibility
+    from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
+    from ctxkit.metrics.run_elongation import PolicyKind
     from ctxkit.session.session import Session
 
 
@@ -89,7 +98,7 @@ def score(
     """Score a recorded session or a replay.
 
     A recorded session is scored by its own bill. A replay is billed by the cache behaviour of the
-    recorded session (see `metrics.cost.replay_bill`), over the calls that the record bills.
+    recorded session (see `metrics.cost.replay_cost_model`), over the calls that the record bills.
 
     Args:
         session: a session, a result of `replay`, the path of a log, or a list of messages.
@@ -117,8 +126,8 @@ def score(
     """
     import pandas as pd
 
-    from ctxkit._internal.display_frame import DisplaySeries
-    from ctxkit.experiments.result_displays import display_score
+    from ctxkit._internal.data_frame_display import DisplaySeries
+    from ctxkit.experiments.score_columns import display_score
 
     base = SessionScoreCache(session.origin or session, read_developer_logs(logs))
     row = score_session(session, base, loss=loss, reuse=reuse)
@@ -249,7 +258,7 @@ def _score_replay(base: SessionScoreCache, session: Session, *, reuse: bool) -> 
     label = str(details.get("rules", "replay"))
     return _score_prompts(
         base,
-        get_replay_prompts(session),
+        get_replay_prompt_sizes(session),
         get_replay_compactions(session),
         _run_outcome(label, details.get("hidden", (None, None)), whys, details.get("note"))
         | {"refused_calls_n": details.get("refused_calls")},
@@ -290,7 +299,7 @@ def _run_outcome(
 def _score_prompts(
     base: SessionScoreCache,
     prompts: SentPromptSizes,
-    compactions: Sequence[Compaction],
+    compactions: Sequence[CompactionAtCall],
     outcome: dict[str, Any],
     *,
     window: Any,
@@ -331,7 +340,7 @@ def _score_prompts(
 def _bill_prompts(
     base: SessionScoreCache,
     prompts: SentPromptSizes,
-    compactions: Sequence[Compaction],
+    compactions: Sequence[CompactionAtCall],
     *,
     reuse: bool = False,
 ) -> tuple[ReplayBill, list[float | None]]:
@@ -367,7 +376,7 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
     sizes, source = plain_prompts(session)
     prompt_tokens = [n for n in sizes if n]
     bill = base.forecast.bill(reuse=reuse)
-    compactions, prompts = get_compactions(session, base.anchored)
+    compactions, prompts = get_compactions_and_prompts(session, base.anchored)
     summary_costs = [cost_model.summaries_usd(c.summaries, reuse=reuse) for c in compactions]
     row = base.head("recorded", source) | base.over(sizes, max(prompt_tokens, default=None))
     row |= {
@@ -392,7 +401,7 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
 
 def _recorded_compaction_columns(
     session: Session,
-    compactions: Sequence[Compaction],
+    compactions: Sequence[CompactionAtCall],
     prompts: SentPromptSizes,
     cost_model: ReplayCostModel,
     costs: Sequence[float | None],
@@ -401,7 +410,7 @@ def _recorded_compaction_columns(
     columns = make_compaction_columns(compactions, prompts, cost_model, costs)
     if hides_compactions(session):
         return dict.fromkeys(columns)
-    if any(map(is_sealed, group_edits(session))):
+    if any(map(has_sealed_summary, group_edits(session))):
         columns["summary_tokens"] = None
     if not has_prompt_sizes(session) and session.edits:
         columns = dict.fromkeys(columns)
@@ -472,9 +481,9 @@ class SessionScoreCache:
         return ItemIndex(self.session, MessageItemCache(self.anchored))
 
     @cached_property
-    def acts(self) -> SessionActions:
+    def acts(self) -> ActionAndValueIndex:
         """Tool calls classified by what they do: read, write, repeat."""
-        return SessionActions(self.memory)
+        return ActionAndValueIndex(self.memory)
 
     @cached_property
     def forecast(self) -> RunLengthForecast:
@@ -555,7 +564,9 @@ class SessionScoreCache:
 
     def _analyse_loss(self, visibility: Visibility) -> dict[str, Any]:
         analysis = LossAnalysis(self.memory, visibility)
-        columns = make_loss_columns(analysis) | ConsequenceAnalysis(analysis, self.acts).columns()
+        columns = (
+            make_loss_columns(analysis) | UserRulesAndValuesAnalysis(analysis, self.acts).columns()
+        )
         return columns | {"loss_note": _explain_missing_loss(columns)}
 
     @cached_property
@@ -588,7 +599,7 @@ class RunLengthForecast:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.kind = classify_recorded_policy(session)
-        self.family = get_model_family(
+        self.family = get_study_model_family(
             next((m.model for m in session.messages if m.model), session.model)
         )
         self._bills: dict[bool, SessionBill] = {}
@@ -605,7 +616,7 @@ class RunLengthForecast:
         if replay_kind is None or self.kind is None:
             return {}
         studied = estimate_elongation(replay_kind, self.kind, self.family)
-        elongation = widen_to_closed_loops(studied, replay_kind)
+        elongation = widen_interval_to_closed_loop_runs(studied, replay_kind)
         out: dict[str, Any] = {
             "elongation": elongation.factor,
             "elongation_low": elongation.low,
@@ -619,7 +630,7 @@ class RunLengthForecast:
         calls_usd = cost - summaries
         interval = calls_usd * elongation.low + summaries, calls_usd * elongation.high + summaries
         out["real_run_low_usd"], out["real_run_high_usd"] = interval
-        return out | {"vs_recorded": judge_cost(interval, recorded_usd)}
+        return out | {"vs_recorded": compare_cost_with_record(interval, recorded_usd)}
 
 
 def classify_replayed_policy(row: Mapping[str, Any], *, pruned: bool) -> PolicyKind | None:
@@ -671,7 +682,8 @@ def map_score_row_to_view_figures(row: dict[str, Any]) -> dict[str, Any]:
         row: a score by column.
 
     Returns:
-        Values by the names of `metrics.view_figures`, by which views of one session are compared.
+        Values by the names of `metrics.view_value_registry`, by which views of one session are
+        compared.
     """
     return {figure: row.get(name) for name, figure in _FIGURES.items()}
 
@@ -684,7 +696,7 @@ def map_session_score_to_view_figures(row: dict[str, Any], session: Session) -> 
         session: whose score it is.
 
     Returns:
-        Values by the names of `metrics.view_figures`.
+        Values by the names of `metrics.view_value_registry`.
     """
     figures = map_score_row_to_view_figures(row)
     if row["source"] == "estimated" and session.origin is None:
@@ -695,6 +707,6 @@ def map_session_score_to_view_figures(row: dict[str, Any], session: Session) -> 
     return figures
 
 
-@register_view_figures("score")
+@register_view_values("score")
 def _read_figures(session: Session) -> dict[str, Any]:
     return map_session_score_to_view_figures(score_session(session, loss=False), session)

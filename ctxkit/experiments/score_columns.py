@@ -1,12 +1,25 @@
-"""Columns of a score: names, dtypes and meanings."""
+"""Columns of a score (names, dtypes, meanings), the frame that has them, and the display of one
+score.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ctxkit._internal.data_frame_display import VerdictTableNotes
+from ctxkit._internal.formatting_and_sanitizing import (
+    format_percent,
+    format_usd,
+    has_value,
+    pluralize,
+)
 from ctxkit._internal.gc_pause import pause_gc
+from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.metrics.frames.building import build_frame
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, FrameColumn
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _COLUMN_ROWS = (
     ("session", TEXT, "id of the session"),
@@ -151,14 +164,14 @@ UNCOMPUTED_COLUMNS = {
     ),
     "the tokenizer's counts": ("counter", "counter_error"),
     "a search over all sets of messages": ("regret",),
-    "a table of published studies (`ctxkit.metrics.elongation`)": (
+    "a table of published studies (`ctxkit.metrics.run_elongation`)": (
         *("elongation", "elongation_low", "elongation_high"),
     ),
     "the providers' rules for prompts": ("refused_calls_n",),
     "columns of this list, by the formulas below": (
         *("cost_low_usd", "cost_high_usd", "real_run_low_usd", "real_run_high_usd", "vs_recorded"),
     ),
-    "patterns for values, bans and rules in prose (`ctxkit.metrics.compaction_consequences`)": (
+    "patterns for values, bans and rules in prose (`ctxkit.metrics.user_rules_after_compaction`)": (
         *("user_rules_restated_n", "calls_to_rule_breach", "stale_values_n"),
     ),
     "sentences that say why others are missing or odd": ("loss_note", "note", "error"),
@@ -188,3 +201,52 @@ def build_score_frame(rows: list[dict[str, Any]], extra: tuple[str, ...] = ()) -
     for place, name in enumerate(extra, 2):
         frame.insert(place, name, pd.Series(data[name]).convert_dtypes())
     return frame
+
+
+_SCORE_ROWS = (
+    ("cost_usd", "usd"), ("calls_n", "count"), ("prompt_tokens", "count"), ("peak_tokens", "count"),
+    ("compactions_n", "count"), ("not_paid_back_n", "count"), ("needed_later_loss", "share"),
+    ("is_thrashing", "yes"),
+)  # fmt: skip
+"""The figures of a score that are shown, each with its kind."""
+
+
+def display_score(score: pd.Series) -> VerdictTableNotes:
+    """Return the display of a score: its chief figures with their meanings."""
+    meanings = {c.name: c.meaning for c in SCORE_COLUMNS}
+    rows = tuple(
+        (Cell(name), Cell(_format(score[name], kind)), Cell(meanings[name]))
+        for name, kind in _SCORE_ROWS
+        if has_value(score[name])
+    )
+    heads = (
+        Column("figure", number=False, firm=True),
+        Column("value"),
+        Column("meaning", number=False),
+    )
+    more = f".detail has all {len(score)} figures (docs/scores.md)."
+    return VerdictTableNotes(_describe_score(score), Table(heads, rows), (more,))
+
+
+def _describe_score(score: pd.Series) -> str:
+    figure: dict[str, Any] = {str(n): v if has_value(v) else None for n, v in score.items()}
+    cost = "cost unknown" if figure["cost_usd"] is None else format_usd(figure["cost_usd"])
+    calls = "" if figure["calls_n"] is None else f" for {pluralize(int(figure['calls_n']), 'call')}"
+    compactions_n, loss = figure["compactions_n"], figure.get("needed_later_loss")
+    compactions = (
+        "" if compactions_n is None else f", {pluralize(int(compactions_n), 'compaction')}"
+    )
+    lost = (
+        "; what was lost is unknown"
+        if loss is None
+        else f"; {format_percent(loss)} of what was used again was out of sight by then"
+    )
+    return f"{score.name}: {cost}{calls}{compactions}{lost}."
+
+
+def _format(value: Any, kind: str) -> str:
+    if kind == "yes":
+        return "yes" if value else "no"
+    if kind == "usd":
+        return format_usd(value)
+    return format_percent(value) if kind == "share" else f"{value:,.0f}"

@@ -8,21 +8,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.experiments.grids import find_varying_settings, label_rules, resolve_rules
-from ctxkit.experiments.parallel import RemainingTimeEstimate, make_process_pool, run_in_executor
-from ctxkit.experiments.rules_on_one_session import (
+from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, build_score_frame
+from ctxkit.experiments.setting_choice_and_display import check_max_loss
+from ctxkit.experiments.setting_grids_and_labels import (
+    find_varying_settings,
+    label_rules,
+    resolve_rules_list,
+)
+from ctxkit.experiments.sweep_workers import (
     ROW_VERSION,
     NamedRules,
+    RemainingTimeEstimate,
     SessionRunner,
     SweepOptions,
+    make_process_pool,
     make_session_key,
+    run_in_executor,
 )
-from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, build_score_frame
-from ctxkit.experiments.setting_choice import check_max_loss
-from ctxkit.formats.session_arguments import as_sessions
+from ctxkit.formats.sessions_from_arguments import as_sessions
 from ctxkit.metrics.run_statistics import compare_settings, summarise_runs
 from ctxkit.metrics.run_statistics import find_pareto_front as _front
 
@@ -32,16 +38,16 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.experiments.grids import RulesArgument
-    from ctxkit.formats.session_arguments import SessionsLike
+    from ctxkit.experiments.setting_grids_and_labels import RulesArgument
+    from ctxkit.formats.sessions_from_arguments import SessionsLike
     from ctxkit.session.session import Session
 
 
 __all__ = ["OBJECTIVES", "compare_settings", "mark_pareto_front", "summarise_runs"]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
-class SweepTask(NamedTuple):
+class SessionSweepTask(NamedTuple):
     """Settings that remain to be run on a session, and the session's index in the sweep."""
 
     place: int
@@ -97,8 +103,8 @@ def sweep(
         >>> frame[["reserve_tokens", "compactions_n"]].values.tolist()
         [[8000, 4], [16000, 20]]
     """
-    from ctxkit._internal.display_frame import with_display
-    from ctxkit.experiments.result_displays import SweepDisplay
+    from ctxkit._internal.data_frame_display import with_display
+    from ctxkit.experiments.setting_choice_and_display import SweepDisplay
 
     check_max_loss(max_loss)
     options = SweepOptions(loss, reuse)
@@ -210,14 +216,14 @@ def run_settings(
         _make_progress_bar(task_name, sessions, settings, progress) as bar,
     ):
         # Runs that the journal holds are taken from it; the others become tasks.
-        tasks: list[SweepTask] = []
+        tasks: list[SessionSweepTask] = []
         for i, session in enumerate(sessions):
             name = make_session_key(session)
             finished = {(i, s.key): row for s in settings if (row := journal.get_row(name, s.key))}
             unfinished = tuple(s for s in settings if (i, s.key) not in finished)
             rows |= finished
             bar.update((len(settings) - len(unfinished)) * _count_calls(session))
-            tasks += [SweepTask(i, session, unfinished)] if unfinished else []
+            tasks += [SessionSweepTask(i, session, unfinished)] if unfinished else []
         try:
             for i, new_rows in _iter_rows(tasks, executor, options, make_runner):
                 journal.keep(new_rows)
@@ -272,7 +278,7 @@ def resolve_settings(rules: RulesArgument) -> list[NamedRules]:
     Returns:
         The settings in the order given.
     """
-    all_rules = resolve_rules(rules)
+    all_rules = resolve_rules_list(rules)
     settings: list[NamedRules] = []
     keys: dict[str, list[Any]] = {}
     for each, label in zip(all_rules, label_rules(all_rules), strict=True):
@@ -305,7 +311,7 @@ def _make_progress_bar(
 
 
 def _iter_rows(
-    tasks: Sequence[SweepTask],
+    tasks: Sequence[SessionSweepTask],
     executor: Executor | None,
     options: SweepOptions,
     make_runner: Callable[[Session], SessionRunner],
@@ -330,7 +336,7 @@ def _iter_rows(
                 continue
             tried_pool, remaining = (
                 True,
-                [SweepTask(i, session, settings[finished_n:]), *tasks[n + 1 :]],
+                [SessionSweepTask(i, session, settings[finished_n:]), *tasks[n + 1 :]],
             )
             pool = make_process_pool([task.settings for task in remaining])
             if pool is not None:
@@ -339,7 +345,7 @@ def _iter_rows(
 
 
 def _iter_pool_rows(
-    tasks: Sequence[SweepTask], pool: Executor, options: SweepOptions
+    tasks: Sequence[SessionSweepTask], pool: Executor, options: SweepOptions
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """Yield the rows of tasks from a local pool, which is shut down at the end or an interrupt."""
     try:

@@ -12,7 +12,7 @@ from .registry import detect_reader as detect_reader
 from .registry import format_names as format_names
 from .registry import get_reader as get_reader
 from .registry import register as register
-from .session_arguments import as_session as as_session
-from .session_arguments import as_sessions as as_sessions
+from .sessions_from_arguments import as_session as as_session
+from .sessions_from_arguments import as_sessions as as_sessions
 from .snapshots import write_snapshots as write_snapshots
 from .writing import WRITE_FORMATS as WRITE_FORMATS

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.anthropic_compaction import AnthropicConversation
-from ctxkit.formats.conversation_from_requests import (
+from ctxkit.formats.anthropic_compaction_and_clearing import AnthropicConversation
+from ctxkit.formats.conversations_from_requests import (
     get_content_block_types,
     is_chat_list,
     is_chat_message,
 )
 from ctxkit.formats.log_source import Source
-from ctxkit.formats.raw_body_folder import has_raw_bodies, read_raw_bodies
+from ctxkit.formats.raw_api_body_folder import has_raw_bodies, read_raw_body_sessions
 from ctxkit.formats.registry import get_reader
 from ctxkit.formats.untrusted_fields import (
     as_dict,
@@ -20,10 +20,10 @@ from ctxkit.formats.untrusted_fields import (
     as_str,
     catch_damage,
     count_or_none,
+    json_to_text,
     parse_arguments,
     parse_timestamp,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import Image, Part, SizeOnly, Text, Thinking, ToolCall, Usage
 
@@ -143,7 +143,7 @@ def sniff_folder(folder: Path) -> bool:
 
 def read_folder(folder: Path) -> list[Session]:
     """Read a folder of raw request and response bodies, a session for each session id."""
-    return read_raw_bodies(folder, _read_call, _open_conversation, _read_transcript)
+    return read_raw_body_sessions(folder, _read_call, _open_conversation, _read_transcript)
 
 
 def _read_transcript(path: Path) -> list[Session]:
@@ -250,7 +250,7 @@ class ContentBlockParser:
             return _parse_attachment(block_type, as_dict(block.get("source")))
         name = block_type if type(block_type) is str else "no type"
         self.skipped[f"block {name}"] += 1
-        return SizeOnly(name, chars=len(to_text(block)))
+        return SizeOnly(name, chars=len(json_to_text(block)))
 
     @staticmethod
     def map_stop_reason(reason: Any) -> str | None:

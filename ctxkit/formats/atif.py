@@ -14,7 +14,7 @@ from ctxkit.formats.chat_messages import (
     parse_stop_reason,
     parse_tool_schemas,
 )
-from ctxkit.formats.conversion_losses import count_losses, select_visible_messages
+from ctxkit.formats.conversion_losses import count_conversion_losses, select_sent_messages
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_fields import (
     as_dict,
@@ -24,10 +24,10 @@ from ctxkit.formats.untrusted_fields import (
     count_or_none,
     float_or_none,
     format_timestamp,
+    json_to_text,
     parse_arguments,
     parse_timestamp,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import (
     Edit,
@@ -235,7 +235,7 @@ class _StepReader:
         self._pending_compaction = Edit(
             kind="summarised",
             id=self._new_id(raw_step),
-            reason=to_text(raw_step.get("message"))[:200],
+            reason=json_to_text(raw_step.get("message"))[:200],
             method="handoff",
             time=time,
             details={"sessions": [s for r in refs if (s := str_or_none(r.get("session_id")))]},
@@ -319,7 +319,7 @@ def encode_session(session: Session) -> tuple[list[bytes], Counter[str]]:
 
 def _count_losses(session: Session) -> Counter[str]:
     """Count what is lost of a session and of its descendants."""
-    losses = count_losses(session, _SUPPORTED)
+    losses = count_conversion_losses(session, _SUPPORTED)
     replies = [m.usage for m in session.messages if m.usage is not None]
     losses["cache writes"] += sum(
         1 for usage in replies if usage.cache_write_tokens or usage.cache_write_1h_tokens
@@ -355,7 +355,7 @@ def _encode_trajectory(session: Session) -> dict[str, Any]:
 def _encode_steps(session: Session) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = []
     step_by_call: dict[str, dict[str, Any]] = {}
-    for message in select_visible_messages(session.messages):
+    for message in select_sent_messages(session.messages):
         step = step_by_call.get(message.call_id or "")
         if message.role == "tool" and step is not None:
             step.setdefault("observation", {"results": []})["results"].append(

@@ -47,7 +47,7 @@ def to_chat_messages(
     """
     paired = _pair_results(list(messages))
     return [
-        to_chat_message(m, signed_by=signed_by)
+        _to_chat_message(m, signed_by=signed_by)
         for m in (paired if in_results else _images_after_results(paired))
     ]
 
@@ -94,7 +94,7 @@ def _pair_results(messages: list[Message]) -> Iterator[Message]:
             )
 
 
-def to_chat_message(message: Message, *, signed_by: str | None = None) -> dict[str, Any]:
+def _to_chat_message(message: Message, *, signed_by: str | None = None) -> dict[str, Any]:
     """Return a message as a Chat Completions dictionary; unsigned thinking is left out."""
     if message.role == "tool":
         return {
@@ -114,7 +114,7 @@ def to_chat_message(message: Message, *, signed_by: str | None = None) -> dict[s
     return encoded
 
 
-def has_unsigned_thinking(chat: list[dict[str, Any]]) -> bool:
+def has_calls_without_signed_thinking(chat: list[dict[str, Any]]) -> bool:
     """Return True if the last reply has calls but no signed thinking, which Anthropic refuses."""
     last = next((m for m in reversed(chat) if m["role"] == "assistant"), None)
     return last is not None and bool(last.get("tool_calls")) and "thinking_blocks" not in last
@@ -149,10 +149,10 @@ def _encode_part(part: Part) -> dict[str, Any]:
             "type": "image_url",
             "image_url": {"url": f"data:{part.media_type};base64,{part.data}"},
         }
-    return {"type": "text", "text": describe_missing_content(part)}
+    return {"type": "text", "text": describe_unrecorded_content(part)}
 
 
-def describe_missing_content(part: Part) -> str:
+def describe_unrecorded_content(part: Part) -> str:
     """Return the text sent in place of content that the log does not have."""
     name = part.kind if isinstance(part, (Image, SizeOnly)) else "content"
     return f"[{name} not kept in the log]"
@@ -168,7 +168,7 @@ def _encode_call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def to_content_blocks(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _with_block_contents(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return chat messages with block lists as content, the form that a cache mark requires.
 
     All messages are converted, not only marked ones, because a message that is a string in one call
@@ -184,7 +184,7 @@ def _to_block_content(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-def with_cache_marks(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def add_cache_marks(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add Anthropic's cache marks to the system prompt and the last two messages.
 
     Of the four marks that are allowed, the last two let the next call read what this one wrote
@@ -197,7 +197,7 @@ def with_cache_marks(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     )
     return [
         _add_cache_mark(m) if i in marked_indices else m
-        for i, m in enumerate(to_content_blocks(messages))
+        for i, m in enumerate(_with_block_contents(messages))
     ]
 
 

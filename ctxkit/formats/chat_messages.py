@@ -16,9 +16,9 @@ from ctxkit.formats.untrusted_fields import (
     as_list,
     as_str,
     count_or_none,
+    json_to_text,
     parse_arguments,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import (
     Image,
@@ -140,7 +140,7 @@ def _parse_plain_call(raw: dict[str, Any]) -> ToolCall:
     ):
         arguments, raw_arguments = parse_arguments(function.get("arguments"))
         return ToolCall(raw["id"], name, arguments, raw_arguments)
-    return parse_tool_call(raw)
+    return _parse_tool_call(raw)
 
 
 _COMMON_FIELDS = {"time", "agent", "turn", "kind", "visible", "details"}
@@ -187,14 +187,14 @@ def _parse_general(
         result_parts, _ = parse_parts_and_results(_result_content(result), skipped)
         if not result_parts and result.get("content"):
             result_parts = [
-                SizeOnly(as_str(result.get("type")), chars=len(to_text(result["content"])))
+                SizeOnly(as_str(result.get("type")), chars=len(json_to_text(result["content"])))
             ]
         messages.append(_make_tool_result(result, result_parts, builder, common_fields))
     refusal = str_or_none(raw.get("refusal"))
     if refusal and not parts:
         parts = [Text(refusal)]
-    thoughts = parse_thoughts(raw)
-    calls = parse_tool_calls(raw.get("tool_calls") or raw.get("toolCalls")) + parse_function_call(
+    thoughts = _parse_thinking_fields(raw)
+    calls = parse_tool_calls(raw.get("tool_calls") or raw.get("toolCalls")) + _parse_function_call(
         raw
     )
     calls += parse_tool_calls(
@@ -246,12 +246,12 @@ def _parse_response_item(
             if type(output) is list and all(map(is_supported_part, output))
             else []
         )
-        return _make_tool_result(raw, parts or [Text(to_text(output))], builder, common_fields)
+        return _make_tool_result(raw, parts or [Text(json_to_text(output))], builder, common_fields)
     if item_type == "reasoning" and "content" not in raw:
         return Message(
             role="assistant",
             id=builder.new_id(raw.get("id")),
-            parts=(parse_reasoning(raw),),
+            parts=(_parse_reasoning(raw),),
             **fields,
         )
     return None
@@ -283,10 +283,10 @@ def _result_content(result: dict[str, Any]) -> Any:
     if "functionResponse" in result:
         response = as_dict(result["functionResponse"]).get("response")
         fields = as_dict(response)
-        return to_text(fields.get("output", fields.get("error", response)))
+        return json_to_text(fields.get("output", fields.get("error", response)))
     for key in ("content", "response", "result"):
         if key in result:
-            return result[key] if type(result[key]) in (str, list) else to_text(result[key])
+            return result[key] if type(result[key]) in (str, list) else json_to_text(result[key])
     return ""
 
 
@@ -332,11 +332,11 @@ def parse_parts_and_results(
 def _parse_text(raw: dict[str, Any]) -> Part:
     value = next((raw[k] for k in ("text", "content", "refusal", "output") if k in raw), "")
     if raw.get("thought") is True:
-        return Thinking(to_text(value), signature=str_or_none(raw.get("thoughtSignature")))
-    return Text(to_text(value))
+        return Thinking(json_to_text(value), signature=str_or_none(raw.get("thoughtSignature")))
+    return Text(json_to_text(value))
 
 
-def parse_reasoning(raw: dict[str, Any]) -> Thinking:
+def _parse_reasoning(raw: dict[str, Any]) -> Thinking:
     """Return reasoning; if it is encrypted, only its size is known."""
     text = next(
         (raw[k] for k in ("thinking", "reasoning", "text", "content", "summary") if raw.get(k)), ""
@@ -344,7 +344,9 @@ def parse_reasoning(raw: dict[str, Any]) -> Thinking:
     if type(text) is list:
         text = "\n".join(as_str(as_dict(s).get("text")) for s in text)
     hidden_chars = len(as_str(raw.get("encrypted_content"))) + len(as_str(raw.get("data")))
-    return Thinking(to_text(text), signature=str_or_none(raw.get("signature")), hidden=hidden_chars)
+    return Thinking(
+        json_to_text(text), signature=str_or_none(raw.get("signature")), hidden=hidden_chars
+    )
 
 
 _MEDIA_TYPE_KEYS = ("media_type", "mimeType", "mime_type", "mime", "mediaType")
@@ -369,7 +371,7 @@ def _parse_compaction(raw: dict[str, Any]) -> Part:
     """Parse a provider's replacement of older messages; if it is encrypted, only its size."""
     text = raw.get("content", raw.get("text"))
     hidden_chars = len(as_str(raw.get("encrypted_content")))
-    return Text(to_text(text)) if text else SizeOnly("compaction", chars=hidden_chars or None)
+    return Text(json_to_text(text)) if text else SizeOnly("compaction", chars=hidden_chars or None)
 
 
 def _parse_blob(raw: dict[str, Any]) -> Part:
@@ -392,7 +394,7 @@ def _parse_document(raw: dict[str, Any]) -> Part:
     return Image(media_type=media_type, data=data, kind="audio" if is_audio else "document")
 
 
-def parse_tool_call(raw: dict[str, Any]) -> ToolCall:
+def _parse_tool_call(raw: dict[str, Any]) -> ToolCall:
     """Parse a tool call of any dialect."""
     raw = as_dict(raw.get("functionCall")) or raw
     function = as_dict(raw.get("function"))
@@ -416,33 +418,33 @@ def parse_tool_call(raw: dict[str, Any]) -> ToolCall:
 _UNTYPED_KEYS = ("text", "functionCall", "functionResponse", "inlineData", "image_url")
 _PART_PARSERS: dict[str, Callable[[dict[str, Any]], Part]] = {
     **dict.fromkeys(("text", "input_text", "output_text", "summary_text", "refusal"), _parse_text),
-    **dict.fromkeys(("thinking", "reasoning", "redacted_thinking"), parse_reasoning),
+    **dict.fromkeys(("thinking", "reasoning", "redacted_thinking"), _parse_reasoning),
     **dict.fromkeys(("image", "image_url", "input_image", "inlineData"), _parse_image),
     **dict.fromkeys(("blob", "uri"), _parse_blob),
     "compaction": _parse_compaction,
     **dict.fromkeys(("file", "input_file", "document", "input_audio", "audio"), _parse_document),
     **dict.fromkeys(
         ("tool_use", "tool_call", "toolCall", "functionCall", "function_call", "server_tool_use"),
-        parse_tool_call,
+        _parse_tool_call,
     ),
 }
 
 
 def parse_tool_calls(raw: Any) -> list[ToolCall]:
     """Parse a list of tool calls (of Chat Completions, LangChain, ATIF and others)."""
-    return [parse_tool_call(c) for c in as_list(raw) if type(c) is dict]
+    return [_parse_tool_call(c) for c in as_list(raw) if type(c) is dict]
 
 
-def parse_function_call(raw: dict[str, Any]) -> list[ToolCall]:
+def _parse_function_call(raw: dict[str, Any]) -> list[ToolCall]:
     """Parse the `function_call` of Chat Completions before it had tools."""
     call = as_dict(raw.get("function_call"))
-    return [parse_tool_call(call)] if call else []
+    return [_parse_tool_call(call)] if call else []
 
 
-def parse_thoughts(raw: dict[str, Any]) -> list[Part]:
+def _parse_thinking_fields(raw: dict[str, Any]) -> list[Part]:
     """Parse the thinking beside a message's content."""
     blocks: list[Part] = [
-        parse_reasoning(b) for b in as_list(raw.get("thinking_blocks")) if type(b) is dict
+        _parse_reasoning(b) for b in as_list(raw.get("thinking_blocks")) if type(b) is dict
     ]
     text = str_or_none(raw.get("reasoning_content")) or str_or_none(raw.get("reasoning"))
     return blocks or ([Thinking(text)] if text else [])
@@ -565,7 +567,10 @@ def parse_tool_schemas(raw: Any) -> tuple[ToolSchema, ...]:
             description = as_str(definition.get("description"))
             schemas.append(
                 ToolSchema(
-                    name=name, description=description, parameters=schema, chars=len(to_text(tool))
+                    name=name,
+                    description=description,
+                    parameters=schema,
+                    chars=len(json_to_text(tool)),
                 )
             )
     return tuple(schemas)

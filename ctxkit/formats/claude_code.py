@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 import msgspec
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.claude_code_attachments import SHAPE_TYPE, find_request_shape
+from ctxkit.formats.claude_code_attachments import SHAPE_TYPE, find_system_prompt_and_tools
 from ctxkit.formats.claude_code_conversation import (
     FORMAT_NAME,
+    SharedTranscriptState,
     TranscriptConversationReader,
-    TranscriptState,
 )
 from ctxkit.formats.log_source import Source
 from ctxkit.formats.untrusted_fields import (
@@ -212,7 +212,7 @@ class _TranscriptReader:
         self.cost_usd: float | None = None
         self.state = _make_state(lines.uuids, records)
         self.main = TranscriptConversationReader(self.state, "")
-        system, self.state.tools = find_request_shape(lines.shapes)
+        system, self.state.tools = find_system_prompt_and_tools(lines.shapes)
         if system:
             self.main.add_system_prompt(system)
         read_each_line(records, self._read_record, self.faults)
@@ -382,11 +382,13 @@ def _scan_lines(records: list[tuple[int, dict[str, Any]]]) -> _LinesScan:
     return _LinesScan(uuids, has_main, has_sidechains, shapes)
 
 
-def _make_state(uuids: list[str], records: list[tuple[int, dict[str, Any]]]) -> TranscriptState:
+def _make_state(
+    uuids: list[str], records: list[tuple[int, dict[str, Any]]]
+) -> SharedTranscriptState:
     """Return the state of a file: its uuids, and whether one of them names different lines."""
     unique = set(uuids)
     if len(unique) == len(uuids):
-        return TranscriptState(unique, ambiguous=False, repeated=False)
+        return SharedTranscriptState(unique, ambiguous=False, repeated=False)
     message_by_uuid: dict[str, Any] = {}
     is_ambiguous = False
     for _, record in records:
@@ -397,7 +399,7 @@ def _make_state(uuids: list[str], records: list[tuple[int, dict[str, Any]]]) -> 
             is_ambiguous = is_ambiguous or (
                 first_message is not message and first_message != message
             )
-    return TranscriptState(unique, ambiguous=is_ambiguous, repeated=True)
+    return SharedTranscriptState(unique, ambiguous=is_ambiguous, repeated=True)
 
 
 def _link_to_call(child: Session, agents: dict[str, str]) -> Session:

@@ -36,7 +36,7 @@ SHAPE_TYPE = "api-request-shape"
 """Type of the line with the common beginning of all later requests."""
 
 
-def parse_attachment(record: dict[str, Any]) -> str:
+def get_attachment_text(record: dict[str, Any]) -> str:
     """Return the text that an attachment's line adds to the prompt; empty if it is unknown."""
     rendered = [as_dict(piece).get("content") for piece in as_list(record.get("rendered"))]
     texts = [text for text in rendered if type(text) is str and text]
@@ -48,7 +48,7 @@ def parse_attachment(record: dict[str, Any]) -> str:
     return parse(attachment) if parse is not None else ""
 
 
-def find_request_shape(
+def find_system_prompt_and_tools(
     shapes: Iterable[dict[str, Any]],
 ) -> tuple[tuple[Part, ...], tuple[ToolSchema, ...]]:
     """Return system prompt and tools of the first request with tools; else nothing.

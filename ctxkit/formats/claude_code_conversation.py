@@ -11,7 +11,7 @@ from ctxkit.formats.anthropic import ContentBlockParser, parse_anthropic_usage
 from ctxkit.formats.claude_code_attachments import (
     SUMMARY_PREFIX,
     WRAPPER_PREFIXES,
-    parse_attachment,
+    get_attachment_text,
 )
 from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
 from ctxkit.formats.untrusted_fields import (
@@ -19,9 +19,9 @@ from ctxkit.formats.untrusted_fields import (
     as_list,
     as_str,
     count_or_none,
+    json_to_text,
     parse_timestamp,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import (
     ATTACHMENT_KEY,
@@ -58,7 +58,7 @@ _MAX_STEPS_BACK = 256
 """How many entries back a reply or a parent is searched for."""
 
 
-class TranscriptState:
+class SharedTranscriptState:
     """State shared by the conversations of one file."""
 
     def __init__(self, uuids: set[str], *, ambiguous: bool, repeated: bool) -> None:
@@ -79,7 +79,7 @@ class TranscriptState:
 class TranscriptConversationReader:
     """Reader of one conversation, line by line."""
 
-    def __init__(self, shared: TranscriptState, name: str) -> None:
+    def __init__(self, shared: SharedTranscriptState, name: str) -> None:
         self.state, self.name = shared, name
         self.builder = SessionBuilder()
         self.blocks = ContentBlockParser(shared.skipped)
@@ -176,7 +176,7 @@ class TranscriptConversationReader:
     def skip_line(self, record: dict[str, Any]) -> None:
         """Note the position of a line that is not part of the context, as it may be a parent."""
         if not self.is_resumed:
-            self.is_resumed = is_restart_line(record)
+            self.is_resumed = _is_program_restart(record)
         uuid, parent = record.get("uuid"), record.get("parentUuid")
         if type(uuid) is str:
             index = self.index_by_uuid.get(parent) if type(parent) is str else None
@@ -187,7 +187,7 @@ class TranscriptConversationReader:
     def read_user_line(self, record: dict[str, Any], message: dict[str, Any]) -> None:
         """Read a line of the user: input, results, or a summary."""
         if record.get("isCompactSummary") is True or (
-            self.pending_boundary and is_compact_summary(record, message.get("content"))
+            self.pending_boundary and _is_compact_summary(record, message.get("content"))
         ):
             self._read_summary(record, message)
             return
@@ -200,11 +200,11 @@ class TranscriptConversationReader:
         if self.pending_boundary is not None:
             self.close_pending_compaction()
         parts, results = self.blocks.parse_content(message.get("content"))
-        call_key = get_call_key(record, message)
+        call_key = _get_call_key(record, message)
         index = self._find_open_reply(call_key, message.get("model"))
         usage = self._parse_usage(message.get("usage"))
         if index is not None:
-            reply = extend_reply(self.builder.entries[index], record, message, parts, usage)  # type: ignore[arg-type]
+            reply = _extend_reply(self.builder.entries[index], record, message, parts, usage)  # type: ignore[arg-type]
             self.builder.replace(index, reply)
         else:
             self._add_reply(call_key, record, message, parts, usage)
@@ -224,7 +224,7 @@ class TranscriptConversationReader:
     ) -> None:
         self._move_to_parent(record)
         reply_id = self.builder.new_id(record.get("uuid"))
-        reply = parse_reply(record, message, parts, reply_id, usage)
+        reply = _parse_reply(record, message, parts, reply_id, usage)
         if self.is_resumed and reply.role == "assistant":
             reply = msgspec.structs.replace(reply, details={"resumed": True})
             self.is_resumed = False
@@ -267,13 +267,13 @@ class TranscriptConversationReader:
             self._read_result(record, block, "")
         if parts or not results:
             message_id = self.builder.new_id(None if results else record.get("uuid"))
-            self.builder.add(parse_input(record, parts, message_id, has_results=bool(results)))
+            self.builder.add(_parse_input(record, parts, message_id, has_results=bool(results)))
         self._note_index(record)
 
     def _read_result(self, record: dict[str, Any], block: dict[str, Any], kind: str) -> None:
         call_id = str_or_none(block.get("tool_use_id"))
         parts, _ = self.blocks.parse_content(block.get("content"))
-        agent = get_started_subagent(record)
+        agent = _get_subagent_of_result(record)
         if agent and call_id:
             self.state.call_by_agent.setdefault(agent, call_id)
         result = Message(
@@ -299,11 +299,11 @@ class TranscriptConversationReader:
             self.close_pending_compaction()
             self._read_input(record, attachment.get("prompt"))
             return True
-        text = parse_attachment(record)
+        text = get_attachment_text(record)
         if not text:
             return False
         self._move_to_parent(record)
-        message = parse_input(
+        message = _parse_input(
             {**record, "isMeta": True},
             [Text(text)],
             self.builder.new_id(record.get("uuid")),
@@ -325,7 +325,7 @@ class TranscriptConversationReader:
         elif subtype == "microcompact_boundary":
             self._read_microcompaction(record)
         elif subtype == "api_error":
-            self.builder.add(parse_api_retry(record, self.builder.new_id(record.get("uuid"))))
+            self.builder.add(_parse_api_retry(record, self.builder.new_id(record.get("uuid"))))
         else:
             self.state.skipped[f"system {subtype}" if type(subtype) is str else "system"] += 1
             self.skip_line(record)
@@ -353,11 +353,11 @@ class TranscriptConversationReader:
 
     def _add_compaction(self, boundary: dict[str, Any], inserted: tuple[Message, ...]) -> None:
         preserved = as_list(
-            as_dict(get_compact_metadata(boundary).get("preservedMessages")).get("uuids")
+            as_dict(_get_compact_metadata(boundary).get("preservedMessages")).get("uuids")
         )
-        edit_id = self.builder.new_id(get_boundary_id(boundary))
+        edit_id = self.builder.new_id(_get_boundary_id(boundary))
         self.builder.compact(
-            parse_compaction(boundary, edit_id, inserted), self._preserved_ids(preserved)
+            _parse_compaction(boundary, edit_id, inserted), self._preserved_ids(preserved)
         )
 
     def _preserved_ids(self, uuids: list[Any]) -> set[str]:
@@ -379,7 +379,7 @@ class TranscriptConversationReader:
             entry for entry in results if type(entry) is Message and entry.call_id in call_ids
         ]
         self.builder.add(
-            parse_microcompaction(record, self.builder.new_id(get_boundary_id(record)), cleared)
+            _parse_microcompaction(record, self.builder.new_id(_get_boundary_id(record)), cleared)
         )
 
     def build_session(self, session_id: str, agent: str) -> Session:
@@ -404,7 +404,7 @@ class TranscriptConversationReader:
 _CLEARED_TEXT = "[Old tool result content cleared]"
 
 
-def get_call_key(record: dict[str, Any], message: dict[str, Any]) -> tuple[str, Any] | None:
+def _get_call_key(record: dict[str, Any], message: dict[str, Any]) -> tuple[str, Any] | None:
     """Return the key that the lines of one API call share: message id and request id."""
     message_id, request_id = message.get("id"), record.get("requestId")
     if type(message_id) is not str or not message_id:
@@ -412,7 +412,7 @@ def get_call_key(record: dict[str, Any], message: dict[str, Any]) -> tuple[str, 
     return message_id, request_id if type(request_id) is str and request_id else None
 
 
-def parse_reply(
+def _parse_reply(
     record: dict[str, Any],
     message: dict[str, Any],
     parts: list[Part],
@@ -462,7 +462,7 @@ def _make_event(
     )
 
 
-def extend_reply(
+def _extend_reply(
     reply: Message,
     record: dict[str, Any],
     message: dict[str, Any],
@@ -481,7 +481,7 @@ def extend_reply(
     )
 
 
-def parse_input(
+def _parse_input(
     record: dict[str, Any], parts: list[Part], message_id: str, *, has_results: bool
 ) -> Message:
     """Return a user message; `has_results` says that its line also has tool results."""
@@ -496,7 +496,7 @@ def parse_input(
     )
 
 
-def is_compact_summary(record: dict[str, Any], content: Any) -> bool:
+def _is_compact_summary(record: dict[str, Any], content: Any) -> bool:
     """Return True if a line after a boundary is its summary (older versions do not mark it)."""
     is_marked = record.get("isCompactSummary") is True or record.get("isSynthetic") is True
     return is_marked or (type(content) is str and content.startswith(SUMMARY_PREFIX))
@@ -506,7 +506,7 @@ _RESTART_HOOKS = ("SessionStart:resume", "SessionStart:clear")
 """Hooks that run when a process resumes a conversation or begins a new one."""
 
 
-def is_restart_line(record: dict[str, Any]) -> bool:
+def _is_program_restart(record: dict[str, Any]) -> bool:
     """Return True if a line shows a restart of the program: a hook, or titles written again."""
     if record.get("type") == "summary":
         return True
@@ -516,13 +516,13 @@ def is_restart_line(record: dict[str, Any]) -> bool:
     return type(hook) is dict and hook.get("hookName") in _RESTART_HOOKS
 
 
-def get_started_subagent(record: dict[str, Any]) -> str | None:
+def _get_subagent_of_result(record: dict[str, Any]) -> str | None:
     """Return the id of the subagent whose result this line has, or None."""
     extra = record.get("toolUseResult")
     return str_or_none(extra.get("agentId")) if type(extra) is dict else None
 
 
-def parse_api_retry(record: dict[str, Any], message_id: str) -> Message:
+def _parse_api_retry(record: dict[str, Any], message_id: str) -> Message:
     """Return the event of a call that failed and was retried."""
     error = as_dict(record.get("error"))
     inner_error = as_dict(as_dict(error.get("error")).get("error")) or as_dict(error.get("error"))
@@ -531,18 +531,20 @@ def parse_api_retry(record: dict[str, Any], message_id: str) -> Message:
         or str_or_none(error.get("message"))
         or str_or_none(inner_error.get("message"))
     )
-    error_text = message or to_text(error.get("cause") or error.get("status") or error)
+    error_text = message or json_to_text(error.get("cause") or error.get("status") or error)
     return _make_event(record, message_id, "api_error", error_text, is_failed=True)
 
 
-def get_compact_metadata(boundary: dict[str, Any]) -> dict[str, Any]:
+def _get_compact_metadata(boundary: dict[str, Any]) -> dict[str, Any]:
     """Return the metadata of a compaction boundary, in either spelling."""
     return as_dict(boundary.get("compactMetadata") or boundary.get("compact_metadata"))
 
 
-def parse_compaction(boundary: dict[str, Any], edit_id: str, inserted: tuple[Message, ...]) -> Edit:
+def _parse_compaction(
+    boundary: dict[str, Any], edit_id: str, inserted: tuple[Message, ...]
+) -> Edit:
     """Return the compaction of a boundary or lone summary, without its targets."""
-    metadata = get_compact_metadata(boundary)
+    metadata = _get_compact_metadata(boundary)
     return Edit(
         kind="summarised",
         id=edit_id,
@@ -555,7 +557,7 @@ def parse_compaction(boundary: dict[str, Any], edit_id: str, inserted: tuple[Mes
     )
 
 
-def parse_microcompaction(record: dict[str, Any], edit_id: str, cleared: list[Message]) -> Edit:
+def _parse_microcompaction(record: dict[str, Any], edit_id: str, cleared: list[Message]) -> Edit:
     """Return the edit of a microcompaction, which replaces old tool results by a placeholder."""
     metadata = as_dict(record.get("microcompactMetadata"))
     return Edit(
@@ -570,6 +572,6 @@ def parse_microcompaction(record: dict[str, Any], edit_id: str, cleared: list[Me
     )
 
 
-def get_boundary_id(record: dict[str, Any]) -> str:
+def _get_boundary_id(record: dict[str, Any]) -> str:
     """Return the id that the edit of a boundary should have."""
     return f"compact-{as_str(record.get('uuid')) or 'boundary'}"

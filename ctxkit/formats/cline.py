@@ -18,8 +18,8 @@ from ctxkit.formats.chat_messages import (
     parse_chat_message,
     subtract_cached,
 )
-from ctxkit.formats.log_source import Source, read_neighbour_json
-from ctxkit.formats.session_builder import SessionBuilder, match_rewritten_history
+from ctxkit.formats.log_source import Source, read_json_or_none
+from ctxkit.formats.session_builder import SessionBuilder, match_history_with_visible_messages
 from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
@@ -27,10 +27,10 @@ from ctxkit.formats.untrusted_fields import (
     catch_damage,
     count_or_none,
     float_or_none,
+    json_to_text,
     parse_timestamp,
     read_each_object,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import Edit, Message, Text, ToolCall, Usage
 from ctxkit.session.session import Session
@@ -68,7 +68,7 @@ TRAITS = (
 )
 # A task folder has two files: the API history (Anthropic's messages), and the messages of the
 # window, among them one per request with its usage. The two are joined in
-# `match_requests_to_replies` by history index, else by time, else by order.
+# `_match_requests_to_replies` by history index, else by time, else by order.
 # Compactions have three forms:
 #   Cline    each request names the range of messages that it leaves out; growth of the range is
 #            an edit
@@ -85,7 +85,7 @@ def sniff(source: Source) -> bool:
     """Return True for a task's API history (Anthropic messages with times or marks) or session."""
     document = source.document
     if type(document) is not list or not document:
-        return is_cline_session(document)
+        return _is_cline_session(document)
     first_messages = [as_dict(m) for m in document[:4]]
     return all(
         m.get("role") in ("user", "assistant") and "content" in m for m in first_messages
@@ -94,8 +94,8 @@ def sniff(source: Source) -> bool:
 
 def read(source: Source) -> list[Session]:
     """Read the task of an API history, with the window's messages if they are beside it."""
-    if is_cline_session(source.document):
-        return [read_cline_session(source)]
+    if _is_cline_session(source.document):
+        return [_read_cline_session(source)]
     folder = source.path.parent
     name = folder.name if source.on_disk and source.path.name == _HISTORY_FILE else source.path.stem
     ui_messages = (
@@ -106,7 +106,7 @@ def read(source: Source) -> list[Session]:
 
 def sniff_folder(path: Path) -> bool:
     """Return True if a folder is a task (has an API history) or a session."""
-    return (path / _HISTORY_FILE).is_file() or is_cline_session_folder(path)
+    return (path / _HISTORY_FILE).is_file() or _is_cline_session_folder(path)
 
 
 def read_folder(path: Path) -> list[Session]:
@@ -115,8 +115,8 @@ def read_folder(path: Path) -> list[Session]:
     Raises:
         ReadError: its history is no list.
     """
-    if is_cline_session_folder(path):
-        return [read_cline_session(Source(get_messages_file(path)))]
+    if _is_cline_session_folder(path):
+        return [_read_cline_session(Source(_get_messages_file(path)))]
     history = Source(path / _HISTORY_FILE).document
     if type(history) is not list:
         raise ReadError("expected a list of messages in api_conversation_history.json.", path)
@@ -129,7 +129,7 @@ def read_folder(path: Path) -> list[Session]:
 
 
 def _read_ui_messages(folder: Path) -> list[Any]:
-    documents = (read_neighbour_json(folder / name) for name in _UI_FILES)
+    documents = (read_json_or_none(folder / name) for name in _UI_FILES)
     return next((as_list(value) for value in documents if value is not None), [])
 
 
@@ -139,8 +139,8 @@ class _TaskReader:
     def __init__(self, history: list[Any], ui_messages: list[Any]) -> None:
         self.builder = SessionBuilder()
         self.tool_by_call: dict[str, str] = {}
-        self._history, self._requests = history, parse_window_requests(ui_messages)
-        self._usages = match_requests_to_replies(history, self._requests)
+        self._history, self._requests = history, _parse_ui_requests(ui_messages)
+        self._usages = _match_requests_to_replies(history, self._requests)
         self._title = next((as_str(as_dict(m).get("text")) for m in ui_messages[:1]), "")
         self._ids_by_message: list[list[str]] = []
         """Message ids of each message of the history."""
@@ -184,7 +184,7 @@ class _TaskReader:
             )
             if m.parts or m.usage
         ]
-        messages = unwrap_xml_results(messages, self.builder, number)
+        messages = _unwrap_xml_results(messages, self.builder, number)
         summary_id = str_or_none(raw.get("condenseId")) if raw.get("isSummary") is True else None
         if summary_id or raw.get("isTruncationMarker") is True:
             self._add_roo_compaction(
@@ -204,7 +204,7 @@ class _TaskReader:
                 self._ids_hidden_by.setdefault(raw[key], []).extend(message_ids)
 
     @staticmethod
-    def _reply_fields(raw: dict[str, Any], request: TaskRequest | None) -> dict[str, Any]:
+    def _reply_fields(raw: dict[str, Any], request: _UiRequest | None) -> dict[str, Any]:
         model = str_or_none(as_dict(raw.get("modelInfo")).get("modelId"))
         if request is None:
             return {"model": model}
@@ -236,7 +236,7 @@ class _TaskReader:
         )
         self.builder.add(edit)
 
-    def _add_truncation(self, request: TaskRequest) -> None:
+    def _add_truncation(self, request: _UiRequest) -> None:
         """Add Cline's truncation, if the range that a request leaves out has grown."""
         first, last = request.truncated_range
         last = min(last, len(self._ids_by_message) - 1)
@@ -278,7 +278,7 @@ _MAX_SUBAGENT_FILES = 200
 """Largest number of subagent files read with a session."""
 
 
-def is_cline_session(document: Any) -> bool:
+def _is_cline_session(document: Any) -> bool:
     """Return True if a document is the messages file of an agent or subagent."""
     fields = as_dict(document)
     return (
@@ -288,24 +288,24 @@ def is_cline_session(document: Any) -> bool:
     )
 
 
-def get_messages_file(folder: Path) -> Path:
+def _get_messages_file(folder: Path) -> Path:
     """Return the path of the main agent's messages file in a session folder."""
     return folder / (folder.name + _MESSAGES_SUFFIX)
 
 
-def is_cline_session_folder(path: Path) -> bool:
+def _is_cline_session_folder(path: Path) -> bool:
     """Return True if a folder is a session, with a messages file of its own name."""
-    return get_messages_file(path).is_file()
+    return _get_messages_file(path).is_file()
 
 
-def read_cline_session(source: Source) -> Session:
+def _read_cline_session(source: Source) -> Session:
     """Read a session with its manifest and compaction; the main agent's with its subagents."""
     document = as_dict(source.document)
     folder, stem = source.path.parent, source.path.name.removesuffix(_MESSAGES_SUFFIX)
     if not source.on_disk or stem == source.path.name:
         return _read_session(document, {}, {}, source.path.stem)
     manifest, compaction = (
-        read_neighbour_json(folder / f"{stem}{e}.json") for e in ("", ".compaction")
+        read_json_or_none(folder / f"{stem}{e}.json") for e in ("", ".compaction")
     )
     session = _read_session(document, as_dict(manifest), as_dict(compaction), stem)
     session = replace(session, path_=str(source.path))
@@ -319,7 +319,7 @@ def read_cline_session(source: Source) -> Session:
 
 def _read_subagents(paths: Iterable[Path], parent: Session) -> Iterable[Session]:
     for path in paths:
-        if not is_cline_session(document := read_neighbour_json(path)):
+        if not _is_cline_session(document := read_json_or_none(path)):
             continue
         child = _read_session(document, {}, {}, path.name.removesuffix(_MESSAGES_SUFFIX))
         yield replace(child, parent=parent.id, path_=str(path))
@@ -426,7 +426,7 @@ class _SessionReader:
         if not history or not self.builder.may_edit():
             return
         time = parse_timestamp(self._compaction.get("updated_at"))
-        retained_ids, inserted = match_rewritten_history(self.builder, history, time)
+        retained_ids, inserted = match_history_with_visible_messages(self.builder, history, time)
         metadata = next(
             (
                 candidate
@@ -461,7 +461,7 @@ def _plain_session_message(raw: dict[str, Any]) -> dict[str, Any]:
 def _encode_foreign_result(block: dict[str, Any]) -> dict[str, Any]:
     content = block.get("content")
     if type(content) is list and not all(map(is_supported_part, content)):
-        return {**block, "content": to_text(content)}
+        return {**block, "content": json_to_text(content)}
     return block
 
 
@@ -490,7 +490,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRequest:
+class _UiRequest:
     """One request to the model, from the window's messages."""
 
     time: float | None
@@ -505,7 +505,7 @@ class TaskRequest:
     is_roo: bool
 
 
-def parse_window_requests(ui_messages: list[Any]) -> list[TaskRequest]:
+def _parse_ui_requests(ui_messages: list[Any]) -> list[_UiRequest]:
     """Parse the requests among the window's messages, in order."""
     requests = []
     for raw in map(as_dict, ui_messages):
@@ -519,7 +519,7 @@ def parse_window_requests(ui_messages: list[Any]) -> list[TaskRequest]:
     return requests
 
 
-def _parse_request(raw: dict[str, Any], fields: dict[str, Any]) -> TaskRequest:
+def _parse_request(raw: dict[str, Any], fields: dict[str, Any]) -> _UiRequest:
     deleted_range = [count_or_none(n) for n in as_list(raw.get("conversationHistoryDeletedRange"))]
     first, last = (
         (deleted_range[0], deleted_range[1])
@@ -529,7 +529,7 @@ def _parse_request(raw: dict[str, Any], fields: dict[str, Any]) -> TaskRequest:
     history_index = raw.get("conversationHistoryIndex")
     cancel_reason = as_str(fields.get("cancelReason"))
     is_roo = "apiProtocol" in fields
-    return TaskRequest(
+    return _UiRequest(
         time=parse_timestamp(raw.get("ts")),
         usage=_parse_request_usage(fields, is_roo=is_roo),
         model=str_or_none(as_dict(raw.get("modelInfo")).get("modelId")),
@@ -569,9 +569,9 @@ def _parse_request_usage(fields: dict[str, Any], *, is_roo: bool) -> Usage | Non
     )
 
 
-def match_requests_to_replies(
-    history: list[Any], requests: list[TaskRequest]
-) -> dict[int, TaskRequest]:
+def _match_requests_to_replies(
+    history: list[Any], requests: list[_UiRequest]
+) -> dict[int, _UiRequest]:
     """Return the request of each reply, by the reply's index in the history.
 
     They are matched by the history index of the requests; without it by time; without times by
@@ -595,8 +595,8 @@ def match_requests_to_replies(
     return dict(zip(replies, requests, strict=True)) if len(replies) == len(requests) else {}
 
 
-def _match_by_time(times: dict[int, float], requests: list[TaskRequest]) -> dict[int, TaskRequest]:
-    request_by_reply: dict[int, TaskRequest] = {}
+def _match_by_time(times: dict[int, float], requests: list[_UiRequest]) -> dict[int, _UiRequest]:
+    request_by_reply: dict[int, _UiRequest] = {}
     sorted_requests = sorted(requests, key=lambda r: r.time or 0.0)
     position = 0
     for i, when in sorted(times.items()):
@@ -616,7 +616,7 @@ _MAX_SEARCHED_CHARS = 1 << 20
 """Characters at the end of a reply that are searched for a call."""
 
 
-def unwrap_xml_results(
+def _unwrap_xml_results(
     messages: list[Message], builder: SessionBuilder, number: int
 ) -> list[Message]:
     """Turn a user message with the result of an XML call into a tool result.

@@ -15,14 +15,14 @@ from ctxkit.formats.codex_items import (
     SERVER_CALL_TYPES,
     SUMMARY_TYPES,
     ReplyAssembler,
-    get_initial_context_ids,
+    get_ids_before_first_prompt,
     is_context_wrapper,
     make_message_key,
     parse_call_item,
     parse_content,
     parse_output_item,
     parse_reasoning_item,
-    parse_sealed_summary,
+    parse_summary_item,
 )
 from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS
 from ctxkit.formats.untrusted_fields import (
@@ -30,10 +30,10 @@ from ctxkit.formats.untrusted_fields import (
     as_list,
     as_str,
     count_or_none,
+    json_to_text,
     parse_timestamp,
     read_each_line,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import (
     SEALED_SUMMARY,
@@ -124,7 +124,7 @@ def read(source: Source) -> list[Session]:
     if _is_first_layout(source.document):
         document, is_bare = as_dict(source.document), True
         records = [(0, document["session"]), *((0, r) for r in as_list(document.get("items")))]
-    reader = RolloutReader(early_items, bare=is_bare)
+    reader = _RolloutReader(early_items, bare=is_bare)
     read_each_line(records, reader.read_record, faults)
     if not reader.builder.entries and not reader.meta:
         raise ReadError(
@@ -134,7 +134,7 @@ def read(source: Source) -> list[Session]:
     return [_build_session(reader, source.path.stem, faults)]
 
 
-def _build_session(reader: RolloutReader, name: str, faults: list[Fault]) -> Session:
+def _build_session(reader: _RolloutReader, name: str, faults: list[Fault]) -> Session:
     reader.replies.flush_pending_usage()
     meta, builder = reader.meta, reader.builder
     spawn = as_dict(as_dict(as_dict(meta.get("source")).get("subagent")).get("thread_spawn"))
@@ -159,7 +159,7 @@ def _build_session(reader: RolloutReader, name: str, faults: list[Fault]) -> Ses
     )
 
 
-class RolloutReader:
+class _RolloutReader:
     """Reader of one rollout, record by record.
 
     Args:
@@ -219,7 +219,7 @@ class RolloutReader:
             as_dict(payload.get("base_instructions")).get("text")
         ) or str_or_none(payload.get("instructions"))
         if system_prompt is not None and not any(
-            system_prompt[:2000] in to_text(e) or system_prompt in _join_content_text(e)
+            system_prompt[:2000] in json_to_text(e) or system_prompt in _join_content_text(e)
             for e in self._early_items
         ):
             self.builder.add_message("system", (Text(system_prompt),))
@@ -249,9 +249,7 @@ class RolloutReader:
                 "user", parse_content(payload.get("content"), self.skipped), time, "agent", payload
             )
         elif item_type in SUMMARY_TYPES:
-            self._add_input(
-                "summary", parse_sealed_summary(payload, "compaction"), time, "", payload
-            )
+            self._add_input("summary", parse_summary_item(payload, "compaction"), time, "", payload)
         else:
             self.skipped[
                 f"response_item {item_type}" if type(item_type) is str else "response_item"
@@ -359,7 +357,7 @@ class RolloutReader:
             new_messages = self._parse_replacement(replacement, summary)
         else:
             new_messages = [Message(role="summary", parts=(Text(summary),))]
-            retained_ids |= get_initial_context_ids(visible)
+            retained_ids |= get_ids_before_first_prompt(visible)
         inserted = self._select_inserted(new_messages, visible, retained_ids, time)
         is_sealed = not any(m.role == "summary" and m.text for m in new_messages)
         edit = Edit(
@@ -414,7 +412,7 @@ class RolloutReader:
 
     def _parse_replacement(self, replacement: list[Any], summary: str) -> list[Message]:
         """Return a replacement history as messages; the last new user message is the summary."""
-        history_reader = RolloutReader([], bare=False)
+        history_reader = _RolloutReader([], bare=False)
         history_reader.skipped, history_reader.replies.counts_first = self.skipped, False
         history_reader.replies.tool_by_call = dict(self.replies.tool_by_call)
         for item in replacement:

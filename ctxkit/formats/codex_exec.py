@@ -14,10 +14,10 @@ from ctxkit.formats.untrusted_fields import (
     as_list,
     as_str,
     is_failed_exit,
+    json_to_text,
     parse_arguments,
     read_each_line,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import Message, Text, Thinking, ToolCall, Usage
 
@@ -197,7 +197,7 @@ def _parse_call(item_type: str, item: dict[str, Any]) -> tuple[str, dict[str, An
         return (
             as_str(item.get("tool")),
             {"prompt": item.get("prompt")},
-            to_text(item.get("agents_states")),
+            json_to_text(item.get("agents_states")),
         )
     result, error = as_dict(item.get("result")), as_dict(item.get("error"))
     texts = [as_str(as_dict(c).get("text")) for c in as_list(result.get("content"))]

@@ -15,11 +15,11 @@ from ctxkit.formats.untrusted_fields import (
     as_str,
     count_or_none,
     is_failed_exit,
+    json_to_text,
     parse_arguments,
     parse_exit_code,
     parse_timestamp,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import Image, Message, Part, SizeOnly, Text, Thinking, ToolCall, Usage
 
@@ -228,7 +228,7 @@ def is_context_wrapper(parts: tuple[Part, ...]) -> bool:
     return bool(parts) and type(parts[0]) is Text and parts[0].text.startswith(_WRAPPER_PREFIXES)
 
 
-def parse_sealed_summary(item: dict[str, Any], kind: str) -> tuple[Part, ...]:
+def parse_summary_item(item: dict[str, Any], kind: str) -> tuple[Part, ...]:
     """Return the parts of a summary; if it is encrypted, only its size is known."""
     text, encrypted = (
         str_or_none(item.get("summary")) or str_or_none(item.get("text")),
@@ -280,7 +280,7 @@ def parse_output_item(
     elif type(output) is dict:
         is_failed = is_failed or output.get("success") is False
         output = output.get("content", output.get("text", output))
-    parts = parse_content(output if type(output) in (str, list) else to_text(output), skipped)
+    parts = parse_content(output if type(output) in (str, list) else json_to_text(output), skipped)
     if not details and parts and type(parts[0]) is Text:
         code = parse_exit_code(parts[0].text)
         details = {} if code is None else {"exit_code": code}
@@ -322,7 +322,7 @@ def make_message_key(message: Message) -> bytes:
     return key if len(key) < 64 else blake2b(key, digest_size=32).digest()
 
 
-def get_initial_context_ids(visible: list[Message]) -> set[str]:
+def get_ids_before_first_prompt(visible: list[Message]) -> set[str]:
     """Return the ids of the messages before the first user input: Codex's own context."""
     ids: set[str] = set()
     for message in visible:

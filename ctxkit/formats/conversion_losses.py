@@ -38,7 +38,7 @@ _LOSS_NAMES_BY_FIELD = {
 }
 
 
-def count_losses(session: Session, supported: Collection[str] = ()) -> Counter[str]:
+def count_conversion_losses(session: Session, supported: Collection[str] = ()) -> Counter[str]:
     """Count what a session has beyond plain messages, by name.
 
     Args:
@@ -52,7 +52,7 @@ def count_losses(session: Session, supported: Collection[str] = ()) -> Counter[s
         else:
             _count_message_losses(entry, losses)
     losses["entries of other branches"] = len(session.log) - len(session.path)
-    losses["subagent sessions"] = count_descendants(session)
+    losses["subagent sessions"] = _count_descendants(session)
     losses["tool schemas"] = len(session.tools)
     losses["counts of what the reader skipped"] = len(session.skipped)
     losses["faults of the file read"] = len(session.faults)
@@ -62,9 +62,9 @@ def count_losses(session: Session, supported: Collection[str] = ()) -> Counter[s
     )
 
 
-def count_descendants(session: Session) -> int:
+def _count_descendants(session: Session) -> int:
     """Count the subagent sessions of a session, at any depth."""
-    return sum(1 + count_descendants(child) for child in session.children)
+    return sum(1 + _count_descendants(child) for child in session.children)
 
 
 def _count_message_losses(message: Message, losses: Counter[str]) -> None:
@@ -97,6 +97,6 @@ def _name_part_loss(part: object) -> str:
     )
 
 
-def select_visible_messages(messages: Iterable[Message]) -> list[Message]:
+def select_sent_messages(messages: Iterable[Message]) -> list[Message]:
     """Return the messages sent to a model, without the placeholders of a lost beginning."""
     return [m for m in messages if m.visible and m.kind != MISSING_START_KIND]

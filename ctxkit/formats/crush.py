@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.formats.chat_messages import count_skipped, parse_stop_reason
+from ctxkit.formats.read_only_sqlite import Database, decode_json_cell, open_database
 from ctxkit.formats.session_builder import SessionBuilder, nest_subagents
-from ctxkit.formats.sqlite import Database, decode_json_cell, open_database
 from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.formats.chat_messages import CHAT_ROLES, count_skipped
-from ctxkit.formats.fuseraft_common import add_turn, read_companion_files
+from ctxkit.formats.fuseraft_turns_and_companion_files import add_turn, summarize_companion_files
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
     catch_damage,
+    json_to_text,
     parse_arguments,
     parse_timestamp,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import Image, Part, Text, ToolCall
 
@@ -76,7 +76,7 @@ def read(source: Source) -> list[Session]:
             started=parse_timestamp(document.get("StartedAt")),
             details={
                 **{name: value for name, value in details.items() if value is not None},
-                **read_companion_files(source, session_id),
+                **summarize_companion_files(source, session_id),
             },
         )
     ]
@@ -135,7 +135,7 @@ def _add_repl_message(raw: dict[str, Any], builder: SessionBuilder, names: dict[
             count_skipped(builder.skipped, f"content: {as_str(content_type) or 'no type'}")
     for content in results:
         call_id = as_str(content.get("CallId"))
-        output = to_text(content.get("ResultJson"))
+        output = json_to_text(content.get("ResultJson"))
         tool = str_or_none(content.get("FunctionName")) or names.get(call_id)
         result_parts = (Text(output),) if output else ()
         builder.add_message("tool", result_parts, tool=tool, call_id=call_id or None)

@@ -8,7 +8,10 @@ from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
 from ctxkit.formats.chat_messages import count_skipped, subtract_cached
-from ctxkit.formats.fuseraft_common import parse_turn_usage, read_companion_files
+from ctxkit.formats.fuseraft_turns_and_companion_files import (
+    parse_turn_usage,
+    summarize_companion_files,
+)
 from ctxkit.formats.log_source import Source
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_fields import (
@@ -17,9 +20,9 @@ from ctxkit.formats.untrusted_fields import (
     catch_damage,
     count_or_none,
     float_or_none,
+    json_to_text,
     parse_timestamp,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import Edit, Message, Part, SizeOnly, Text, ToolCall
 from ctxkit.session.session import Session
@@ -53,15 +56,15 @@ def sniff(source: Source) -> bool:
 
 def read(source: Source) -> list[Session]:
     """Read one session per id (older versions write all sessions of a project to one file)."""
-    readers: dict[str, EventReader] = {}
+    readers: dict[str, _EventReader] = {}
     faults = list(source.faults)
     for line, record in source.records:
         session_id = as_str(record.get("session")) or next(reversed(readers), source.path.stem)
         if session_id not in readers:
-            readers[session_id] = EventReader(session_id)
+            readers[session_id] = _EventReader(session_id)
         with catch_damage(faults, line):
             readers[session_id].read_event(record)
-    sessions = [t.build_session(read_companion_files(source, t.id)) for t in readers.values()]
+    sessions = [t.build_session(summarize_companion_files(source, t.id)) for t in readers.values()]
     if sessions:
         sessions[0] = replace(sessions[0], faults=tuple(faults))
     return sessions
@@ -131,7 +134,7 @@ class _AgentCallsBuilder:
         self._pending_parts = []
 
 
-class EventReader:
+class _EventReader:
     """Reader of the events of one session."""
 
     def __init__(self, id_: str) -> None:
@@ -145,13 +148,13 @@ class EventReader:
         self._started: float | None = None
         self._model: str | None = None
         self._n_tool_calls = 0
-        self._compactions = CompactionRecorder(self._builder)
+        self._compactions = _CompactionRecorder(self._builder)
 
     def read_event(self, record: dict[str, Any]) -> None:
         """Read one event; an unknown one is counted."""
         event_type, payload = as_str(record.get("event_type")), as_dict(record.get("payload"))
         time, turn = parse_timestamp(record.get("ts")), count_or_none(record.get("turn"))
-        event = FuseraftEvent(payload, time, turn, as_str(record.get("agent")))
+        event = _FuseraftEvent(payload, time, turn, as_str(record.get("agent")))
         self._started = self._started or time
         if event_type in self._HANDLERS:
             self._HANDLERS[event_type](self, event)
@@ -170,15 +173,15 @@ class EventReader:
             else self._calls_by_agent.setdefault(agent, _AgentCallsBuilder(self._builder))
         )
 
-    def _session_start(self, event: FuseraftEvent) -> None:
+    def _session_start(self, event: _FuseraftEvent) -> None:
         self._start = event.payload
         self._model = str_or_none(event.payload.get("model")) or self._model
 
-    def _user_input(self, event: FuseraftEvent) -> None:
-        text = to_text(event.payload.get("content"))
+    def _user_input(self, event: _FuseraftEvent) -> None:
+        text = json_to_text(event.payload.get("content"))
         self._builder.add_message("user", (Text(text),), time=event.time, turn=event.turn)
 
-    def _inner_call_context(self, event: FuseraftEvent) -> None:
+    def _inner_call_context(self, event: _FuseraftEvent) -> None:
         chars = as_dict(event.payload.get("content_chars"))
         context = {
             "est_tokens": count_or_none(event.payload.get("est_tokens")),
@@ -192,20 +195,20 @@ class EventReader:
             name[:60]: count for name, count in list(context.items())[:40] if count is not None
         }
 
-    def _model_response(self, event: FuseraftEvent) -> None:
+    def _model_response(self, event: _FuseraftEvent) -> None:
         self._add_reply(
             event,
             usage=parse_turn_usage(event.payload),
             stop=str_or_none(event.payload.get("finish_reason")),
         )
 
-    def _model_error(self, event: FuseraftEvent) -> None:
+    def _model_error(self, event: _FuseraftEvent) -> None:
         error_text = (as_str(event.payload.get("error")) or as_str(event.payload.get("message")))[
             :2000
         ]
         self._add_reply(event, stop="error", is_error=True, error=error_text or "the call failed")
 
-    def _add_reply(self, event: FuseraftEvent, **fields: Any) -> None:
+    def _add_reply(self, event: _FuseraftEvent, **fields: Any) -> None:
         agent_calls = self._get_agent_calls(event.agent)
         agent_calls.complete_reply()
         latency = (
@@ -226,7 +229,7 @@ class EventReader:
         agent_calls.open_calls, agent_calls.requested_at, agent_calls.context = [], None, {}
         agent_calls.n_calls += 1
 
-    def _tool_call(self, event: FuseraftEvent) -> None:
+    def _tool_call(self, event: _FuseraftEvent) -> None:
         agent_calls = self._get_agent_calls(event.agent)
         name = as_str(event.payload.get("tool_name")) or as_str(event.payload.get("tool"))
         raw_arguments = event.payload.get("args", event.payload.get("arg"))
@@ -236,7 +239,7 @@ class EventReader:
             f"call-{self._n_tool_calls}",
             name,
             arguments,
-            None if arguments or raw_arguments is None else to_text(raw_arguments),
+            None if arguments or raw_arguments is None else json_to_text(raw_arguments),
         )
         if agent_calls.reply_index is None:  # a log without call events: one reply for the turn
             agent_calls.reply_index = agent_calls.builder.add_message(
@@ -245,7 +248,7 @@ class EventReader:
         agent_calls.open_calls = [*agent_calls.open_calls[-_MAX_OPEN_CALLS:], call]
         agent_calls.add_part(call)
 
-    def _tool_result(self, event: FuseraftEvent) -> None:
+    def _tool_result(self, event: _FuseraftEvent) -> None:
         agent_calls = self._get_agent_calls(event.agent)
         name = as_str(event.payload.get("tool_name")) or as_str(event.payload.get("tool"))
         call = next((call_ for call_ in agent_calls.open_calls if call_.name == name), None)
@@ -260,15 +263,15 @@ class EventReader:
             tool=name or None,
             call_id=call.id if call else None,
             is_error="error" in event.payload,
-            error=to_text(event.payload.get("error"))[:2000] or None,
+            error=json_to_text(event.payload.get("error"))[:2000] or None,
         )
 
-    def _assistant_response(self, event: FuseraftEvent) -> None:
-        text = to_text(event.payload.get("content"))
+    def _assistant_response(self, event: _FuseraftEvent) -> None:
+        text = json_to_text(event.payload.get("content"))
         if text:
             self._get_agent_calls(event.agent).add_part(Text(text))
 
-    def _turn_end(self, event: FuseraftEvent) -> None:
+    def _turn_end(self, event: _FuseraftEvent) -> None:
         """Read a turn's sums: the usage if the log has no call events, else only cached tokens."""
         agent_calls = self._get_agent_calls(event.agent)
         cache_read = count_or_none(event.payload.get("cached_input_tokens"))
@@ -291,7 +294,7 @@ class EventReader:
         agent_calls.complete_reply()
         agent_calls.n_calls, agent_calls.open_calls = 0, []
 
-    def _add_turn_usage(self, agent_calls: _AgentCallsBuilder, event: FuseraftEvent) -> None:
+    def _add_turn_usage(self, agent_calls: _AgentCallsBuilder, event: _FuseraftEvent) -> None:
         usage, cache_read = (
             parse_turn_usage(event.payload),
             count_or_none(event.payload.get("cached_input_tokens")),
@@ -326,28 +329,31 @@ class EventReader:
             )
         agent_calls.reply_index = None
 
-    def _agent_end(self, event: FuseraftEvent) -> None:
+    def _agent_end(self, event: _FuseraftEvent) -> None:
         if not self._get_agent_calls(event.agent).n_calls:
             self._add_turn_usage(self._get_agent_calls(event.agent), event)
 
     # -- compactions and sub-agents ---------------------------------------------------------------
 
-    def _compaction(self, event: FuseraftEvent) -> None:
+    def _compaction(self, event: _FuseraftEvent) -> None:
         self._compactions.add_by_turns(event)
 
-    def _compaction_end(self, event: FuseraftEvent) -> None:
+    def _compaction_end(self, event: _FuseraftEvent) -> None:
         if event.payload.get("outcome") == "compacted":
             self._compactions.add_by_size(event)
         else:
             outcome = str_or_none(event.payload.get("outcome")) or "without an outcome"
             count_skipped(self._builder.skipped, f"compaction: {outcome}")
 
-    def _sub_agent_start(self, event: FuseraftEvent) -> None:
+    def _sub_agent_start(self, event: _FuseraftEvent) -> None:
         if event.agent in self._open_subagents:  # the end of the last one is missing
             self._close_subagent(event.agent)
         builder = SessionBuilder()
         builder.add_message(
-            "user", (Text(to_text(event.payload.get("query"))),), time=event.time, turn=event.turn
+            "user",
+            (Text(json_to_text(event.payload.get("query"))),),
+            time=event.time,
+            turn=event.turn,
         )
         child = Session(
             id=f"{self.id}/{len(self._children) + len(self._open_subagents)}",
@@ -359,7 +365,7 @@ class EventReader:
         )
         self._open_subagents[event.agent] = (_AgentCallsBuilder(builder), child)
 
-    def _sub_agent_end(self, event: FuseraftEvent) -> None:
+    def _sub_agent_end(self, event: _FuseraftEvent) -> None:
         chars = count_or_none(event.payload.get("summary_chars"))
         if event.agent in self._open_subagents and chars is not None:
             self._open_subagents[event.agent][0].add_part(SizeOnly("text", chars=chars))
@@ -400,7 +406,7 @@ class EventReader:
             details={**details, **companions},
         )
 
-    _HANDLERS: ClassVar[dict[str, Callable[[EventReader, FuseraftEvent], None]]] = {
+    _HANDLERS: ClassVar[dict[str, Callable[[_EventReader, _FuseraftEvent], None]]] = {
         "session_start": _session_start,
         "user_input": _user_input,
         "inner_call_context": _inner_call_context,
@@ -419,7 +425,7 @@ class EventReader:
     """Handlers by event type; other events are counted."""
 
 
-class FuseraftEvent(NamedTuple):
+class _FuseraftEvent(NamedTuple):
     """One event: payload, time, turn, and agent (empty if it has none)."""
 
     payload: dict[str, Any]
@@ -428,7 +434,7 @@ class FuseraftEvent(NamedTuple):
     agent: str
 
 
-class CompactionRecorder:
+class _CompactionRecorder:
     """Recorder of a session's compactions; what stayed is derived from counts of turns."""
 
     def __init__(self, builder: SessionBuilder) -> None:
@@ -436,7 +442,7 @@ class CompactionRecorder:
         self._message_by_id: dict[str, Message] = {}
         self._n_indexed = 0
 
-    def add_by_turns(self, event: FuseraftEvent) -> None:
+    def add_by_turns(self, event: _FuseraftEvent) -> None:
         """Add a compaction whose event has the number of retained turns, or none."""
         retained = count_or_none(event.payload.get("turns_retained"))
         is_window = event.payload.get("mode") == "window"
@@ -452,7 +458,7 @@ class CompactionRecorder:
             kind="dropped" if is_window else "summarised",
             id=self._builder.new_id(),
             inserted=() if is_window else (summary,),
-            reason=to_text(event.payload.get("focus"))[:200],
+            reason=json_to_text(event.payload.get("focus"))[:200],
             trigger=str_or_none(event.payload.get("source"))
             or str_or_none(event.payload.get("reason")),
             method=str_or_none(event.payload.get("mode")) or "compaction",
@@ -464,7 +470,7 @@ class CompactionRecorder:
         )
         self._builder.compact(edit, retained_ids)
 
-    def add_by_size(self, event: FuseraftEvent) -> None:
+    def add_by_size(self, event: _FuseraftEvent) -> None:
         """Add a compaction of a live ctxkit session, whose event has only sizes."""
         tokens_after = count_or_none(event.payload.get("tokens_after"))
         counts = {
@@ -487,7 +493,7 @@ class CompactionRecorder:
         )
         self._builder.compact(edit, ())
 
-    def _make_summary(self, size: int | None, event: FuseraftEvent) -> Message:
+    def _make_summary(self, size: int | None, event: _FuseraftEvent) -> Message:
         parts, message_id = (SizeOnly("summary", tokens=size),), self._builder.new_id()
         return Message(role="summary", id=message_id, parts=parts, time=event.time, turn=event.turn)
 

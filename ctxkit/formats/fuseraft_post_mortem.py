@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.fuseraft_common import add_turn, read_companion_file, read_companion_files
+from ctxkit.formats.fuseraft_turns_and_companion_files import (
+    add_turn,
+    read_companion_file,
+    summarize_companion_files,
+)
 from ctxkit.formats.log_source import Source
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_fields import (
@@ -103,6 +107,6 @@ def _build_session(
         ),
         details={
             **{name: value for name, value in manifest_details.items() if value is not None},
-            **read_companion_files(source, session_id),
+            **summarize_companion_files(source, session_id),
         },
     )

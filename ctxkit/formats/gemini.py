@@ -19,11 +19,11 @@ from ctxkit.formats.untrusted_fields import (
     as_str,
     catch_damage,
     count_or_none,
+    json_to_text,
     parse_arguments,
     parse_timestamp,
     read_each_line,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import Edit, Message, Part, Text, Thinking, ToolCall, Usage
 
@@ -231,7 +231,7 @@ def _parse_result(raw: dict[str, Any], builder: SessionBuilder) -> Message:
         response = as_dict(as_dict(as_dict(part).get("functionResponse")).get("response"))
         is_error = is_error or "error" in response
         texts.append(
-            to_text(response.get("output", response.get("error", as_dict(part).get("text"))))
+            json_to_text(response.get("output", response.get("error", as_dict(part).get("text"))))
         )
     return Message(
         role="tool",

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.formats.chat_messages import count_skipped
+from ctxkit.formats.read_only_sqlite import Database, decode_json_cell, open_database
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.sqlite import Database, decode_json_cell, open_database
 from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
     catch_damage,
     count_or_none,
+    json_to_text,
     parse_arguments,
     parse_timestamp,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import Edit, Fault, Image, Message, Text, Thinking, ToolCall
 
@@ -268,7 +268,9 @@ class _ConversationReader:
                 )
             elif text:
                 parts.append(Text(text))
-        error = to_text(tool_result.get("error")) if tool_result.get("status") == "error" else ""
+        error = (
+            json_to_text(tool_result.get("error")) if tool_result.get("status") == "error" else ""
+        )
         call_id = str_or_none(block.get("id"))
         return Message(
             role="tool",

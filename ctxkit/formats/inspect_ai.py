@@ -16,7 +16,12 @@ from ctxkit.formats.chat_messages import (
     parse_tool_schemas,
     subtract_cached,
 )
-from ctxkit.formats.conversion_losses import count_losses, select_visible_messages
+from ctxkit.formats.conversations_from_requests import (
+    KeyedMessage,
+    PromptThreads,
+    make_keyed_message,
+)
+from ctxkit.formats.conversion_losses import count_conversion_losses, select_sent_messages
 from ctxkit.formats.log_source import read_zip_json
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_fields import (
@@ -27,13 +32,21 @@ from ctxkit.formats.untrusted_fields import (
     count_or_none,
     float_or_none,
     format_timestamp,
+    json_to_text,
     parse_timestamp,
     read_each_object,
     str_or_none,
-    to_text,
 )
-from ctxkit.formats.whole_prompt_threads import KeyedMessage, PromptThreads, key_message
-from ctxkit.session.messages import Edit, Fault, Image, Message, Text, Thinking, ToolSchema, Usage
+from ctxkit.session.messages import (
+    Edit,
+    Fault,
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolSchema,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -263,7 +276,8 @@ class _SampleReader:
 
     def _parse_keyed(self, raw: Any) -> list[KeyedMessage]:
         return [
-            key_message(m) for m in fill_tool_names(self._parse_message(raw), self._tool_by_call)
+            make_keyed_message(m)
+            for m in fill_tool_names(self._parse_message(raw), self._tool_by_call)
         ]
 
     def _parse_message(self, raw: Any, **fields: Any) -> list[Message]:
@@ -326,7 +340,7 @@ def _parse_server_results(raw: dict[str, Any]) -> list[Message]:
     """Return the results of server tools, which are in the reply's content."""
     results = []
     for part in map(as_dict, as_list(raw.get("content"))):
-        output = to_text(part.get("result")) if part.get("type") == "tool_use" else ""
+        output = json_to_text(part.get("result")) if part.get("type") == "tool_use" else ""
         if output:
             call_id, tool = str_or_none(part.get("id")), str_or_none(part.get("name"))
             is_error = bool(part.get("error"))
@@ -410,7 +424,7 @@ _STOP_REASONS_TO_INSPECT = {"tool": "tool_calls", "stop": "stop", "length": "max
 
 def encode_session(session: Session) -> tuple[list[bytes], Counter[str]]:
     """Return the file's content, and counts of what it cannot hold."""
-    losses = count_losses(session, _SUPPORTED)
+    losses = count_conversion_losses(session, _SUPPORTED)
     losses["money of calls"] += sum(
         c.message.usage is not None and c.message.usage.cost_usd is not None for c in session.calls
     )
@@ -444,7 +458,7 @@ def _encode_document(session: Session) -> dict[str, Any]:
 
 
 def _encode_sample(session: Session, model: str) -> dict[str, Any]:
-    sent = select_visible_messages(session.messages)
+    sent = select_sent_messages(session.messages)
     first_input = next((m.text for m in sent if m.role == "user"), "")
     last_reply = session.calls[-1].message if session.calls else None
     return {
@@ -476,7 +490,7 @@ def _encode_events(session: Session, model: str) -> list[dict[str, Any]]:
             if isinstance(e, Edit) and e.kind in ("summarised", "dropped")
         ]
         position = call.position
-        events.append(_encode_model_event(session, call, select_visible_messages(visible), model))
+        events.append(_encode_model_event(session, call, select_sent_messages(visible), model))
     return events
 
 

@@ -25,11 +25,11 @@ from ctxkit.formats.untrusted_fields import (
     as_list,
     as_str,
     count_or_none,
+    json_to_text,
     parse_arguments,
     parse_timestamp,
     read_each_line,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import Edit, Message, Part, Text, ToolCall, ToolSchema, Usage
 
@@ -71,26 +71,28 @@ def sniff(source: Source) -> bool:
     first_record = source.head[0] if source.head else {}
     if first_record.get("type") == "metadata" and "protocol_version" in first_record:
         return True
-    return is_legacy_wire_line(first_record) or any(is_context_mark(r) for r in source.head[:4])
+    return _is_legacy_wire_line(first_record) or any(
+        _is_stored_context_line(r) for r in source.head[:4]
+    )
 
 
 def read(source: Source) -> list[Session]:
     """Read the session of the file; subagents in an older wire are its children."""
-    if any(map(is_legacy_wire_line, source.head)):
-        legacy = LegacyWireReader()
+    if any(map(_is_legacy_wire_line, source.head)):
+        legacy = _LegacyWireReader()
         legacy.builder.faults += source.faults
         read_each_line(source.records, legacy.read_record, legacy.builder.faults)
         return [_legacy_session(legacy, _session_name(source))]
-    if any(is_context_mark(r) for r in source.head[:4]):
+    if any(_is_stored_context_line(r) for r in source.head[:4]):
         builder, tool_by_call = SessionBuilder(), dict[str, str]()
         builder.faults += source.faults
         read_each_line(
             source.records,
-            lambda record: add_context_line(record, builder, tool_by_call),
+            lambda record: _add_context_line(record, builder, tool_by_call),
             builder.faults,
         )
         return [builder.session(id=_session_name(source), format=NAME, product="kimi-cli")]
-    reader = WireReader()
+    reader = _WireReader()
     reader.builder.faults += source.faults
     read_each_line(source.records, reader.read_record, reader.builder.faults)
     reader.end_step({}, None)
@@ -124,7 +126,7 @@ def _session_name(source: Source) -> str:
     )
 
 
-def _wire_session(reader: WireReader, name: str) -> Session:
+def _wire_session(reader: _WireReader, name: str) -> Session:
     return reader.builder.session(
         id=as_str(reader.config.get("sessionId")) or name,
         format=NAME,
@@ -143,7 +145,7 @@ def _wire_session(reader: WireReader, name: str) -> Session:
 
 
 def _legacy_session(
-    reader: LegacyWireReader, name: str, parent: str | None = None, call_id: str = ""
+    reader: _LegacyWireReader, name: str, parent: str | None = None, call_id: str = ""
 ) -> Session:
     reader.finish_reply()
     return reader.builder.session(
@@ -174,7 +176,7 @@ _IGNORED_RECORDS = {
 """Records whose content is in other records, or is read before they are counted."""
 
 
-class WireReader:
+class _WireReader:
     """Reader of one wire log, record by record."""
 
     def __init__(self) -> None:
@@ -229,7 +231,7 @@ class WireReader:
             self._step_id = as_str(event.get("uuid"))
         elif event_type == "content.part":
             parts, _ = parse_parts_and_results(
-                [normalize_part(event.get("part"))], self.builder.skipped
+                [_normalize_part(event.get("part"))], self.builder.skipped
             )
             self._parts += parts
         elif event_type == "tool.call":
@@ -286,7 +288,7 @@ class WireReader:
             "is_error": result.get("isError") is True,
         }
         self.builder.add(
-            make_tool_result(
+            _make_tool_result(
                 result.get("output"),
                 self.builder.skipped,
                 id=self.builder.new_id(),
@@ -373,33 +375,33 @@ _IGNORED_STEPS = {"TurnEnd", "CompactionBegin", "metadata"}
 _CONTEXT_MARKS = {"_system_prompt", "_usage", "_checkpoint"}
 
 
-def make_tool_result(output: object, skipped: dict[str, int], **fields: Any) -> Message:
+def _make_tool_result(output: object, skipped: dict[str, int], **fields: Any) -> Message:
     """Return a tool result from its output (text or parts) and its other fields."""
     parts = (
         parse_parts_and_results(output, skipped)[0]
         if type(output) in (str, list)
-        else [Text(to_text(output))]
+        else [Text(json_to_text(output))]
     )
     return Message(role="tool", parts=tuple(parts), **fields)
 
 
-def is_legacy_wire_line(record: dict[str, Any]) -> bool:
+def _is_legacy_wire_line(record: dict[str, Any]) -> bool:
     """Return True for a line of the older wire: a timestamp, and a message with a payload."""
     return type(as_dict(record.get("message")).get("payload")) is dict and "timestamp" in record
 
 
-def is_context_mark(record: dict[str, Any]) -> bool:
+def _is_stored_context_line(record: dict[str, Any]) -> bool:
     """Return True for a line that only a stored context has."""
     return as_str(record.get("role")) in _CONTEXT_MARKS
 
 
-class LegacyWireReader:
+class _LegacyWireReader:
     """Reader of one agent's older wire; wrapped events of a subagent go to a child reader."""
 
     def __init__(self, name: str = "main") -> None:
         self.name = name
         self.builder = SessionBuilder()
-        self.children: dict[str, LegacyWireReader] = {}
+        self.children: dict[str, _LegacyWireReader] = {}
         """Readers of subagents by the id of the call that started them."""
         self.context_window: int | None = None
         self._reply_index: int | None = None
@@ -455,7 +457,7 @@ class LegacyWireReader:
     def _add_parts(self, raw_parts: list[Any], time: float | None) -> None:
         self._begin_reply(time)
         self._parts += parse_parts_and_results(
-            [normalize_part(r) for r in raw_parts], self.builder.skipped
+            [_normalize_part(r) for r in raw_parts], self.builder.skipped
         )[0]
 
     def _read_call(self, payload: dict[str, Any], time: float | None) -> None:
@@ -463,7 +465,7 @@ class LegacyWireReader:
         function = as_dict(payload.get("function")) or payload
         call = ToolCall(as_str(payload.get("id")), as_str(function.get("name")))
         self._tool_by_call[call.id], self._last_call = call.name, call.id
-        self._argument_pieces[call.id] = [to_text(function.get("arguments"))]
+        self._argument_pieces[call.id] = [json_to_text(function.get("arguments"))]
         self._parts.append(call)
 
     def _read_result(self, payload: dict[str, Any], time: float | None) -> None:
@@ -479,7 +481,7 @@ class LegacyWireReader:
             "is_error": fields.get("is_error") is True,
         }
         self.builder.add(
-            make_tool_result(
+            _make_tool_result(
                 content, self.builder.skipped, id=self.builder.new_id(), time=time, **result_fields
             )
         )
@@ -542,14 +544,14 @@ class LegacyWireReader:
             or as_str(payload.get("agent_id"))
         )
         child = self.children.setdefault(
-            call_id, LegacyWireReader(as_str(payload.get("subagent_type")) or "subagent")
+            call_id, _LegacyWireReader(as_str(payload.get("subagent_type")) or "subagent")
         )
         event = as_dict(payload.get("event"))
         if event.get("type") != "SubagentEvent":
             child.read_record({"timestamp": record.get("timestamp"), "message": event})
 
 
-def normalize_part(raw: Any) -> Any:
+def _normalize_part(raw: Any) -> Any:
     """Return a part with `think` renamed to the usual `thinking`."""
     raw = as_dict(raw)
     return (
@@ -559,7 +561,7 @@ def normalize_part(raw: Any) -> Any:
     )
 
 
-def add_context_line(
+def _add_context_line(
     record: dict[str, Any], builder: SessionBuilder, tool_by_call: dict[str, str]
 ) -> None:
     """Read a line of a stored context: a message, the system prompt, or a mark."""
@@ -568,7 +570,7 @@ def add_context_line(
         count_skipped(builder.skipped, str(role))
         return
     parts = (
-        [normalize_part(part) for part in as_list(content)] if type(content) is list else content
+        [_normalize_part(part) for part in as_list(content)] if type(content) is list else content
     )
     chat_message = {
         **record,

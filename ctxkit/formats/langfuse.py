@@ -13,6 +13,12 @@ from ctxkit.formats.chat_messages import (
     parse_tool_schemas,
     subtract_cached,
 )
+from ctxkit.formats.conversations_from_requests import (
+    KeyedMessage,
+    PromptThreads,
+    build_session_from_threads,
+    make_keyed_message,
+)
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.trace_spans import extract_prompt_and_reply, extract_raw_messages
 from ctxkit.formats.untrusted_fields import (
@@ -25,12 +31,6 @@ from ctxkit.formats.untrusted_fields import (
     parse_embedded_json,
     parse_timestamp,
     str_or_none,
-)
-from ctxkit.formats.whole_prompt_threads import (
-    KeyedMessage,
-    PromptThreads,
-    key_message,
-    threads_to_session,
 )
 from ctxkit.session.messages import Fault, Message, ToolSchema, Usage
 
@@ -110,7 +110,7 @@ def _read_trace(trace: dict[str, Any], observations: list[Any], name: str) -> Se
     reader = _TraceReader(observations)
     reader.read_observations()
     threads = reader.threads.all
-    session = threads_to_session(
+    session = build_session_from_threads(
         threads,
         as_str(trace.get("id")) or name,
         reader.tools,
@@ -228,7 +228,7 @@ class _TraceReader:
                 messages[i] = replace(
                     message, role="tool", tool=message.kind, kind="", call_id=calls[message.kind]
                 )
-        return [key_message(message) for message in messages]
+        return [make_keyed_message(message) for message in messages]
 
     def _find_agent(self, observation: dict[str, Any]) -> str | None:
         for _ in range(64):

@@ -1,4 +1,6 @@
 """A log file as readers see it: bounded, decoded once, as lines or as one document.
+The bytes are untrusted: size, depth and encoding are bounded here, and nothing but `ReadError`
+leaves this module. The first records of a file of lines are decoded on access.
 
 The bytes are untrusted: size, depth and encoding are bounded here, and nothing but `ReadError`
 leaves this module.
@@ -12,16 +14,17 @@ import re
 import struct
 import zipfile
 import zlib
+from collections.abc import Sequence
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from stat import S_ISREG
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.compression import (
+from ctxkit.formats.compressed_files import (
     MAX_FILE_BYTES,
     MAX_RATIO,
     MIN_BOMB_BYTES,
@@ -31,11 +34,10 @@ from ctxkit.formats.compression import (
     is_compressed,
     iter_decompressed,
 )
-from ctxkit.formats.lazy_records import LazyRecords
 from ctxkit.session.messages import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
 
 # A file is in one of four states, found from its first bytes:
@@ -167,7 +169,7 @@ class Source:
             LARGE_FILE_BYTES >> 4 if is_compressed(start) else LARGE_FILE_BYTES
         ) or start.startswith(ZIP_MAGIC):
             return False
-        first_records = decode_json_lines(self._first_lines[:1], [])
+        first_records = _decode_json_lines(self._first_lines[:1], [])
         return len(self._first_lines) > 1 and bool(first_records)
 
     @cached_property
@@ -198,7 +200,7 @@ class Source:
         for number, line in enumerate(self._raw_lines(), 1):
             faults = list[Fault]()
             prefix = _BOM if number == 1 else b""
-            for _, record in decode_json_lines([line.removeprefix(prefix)], faults):
+            for _, record in _decode_json_lines([line.removeprefix(prefix)], faults):
                 yield number, record
             self._stream_faults += [Fault(number, f.why) for f in faults]
 
@@ -248,7 +250,7 @@ class Source:
                 return None
             self._is_repaired_utf8 = type(e) is UnicodeDecodeError
             try:
-                return decode_lenient_json(self.data, e)
+                return _decode_lenient_json(self.data, e)
             except (ValueError, RecursionError):
                 return None
 
@@ -263,7 +265,7 @@ class Source:
             if self.data.startswith(ZIP_MAGIC):
                 return []
         lines = self._first_lines if self.is_large else io.BytesIO(self.data)
-        return LazyRecords(_decode_objects(islice(lines, _HEAD_OBJECTS * 4)), _HEAD_OBJECTS)
+        return _LazyRecords(_decode_objects(islice(lines, _HEAD_OBJECTS * 4)), _HEAD_OBJECTS)
 
     @cached_property
     def _all_records(self) -> list[dict[str, Any]] | None:
@@ -318,7 +320,7 @@ class Source:
         try:
             JSON_DECODER.decode(self.data)
         except JSON_ERRORS as e:
-            reason = describe_json_error(self.data, e)
+            reason = _describe_json_error(self.data, e)
             return "JSON that is cut short" if "truncated" in reason else f"broken JSON ({reason})"
         return "JSON"
 
@@ -331,7 +333,7 @@ class Source:
         if self.data.startswith(ZIP_MAGIC):  # stored (uncompressed) members would look like lines
             return [], []
         faults: list[Fault] = []
-        return decode_json_lines(self.data.split(b"\n"), faults), faults
+        return _decode_json_lines(self.data.split(b"\n"), faults), faults
 
     def decode_records(
         self, decoder: msgspec.json.Decoder[Any]
@@ -353,7 +355,7 @@ class Source:
         if records and len(records) == _count_raw_lines(self.data):
             return list(enumerate(records, 1)), []
         faults: list[Fault] = []
-        return decode_json_lines(self.data.split(b"\n"), faults, decoder), faults
+        return _decode_json_lines(self.data.split(b"\n"), faults, decoder), faults
 
     @property
     def records(self) -> list[tuple[int, dict[str, Any]]]:
@@ -376,7 +378,7 @@ def _count_raw_lines(data: bytes) -> int:
     return count + (not data.endswith(b"\n"))
 
 
-def read_json_object(file: Path, faults: list[Fault]) -> dict[str, Any]:
+def read_json_object_or_fault(file: Path, faults: list[Fault]) -> dict[str, Any]:
     """Return the JSON object in one file of a session folder.
 
     A file that holds no object gives an empty one, and a fault with its name.
@@ -391,7 +393,7 @@ def read_json_object(file: Path, faults: list[Fault]) -> dict[str, Any]:
     return {}
 
 
-def read_neighbour_json(file: Path) -> Any:
+def read_json_or_none(file: Path) -> Any:
     """Return the JSON value of a file beside a log, or None if it cannot be read.
 
     As the user did not name this file, links and files above 256 MiB are not read.
@@ -414,7 +416,7 @@ _LENIENT_TOKENS = (b"\\u", b"NaN", b"Infinity")
 """Bytes that the strict decoder may refuse and the lenient one accepts."""
 
 
-def decode_json_lines(
+def _decode_json_lines(
     lines: list[bytes], faults: list[Fault], decoder: msgspec.json.Decoder[Any] | None = None
 ) -> list[tuple[int, dict[str, Any]]]:
     """Return the JSON objects among lines as (line from 1, object); other lines become faults."""
@@ -427,9 +429,9 @@ def decode_json_lines(
             record = decode(line)
         except JSON_ERRORS as e:
             try:
-                record = decode_lenient_json(line, e)
+                record = _decode_lenient_json(line, e)
             except (ValueError, RecursionError):
-                faults.append(Fault(number, describe_json_error(line, e)))
+                faults.append(Fault(number, _describe_json_error(line, e)))
                 continue
             if type(e) is UnicodeDecodeError:
                 faults.append(Fault(number, NOT_UTF8))
@@ -445,7 +447,7 @@ def _decode_objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects among lines, each decoded when it is asked for."""
     for line in lines:
         if line.lstrip()[:1] == b"{":
-            yield from (record for _, record in decode_json_lines([line], []))
+            yield from (record for _, record in _decode_json_lines([line], []))
 
 
 def _decode_object(decoder: msgspec.json.Decoder[Any], line: bytes) -> Any:
@@ -455,7 +457,7 @@ def _decode_object(decoder: msgspec.json.Decoder[Any], line: bytes) -> Any:
         return JSON_DECODER.decode(line)
 
 
-def decode_lenient_json(data: bytes, error: Exception) -> Any:
+def _decode_lenient_json(data: bytes, error: Exception) -> Any:
     """Decode almost-JSON: lone surrogates, NaN and Infinity (as None), invalid UTF-8.
 
     Args:
@@ -483,7 +485,7 @@ def _replace_surrogates(value: Any) -> Any:
     return [_replace_surrogates(v) for v in value] if type(value) is list else value
 
 
-def describe_json_error(line: bytes, error: Exception) -> str:
+def _describe_json_error(line: bytes, error: Exception) -> str:
     """Return a short description of why a line could not be decoded."""
     if line.lstrip().startswith(b"//"):
         return "a comment, not JSON"
@@ -609,3 +611,51 @@ def _describe_zip_error(entry: zipfile.ZipInfo, error: Exception) -> str:
     if entry.compress_type not in _KNOWN_METHODS:
         return "an unknown compression"
     return str(error)[:120] or type(error).__name__
+
+
+class _LazyRecords(Sequence[dict[str, Any]]):
+    """A sequence over an iterator of records, which decodes no more records than are accessed.
+
+    Up to 34 readers check the first records of a file, and most access fewer than five.
+
+    Args:
+        records: the records.
+        limit: records that the sequence has at most.
+
+    Example:
+        >>> numbers = iter([{"n": 1}, {"n": 2}, {"n": 3}])
+        >>> records = _LazyRecords(numbers, 64)
+        >>> records[:1], next(numbers), len(records)
+        ([{'n': 1}], {'n': 2}, 2)
+    """
+
+    def __init__(self, records: Iterator[dict[str, Any]], limit: int) -> None:
+        self._decoded: list[dict[str, Any]] = []
+        self._others = islice(records, limit)
+
+    def _decode(self, count: int | None) -> list[dict[str, Any]]:
+        """Return the records, decoded up to a number of them; all if it is None or negative."""
+        missing = None if count is None or count < 0 else max(count - len(self._decoded), 0)
+        self._decoded.extend(islice(self._others, missing))
+        return self._decoded
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        if isinstance(index, slice):
+            return self._decode(index.stop)[index]
+        return self._decode(-1 if index < 0 else index + 1)[index]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        position = 0
+        while position < len(self._decode(position + 1)):
+            yield self._decoded[position]
+            position += 1
+
+    def __bool__(self) -> bool:
+        return bool(self._decode(1))
+
+    def __len__(self) -> int:
+        return len(self._decode(None))

@@ -13,7 +13,7 @@ from ctxkit.formats.chat_messages import (
     parse_stop_reason,
     parse_usage,
 )
-from ctxkit.formats.conversation_from_requests import merge_reply_items
+from ctxkit.formats.conversations_from_requests import merge_reply_items
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_fields import (
     as_dict,

@@ -8,7 +8,7 @@ import msgspec
 
 from ctxkit.formats.pi import EntryReader
 from ctxkit.formats.pi_messages import (
-    EntryIds,
+    EntryIdsAndParents,
     encode_compaction,
     encode_entry,
     encode_header,
@@ -26,6 +26,7 @@ from ctxkit.formats.untrusted_fields import (
     parse_unix_seconds,
     require_field,
 )
+from ctxkit.session.compactions_and_prunings import PRUNED_KEY, PromptPruning
 from ctxkit.session.messages import (
     Edit,
     Fault,
@@ -39,7 +40,6 @@ from ctxkit.session.messages import (
     ToolSchema,
     Usage,
 )
-from ctxkit.session.pruning_records import PRUNED_KEY, PromptPruning
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
@@ -378,23 +378,23 @@ def encode_session_lines(session: Session) -> Iterator[bytes]:
     """Yield the lines of a file: header, session, marks and entries, children, end."""
     timestamp = format_timestamp(session.started)
     yield encode_line(encode_header(session))
-    yield encode_session_facts(session)
-    tree = EntryIds(session)
+    yield encode_session_fields_line(session)
+    tree = EntryIdsAndParents(session)
     for i, entry in enumerate(session.log):
         yield from encode_entry_lines(tree, i, entry)
     last_id = tree.id(len(session.log) - 1) if session.log else _ROOT_ID
     for i, child in enumerate(session.children):
         yield _encode_custom_entry(
-            f"{0xC0000000 + i:08x}", last_id, timestamp, "ctxkit.child", session_to_dict(child)
+            f"{0xC0000000 + i:08x}", last_id, timestamp, "ctxkit.child", _session_to_dict(child)
         )
     if session.origin is not None:
         yield _encode_custom_entry(
-            "e0000000", last_id, timestamp, "ctxkit.origin", session_to_dict(session.origin)
+            "e0000000", last_id, timestamp, "ctxkit.origin", _session_to_dict(session.origin)
         )
-    yield encode_tree_state(session)
+    yield encode_end_line(session)
 
 
-def encode_session_facts(session: Session) -> bytes:
+def encode_session_fields_line(session: Session) -> bytes:
     """Return the `ctxkit.session` line, with the fields of a session."""
     fields = {"format_version": WRITTEN_VERSION, **_encode_session_fields(session)}
     return _encode_custom_entry(
@@ -402,20 +402,20 @@ def encode_session_facts(session: Session) -> bytes:
     )
 
 
-def encode_tree_state(session: Session) -> bytes:
+def encode_end_line(session: Session) -> bytes:
     """Return the `ctxkit.end` line: number of entries, leaf and, if it branches, parents."""
     last_index = len(session.log) - 1
     state: dict[str, Any] = {"entries": len(session.log), "leaf": session.leaf}
     if session.parents:
         state["parents"] = session.parents
     leaf = session.leaf if 0 <= session.leaf <= last_index else last_index
-    parent = EntryIds.id(leaf) if leaf >= 0 else _ROOT_ID
+    parent = EntryIdsAndParents.id(leaf) if leaf >= 0 else _ROOT_ID
     return _encode_custom_entry(
         "ffffffff", parent, format_timestamp(session.started), "ctxkit.end", state
     )
 
 
-def encode_entry_lines(tree: EntryIds, i: int, entry: Message | Edit) -> Iterator[bytes]:
+def encode_entry_lines(tree: EntryIdsAndParents, i: int, entry: Message | Edit) -> Iterator[bytes]:
     """Yield the mark of an entry, and its Pi form if it has one."""
     timestamp, parent_index = format_timestamp(entry.time), tree.before(i)
     parent = _ROOT_ID if parent_index < 0 else tree.id(parent_index)
@@ -432,7 +432,7 @@ def encode_entry_lines(tree: EntryIds, i: int, entry: Message | Edit) -> Iterato
         yield encode_entry(pi_entry, tree.id(i), mark_id, timestamp)
 
 
-def session_to_dict(session: Session) -> dict[str, Any]:
+def _session_to_dict(session: Session) -> dict[str, Any]:
     """Return a session with its log and children as plain values."""
     return {
         "session": _encode_session_fields(session),
@@ -442,7 +442,7 @@ def session_to_dict(session: Session) -> dict[str, Any]:
         ],
         "parents": list(session.parents),
         "leaf": session.leaf,
-        "children": [session_to_dict(c) for c in session.children],
+        "children": [_session_to_dict(c) for c in session.children],
     }
 
 

@@ -8,12 +8,12 @@ import msgspec
 
 from ctxkit.errors import ReadError
 from ctxkit.formats.chat_messages import encode_tool_schemas, parse_stop_reason, parse_usage
-from ctxkit.formats.conversation_from_requests import (
+from ctxkit.formats.conversations_from_requests import (
     ChatConversation,
     is_chat_list,
     is_chat_message,
 )
-from ctxkit.formats.conversion_losses import count_losses, select_visible_messages
+from ctxkit.formats.conversion_losses import count_conversion_losses, select_sent_messages
 from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
@@ -102,7 +102,7 @@ def read(source: Source) -> list[Session]:
     ]
 
 
-def read_conversation(calls: Iterable[dict[str, Any]], name: str) -> Session:
+def read_requests_as_one_conversation(calls: Iterable[dict[str, Any]], name: str) -> Session:
     """Read requests and completions that are known to be one conversation.
 
     Args:
@@ -191,11 +191,11 @@ def _read_completion(
 
 def encode_session(session: Session) -> tuple[list[bytes], Counter[str]]:
     """Return the file's content (compacted messages included), and counts of what it lacks."""
-    losses = count_losses(
+    losses = count_conversion_losses(
         session,
         {"tool schemas", "system prompts", "images", "tool arguments that are no JSON object"},
     )
-    messages = select_visible_messages(session.messages)
+    messages = select_sent_messages(session.messages)
     losses["images in tool results or replies"] += sum(
         isinstance(p, Image) for m in messages if m.role in ("tool", "assistant") for p in m.parts
     )

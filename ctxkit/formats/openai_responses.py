@@ -8,20 +8,20 @@ from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
 from ctxkit.formats.chat_messages import parse_usage
-from ctxkit.formats.conversation_from_requests import (
+from ctxkit.formats.conversations_from_requests import (
     ChatConversation,
     is_chat_message,
     merge_reply_items,
 )
-from ctxkit.formats.session_builder import match_rewritten_history
+from ctxkit.formats.session_builder import match_history_with_visible_messages
 from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
     catch_damage,
+    json_to_text,
     parse_timestamp,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import Edit, Message, Part, SizeOnly, Text
 
@@ -99,7 +99,7 @@ def _is_item_record(record: dict[str, Any]) -> bool:
     return "role" in record or as_str(record.get("type")) in _ITEM_TYPES
 
 
-class ResponsesConversation(ChatConversation):
+class _ResponsesConversation(ChatConversation):
     """A conversation that remembers the provider's last compaction item."""
 
     compaction_item: dict[str, Any] | None = None
@@ -112,7 +112,7 @@ class ResponsesConversation(ChatConversation):
 
 def read(source: Source) -> list[Session]:
     """Read the conversation of a file."""
-    conversation, document = ResponsesConversation(NAME), source.document
+    conversation, document = _ResponsesConversation(NAME), source.document
     session_id: str | None = None
     if type(document) is list:
         _read_items(conversation, document)
@@ -134,7 +134,7 @@ def read(source: Source) -> list[Session]:
     return [conversation.session(session_id or source.path.stem)]
 
 
-def _read_record(conversation: ResponsesConversation, record: dict[str, Any]) -> None:
+def _read_record(conversation: _ResponsesConversation, record: dict[str, Any]) -> None:
     """Read a record: a list of items, a request, a response, or both."""
     request, response = (
         as_dict(record.get("request")) or record,
@@ -176,7 +176,7 @@ def _last_compaction(raw_items: list[Any]) -> int | None:
 
 
 def _read_standalone_compaction(
-    conversation: ResponsesConversation, raw_input: list[Any], response: dict[str, Any]
+    conversation: _ResponsesConversation, raw_input: list[Any], response: dict[str, Any]
 ) -> None:
     """Read a call of `/responses/compact`: user messages that stay, and one item for the rest."""
     if not conversation.log.entries:
@@ -186,7 +186,7 @@ def _read_standalone_compaction(
     if at is None:
         return
     history = [m for raw in output[:at] for m in _parse_item(conversation, raw, as_dict(raw))]
-    repeated_ids, _ = match_rewritten_history(conversation.log, history, None)
+    repeated_ids, _ = match_history_with_visible_messages(conversation.log, history, None)
     edit = Edit(
         kind="summarised",
         method="compaction",
@@ -200,7 +200,7 @@ def _read_standalone_compaction(
     conversation.inputs = len(output) - at
 
 
-def _read_new_input(conversation: ResponsesConversation, raw_items: list[Any]) -> None:
+def _read_new_input(conversation: _ResponsesConversation, raw_items: list[Any]) -> None:
     """Read the items of a request's input that no earlier request had.
 
     Items before a known compaction item are no longer in the prompt.
@@ -227,7 +227,7 @@ def _read_new_input(conversation: ResponsesConversation, raw_items: list[Any]) -
 
 
 def _read_items(
-    conversation: ResponsesConversation,
+    conversation: _ResponsesConversation,
     raw_items: list[Any],
     response: dict[str, Any] | None = None,
 ) -> None:
@@ -245,13 +245,13 @@ def _read_items(
 
 
 def _parse_item(
-    conversation: ResponsesConversation, raw_item: Any, item: dict[str, Any]
+    conversation: _ResponsesConversation, raw_item: Any, item: dict[str, Any]
 ) -> list[Message]:
     item_type = as_str(item.get("type"))
     if (
         item_type in _ITEM_TYPES and item_type not in _PAIRED_ITEM_TYPES
     ):  # server tools have no result item
-        part = SizeOnly(item_type, chars=len(to_text(raw_item)))
+        part = SizeOnly(item_type, chars=len(json_to_text(raw_item)))
         return [
             Message(role="assistant", id=conversation.log.new_id(item.get("id")), parts=(part,))
         ]
@@ -264,7 +264,7 @@ def _parse_item(
 
 
 def _add_messages(
-    conversation: ResponsesConversation, messages: list[Message], response: dict[str, Any] | None
+    conversation: _ResponsesConversation, messages: list[Message], response: dict[str, Any] | None
 ) -> None:
     """Add messages, with a reply's items merged; the last reply of a response gets its usage."""
     merged = merge_reply_items(messages)
@@ -285,7 +285,7 @@ def _add_messages(
 
 
 def _add_compaction(
-    conversation: ResponsesConversation, item: dict[str, Any], edit: Edit, retained_ids: set[str]
+    conversation: _ResponsesConversation, item: dict[str, Any], edit: Edit, retained_ids: set[str]
 ) -> None:
     """Add the provider's compaction, which replaces all before it but instructions and `retained`.
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.log_source import read_json_object
+from ctxkit.formats.log_source import read_json_object_or_fault
 from ctxkit.formats.opencode_messages import build_session
+from ctxkit.formats.read_only_sqlite import Database, decode_json_cell, open_database
 from ctxkit.formats.session_builder import nest_subagents
-from ctxkit.formats.sqlite import Database, decode_json_cell, open_database
 from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
+    json_to_text,
     parse_timestamp,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import Fault
 
@@ -59,10 +59,10 @@ TRAITS = (
 def sniff(source: Source) -> bool:
     """Return True for an export, a database, a stored session or message, or `run` output."""
     if source.is_database:
-        return is_opencode_database(source)
+        return _is_opencode_database(source)
     document = source.document
     if type(document) is not dict:
-        return is_run_output(source)
+        return _is_run_output(source)
     info = document.get("info")
     if type(info) is dict and type(document.get("messages")) is list:
         return as_str(info.get("id")).startswith("ses_") or "projectID" in info
@@ -75,10 +75,10 @@ def sniff(source: Source) -> bool:
 def read(source: Source) -> list[Session]:
     """Read the sessions of a database, or the one of a file (a single message is a session)."""
     if source.is_database:
-        return nest_subagents(read_database(source))
+        return nest_subagents(_read_database(source))
     document = as_dict(source.document)
-    if not document and is_run_output(source):
-        return [read_run_output(source)]
+    if not document and _is_run_output(source):
+        return [_read_run_output(source)]
     if as_str(document.get("id")).startswith("ses_"):
         return (
             [_read_stored_session(source.path.parents[2], source.path)]
@@ -123,9 +123,9 @@ def read_folder(storage: Path) -> list[Session]:
 
 def _read_stored_session(storage: Path, file: Path) -> Session:
     faults: list[Fault] = []
-    info = read_json_object(file, faults)
+    info = read_json_object_or_fault(file, faults)
     files = sorted((storage / "message" / file.stem).glob("msg_*.json"))
-    infos = [read_json_object(f, faults) for f in files]
+    infos = [read_json_object_or_fault(f, faults) for f in files]
     infos.sort(key=lambda m: parse_timestamp(as_dict(m.get("time")).get("created")) or 0)
     messages = [
         {"info": m, "parts": _read_stored_parts(storage, as_str(m.get("id")), faults)}
@@ -140,7 +140,7 @@ def _read_stored_parts(storage: Path, message_id: str, faults: list[Fault]) -> l
     if not message_id.startswith("msg_") or not message_id[4:].isalnum():
         return []
     return [
-        read_json_object(f, faults)
+        read_json_object_or_fault(f, faults)
         for f in sorted((storage / "part" / message_id).glob("prt_*.json"))
     ]
 
@@ -159,7 +159,7 @@ _SESSION_COLUMNS = (
 _IGNORED_TYPES = {"idle", "agent-switched", "model-switched", "location-switched"}
 
 
-def is_opencode_database(source: Source) -> bool:
+def _is_opencode_database(source: Source) -> bool:
     """Return True if a database has the tables of OpenCode 1.2 or 2.x."""
     with open_database(source) as database:
         is_v1 = {"session_id", "message_id", "data"} <= database.column_names("part")
@@ -167,7 +167,7 @@ def is_opencode_database(source: Source) -> bool:
         return is_v1 or is_v2
 
 
-def read_database(source: Source) -> dict[str, Session]:
+def _read_database(source: Source) -> dict[str, Session]:
     """Read all sessions of a database, by id; the newer table has precedence."""
     with open_database(source) as database:
         session_rows: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -321,8 +321,10 @@ def _convert_part(raw: dict[str, Any]) -> dict[str, Any]:
     converted_state = {
         "status": state.get("status"),
         "input": state.get("input"),
-        "output": text or to_text(state.get("output")) or to_text(state.get("structured")),
-        "error": str_or_none(error.get("message")) or text or to_text(state.get("error")),
+        "output": text
+        or json_to_text(state.get("output"))
+        or json_to_text(state.get("structured")),
+        "error": str_or_none(error.get("message")) or text or json_to_text(state.get("error")),
         "attachments": [
             _convert_file(as_dict(c)) for c in content if as_dict(c).get("type") != "text"
         ],
@@ -357,7 +359,7 @@ _PART_TYPES = {
 """Part types by the event types of run output."""
 
 
-def is_run_output(source: Source) -> bool:
+def _is_run_output(source: Source) -> bool:
     """Return True if the first lines are parts with a session and a time."""
     head = source.head[:4]
     return (
@@ -372,7 +374,7 @@ def is_run_output(source: Source) -> bool:
     )
 
 
-def read_run_output(source: Source) -> Session:
+def _read_run_output(source: Source) -> Session:
     """Read run output; the parts of one message id, or of one step, are a reply."""
     messages: list[dict[str, Any]] = []
     current_id = None

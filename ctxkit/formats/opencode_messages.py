@@ -15,11 +15,11 @@ from ctxkit.formats.untrusted_fields import (
     as_str,
     count_or_none,
     float_or_none,
+    json_to_text,
     parse_arguments,
     parse_timestamp,
     read_each_object,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import (
     Edit,
@@ -97,10 +97,10 @@ class _MessageReader:
         if info.get("role") == "user":
             self._read_user_message(info, parts)
         elif info.get("role") == "assistant":
-            for step_info, step_parts in split_steps(info, parts):
+            for step_info, step_parts in _split_steps(info, parts):
                 self._read_reply(step_info, step_parts)
         elif info.get("role") == "system":
-            self.builder.add_message("system", parse_opencode_parts(parts, {}), info.get("id"))
+            self.builder.add_message("system", _parse_opencode_parts(parts, {}), info.get("id"))
         else:
             count_skipped(
                 self.builder.skipped, "message: " + (as_str(info.get("role")) or "no role")
@@ -160,7 +160,7 @@ class _MessageReader:
         )
         self.builder.add_message(
             "user",
-            parse_opencode_parts(sent_parts or parts, self.builder.skipped),
+            _parse_opencode_parts(sent_parts or parts, self.builder.skipped),
             info.get("id"),
             time=parse_timestamp(as_dict(info.get("time")).get("created")),
             kind=as_str(info.get("kind"))
@@ -187,10 +187,10 @@ class _MessageReader:
         reply = Message(
             role="assistant",
             id=self.builder.new_id(info.get("id")),
-            parts=tuple(parse_opencode_parts(parts, self.builder.skipped)),
+            parts=tuple(_parse_opencode_parts(parts, self.builder.skipped)),
             agent=str_or_none(info.get("agent")) or str_or_none(info.get("mode")),
             time=ended_at or began_at,
-            usage=parse_opencode_usage(info),
+            usage=_parse_opencode_usage(info),
             model=str_or_none(info.get("modelID")),
             stop="error"
             if error
@@ -213,11 +213,11 @@ class _MessageReader:
             count_skipped(self.builder.skipped, "tool without a result: " + (status or "no status"))
             return
         is_error = status == "error"
-        output = to_text(state.get("error" if is_error else "output"))
+        output = json_to_text(state.get("error" if is_error else "output"))
         files = [
             f
             for a in as_list(state.get("attachments"))
-            for f in parse_file_part(as_dict(a), self.builder.skipped)
+            for f in _parse_file_part(as_dict(a), self.builder.skipped)
         ]
         child = str_or_none(as_dict(state.get("metadata")).get("sessionId"))
         message_id, pruned_at = (
@@ -265,7 +265,7 @@ class _MessageReader:
             visible_ids = set(self.builder.visible_ids) if has_budget else set[str]()
             numbered = self._ids_by_message if has_budget else []
             first_number, last_number = (
-                parse_message_number(as_dict(part).get(k)) for k in ("startId", "endId")
+                _parse_compress_plugin_id(as_dict(part).get(k)) for k in ("startId", "endId")
             )
             if first_number is None or last_number is None or not as_str(part.get("summary")):
                 count_skipped(self.builder.skipped, "compress: a range that could not be read")
@@ -311,7 +311,7 @@ _IGNORED_PARTS = {
 """Parts without content: marks of steps, snapshots, and events."""
 
 
-def parse_opencode_parts(parts: list[dict[str, Any]], skipped: dict[str, int]) -> list[Part]:
+def _parse_opencode_parts(parts: list[dict[str, Any]], skipped: dict[str, int]) -> list[Part]:
     """Return the content of a message as parts; unknown part types are counted."""
     parsed: list[Part] = []
     for part in parts:
@@ -328,13 +328,13 @@ def parse_opencode_parts(parts: list[dict[str, Any]], skipped: dict[str, int]) -
                 )
             )
         elif part_type == "file":
-            parsed += parse_file_part(part, skipped)
+            parsed += _parse_file_part(part, skipped)
         elif part_type not in _IGNORED_PARTS:
             count_skipped(skipped, "part: " + (part_type or "no type"))
     return parsed
 
 
-def parse_file_part(raw: dict[str, Any], skipped: dict[str, int]) -> list[Part]:
+def _parse_file_part(raw: dict[str, Any], skipped: dict[str, int]) -> list[Part]:
     """Return a file as a part; none for a text file, whose text is a part of its own."""
     mime, url = as_str(raw.get("mime")) or "application/octet-stream", as_str(raw.get("url"))
     if mime.startswith("text/") or mime == "application/x-directory":
@@ -351,7 +351,7 @@ def parse_file_part(raw: dict[str, Any], skipped: dict[str, int]) -> list[Part]:
     ]
 
 
-def split_steps(
+def _split_steps(
     info: dict[str, Any], parts: list[dict[str, Any]]
 ) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Split a message of an older version into its steps, as (info, parts) each."""
@@ -376,7 +376,7 @@ def split_steps(
     return steps or [(info, parts)]
 
 
-def parse_message_number(raw: Any) -> int | None:
+def _parse_compress_plugin_id(raw: Any) -> int | None:
     """Return the number, from 1, in an id of the compress plug-in (m0001), or None."""
     digits = as_str(raw).lstrip("m")
     return (
@@ -386,7 +386,7 @@ def parse_message_number(raw: Any) -> int | None:
     )
 
 
-def parse_opencode_usage(info: dict[str, Any]) -> Usage | None:
+def _parse_opencode_usage(info: dict[str, Any]) -> Usage | None:
     """Return the usage of a message; its five token classes do not overlap, its cost is in USD."""
     tokens = as_dict(info.get("tokens"))
     cache, cost = as_dict(tokens.get("cache")), float_or_none(info.get("cost"))

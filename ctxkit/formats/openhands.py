@@ -18,7 +18,8 @@ from ctxkit.formats.chat_messages import (
     parse_tool_schemas,
     parse_usage,
 )
-from ctxkit.formats.log_source import Source, read_json_object
+from ctxkit.formats.conversations_from_requests import PromptThreads, make_keyed_message
+from ctxkit.formats.log_source import Source, read_json_object_or_fault
 from ctxkit.formats.openhands_v0 import is_v0_history, is_v0_run, read_v0_run
 from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
 from ctxkit.formats.untrusted_fields import (
@@ -29,13 +30,12 @@ from ctxkit.formats.untrusted_fields import (
     count_or_none,
     float_or_none,
     is_failed_exit,
+    json_to_text,
     parse_arguments,
     parse_timestamp,
     read_each_object,
     str_or_none,
-    to_text,
 )
-from ctxkit.formats.whole_prompt_threads import PromptThreads, key_message
 from ctxkit.session.messages import (
     Edit,
     Fault,
@@ -88,14 +88,14 @@ def sniff(source: Source) -> bool:
     """Return True for an output, a trajectory, an event or a completion log."""
     document = source.document
     if type(document) is list:
-        return is_v0_history(document) or bool(document and is_v1_event(document[0]))
+        return is_v0_history(document) or bool(document and _is_v1_event(document[0]))
     if (
-        is_v1_event(document)
+        _is_v1_event(document)
         or _is_completion(document)
         or is_v0_history(as_dict(document).get("trajectory"))
     ):
         return True
-    if len(source.head) > 1 and all(is_v1_event(r) for r in source.head[:4]):
+    if len(source.head) > 1 and all(_is_v1_event(r) for r in source.head[:4]):
         return True
     return any(is_v0_run(r) or _is_v1_run(r) for r in source.head[:1])
 
@@ -106,14 +106,14 @@ def read(source: Source) -> list[Session]:
     if type(document) is list:
         if is_v0_history(document):
             return [read_v0_run({"history": document}, source.path.stem)]
-        return [read_v1_events(document, {}, source.path.stem, [])]
-    if is_v1_event(document):
-        return [read_v1_events([document], {}, source.path.stem, [])]
+        return [_read_v1_events(document, {}, source.path.stem, [])]
+    if _is_v1_event(document):
+        return [_read_v1_events([document], {}, source.path.stem, [])]
     if type(document) is dict and is_v0_history(document.get("trajectory")):
         return [read_v0_run({"history": document["trajectory"]}, source.path.stem)]
-    if document is None and all(is_v1_event(r) for r in source.head[:4]):
+    if document is None and all(_is_v1_event(r) for r in source.head[:4]):
         return [
-            read_v1_events(
+            _read_v1_events(
                 [r for _, r in source.records], {}, source.path.stem, list(source.faults)
             )
         ]
@@ -135,12 +135,12 @@ def read(source: Source) -> list[Session]:
 def _is_v1_run(record: Any) -> bool:
     """Return True for a run of a V1 evaluation, whose history has events with a kind."""
     history = as_list(as_dict(record).get("history"))
-    return "instance_id" in as_dict(record) and bool(history) and is_v1_event(history[0])
+    return "instance_id" in as_dict(record) and bool(history) and _is_v1_event(history[0])
 
 
 def _read_v1_run(record: dict[str, Any], name: str) -> Session:
     session_id = as_str(record.get("instance_id")) or name
-    return read_v1_events(as_list(record.get("history")), {}, session_id, [])
+    return _read_v1_events(as_list(record.get("history")), {}, session_id, [])
 
 
 def sniff_folder(path: Path) -> bool:
@@ -157,7 +157,7 @@ def sniff_folder(path: Path) -> bool:
         document = Source(first_event or path / names[0]).document
     except (OSError, ReadError):
         return False
-    return is_v1_event(document) if first_event else _is_completion(document)
+    return _is_v1_event(document) if first_event else _is_completion(document)
 
 
 def read_folder(path: Path) -> list[Session]:
@@ -166,16 +166,18 @@ def read_folder(path: Path) -> list[Session]:
     numbered = _numbered_event_files(path)
     name = path.parent.name if path.name == "events" else path.name
     if numbered:
-        session = read_v0_run({"history": [read_json_object(f, faults) for f in numbered]}, name)
+        session = read_v0_run(
+            {"history": [read_json_object_or_fault(f, faults) for f in numbered]}, name
+        )
         return [replace(session, faults=(*session.faults, *faults))]
     files = sorted(_get_events_folder(path).glob("event-*.json"))
     if files:
         base = path if (path / "base_state.json").is_file() else path.parent
         state_file = base / "base_state.json"
-        state = read_json_object(state_file, []) if state_file.is_file() else {}
-        events = [read_json_object(f, faults) for f in files]
-        return [read_v1_events(events, state, as_str(state.get("id")) or name, faults)]
-    named_documents = [(f.name, read_json_object(f, faults)) for f in path.iterdir()]
+        state = read_json_object_or_fault(state_file, []) if state_file.is_file() else {}
+        events = [read_json_object_or_fault(f, faults) for f in files]
+        return [_read_v1_events(events, state, as_str(state.get("id")) or name, faults)]
+    named_documents = [(f.name, read_json_object_or_fault(f, faults)) for f in path.iterdir()]
     logs = [(file_name, d) for file_name, d in named_documents if _is_completion(d)]
     if not logs:
         raise ReadError("expected completion logs or event files, found none.", path)
@@ -223,7 +225,7 @@ def _read_completions(
                 )
             ]
             threads.add_call(
-                [key_message(m) for m in prompt],
+                [make_keyed_message(m) for m in prompt],
                 fill_tool_names([_parse_completion_reply(log, skipped)], tool_by_call)[0],
             )
     last_log = logs[-1][1]
@@ -280,7 +282,7 @@ _MARKER_KINDS = {
 }
 
 
-def is_v1_event(record: Any) -> bool:
+def _is_v1_event(record: Any) -> bool:
     """Return True for a V1 event: source, time, and a kind known or ending in `Event`."""
     if type(record) is not dict or "source" not in record or "timestamp" not in record:
         return False
@@ -293,7 +295,7 @@ def is_v1_event(record: Any) -> bool:
     )
 
 
-def read_v1_events(
+def _read_v1_events(
     events: list[Any], state: dict[str, Any], name: str, faults: list[Fault]
 ) -> Session:
     """Read a V1 conversation; `state` is its base_state, or empty."""
@@ -437,7 +439,7 @@ class _EventReader:
     ) -> None:
         content = observation.get("content", observation.get("output"))
         parts, _ = parse_parts_and_results(
-            content if type(content) in (str, list) else to_text(content), self.builder.skipped
+            content if type(content) in (str, list) else json_to_text(content), self.builder.skipped
         )
         exit_code = observation.get("exit_code")
         # The exit code -1 means that the command is still running.

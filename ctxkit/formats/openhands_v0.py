@@ -22,10 +22,10 @@ from ctxkit.formats.untrusted_fields import (
     count_or_none,
     float_or_none,
     is_failed_exit,
+    json_to_text,
     parse_timestamp,
     read_each_object,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import Edit, Message, Part, Text, ToolCall, ToolSchema, Usage
 
@@ -255,7 +255,7 @@ class _V0EventReader:
                 if k not in ("thought", "confirmation_state", "hidden", "blocking")
             }
             call = ToolCall(
-                f"action-{to_text(event.get('id'))[:40] or len(self.builder.entries)}",
+                f"action-{json_to_text(event.get('id'))[:40] or len(self.builder.entries)}",
                 action,
                 arguments,
             )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.formats.chat_messages import encode_tool_schemas
-from ctxkit.formats.conversion_losses import count_losses, select_visible_messages
+from ctxkit.formats.conversion_losses import count_conversion_losses, select_sent_messages
 from ctxkit.formats.trace_spans import build_sessions_from_spans
 from ctxkit.formats.untrusted_fields import as_dict, as_list
 from ctxkit.session.messages import Edit, Image, SizeOnly, Text, Thinking, ToolCall, get_plain_text
@@ -147,7 +147,7 @@ def encode_session(session: Session) -> tuple[Iterator[bytes], Counter[str]]:
 
 def _count_losses(session: Session) -> Counter[str]:
     """Count what the spans of a session and its descendants cannot hold."""
-    losses = count_losses(session, _SUPPORTED)
+    losses = count_conversion_losses(session, _SUPPORTED)
     usages = [c.message.usage for c in session.calls if c.message.usage]
     losses["lives of cache writes"] += sum(1 for u in usages if u.cache_write_1h_tokens)
     last_position = session.calls[-1].position if session.calls else -1
@@ -268,7 +268,7 @@ class _PromptEncoder:
             added, self.has_summary, self.instructions = visible, False, []
             self._full_pieces, self._open_piece, self._encoded_by_id = [], bytearray(), {}
         self._visible = visible
-        for message in select_visible_messages(added):
+        for message in select_sent_messages(added):
             self.has_summary = self.has_summary or message.role == "summary"
             if message.role == "system":
                 texts = (p.text for p in message.parts if isinstance(p, Text))

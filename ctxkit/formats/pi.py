@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.conversion_losses import count_losses
+from ctxkit.formats.conversion_losses import count_conversion_losses
 from ctxkit.formats.pi_messages import (
-    EntryIds,
-    apply_marks,
+    EntryIdsAndParents,
+    apply_kind_and_user_visibility,
     encode_compaction,
     encode_entry,
     encode_header,
     encode_line,
     encode_message,
-    is_agent_visible,
-    parse_bash_message,
+    is_visible_to_model,
     parse_pi_parts,
     parse_pi_usage,
     parse_reply,
     parse_result,
+    parse_user_shell_command,
 )
 from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
 from ctxkit.formats.untrusted_fields import (
@@ -258,7 +258,7 @@ class EntryReader:
             )
         elif role == "bashExecution":
             self.builder.add(
-                parse_bash_message(record, raw_message, self.builder.new_id(record.get("id")))
+                parse_user_shell_command(record, raw_message, self.builder.new_id(record.get("id")))
             )
         elif role in ("branchSummary", "compactionSummary"):
             self._add_user_message(
@@ -283,7 +283,7 @@ class EntryReader:
         self.builder.add(reply)
 
     def _read_result(self, record: dict[str, Any], message: dict[str, Any]) -> None:
-        is_visible, call_id = is_agent_visible(message), str_or_none(message.get("toolCallId"))
+        is_visible, call_id = is_visible_to_model(message), str_or_none(message.get("toolCallId"))
         if call_id in self.unrun_calls:  # the call was run after all
             index, all_parts = self.unrun_calls.pop(call_id)
             reply = self.builder.entries[index]
@@ -312,10 +312,14 @@ class EntryReader:
             parts=parse_pi_parts(content),
             time=parse_timestamp(record.get("timestamp"))
             or parse_timestamp((message or {}).get("timestamp")),
-            visible=message is None or is_agent_visible(message),
+            visible=message is None or is_visible_to_model(message),
             details={k: v for k, v in details.items() if v is not None},
         )
-        self.builder.add(user_message if message is None else apply_marks(user_message, message))
+        self.builder.add(
+            user_message
+            if message is None
+            else apply_kind_and_user_visibility(user_message, message)
+        )
 
     def read_compaction(self, line: int, record: dict[str, Any]) -> None:
         """Read a compaction: a summary replaces the messages before the first kept entry."""
@@ -443,7 +447,7 @@ _SUPPORTED = {
 
 def encode_session(session: Session) -> tuple[Iterator[bytes], Counter[str]]:
     """Return the lines of a Pi session, and counts of what it cannot hold."""
-    losses = count_losses(session, _SUPPORTED)
+    losses = count_conversion_losses(session, _SUPPORTED)
     n_hour_writes = sum(
         1 for e in session.log if e.usage is not None and e.usage.cache_write_1h_tokens
     )
@@ -453,7 +457,7 @@ def encode_session(session: Session) -> tuple[Iterator[bytes], Counter[str]]:
 
 def _encode_lines(session: Session) -> Iterator[bytes]:
     yield encode_line(encode_header(session))
-    tree = EntryIds(session)
+    tree = EntryIdsAndParents(session)
     entry_ids: dict[int, str | None] = {-1: None}
     for i, entry in enumerate(session.log):
         parent_id = entry_ids[tree.before(i)]

@@ -15,10 +15,10 @@ from ctxkit.formats.untrusted_fields import (
     count_or_none,
     float_or_none,
     format_timestamp,
+    json_to_text,
     parse_arguments,
     parse_timestamp,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import (
     MISSING_START_KIND,
@@ -77,7 +77,7 @@ def parse_reply(
         id=message_id,
         parts=parts,
         time=began_at if ended_at is None else ended_at,
-        visible=is_agent_visible(message)
+        visible=is_visible_to_model(message)
         and (
             not is_failed
             or (is_early and any(p.text for p in parts if isinstance(p, _TEXT_PART_TYPES)))
@@ -92,7 +92,7 @@ def parse_reply(
         latency=latency,
         details=details,
     )
-    reply = apply_marks(reply, message)
+    reply = apply_kind_and_user_visibility(reply, message)
     return reply, () if parts is all_parts else all_parts
 
 
@@ -121,10 +121,12 @@ def parse_result(
         is_error=message.get("isError") is True,
         visible=is_visible,
     )
-    return apply_marks(result, message)
+    return apply_kind_and_user_visibility(result, message)
 
 
-def parse_bash_message(record: dict[str, Any], message: dict[str, Any], message_id: str) -> Message:
+def parse_user_shell_command(
+    record: dict[str, Any], message: dict[str, Any], message_id: str
+) -> Message:
     """Return a shell command of the user and its output as a message."""
     command, exit_code = as_str(message.get("command")), message.get("exitCode")
     is_failed = message.get("cancelled") is True or (type(exit_code) is int and exit_code != 0)
@@ -140,13 +142,13 @@ def parse_bash_message(record: dict[str, Any], message: dict[str, Any], message_
     )
 
 
-def is_agent_visible(message: dict[str, Any]) -> bool:
+def is_visible_to_model(message: dict[str, Any]) -> bool:
     """Return True unless the message is marked as not sent to the model (by ai)."""
     metadata = message.get("metadata")
     return type(metadata) is not dict or metadata.get("agentVisible") is not False
 
 
-def apply_marks(message: Message, raw: dict[str, Any]) -> Message:
+def apply_kind_and_user_visibility(message: Message, raw: dict[str, Any]) -> Message:
     """Return a message with the marks of ai: its kind, and whether the user sees it."""
     metadata = raw.get("metadata")
     if type(metadata) is not dict:
@@ -213,7 +215,7 @@ def parse_pi_parts(content: Any) -> tuple[Part, ...]:
                 Image(as_str(raw_part.get("mimeType")) or "image/png", as_str(raw_part.get("data")))
             )
         else:
-            parts.append(Text(to_text(raw_part)))  # an unknown part was sent to the model, too
+            parts.append(Text(json_to_text(raw_part)))  # an unknown part was sent to the model, too
     return tuple(parts)
 
 
@@ -358,7 +360,7 @@ def encode_compaction(edit: Edit, first_retained: str) -> dict[str, Any] | None:
 # 2i + 2, so that appending a message never needs the ids of earlier ones.
 
 
-class EntryIds:
+class EntryIdsAndParents:
     """Ids (8 hex digits) and parents of the entries written for a session's log."""
 
     def __init__(self, session: Session) -> None:

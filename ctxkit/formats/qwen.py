@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.formats.chat_messages import count_skipped, fill_tool_names, parse_chat_message
-from ctxkit.formats.session_builder import SessionBuilder, match_rewritten_history
+from ctxkit.formats.session_builder import SessionBuilder, match_history_with_visible_messages
 from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
@@ -162,7 +162,7 @@ class _ChatReader:
         if not history or not self.builder.may_edit():
             self.builder.add(edit)
             return
-        retained_ids, inserted = match_rewritten_history(self.builder, history, time)
+        retained_ids, inserted = match_history_with_visible_messages(self.builder, history, time)
         self.builder.compact(replace(edit, inserted=tuple(inserted)), retained_ids)
 
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit._internal.hooks import call_hook
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import call_hook, make_dunder_dir
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
 from ctxkit.formats.log_source import Source
 from ctxkit.formats.recording_repairs import drop_impossible_sizes, repair_session
@@ -27,9 +26,9 @@ from ctxkit.formats.registry import (
     detect_reader,
     format_names,
     get_reader,
-    reader_matches,
+    is_reader_of,
 )
-from ctxkit.formats.transcript_join import join_sessions
+from ctxkit.formats.transcript_and_raw_body_join import join_transcripts_with_raw_bodies
 from ctxkit.session.messages import Edit, Fault, Message
 from ctxkit.session.session import Session
 from ctxkit.tokens.context_windows import share_window_evidence
@@ -52,7 +51,7 @@ __all__ = [
     "read_all",
     "read_source",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
 def read(
@@ -195,7 +194,7 @@ def _collect_sessions(
     order = sorted(range(len(candidates)), key=lambda i: (len(candidates[i].path.parts), i))
     sessions_by_index: dict[int, list[Session]] = {}
     subagent_files: set[str] = set()
-    for i in wrap_in_progress_bar(order, progress):
+    for i in _wrap_in_progress_bar(order, progress):
         candidate = candidates[i]
         if str(candidate.path) in subagent_files:
             continue
@@ -224,7 +223,7 @@ def _collect_sessions(
         # Checked again, because a team's ledger may sort after the files of its agents.
         if str(candidates[i].path) not in subagent_files:
             collected += sessions_by_index[i]
-    sessions.extend(share_window_evidence(join_sessions(collected)))
+    sessions.extend(share_window_evidence(join_transcripts_with_raw_bodies(collected)))
 
 
 def get_subagent_paths(session: Session) -> set[str]:
@@ -268,7 +267,7 @@ def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
                 raise
             return sessions
     else:
-        is_recognized = reader_matches(reader, source)
+        is_recognized = is_reader_of(reader, source)
         sessions = [] if is_recognized else _read_pieces(source, (reader,))
         if sessions:
             return sessions
@@ -281,7 +280,7 @@ def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
     if reader.NAME != "native" or not is_detected or not source.on_disk:
         return sessions
     read_native = partial(read_source, reader=reader)
-    return [attach_team_agents(s, source.path, read_native) for s in sessions]
+    return [_attach_team_agents(s, source.path, read_native) for s in sessions]
 
 
 def _read_pieces(source: Source, readers: tuple[Reader, ...]) -> list[Session]:
@@ -290,12 +289,12 @@ def _read_pieces(source: Source, readers: tuple[Reader, ...]) -> list[Session]:
     The pieces are the lines of a log in a JSON list, or documents in a JSON list or one per line.
     """
     lines = source.as_lines()
-    reader = next((r for r in readers if lines is not None and reader_matches(r, lines)), None)
+    reader = next((r for r in readers if lines is not None and is_reader_of(r, lines)), None)
     pieces = [lines] if reader is not None and lines is not None else source.documents()
     sessions: list[Session] = []
     faults = list[Fault]()
     for number, piece in enumerate(pieces, 1):
-        reader = reader or next((r for r in readers if reader_matches(r, piece)), None)
+        reader = reader or next((r for r in readers if is_reader_of(r, piece)), None)
         if reader is None:
             return []
         try:
@@ -444,7 +443,7 @@ class Sessions(UserList[Session]):
         return f"<{count} session{'s' * (count != 1)}{hint}>"
 
 
-def wrap_in_progress_bar(work: Sequence[int], progress: bool) -> Iterable[int]:
+def _wrap_in_progress_bar(work: Sequence[int], progress: bool) -> Iterable[int]:
     """Wrap the items in a progress bar if it can be seen and there are enough of them."""
     is_visible = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
     if not progress or len(work) < _MIN_FILES_FOR_PROGRESS or not is_visible:
@@ -574,7 +573,7 @@ _TEAM_KEY = "team"
 _replace_fields = msgspec.structs.replace
 
 
-def attach_team_agents(
+def _attach_team_agents(
     session: Session, path: Path, read_native: Callable[[Source], list[Session]]
 ) -> Session:
     """Return a team's ledger with its agents' sessions as children; other sessions unchanged.

@@ -17,9 +17,9 @@ from ctxkit.session.messages import (
     SizeOnly,
     Usage,
 )
-from ctxkit.tokens.context_windows import COMMON_WINDOWS, describe_windows_unlike_table
-from ctxkit.tokens.counter_protocol import estimate_message_tokens
+from ctxkit.tokens.context_windows import COMMON_WINDOWS, describe_windows_that_refute_table
 from ctxkit.tokens.message_sizes import find_prompt_drops, measure_sizes
+from ctxkit.tokens.message_token_counting import estimate_message_tokens
 from ctxkit.tokens.prices import context_limit
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def repair_session(session: Session, blind: Sequence[str] = ()) -> Session:
     if "tool errors" in blind:
         session = _mark_unknown_outcomes(session)
     if session.format in _STREAMED_FORMATS:
-        session = estimate_truncated_outputs(session)
-    session = restore_lost_head(session)
+        session = _estimate_truncated_outputs(session)
+    session = _add_placeholders_for_lost_start(session)
     if blind or session.children:
         details = {**session.details, **({"cannot_tell": list(blind)} if blind else {})}
         children = tuple(repair_session(c, blind) for c in session.children)
@@ -127,7 +127,7 @@ def _list_notes(session: Session) -> Iterator[str]:
             size = sum(p.tokens or 0 for p in placeholders)
             description = f"about {size:,} tokens of the first prompt were of it (estimated)."
         yield f"The conversation before line 1 is not in this file: {description}"
-    yield from describe_windows_unlike_table(session)
+    yield from describe_windows_that_refute_table(session)
     drops = find_prompt_drops(session)
     if drops:
         lost_tokens = sum(f.before - f.after for f in drops)
@@ -204,7 +204,7 @@ class _Growth(NamedTuple):
     """Count of the other messages between the calls."""
 
 
-def estimate_truncated_outputs(session: Session) -> Session:
+def _estimate_truncated_outputs(session: Session) -> Session:
     """Return a session whose truncated outputs are estimated; the session itself if it has none.
 
     The `details` of an estimated reply have `output_source: estimated` and the
@@ -327,7 +327,7 @@ _MAX_FIXED_PROMPT = 64_000
 """Upper bound of a fixed prompt in tokens; those of real tools have 11,000 to 45,000."""
 
 
-def restore_lost_head(session: Session) -> Session:
+def _add_placeholders_for_lost_start(session: Session) -> Session:
     """Return a session with placeholders for conversation that its file has lost.
 
     The placeholders (role `summary`, kind `lost`, sizes without text) become the first messages.

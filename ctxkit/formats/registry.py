@@ -23,7 +23,7 @@ READER_MODULES = (
     "claude_code",
     "codex",
     "codex_exec",
-    "copilot",
+    "copilot_cli",
     "fuseraft_snapshot_logs",
     "fuseraft_events",
     "fuseraft_checkpoint",
@@ -45,7 +45,7 @@ READER_MODULES = (
     "openhands",
     "langfuse",
     "langchain",
-    "notebook",
+    "notebook_agent_cells",
     "mlflow",
     "otel",
     "anthropic",
@@ -225,7 +225,7 @@ def detect_reader(source: Source) -> Reader:
     for reader in iter_readers():
         if source.is_database and not getattr(reader, "TABLES", ()):
             continue
-        if reader_matches(reader, source):
+        if is_reader_of(reader, source):
             return reader
     raise UnknownFormat(
         f"no reader knows this file ({source.description}): {len(format_names())} formats are"
@@ -234,7 +234,7 @@ def detect_reader(source: Source) -> Reader:
     )
 
 
-def reader_matches(reader: Reader, source: Source) -> bool:
+def is_reader_of(reader: Reader, source: Source) -> bool:
     """Return True if a reader recognizes a file; a reader that raises does not."""
     try:
         return bool(reader.sniff(source))

@@ -200,7 +200,7 @@ def _apply_edit_to_ids(visible_ids: list[str], edit: Edit) -> list[str]:
     ]
 
 
-def match_rewritten_history(
+def match_history_with_visible_messages(
     builder: SessionBuilder, history: Iterable[Message], time: float | None
 ) -> tuple[set[str], list[Message]]:
     """Compare a history that replaced the prompt with the visible messages.

@@ -10,10 +10,10 @@ from ctxkit.formats.untrusted_fields import (
     as_dict,
     as_list,
     as_str,
+    json_to_text,
     parse_arguments,
     parse_embedded_json,
     str_or_none,
-    to_text,
 )
 from ctxkit.session.messages import Text, ToolCall
 
@@ -81,7 +81,7 @@ def _read_conversation(conversation: dict[str, Any], name: str) -> Session:
         if role is None:
             count_skipped(builder.skipped, "message: " + (as_str(message.get("from")) or "no role"))
             continue
-        value = to_text(message.get("value"))
+        value = json_to_text(message.get("value"))
         if role == "tool":
             for result in _split_results(value):
                 call = pending_calls.pop(0) if pending_calls else None

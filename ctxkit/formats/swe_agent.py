@@ -71,7 +71,7 @@ def read(source: Source) -> list[Session]:
     read_each_object(history, "message", reader.read_message, reader.builder.faults)
     info = as_dict(document.get("info"))
     return [
-        record_history_processor(
+        _infer_history_processor(
             reader.builder.session(
                 id=source.path.name.split(".")[0] or "swe-agent",
                 format=NAME,
@@ -195,7 +195,7 @@ _MIN_RATIO = 1.3
 """Ratios of two totals below this are within the error of the estimate."""
 
 
-def record_history_processor(session: Session) -> Session:
+def _infer_history_processor(session: Session) -> Session:
     """Infer from the total of tokens sent whether a history processor masked observations.
 
     Returns:

@@ -18,6 +18,12 @@ from ctxkit.formats.chat_messages import (
     parse_stop_reason,
     parse_tool_schemas,
 )
+from ctxkit.formats.conversations_from_requests import (
+    KeyedMessage,
+    PromptThreads,
+    build_session_from_threads,
+    make_keyed_message,
+)
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.untrusted_fields import (
     DAMAGE_ERRORS,
@@ -31,12 +37,6 @@ from ctxkit.formats.untrusted_fields import (
     parse_embedded_json,
     parse_timestamp,
     str_or_none,
-)
-from ctxkit.formats.whole_prompt_threads import (
-    KeyedMessage,
-    PromptThreads,
-    key_message,
-    threads_to_session,
 )
 from ctxkit.session.messages import Edit, Fault, Message, ToolSchema, Usage
 
@@ -70,7 +70,7 @@ def build_sessions_from_spans(
     faults, skipped = list(faults), dict[str, int]()
     spans = _sort_spans(_parse_spans(numbered_spans, faults, skipped))
     span_by_id = {s.id: s for s in spans}
-    groups: dict[str, list[TraceSpan]] = {}
+    groups: dict[str, list[_TraceSpan]] = {}
     for s in spans:
         groups.setdefault(s.get_conversation(span_by_id), []).append(s)
     for conversation in [n for n, group in groups.items() if not any(s.is_call for s in group)]:
@@ -94,18 +94,18 @@ def _parse_spans(
     numbered_spans: Iterable[tuple[int, dict[str, Any]]],
     faults: list[Fault],
     skipped: dict[str, int],
-) -> Iterator[TraceSpan]:
+) -> Iterator[_TraceSpan]:
     for line, raw_span in numbered_spans:
         try:
-            yield TraceSpan(raw_span)
+            yield _TraceSpan(raw_span)
         except DAMAGE_ERRORS as e:
             faults.append(Fault(line, describe_damage(e)))
             count_skipped(skipped, "span: damaged")
 
 
-def _sort_spans(spans: Iterable[TraceSpan]) -> list[TraceSpan]:
+def _sort_spans(spans: Iterable[_TraceSpan]) -> list[_TraceSpan]:
     """Sort spans by start; one without a time stays after the one written before it."""
-    start, keyed = 0.0, list[tuple[float, TraceSpan]]()
+    start, keyed = 0.0, list[tuple[float, _TraceSpan]]()
     for span in spans:
         start = start if span.started_at is None else span.started_at
         keyed.append((start, span))
@@ -117,7 +117,7 @@ def _add_counts(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
 
 
 def _build_session(
-    name: str, spans: list[TraceSpan], span_by_id: dict[str, TraceSpan], stem: str
+    name: str, spans: list[_TraceSpan], span_by_id: dict[str, _TraceSpan], stem: str
 ) -> Session:
     threads, skipped, faults = PromptThreads(), dict[str, int](), list[Fault]()
     tool_by_call, tools = dict[str, str](), tuple[ToolSchema, ...]()
@@ -128,7 +128,7 @@ def _build_session(
         with catch_damage(faults, 0, f"span {span.id[:40]}: "):
             prompt, reply = extract_prompt_and_reply(span.attributes, span.events)
             keyed = [
-                key_message(m)
+                make_keyed_message(m)
                 for raw in prompt
                 for m in _mark_summaries(
                     raw,
@@ -151,7 +151,7 @@ def _build_session(
         (w for span in spans if (w := str_or_none(span.attributes.get("service.name")))), None
     )
     fields = {"product": product, "started": spans[0].started_at} if threads.all else {}
-    session = threads_to_session(threads.all, name or stem, tools, format="", **fields)
+    session = build_session_from_threads(threads.all, name or stem, tools, format="", **fields)
     return replace(session, skipped=skipped, faults=tuple(faults))
 
 
@@ -167,7 +167,7 @@ def _add_call(
     threads: PromptThreads,
     prompt: list[KeyedMessage],
     reply: Message,
-    span: TraceSpan,
+    span: _TraceSpan,
     agent: str | None,
 ) -> None:
     """Add one call; a mark of a compaction turns its derived edit into a recorded one."""
@@ -204,7 +204,7 @@ def _add_call(
 
 
 def _make_reply(
-    span: TraceSpan, reply: list[Any], skipped: dict[str, int], tool_by_call: dict[str, str]
+    span: _TraceSpan, reply: list[Any], skipped: dict[str, int], tool_by_call: dict[str, str]
 ) -> Message:
     messages = [
         m
@@ -220,8 +220,8 @@ def _make_reply(
         id=span.id,
         parts=tuple(p for m in messages if m.role == "assistant" for p in m.parts),
         time=span.ended_at or span.started_at,
-        usage=parse_span_usage(span.attributes),
-        model=get_span_model(span.attributes),
+        usage=_parse_span_usage(span.attributes),
+        model=_get_span_model(span.attributes),
         latency=span.ended_at - span.started_at
         if span.started_at and span.ended_at and span.ended_at >= span.started_at
         else None,
@@ -234,7 +234,7 @@ def _make_reply(
 _CALL_OPERATIONS = {"chat", "text_completion", "generate_content", "LLM"}
 
 
-class TraceSpan:
+class _TraceSpan:
     """One span of any exporter, with flat attributes and times in Unix seconds."""
 
     def __init__(self, raw: dict[str, Any]) -> None:
@@ -293,10 +293,10 @@ class TraceSpan:
         attributes = self.attributes
         has_model = "gen_ai.request.model" in attributes or "llm.model_name" in attributes
         return self.kind in _CALL_OPERATIONS or (
-            not self.kind and has_model and parse_span_usage(attributes) is not None
+            not self.kind and has_model and _parse_span_usage(attributes) is not None
         )
 
-    def get_conversation(self, spans: dict[str, TraceSpan]) -> str:
+    def get_conversation(self, spans: dict[str, _TraceSpan]) -> str:
         """Return the conversation id of the span or its nearest ancestor, else the trace id."""
         for span in self.iter_ancestors(spans):
             conversation_id = str_or_none(
@@ -306,16 +306,16 @@ class TraceSpan:
                 return conversation_id
         return self.trace
 
-    def get_agent(self, spans: dict[str, TraceSpan]) -> str | None:
+    def get_agent(self, spans: dict[str, _TraceSpan]) -> str | None:
         """Return the agent's name from the span or its nearest ancestor, or None."""
         names = (
             str_or_none(s.attributes.get("gen_ai.agent.name")) for s in self.iter_ancestors(spans)
         )
         return next((n for n in names if n), None)
 
-    def iter_ancestors(self, spans: dict[str, TraceSpan]) -> Iterator[TraceSpan]:
+    def iter_ancestors(self, spans: dict[str, _TraceSpan]) -> Iterator[_TraceSpan]:
         """Yield the span and its ancestors, at most 64."""
-        span: TraceSpan | None = self
+        span: _TraceSpan | None = self
         for _ in range(64):
             if span is None:
                 return
@@ -533,7 +533,7 @@ def _messages_from_events(events: list[Any]) -> tuple[list[Any], list[Any]]:
     return prompt, reply
 
 
-def parse_span_usage(attributes: dict[str, Any]) -> Usage | None:
+def _parse_span_usage(attributes: dict[str, Any]) -> Usage | None:
     """Return the usage in a span's attributes, whose input includes cached tokens."""
 
     def first_count(*keys: str) -> int | None:
@@ -583,7 +583,7 @@ def parse_span_usage(attributes: dict[str, Any]) -> Usage | None:
     )
 
 
-def get_span_model(attributes: dict[str, Any]) -> str | None:
+def _get_span_model(attributes: dict[str, Any]) -> str | None:
     """Return the model that replied, or else the one requested."""
     keys = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
     return next((w for k in keys if (w := str_or_none(attributes.get(k)))), None)

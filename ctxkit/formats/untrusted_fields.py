@@ -132,10 +132,10 @@ def parse_arguments(value: Any) -> tuple[dict[str, Any], str | None]:
         except (msgspec.DecodeError, ValueError, RecursionError):
             return {}, value
         return (decoded, None) if type(decoded) is dict else ({}, value)
-    return {}, None if value is None else to_text(value)
+    return {}, None if value is None else json_to_text(value)
 
 
-def to_text(value: Any) -> str:
+def json_to_text(value: Any) -> str:
     """Return any JSON value as text: a string unchanged, None as "", other values as JSON."""
     if type(value) is str:
         return value
@@ -163,7 +163,9 @@ def catch_damage(faults: list[Fault], line: int, prefix: str = "") -> Iterator[N
 
 
 def read_each_line(
-    records: Iterable[tuple[int, Any]], read_record: Callable[[Any], object], faults: list[Fault]
+    records: Iterable[tuple[int, Any]],
+    read_record: Callable[[Any], object],
+    faults: list[Fault],
 ) -> None:
     """Call `read_record` with each record; a damaged record becomes a fault with its line."""
     for line, record in records:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit._internal.safe_fs import write_file
+from ctxkit._internal.safe_files import write_file_atomically
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.sessions_from_arguments import accepts_session
 
 if TYPE_CHECKING:
     import os
@@ -75,7 +75,7 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
             f" {choices}."
         )
     if format == "native":
-        write_file(Path(path), native.encode_session_lines(session))
+        write_file_atomically(Path(path), native.encode_session_lines(session))
         return WriteResult(path=str(path), format=format)
     encoders: dict[str, SessionEncoder] = {
         "openai": openai.encode_session,
@@ -85,7 +85,7 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
         "inspect": inspect_ai.encode_session,
     }
     lines, lost = encoders[format](session)
-    write_file(Path(path), lines)
+    write_file_atomically(Path(path), lines)
     return WriteResult(
         path=str(path), format=format, lost={name: count for name, count in lost.items() if count}
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ctxkit.magics.magics_class import CtxKit
 
 __all__ = ["get_kit", "load", "unload"]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 _LINE_MAGICS = {
     "context": "context",
@@ -43,19 +43,19 @@ _EMPTY_CELL_CALL = re.compile(
 
 def load(shell: InteractiveShell) -> None:
     """Register the magics, their settings for `%config CtxKit`, and their completion."""
-    from ctxkit._internal.installed_distribution import warn_of_conflict
-    from ctxkit.agent.store.project_folder import Workspace
+    from ctxkit._internal.installed_distribution import warn_of_module_conflict
+    from ctxkit.agent.project_folder_and_trust import Workspace
     from ctxkit.agent.system_prompt import SECTIONS
     from ctxkit.formats.registry import format_names
-    from ctxkit.magics.cell_options_and_config import MEMORY_WORDS, open_memory
-    from ctxkit.magics.line_parser import make_matcher
+    from ctxkit.magics.line_parser import make_completion_matcher
+    from ctxkit.magics.magic_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC
     from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS, DEFAULT_SUBCOMMAND, CtxKit
     from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
-    from ctxkit.magics.subcommand_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC
+    from ctxkit.magics.session_settings import MEMORY_WORDS, open_memory_store
     from ctxkit.policies.memory_entries import MEMORY_TYPES
     from ctxkit.presets.registry import names as presets
 
-    warn_of_conflict()
+    warn_of_module_conflict()
     unload(shell)
     kit = CtxKit(shell)
     shell.register_magics(kit)
@@ -70,7 +70,7 @@ def load(shell: InteractiveShell) -> None:
             "tools": lambda: ("files", "document", "work", "shell", "python"),
             "memory": lambda: MEMORY_WORDS,
             "memory_type": lambda: MEMORY_TYPES,
-            "entry": lambda: [e.name for e in open_memory().entries() if " " not in e.name],
+            "entry": lambda: [e.name for e in open_memory_store().entries() if " " not in e.name],
             "section": lambda: ("on", "off", *SECTIONS, *(f"-{name}" for name in SECTIONS)),
         }
         shapes = {
@@ -80,7 +80,9 @@ def load(shell: InteractiveShell) -> None:
             "compact": {"": COMPACT_MAGIC.shape},
             "memory": {name: s.shape for name, s in MEMORY_SUBCOMMANDS.items()},
         }
-        shell.Completer.custom_matchers.append(make_matcher(shapes, sources, DEFAULT_SUBCOMMAND))
+        shell.Completer.custom_matchers.append(
+            make_completion_matcher(shapes, sources, DEFAULT_SUBCOMMAND)
+        )
 
 
 def unload(shell: InteractiveShell) -> None:

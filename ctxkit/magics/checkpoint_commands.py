@@ -6,66 +6,68 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.formatting import pluralize, sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import pluralize, sanitize_line
 from ctxkit.errors import BadArguments
-from ctxkit.magics.line_parser import word
+from ctxkit.magics.line_parser import positional_field
+from ctxkit.magics.magic_dispatch import PreformattedText, Subcommand
 from ctxkit.magics.session_report_commands import (
     SESSIONS_TASK,
     TIME_TASK,
     LiveSessionArguments,
     SessionArguments,
 )
-from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxkit.magics.kernel_state import KitState
+    from ctxkit.magics.kernel_sessions import KitState
     from ctxkit.plots.chart import Chart
 
 
 @dataclass(frozen=True)
-class DiffArguments(SessionArguments):
+class CompactionDiffArguments(SessionArguments):
     """The line of `%context diff`."""
 
-    compaction: int = word("number of the compaction, from 0; negatives from the end", default=-1)
+    compaction: int = positional_field(
+        "number of the compaction, from 0; negatives from the end", default=-1
+    )
 
 
 @dataclass(frozen=True)
-class RestoreArguments(LiveSessionArguments):
+class CheckpointRestoreArguments(LiveSessionArguments):
     """The line of `%context restore`."""
 
-    checkpoint: int = word("number of the checkpoint, from 0; negatives from the end")
+    checkpoint: int = positional_field("number of the checkpoint, from 0; negatives from the end")
 
 
 @dataclass(frozen=True)
-class BranchArguments(SessionArguments):
+class CheckpointBranchArguments(SessionArguments):
     """The line of `%context branch`."""
 
-    checkpoint: int = word("number of the checkpoint, from 0; negatives from the end")
-    name: str | None = word("name of the new session", default=None)
+    checkpoint: int = positional_field("number of the checkpoint, from 0; negatives from the end")
+    name: str | None = positional_field("name of the new session", default=None)
 
 
-def show_budget(kit: KitState, line: SessionArguments) -> Chart:
+def show_cumulative_input_chart(kit: KitState, line: SessionArguments) -> Chart:
     """Return the chart of cumulative input."""
     from ctxkit.plots.cumulative_input_charts import budget as chart
 
     return chart(kit.session(line.session))
 
 
-def show_diff(kit: KitState, line: DiffArguments) -> Chart:
+def show_compaction_diff_chart(kit: KitState, line: CompactionDiffArguments) -> Chart:
     """Return what a compaction did, message by message."""
     from ctxkit.plots.compaction_diff_chart import diff as chart
 
     return chart(kit.session(line.session), line.compaction)
 
 
-def show_checkpoints(kit: KitState, line: SessionArguments) -> pd.DataFrame:
+def list_session_checkpoints(kit: KitState, line: SessionArguments) -> pd.DataFrame:
     """Return one row a checkpoint."""
     import pandas as pd
 
-    from ctxkit._internal.display_frame import ColumnsRenderer, DisplayColumn, with_display
-    from ctxkit.agent.store.session_log import list_checkpoints
+    from ctxkit._internal.data_frame_display import ColumnsRenderer, DisplayColumn, with_display
+    from ctxkit.agent.session_log import list_checkpoints
 
     checkpoints = list_checkpoints(kit.session(line.session))
     times = (c.time for c in checkpoints)
@@ -104,9 +106,9 @@ def _describe_checkpoints(table: pd.DataFrame) -> str:
     )
 
 
-def restore_checkpoint(kit: KitState, line: RestoreArguments) -> PreformattedText:
+def restore_checkpoint(kit: KitState, line: CheckpointRestoreArguments) -> PreformattedText:
     """Go back to a checkpoint; what came after stays in the log."""
-    from ctxkit.agent.store.session_log import get_checkpoint
+    from ctxkit.agent.session_log import get_checkpoint
 
     live = kit.lives.get(line.session)
     kit.lives.check_idle(live.name)
@@ -120,7 +122,9 @@ def restore_checkpoint(kit: KitState, line: RestoreArguments) -> PreformattedTex
     )
 
 
-def branch_session(kit: KitState, line: BranchArguments) -> PreformattedText:
+def branch_session_at_checkpoint(
+    kit: KitState, line: CheckpointBranchArguments
+) -> PreformattedText:
     """Make a session of its own that is at a checkpoint; the old one stays as it is.
 
     Args:
@@ -132,7 +136,7 @@ def branch_session(kit: KitState, line: BranchArguments) -> PreformattedText:
     Raises:
         BadArguments: the checkpoint lies before the first message.
     """
-    from ctxkit.agent.store.session_log import get_checkpoint
+    from ctxkit.agent.session_log import get_checkpoint
 
     session = kit.session(line.session)
     place = get_checkpoint(session, line.checkpoint)
@@ -150,7 +154,7 @@ def branch_session(kit: KitState, line: BranchArguments) -> PreformattedText:
     )
 
 
-def reset_session(kit: KitState, line: LiveSessionArguments) -> PreformattedText:
+def reset_live_session(kit: KitState, line: LiveSessionArguments) -> PreformattedText:
     """Begin a fresh session under the old one's name; the old one is kept under another."""
     live = kit.lives.get(line.session)
     kit.lives.check_idle(live.name)
@@ -162,13 +166,17 @@ def reset_session(kit: KitState, line: LiveSessionArguments) -> PreformattedText
 
 CHECKPOINT_SUBCOMMANDS = (
     Subcommand(
-        "diff", "What one compaction did, message by message.", DiffArguments, show_diff, TIME_TASK
+        "diff",
+        "What one compaction did, message by message.",
+        CompactionDiffArguments,
+        show_compaction_diff_chart,
+        TIME_TASK,
     ),
     Subcommand(
         "budget",
         "The chart of cumulative input: `%context turns --chart`.",
         SessionArguments,
-        show_budget,
+        show_cumulative_input_chart,
         TIME_TASK,
         hidden=True,
     ),
@@ -176,22 +184,22 @@ CHECKPOINT_SUBCOMMANDS = (
         "checkpoints",
         "The places before each compaction, to which one can go back.",
         SessionArguments,
-        show_checkpoints,
+        list_session_checkpoints,
         TIME_TASK,
         hidden=True,
     ),
     Subcommand(
         "branch",
         "Make a new session that stands at a checkpoint.",
-        BranchArguments,
-        branch_session,
+        CheckpointBranchArguments,
+        branch_session_at_checkpoint,
         TIME_TASK,
         hidden=True,
     ),
     Subcommand(
         "restore",
         "Go back to a checkpoint; what came after stays in the log.",
-        RestoreArguments,
+        CheckpointRestoreArguments,
         restore_checkpoint,
         TIME_TASK,
         hidden=True,
@@ -200,7 +208,7 @@ CHECKPOINT_SUBCOMMANDS = (
         "reset",
         "Begin a fresh session; the old one is kept.",
         LiveSessionArguments,
-        reset_session,
+        reset_live_session,
         SESSIONS_TASK,
         hidden=True,
     ),

@@ -30,7 +30,7 @@ apostrophes (the others' ids), hide no option behind a blank."""
 _HELP = ("-h", "--help")
 
 
-def word(help: str, *, default: Any = MISSING, completes: str = "") -> Any:  # noqa: A002  the word that argparse uses
+def positional_field(help: str, *, default: Any = MISSING, completes: str = "") -> Any:  # noqa: A002  the word that argparse uses
     """A word of the line, in the order of the fields; optional where it has a default.
 
     Args:
@@ -44,7 +44,7 @@ def word(help: str, *, default: Any = MISSING, completes: str = "") -> Any:  # n
     return field(default=default, metadata={"help": help, "completes": completes, "place": "word"})
 
 
-def option(
+def option_field(
     help: str,  # noqa: A002
     *,
     default: Any = None,
@@ -71,7 +71,7 @@ def option(
     return field(default=default, metadata=metadata, kw_only=True)
 
 
-def rest(help: str) -> Any:  # noqa: A002
+def remaining_text_field(help: str) -> Any:  # noqa: A002
     """Plain text, taken as it stands but for options: those count wherever they are in it.
 
     Args:
@@ -183,7 +183,7 @@ def parse_line(kind: type[T], line: str, magic: str) -> T:
         BadArguments: an option that does not exist, lacks its value or is no number; a word too
             many or too few.
     """
-    options, words = get_options(kind), get_positionals(kind)
+    options, words = get_option_fields(kind), get_positional_fields(kind)
     rest_field = next((f for f in fields(kind) if f.metadata["place"] == "rest"), None)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     tokens = list(split_tokens(line))
@@ -275,7 +275,7 @@ def _strip_quotes(word: str) -> str:
     return word[1:-1] if quoted else word
 
 
-def get_options(kind: type) -> dict[str, Field[Any]]:
+def get_option_fields(kind: type) -> dict[str, Field[Any]]:
     """The options of a dataclass as they are typed: `--name` to its field."""
     return {
         "--" + f.name.rstrip("_").replace("_", "-"): f
@@ -284,7 +284,7 @@ def get_options(kind: type) -> dict[str, Field[Any]]:
     }
 
 
-def get_settings(kind: type) -> dict[str, tuple[str, str]]:
+def get_setting_defaults_and_help(kind: type) -> dict[str, tuple[str, str]]:
     """Return the options of a line that have a setting: its default, and what it is.
 
     Args:
@@ -295,12 +295,12 @@ def get_settings(kind: type) -> dict[str, tuple[str, str]]:
     """
     return {
         f.name: (f.metadata["setting"], f.metadata["help"])
-        for f in get_options(kind).values()
+        for f in get_option_fields(kind).values()
         if f.metadata["setting"] is not None
     }
 
 
-def get_positionals(kind: type) -> list[Field[Any]]:
+def get_positional_fields(kind: type) -> list[Field[Any]]:
     """The words of a dataclass, in order."""
     return [f for f in fields(kind) if f.metadata["place"] == "word"]
 
@@ -318,7 +318,7 @@ def format_usage(kind: type, magic: str) -> str:
     """
     rows: dict[str, list[tuple[str, str]]] = {}
     parts = []
-    for name, f in get_options(kind).items():
+    for name, f in get_option_fields(kind).items():
         written = name if f.type == "bool" else f"{name} {f.name.rstrip('_').upper()}"
         parts.append(f"[{written}]")
         rows.setdefault(f.metadata["task"], []).append((written, f.metadata["help"]))
@@ -351,7 +351,7 @@ _MAX = 200
 _LINE = re.compile(r"^\s*(?:[\w.\[\]'\", ]+=\s*)?%{1,2}(\w+)[ \t]+(.*)$")
 
 
-def make_matcher(
+def make_completion_matcher(
     magics: Mapping[str, Mapping[str, type]],
     sources: Mapping[str, Callable[[], Iterable[str]]],
     default: str,
@@ -403,11 +403,11 @@ def complete_line(
     fragment = line[seen.pop().start :] if seen and not line.endswith((" ", "\t")) else ""
     done = [t.text for t in seen]
     if not done:
-        words = [*filter(None, shapes), *get_options(shapes[default])]
+        words = [*filter(None, shapes), *get_option_fields(shapes[default])]
         return fragment, [w for w in words if w.startswith(fragment)]
     shape = shapes[done[0] if done[0] in shapes else default]
     before = done[1:] if done[0] in shapes else done
-    options = get_options(shape)
+    options = get_option_fields(shape)
     if before and before[-1] in options and options[before[-1]].type != "bool":
         return fragment, _complete_values(
             options[before[-1]].metadata["completes"], fragment, sources
@@ -419,7 +419,7 @@ def complete_line(
     word_count = sum(not w.startswith("-") for w in before) - sum(
         w in options and options[w].type != "bool" for w in before
     )
-    places = get_positionals(shape)
+    places = get_positional_fields(shape)
     kinds = places[word_count].metadata["completes"] if word_count < len(places) else ""
     values = _complete_values(kinds, fragment, sources)
     return fragment, values if fragment else [*values, *(o for o in options if o not in before)]

@@ -13,9 +13,9 @@ from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.magics import checkpoint_commands, memory_commands, session_report_commands
 from ctxkit.magics import section_and_store_commands as context_commands
-from ctxkit.magics.kernel_state import KitState
+from ctxkit.magics.kernel_sessions import KitState
 from ctxkit.magics.line_parser import strip_semicolon
-from ctxkit.magics.subcommand_dispatch import (
+from ctxkit.magics.magic_dispatch import (
     AGENT_MAGIC,
     COMPACT_MAGIC,
     TEAM_MAGIC,
@@ -32,7 +32,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def convert_errors(magic: Callable[P, R]) -> Callable[P, R]:
+def convert_to_kit_errors(magic: Callable[P, R]) -> Callable[P, R]:
     """Turn IPython's `UsageError` (invisible to notebook tests) and trouble with files into errors
     of the kit.
 
@@ -67,7 +67,7 @@ CONTEXT_SUBCOMMANDS = {
     s.name: s
     for s in (
         *session_report_commands.VIEW_SUBCOMMANDS,
-        *context_commands.PROMPT_SUBCOMMANDS,
+        *context_commands.SECTION_AND_STORE_SUBCOMMANDS,
         *session_report_commands.REPORT_SUBCOMMANDS,
         *session_report_commands.TABLE_SUBCOMMANDS,
         *checkpoint_commands.CHECKPOINT_SUBCOMMANDS,
@@ -85,7 +85,7 @@ class CtxKit(KitState):
     """
 
     @line_magic
-    @convert_errors
+    @convert_to_kit_errors
     def context(self, line: str = "") -> object:
         """Show what fills the context of a session."""
         return run_subcommand(
@@ -94,18 +94,18 @@ class CtxKit(KitState):
 
     @no_var_expand
     @line_cell_magic
-    @convert_errors
+    @convert_to_kit_errors
     def agent(self, line: str = "", cell: str | None = None) -> object:
         """Take a turn of an agent: the cell is the prompt. Alone: how the session stands. See
         `%agent -h`.
         """
-        from ctxkit.magics.agent import run_agent
+        from ctxkit.magics.agent_magic import run_agent_magic
 
-        return run_cell_magic(self, AGENT_MAGIC, line, cell, run_agent)
+        return run_cell_magic(self, AGENT_MAGIC, line, cell, run_agent_magic)
 
     @no_var_expand
     @line_magic("memory")  # type: ignore[arg-type]  # `memory` is a setting, too
-    @convert_errors
+    @convert_to_kit_errors
     def recollect(self, line: str = "") -> object:
         """Show what is remembered, and change it."""
         return run_subcommand(
@@ -118,23 +118,23 @@ class CtxKit(KitState):
 
     @no_var_expand
     @line_cell_magic
-    @convert_errors
+    @convert_to_kit_errors
     def team(self, line: str = "", cell: str | None = None) -> object:
         """Let a team of agents work on the task in the cell. `%team -h` has the options."""
-        from ctxkit.magics.team import run_team
+        from ctxkit.magics.team_magic import run_team_magic
 
-        return run_cell_magic(self, TEAM_MAGIC, line, cell, run_team)
+        return run_cell_magic(self, TEAM_MAGIC, line, cell, run_team_magic)
 
     @no_var_expand
     @line_cell_magic
-    @convert_errors
+    @convert_to_kit_errors
     def compact(self, line: str = "", cell: str | None = None) -> object:
         """Compact the session by hand; the rest of the line is the focus. `%compact -h` has the
         options.
         """
-        from ctxkit.magics.compact_command import run_compact
+        from ctxkit.magics.compact_magic import run_compact_magic
 
-        return run_cell_magic(self, COMPACT_MAGIC, line, cell, run_compact)
+        return run_cell_magic(self, COMPACT_MAGIC, line, cell, run_compact_magic)
 
 
 _OVERVIEW = format_overview("%context", CONTEXT_SUBCOMMANDS, DEFAULT_SUBCOMMAND, full=True)

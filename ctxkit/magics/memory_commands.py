@@ -1,68 +1,72 @@
-"""`%memory` and its subcommands, and the memory that `--memory` names."""
+"""`%memory` and its subcommands: list, show, add, edit, forget, why, extract, consolidate."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit.errors import BadArguments
-from ctxkit.magics.cell_options_and_config import open_memory
-from ctxkit.magics.line_parser import option, rest, word
+from ctxkit.magics.line_parser import option_field, positional_field, remaining_text_field
+from ctxkit.magics.magic_dispatch import PreformattedText, Subcommand
 from ctxkit.magics.session_report_commands import (
     EmptyArguments,
     LiveSessionArguments,
     sanitize_text_columns,
 )
-from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
+from ctxkit.magics.session_settings import open_memory_store
 from ctxkit.policies.memory_entries import make_entry
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxkit.magics.kernel_state import KitState
+    from ctxkit.magics.kernel_sessions import KitState
 
 LIST_SUBCOMMAND = "list"
 
 
 @dataclass(frozen=True)
-class ListArguments:
+class MemoryListArguments:
     """The line of `%memory list`."""
 
-    all: bool = option("whatever folder it was saved in", default=False)
+    all: bool = option_field("whatever folder it was saved in", default=False)
 
 
 @dataclass(frozen=True)
-class EntryArguments:
+class MemoryEntryArguments:
     """The line of `%memory show`, `forget` and `why`."""
 
-    name: str = word("name of the entry, or the beginning of its guid", completes="entry")
+    name: str = positional_field(
+        "name of the entry, or the beginning of its guid", completes="entry"
+    )
 
 
 @dataclass(frozen=True)
-class AddEntryArguments:
+class MemoryAddArguments:
     """The line of `%memory add`."""
 
-    description: str = rest("what is to be remembered, in one line")
-    name: str = option("its name; without one, its first words", default="")
-    type: str = option("user, feedback, project, reference, preference, fact or procedure",
+    description: str = remaining_text_field("what is to be remembered, in one line")
+    name: str = option_field("its name; without one, its first words", default="")
+    type: str = option_field("user, feedback, project, reference, preference, fact or procedure",
                        default="user", completes="memory_type")  # fmt: skip
-    body: str = option("more text, or a variable that holds it", default="")
-    fuseraft: bool = option("keep it in fuseraft's folder", default=False)
+    body: str = option_field("more text, or a variable that holds it", default="")
+    fuseraft: bool = option_field("keep it in fuseraft's folder", default=False)
 
 
 @dataclass(frozen=True)
-class EditEntryArguments:
+class MemoryEditArguments:
     """The line of `%memory edit`."""
 
-    name: str = word("name of the entry, or the beginning of its guid", completes="entry")
-    rename: str | None = option("another name")
-    description: str | None = option("what it says, in quotes")
-    type: str | None = option("another type", completes="memory_type")
-    body: str | None = option("more text, or a variable that holds it")
+    name: str = positional_field(
+        "name of the entry, or the beginning of its guid", completes="entry"
+    )
+    rename: str | None = option_field("another name")
+    description: str | None = option_field("what it says, in quotes")
+    type: str | None = option_field("another type", completes="memory_type")
+    body: str | None = option_field("more text, or a variable that holds it")
 
 
-def list_entries(_: KitState, line: ListArguments) -> pd.DataFrame:
+def list_memory_entries(_: KitState, line: MemoryListArguments) -> pd.DataFrame:
     """Return one row per memory entry that sessions in this folder see, in the order of
     its block.
     """
@@ -70,7 +74,7 @@ def list_entries(_: KitState, line: ListArguments) -> pd.DataFrame:
 
     from ctxkit.policies.memory_entries import rank_by_score
 
-    store = open_memory()
+    store = open_memory_store()
     for fault in store.faults():
         print(f"Note: {fault}")  # noqa: T201  beside the table
     entries = rank_by_score(store.entries(everywhere=line.all))
@@ -80,14 +84,14 @@ def list_entries(_: KitState, line: ListArguments) -> pd.DataFrame:
     return sanitize_text_columns(pd.DataFrame(rows, columns=columns, index=index))
 
 
-def show_entry(_: KitState, line: EntryArguments) -> PreformattedText:
+def show_memory_entry(_: KitState, line: MemoryEntryArguments) -> PreformattedText:
     """Show an entry whole."""
-    folder, entry = open_memory().of(line.name)
+    folder, entry = open_memory_store().of(line.name)
     body = [f"  {row}" for row in entry.body.split("\n")] if entry.body else []
     return PreformattedText("\n".join([entry.head, *body, f"({entry.guid}, in {folder.path})"]))
 
 
-def add_entry(kit: KitState, line: AddEntryArguments) -> PreformattedText:
+def add_memory_entry(kit: KitState, line: MemoryAddArguments) -> PreformattedText:
     """Add a memory entry for this folder, or change the entry of that name.
 
     Args:
@@ -112,11 +116,11 @@ def add_entry(kit: KitState, line: AddEntryArguments) -> PreformattedText:
         line.type,
         _get_body(kit, line.body),
     )
-    entry = open_memory().add(fresh, home=1 if line.fuseraft else 0)
+    entry = open_memory_store().add(fresh, home=1 if line.fuseraft else 0)
     return PreformattedText(f"Remembered {entry.head}")
 
 
-def edit_entry(kit: KitState, line: EditEntryArguments) -> PreformattedText:
+def edit_memory_entry(kit: KitState, line: MemoryEditArguments) -> PreformattedText:
     """Change an entry.
 
     Args:
@@ -134,17 +138,19 @@ def edit_entry(kit: KitState, line: EditEntryArguments) -> PreformattedText:
         changes["body"] = _get_body(kit, line.body)
     if not changes:
         raise BadArguments("Say what is to change: --description, --type, --body or --rename.")
-    return PreformattedText(f"Changed {open_memory().edit(line.name, **changes).head}")
+    return PreformattedText(f"Changed {open_memory_store().edit(line.name, **changes).head}")
 
 
-def forget_entry(_: KitState, line: EntryArguments) -> PreformattedText:
+def forget_memory_entry(_: KitState, line: MemoryEntryArguments) -> PreformattedText:
     """Delete an entry; later extractions do not add it again."""
-    return PreformattedText(f"Forgot {sanitize_line(open_memory().forget(line.name).name, 120)}.")
+    return PreformattedText(
+        f"Forgot {sanitize_line(open_memory_store().forget(line.name).name, 120)}."
+    )
 
 
-def show_entry_audit(_: KitState, line: EntryArguments) -> PreformattedText:
+def show_memory_entry_history(_: KitState, line: MemoryEntryArguments) -> PreformattedText:
     """Show who saved an entry, when, and from which messages of which session."""
-    entry, rows = open_memory().why(line.name)
+    entry, rows = open_memory_store().why(line.name)
     lines = [entry.head]
     for row in rows:
         parts = [f"{row.get('time')} {row.get('what')} by {row.get('by')}"]
@@ -158,9 +164,9 @@ def show_entry_audit(_: KitState, line: EntryArguments) -> PreformattedText:
     )
 
 
-def extract_entries(kit: KitState, line: LiveSessionArguments) -> PreformattedText:
+def extract_memory_entries(kit: KitState, line: LiveSessionArguments) -> PreformattedText:
     """Extract memory entries from the session: by its model, else by patterns."""
-    from ctxkit.agent.event_loops import run_coroutine
+    from ctxkit.agent.event_loop_threads import run_coroutine
 
     live = kit.lives.get(line.session)
     kit.lives.check_idle(live.name)
@@ -170,11 +176,11 @@ def extract_entries(kit: KitState, line: LiveSessionArguments) -> PreformattedTe
     return PreformattedText(summary + (f" {cost}" if cost else ""))
 
 
-def consolidate_entries(_: KitState, line: EmptyArguments) -> PreformattedText:  # noqa: ARG001  the shape of a subcommand
+def prune_extracted_memory_entries(_: KitState, line: EmptyArguments) -> PreformattedText:  # noqa: ARG001  the shape of a subcommand
     """Delete extracted entries above the limits; entries that a person wrote stay."""
     from ctxkit.agent.memory.session_memory import EXTRACTED_BY
 
-    gone = open_memory().consolidate(EXTRACTED_BY)
+    gone = open_memory_store().consolidate(EXTRACTED_BY)
     lines = [sanitize_line(f"Forgot {entry.name}: {why}.", 300) for entry, why in gone]
     return PreformattedText("\n".join(lines or ["Nothing is too much."]))
 
@@ -187,28 +193,30 @@ def _get_body(kit: KitState, words: str) -> str:
 MEMORY_SUBCOMMANDS = {
     s.name: s
     for s in (
-        Subcommand(LIST_SUBCOMMAND, "What is remembered here.", ListArguments, list_entries),
-        Subcommand("show", "An entry, whole.", EntryArguments, show_entry),
-        Subcommand("add", "Remember something.", AddEntryArguments, add_entry),
-        Subcommand("edit", "Change an entry.", EditEntryArguments, edit_entry),
-        Subcommand("forget", "Remove an entry.", EntryArguments, forget_entry),
+        Subcommand(
+            LIST_SUBCOMMAND, "What is remembered here.", MemoryListArguments, list_memory_entries
+        ),
+        Subcommand("show", "An entry, whole.", MemoryEntryArguments, show_memory_entry),
+        Subcommand("add", "Remember something.", MemoryAddArguments, add_memory_entry),
+        Subcommand("edit", "Change an entry.", MemoryEditArguments, edit_memory_entry),
+        Subcommand("forget", "Remove an entry.", MemoryEntryArguments, forget_memory_entry),
         Subcommand(
             "why",
             "Who saved an entry, when, from which messages.",
-            EntryArguments,
-            show_entry_audit,
+            MemoryEntryArguments,
+            show_memory_entry_history,
         ),
         Subcommand(
             "consolidate",
             "Remove extracted entries that repeat others or pass the limits.",
             EmptyArguments,
-            consolidate_entries,
+            prune_extracted_memory_entries,
         ),
         Subcommand(
             "extract",
             "Take what is worth remembering from a session.",
             LiveSessionArguments,
-            extract_entries,
+            extract_memory_entries,
         ),
     )
 }

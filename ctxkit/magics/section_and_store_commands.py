@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit.agent.document_store import (
     STORE_FOLDERS,
     ContextStore,
@@ -14,52 +14,54 @@ from ctxkit.agent.document_store import (
 )
 from ctxkit.agent.system_prompt import OFF, parse_section_names
 from ctxkit.errors import BadArguments
-from ctxkit.magics.line_parser import option, rest, word
+from ctxkit.magics.line_parser import option_field, positional_field, remaining_text_field
+from ctxkit.magics.magic_dispatch import PreformattedText, Subcommand
 from ctxkit.magics.session_report_commands import (
     FILL_TASK,
     EmptyArguments,
     SessionArguments,
     sanitize_text_columns,
 )
-from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.magics.kernel_state import KitState
+    from ctxkit.magics.kernel_sessions import KitState
 
 
 @dataclass(frozen=True)
-class SectionsArguments(SessionArguments):
+class PromptSectionsArguments(SessionArguments):
     """The line of `%context sections`."""
 
-    words: str = rest("on, off, names, or what changes: -name, +name; nothing: what they cost")
+    words: str = remaining_text_field(
+        "on, off, names, or what changes: -name, +name; nothing: what they cost"
+    )
 
 
 @dataclass(frozen=True)
-class AddArguments:
+class StoreAddArguments:
     """The line of `%context add`."""
 
-    path: str = word("a file, or a folder", completes="path")
-    name: str = option("what it is called in the store: letters, digits, - and _", default="")
-    desc: str = option("one line that says what it is, in quotes", default="")
-    fuseraft: bool = option("keep it in fuseraft's folder", default=False)
+    path: str = positional_field("a file, or a folder", completes="path")
+    name: str = option_field("what it is called in the store: letters, digits, - and _", default="")
+    desc: str = option_field("one line that says what it is, in quotes", default="")
+    fuseraft: bool = option_field("keep it in fuseraft's folder", default=False)
 
 
 @dataclass(frozen=True)
-class RemoveArguments:
+class StoreRemoveArguments:
     """The line of `%context remove`."""
 
-    name: str = word("what it is called in the store")
+    name: str = positional_field("what it is called in the store")
 
 
-def show_or_switch_sections(
-    kit: KitState, line: SectionsArguments
+def show_or_switch_prompt_sections(
+    kit: KitState, line: PromptSectionsArguments
 ) -> pd.DataFrame | PreformattedText:
     """Show the cost of each prompt section, or switch sections from the next prompt on."""
     if not line.words.strip():
-        from ctxkit.experiments.section_costs import sections as costs
+        from ctxkit.experiments.context_ablations import sections as costs
 
         table = sanitize_text_columns(costs(kit.session(line.session)))
         return table.drop(columns="session").set_index("section")
@@ -100,7 +102,7 @@ def _describe_remaining(live: LiveSession, names: tuple[str, ...]) -> list[str]:
     stand = {name for m in session.view() for name, _, _ in m.sections} - set(names)
     if not stand:
         return []
-    from ctxkit.experiments.section_costs import sections as costs
+    from ctxkit.experiments.context_ablations import sections as costs
 
     table = costs(session).set_index("section")
     tokens, whole = table.loc[sorted(stand), "tokens"].sum(), live.agent.gauge()[0]
@@ -112,7 +114,7 @@ def _describe_remaining(live: LiveSession, names: tuple[str, ...]) -> list[str]:
     return [sentences]
 
 
-def add_item(kit: KitState, line: AddArguments) -> PreformattedText:  # noqa: ARG001  the shape of a subcommand
+def add_store_item(kit: KitState, line: StoreAddArguments) -> PreformattedText:  # noqa: ARG001  the shape of a subcommand
     """Import a file or a folder into the context store; documents are stored as text.
 
     Args:
@@ -140,7 +142,7 @@ def add_item(kit: KitState, line: AddArguments) -> PreformattedText:  # noqa: AR
     )
 
 
-def remove_item(kit: KitState, line: RemoveArguments) -> PreformattedText:  # noqa: ARG001  as above
+def remove_store_item(kit: KitState, line: StoreRemoveArguments) -> PreformattedText:  # noqa: ARG001  as above
     """Remove an item from the context store."""
     item = ContextStore().remove(line.name)
     return PreformattedText(
@@ -148,7 +150,7 @@ def remove_item(kit: KitState, line: RemoveArguments) -> PreformattedText:  # no
     )
 
 
-def list_store(kit: KitState, _: EmptyArguments) -> pd.DataFrame:  # noqa: ARG001  as above
+def list_store_items(kit: KitState, _: EmptyArguments) -> pd.DataFrame:  # noqa: ARG001  as above
     """Return one row per item of the context store: raw size, extracted size, tokens in prompts."""
     import pandas as pd
 
@@ -177,34 +179,34 @@ def list_store(kit: KitState, _: EmptyArguments) -> pd.DataFrame:  # noqa: ARG00
     )
 
 
-PROMPT_SUBCOMMANDS = (
+SECTION_AND_STORE_SUBCOMMANDS = (
     Subcommand(
         "sections",
         "What each section of the system prompt costs; names with - or + switch them.",
-        SectionsArguments,
-        show_or_switch_sections,
+        PromptSectionsArguments,
+        show_or_switch_prompt_sections,
         FILL_TASK,
     ),
     Subcommand(
         "store",
         "What the context store holds, with sizes; `add` and `remove` change it.",
         EmptyArguments,
-        list_store,
+        list_store_items,
         FILL_TASK,
     ),
     Subcommand(
         "add",
         "Keep a file or a folder in the context store.",
-        AddArguments,
-        add_item,
+        StoreAddArguments,
+        add_store_item,
         FILL_TASK,
         hidden=True,
     ),
     Subcommand(
         "remove",
         "Remove an item from the context store.",
-        RemoveArguments,
-        remove_item,
+        StoreRemoveArguments,
+        remove_store_item,
         FILL_TASK,
         hidden=True,
     ),

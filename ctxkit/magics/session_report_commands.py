@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.formatting import (
+from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
     escape_html,
     format_count,
     pluralize,
     sanitize_line,
 )
-from ctxkit.magics.line_parser import option, word
-from ctxkit.magics.subcommand_dispatch import PreformattedText, Subcommand
-from ctxkit.session.compaction_groups import count_compactions
+from ctxkit.magics.line_parser import option_field, positional_field
+from ctxkit.magics.magic_dispatch import PreformattedText, Subcommand
+from ctxkit.session.compactions_and_prunings import count_compactions
 from ctxkit.session.messages import Edit
 from ctxkit.tokens.live_prompt_sizes import find_current_call
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit._internal.tables import Table
-    from ctxkit.agent.store.session_files import ContextReportStore
-    from ctxkit.magics.kernel_state import KitState
+    from ctxkit.agent.session_files import ContextReportStore
+    from ctxkit.magics.kernel_sessions import KitState
     from ctxkit.metrics.context_report import ContextReport
-    from ctxkit.metrics.cost.session_spend import Spend
+    from ctxkit.metrics.cost.spend_report import Spend
     from ctxkit.plots.chart import Chart
     from ctxkit.session.session import Session
 
@@ -37,25 +37,27 @@ if TYPE_CHECKING:
 class SessionArguments:
     """A line that names a session."""
 
-    session: str | None = option("another session than the active one", completes="session")
+    session: str | None = option_field("another session than the active one", completes="session")
 
 
 @dataclass(frozen=True)
 class LiveSessionArguments:
     """A line that names a live session."""
 
-    session: str | None = option("another live session than the current one", completes="session")
+    session: str | None = option_field(
+        "another live session than the current one", completes="session"
+    )
 
 
 @dataclass(frozen=True)
 class TurnsArguments(SessionArguments):
     """The line of `%context turns`."""
 
-    follow: bool = option(
+    follow: bool = option_field(
         default=False, help="a live session's own frame, which has a row more after each turn"
     )
-    reports: bool = option("the reports that were kept, one a turn", default=False)
-    chart: bool = option("the chart of cumulative input by agent", default=False)
+    reports: bool = option_field("the reports that were kept, one a turn", default=False)
+    chart: bool = option_field("the chart of cumulative input by agent", default=False)
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def list_turns(kit: KitState, options: TurnsArguments) -> pd.DataFrame | Chart:
 
         return budget(kit.session(options.session))
     if options.reports:
-        return list_reports(kit, ReportsArguments(session=options.session))
+        return list_stored_reports(kit, StoredReportListArguments(session=options.session))
     if options.follow:
         return kit.lives.get(options.session).turns
     from ctxkit.widgets.reports.session_summary import tabulate_turns
@@ -93,7 +95,7 @@ def list_compactions(kit: KitState, options: SessionArguments) -> pd.DataFrame:
 
 def show_spending(kit: KitState, options: SessionArguments) -> Spend:
     """Show the cost of a session by turn, tool, file and cache."""
-    from ctxkit.metrics.cost.spending import spend
+    from ctxkit.metrics.cost.spend_report import spend
 
     return spend(kit.session(options.session))
 
@@ -102,7 +104,7 @@ def list_sessions(kit: KitState, _: EmptyArguments) -> pd.DataFrame:
     """Return one row per session of this kernel, indexed by name."""
     import pandas as pd
 
-    from ctxkit._internal.display_frame import with_display
+    from ctxkit._internal.data_frame_display import with_display
     from ctxkit.metrics.frames import frame
     from ctxkit.widgets.reports.session_summary import tabulate_sessions
 
@@ -126,7 +128,7 @@ def list_sessions(kit: KitState, _: EmptyArguments) -> pd.DataFrame:
 def _session_frame(
     kit: KitState, options: SessionArguments, per: str, make_table: Callable[[Session], Table]
 ) -> pd.DataFrame:
-    from ctxkit._internal.display_frame import with_display
+    from ctxkit._internal.data_frame_display import with_display
     from ctxkit.metrics.frames import frame
 
     session = kit.session(options.session)
@@ -161,33 +163,35 @@ _WORD_STYLE = "text-align:left;padding:0 12px 0 0"
 
 
 @dataclass(frozen=True)
-class CallViewArguments(SessionArguments):
+class CallArguments(SessionArguments):
     """The line of a view."""
 
-    call: int | None = option(
+    call: int | None = option_field(
         "number of the call, from 0; negatives count from the end (without it the last one)"
     )
 
 
 @dataclass(frozen=True)
-class StatusArguments(CallViewArguments):
+class StatusArguments(CallArguments):
     """The line of `%context status`."""
 
-    count: bool = option("ask the provider how many tokens the next prompt has", default=False)
+    count: bool = option_field(
+        "ask the provider how many tokens the next prompt has", default=False
+    )
 
 
 @dataclass(frozen=True)
-class WindowListArguments(CallViewArguments):
+class WindowPartsArguments(CallArguments):
     """The line of `%context list`."""
 
-    user: bool = option("what the user sees, and what of it the agent sees", default=False)
+    user: bool = option_field("what the user sees, and what of it the agent sees", default=False)
 
 
 @dataclass(frozen=True)
-class DetailArguments(CallViewArguments):
+class FullReportArguments(CallArguments):
     """The line of `%context detail`."""
 
-    kept: str | None = option("a report that was kept, by its id, or `last`")
+    kept: str | None = option_field("a report that was kept, by its id, or `last`")
 
 
 @dataclass(frozen=True, repr=False)
@@ -225,14 +229,16 @@ class ContextStatus:
         groups = len(self.report.groups())
         lines = [f"{n:>9}  {share:>4}  {name}" for n, share, name in self.rows()]
         largest = (
-            [_largest_heading(len(lines) - groups), *lines[groups:]] if len(lines) > groups else []
+            [_largest_messages_heading(len(lines) - groups), *lines[groups:]]
+            if len(lines) > groups
+            else []
         )
         return "\n".join([self.one_line, self._where(), *lines[:groups], *largest])
 
     def _repr_html_(self) -> str:
         groups, rows = len(self.report.groups()), [_html_row(*row) for row in self.rows()]
         largest = (
-            _html_table(_largest_heading(len(rows) - groups), rows[groups:])
+            _html_table(_largest_messages_heading(len(rows) - groups), rows[groups:])
             if len(rows) > groups
             else ""
         )
@@ -257,23 +263,23 @@ def show_context_status(
 ) -> ContextStatus | PreformattedText:
     """Return the context of the active session in short."""
     if options.count:
-        return count_next_prompt(kit, options)
+        return count_next_prompt_tokens(kit, options)
     return _make_status(kit, options)
 
 
-def _make_status(kit: KitState, options: CallViewArguments) -> ContextStatus:
-    session, report = kit.session(options.session), make_report(kit, options)
+def _make_status(kit: KitState, options: CallArguments) -> ContextStatus:
+    session, report = kit.session(options.session), make_context_report(kit, options)
     stop = len(session.path) if report.call is None else session.call(report.call).position
     return ContextStatus(report, count_compactions(session, stop), kit.contributors)
 
 
-def list_window(kit: KitState, options: WindowListArguments) -> pd.DataFrame:
+def list_window_parts(kit: KitState, options: WindowPartsArguments) -> pd.DataFrame:
     """Return one row per section of the window."""
     if options.user:
         return list_user_visible_messages(kit, options)
-    from ctxkit._internal.display_frame import ColumnsRenderer, DisplayColumn, with_display
+    from ctxkit._internal.data_frame_display import ColumnsRenderer, DisplayColumn, with_display
 
-    report = make_report(kit, options)
+    report = make_context_report(kit, options)
     columns = ["part", "name", "tokens", "share", "messages_n", "source"]
     text = (
         *(DisplayColumn("part", "part"), DisplayColumn("name", "name")),
@@ -289,7 +295,7 @@ def list_window(kit: KitState, options: WindowListArguments) -> pd.DataFrame:
 
 def list_user_visible_messages(kit: KitState, options: SessionArguments) -> pd.DataFrame:
     """Return one row per message that the user sees, and whether the agent sees it."""
-    from ctxkit._internal.display_frame import ColumnsRenderer, DisplayColumn, with_display
+    from ctxkit._internal.data_frame_display import ColumnsRenderer, DisplayColumn, with_display
     from ctxkit.metrics.frames.per_message import audience as of
 
     table = of(kit.session(options.session))
@@ -310,15 +316,15 @@ def _describe_audience(table: pd.DataFrame) -> str:
     return f"The user sees {pluralize(len(table), 'message')}; the agent no longer sees {gone:,}."
 
 
-def show_detail(kit: KitState, options: DetailArguments) -> ContextReport:
+def show_full_report(kit: KitState, options: FullReportArguments) -> ContextReport:
     """Return the full report of a call, or a stored one."""
     if options.kept is None:
-        return make_report(kit, options)
+        return make_context_report(kit, options)
     report_id = "" if options.kept == "last" else options.kept
-    return show_report(kit, ReportArguments(id=report_id, session=options.session))
+    return show_stored_report(kit, StoredReportArguments(id=report_id, session=options.session))
 
 
-def make_report(kit: KitState, options: CallViewArguments) -> ContextReport:
+def make_context_report(kit: KitState, options: CallArguments) -> ContextReport:
     """Return the whole report."""
     from ctxkit.metrics.context_report import report
 
@@ -339,7 +345,7 @@ def _short_number(n: int) -> str:
     return f"{n / 1e6:.1f}M" if n >= 999_500 else f"{n / 1000:.0f}k" if n >= 1000 else str(n)
 
 
-def _largest_heading(n: int) -> str:
+def _largest_messages_heading(n: int) -> str:
     return f"the {n} largest messages" if n > 1 else "the largest message"
 
 
@@ -374,15 +380,15 @@ VIEW_SUBCOMMANDS = (
     Subcommand(
         "list",
         "What fills the window at a call, one line a section.",
-        WindowListArguments,
-        list_window,
+        WindowPartsArguments,
+        list_window_parts,
         FILL_TASK,
     ),
     Subcommand(
         "detail",
         "The whole report of a call, with its largest messages.",
-        DetailArguments,
-        show_detail,
+        FullReportArguments,
+        show_full_report,
         FILL_TASK,
     ),
     Subcommand(
@@ -397,20 +403,20 @@ VIEW_SUBCOMMANDS = (
 
 
 @dataclass(frozen=True)
-class ReportsArguments(SessionArguments):
+class StoredReportListArguments(SessionArguments):
     """The line of `%context reports`."""
 
-    limit: int = option("how many, the newest", default=20)
+    limit: int = option_field("how many, the newest", default=20)
 
 
 @dataclass(frozen=True)
-class ReportArguments(SessionArguments):
+class StoredReportArguments(SessionArguments):
     """The line of `%context report`."""
 
-    id: str = word("its id, as `%context reports` has it", default="")
+    id: str = positional_field("its id, as `%context reports` has it", default="")
 
 
-def list_reports(kit: KitState, options: ReportsArguments) -> pd.DataFrame:
+def list_stored_reports(kit: KitState, options: StoredReportListArguments) -> pd.DataFrame:
     """Return one row per stored report, the newest first."""
     import pandas as pd
 
@@ -426,16 +432,16 @@ def list_reports(kit: KitState, options: ReportsArguments) -> pd.DataFrame:
     return pd.DataFrame(columns, index=index).head(max(options.limit, 0))
 
 
-def show_report(kit: KitState, options: ReportArguments) -> ContextReport:
+def show_stored_report(kit: KitState, options: StoredReportArguments) -> ContextReport:
     """Return a stored report; without an id the newest."""
     store = _get_report_store(kit, options.session)
     newest = store.all()[-1:] if not options.id else []
     return newest[0].report if newest else store.of(options.id).report
 
 
-def count_next_prompt(kit: KitState, options: SessionArguments) -> PreformattedText:
+def count_next_prompt_tokens(kit: KitState, options: SessionArguments) -> PreformattedText:
     """Show the tokens of the next prompt by the provider's count and by ctxkit's."""
-    from ctxkit.agent.event_loops import run_coroutine
+    from ctxkit.agent.event_loop_threads import run_coroutine
     from ctxkit.agent.models.model import Request
 
     live = kit.lives.get(options.session)
@@ -454,8 +460,8 @@ def count_next_prompt(kit: KitState, options: SessionArguments) -> PreformattedT
 
 
 def _get_report_store(kit: KitState, name: str | None) -> ContextReportStore:
-    from ctxkit.agent.store.project_folder import Workspace
-    from ctxkit.agent.store.session_files import ContextReportStore
+    from ctxkit.agent.project_folder_and_trust import Workspace
+    from ctxkit.agent.session_files import ContextReportStore
 
     session_name = name or kit.lives.current_name
     if session_name is not None and session_name in kit.lives:
@@ -496,23 +502,23 @@ REPORT_SUBCOMMANDS = (
         "count",
         "The next prompt, as the provider counts it: `%context status --count`.",
         SessionArguments,
-        count_next_prompt,
+        count_next_prompt_tokens,
         FILL_TASK,
         hidden=True,
     ),
     Subcommand(
         "report",
         "A kept report, whole; without an id the newest: `%context detail --kept ID`.",
-        ReportArguments,
-        show_report,
+        StoredReportArguments,
+        show_stored_report,
         FILL_TASK,
         hidden=True,
     ),
     Subcommand(
         "reports",
         "The reports that were kept: `%context turns --reports`.",
-        ReportsArguments,
-        list_reports,
+        StoredReportListArguments,
+        list_stored_reports,
         TIME_TASK,
         hidden=True,
     ),
@@ -520,37 +526,37 @@ REPORT_SUBCOMMANDS = (
 
 
 @dataclass(frozen=True)
-class UseArguments:
+class UseSessionArguments:
     """The line of `%context use`."""
 
-    what: str = word(
+    what: str = positional_field(
         "a session file, a session read before, or a variable that holds one",
         completes="session path",
     )
-    name: str | None = option("what to call it from now on", completes="session")
-    format: str | None = option(
+    name: str | None = option_field("what to call it from now on", completes="session")
+    format: str | None = option_field(
         "read the file as this format instead of looking at its content", completes="format"
     )
 
 
 @dataclass(frozen=True)
-class ExportArguments(SessionArguments):
+class ExportHtmlArguments(SessionArguments):
     """The line of `%context export`."""
 
-    path: str = word("the HTML file to write", completes="path")
+    path: str = positional_field("the HTML file to write", completes="path")
 
 
 @dataclass(frozen=True)
-class ValidateArguments:
+class ValidateConfigArguments:
     """The line of `%context validate`."""
 
-    path: str = word("a config file of fuseraft, Pi, ai, ...", completes="path")
-    system: str | None = option("whose file it is, where its keys do not say")
+    path: str = positional_field("a config file of fuseraft, Pi, ai, ...", completes="path")
+    system: str | None = option_field("whose file it is, where its keys do not say")
 
 
-def validate_config(_: KitState, options: ValidateArguments) -> PreformattedText:
+def validate_config_file(_: KitState, options: ValidateConfigArguments) -> PreformattedText:
     """List the faults of a config file, one per line."""
-    from ctxkit.experiments.config_file_validation import validate as of
+    from ctxkit.experiments.agent_config_file_validation import validate as of
 
     table = of(Path(options.path).expanduser(), system=options.system)
     rows = [f"{level}: {why}" for level, why in table.itertuples(index=False)]
@@ -559,12 +565,12 @@ def validate_config(_: KitState, options: ValidateArguments) -> PreformattedText
     )
 
 
-def use_session(kit: KitState, options: UseArguments) -> Session:
+def use_session(kit: KitState, options: UseSessionArguments) -> Session:
     """Make a session the active one: by its name, from a variable, or from a file."""
     return kit.use(options.what, options.name, options.format)
 
 
-def export_html(kit: KitState, options: ExportArguments) -> PreformattedText:
+def export_session_html(kit: KitState, options: ExportHtmlArguments) -> PreformattedText:
     """Write the active session as one HTML file that opens offline."""
     from ctxkit.widgets.reports import export as write
 
@@ -581,22 +587,22 @@ FILE_SUBCOMMANDS = (
     Subcommand(
         "use",
         "Make a session the active one: a file, a name, a team; `validate` checks a config file.",
-        UseArguments,
+        UseSessionArguments,
         use_session,
         SESSIONS_TASK,
     ),
     Subcommand(
         "export",
         "Write the session as one HTML file that opens offline.",
-        ExportArguments,
-        export_html,
+        ExportHtmlArguments,
+        export_session_html,
         SESSIONS_TASK,
     ),
     Subcommand(
         "validate",
         "What is wrong with a config file.",
-        ValidateArguments,
-        validate_config,
+        ValidateConfigArguments,
+        validate_config_file,
         SESSIONS_TASK,
         hidden=True,
     ),

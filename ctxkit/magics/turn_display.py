@@ -12,18 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from ctxkit._internal.formatting import (
+from ctxkit._internal.chart_style import BUDGET_WARNING_CSS
+from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
     TextAndHtml,
     escape_html,
     pluralize,
     sanitize_line,
     sanitize_text,
-    shorten_error,
+    shorten_litellm_error,
 )
-from ctxkit._internal.palette import BUDGET_WARNING_CSS
-from ctxkit.plots.xy_figure import Axes
-from ctxkit.session.compaction_groups import group_edits
+from ctxkit.plots.xy_figure import XyDrawing
+from ctxkit.session.compactions_and_prunings import group_edits
 from ctxkit.session.messages import ATTEMPT_OUTCOMES
 from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
 
@@ -47,7 +47,7 @@ _MAX_CUT_NOTICES = 3
 """Notices that stay of the part of a turn that is cut; `%context compactions` has all."""
 
 
-class Notice(str):
+class TurnNotice(str):
     """A line that says what the kit did or could not do: bold, and not cut with the text."""
 
     __slots__ = ()
@@ -59,7 +59,7 @@ class Notice(str):
 # line or the end of the turn follows; where the caller gets the error, the end drops it. The line
 # of a compaction has estimated sizes until the next reply, whose prompt gives the true ones;
 # `_estimated` holds the places of such lines.
-class RenderedTurn:
+class TurnRenderer:
     """A turn as it is shown: text, and its twin in HTML.
 
     Args:
@@ -72,7 +72,7 @@ class RenderedTurn:
         self._live, self._raises = live, raises
         self.lines: list[str] = []
         self._open: list[str] = []
-        self._fold, self._error = GrowingFoldedText(""), ""
+        self._fold, self._error = FoldedStreamText(""), ""
         self._estimated: list[tuple[int, int, dict[str, Any]]] = []
         """Lines of compactions behind which no prompt was sent yet: place of the line, number of
         the compaction, and what was told of it."""
@@ -89,7 +89,7 @@ class RenderedTurn:
             self._end_turn(event.payload["ended"])
         elif event.kind == "model_error":
             self._show_error()
-            error = sanitize_line(shorten_error(str(event.payload["error"])), 300)
+            error = sanitize_line(shorten_litellm_error(str(event.payload["error"])), 300)
             self._error = f"! the model failed: {error}"
         elif line := _event_line(event.kind, event.payload):
             self._show_error()
@@ -110,7 +110,7 @@ class RenderedTurn:
             if size is not None:
                 before, after, source = size
                 sizes = {"tokens_before": before, "tokens_after": after, "tokens_source": source}
-                self.lines[place] = Notice(_compaction_line({**payload, **sizes}))
+                self.lines[place] = TurnNotice(_compaction_line({**payload, **sizes}))
         self._estimated.clear()
 
     def _add_piece(self, kind: str, text: str) -> None:
@@ -128,14 +128,14 @@ class RenderedTurn:
         if anew or label != self._fold.label:
             self._end_fold()
             self._flush_text()
-            self._fold = GrowingFoldedText(label)
+            self._fold = FoldedStreamText(label)
         self._fold.add(text)
 
     def _end_fold(self) -> None:
         """Close the folded text; thinking leaves a line, a call gets one of its own."""
         if self._fold.label == "thinking":
             self._add_line(f"· thought {self._fold.chars:,} characters")
-        self._fold = GrowingFoldedText("")
+        self._fold = FoldedStreamText("")
 
     def _close_text(self) -> None:
         self._end_fold()
@@ -163,7 +163,7 @@ class RenderedTurn:
     def _add_line(self, line: str) -> None:
         """Add a line, unless it says what the last one says."""
         if not self.lines or self.lines[-1] != line:
-            self.lines.append(Notice(line) if line.startswith(("! ", "✂ ")) else line)
+            self.lines.append(TurnNotice(line) if line.startswith(("! ", "✂ ")) else line)
 
     # -- how it looks ----------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class RenderedTurn:
         return head + truncate_start(whole, _MAX_FINAL_BYTES - len(escape_html(head).encode()))
 
     def _notices(self) -> list[str]:
-        return [sanitize_text(n) for n in self.lines if isinstance(n, Notice)]
+        return [sanitize_text(n) for n in self.lines if isinstance(n, TurnNotice)]
 
     def _visible_html(self, *, is_final: bool) -> str:
         """Return the text escaped, its notices bold, warnings about a budget on yellow."""
@@ -228,7 +228,7 @@ class RenderedTurn:
         )
 
 
-class GrowingFoldedText:
+class FoldedStreamText:
     """A folded text that grows: thinking, or the arguments of a call."""
 
     def __init__(self, label: str) -> None:
@@ -303,12 +303,12 @@ def _memory_line(payload: dict[str, Any]) -> str:
 
 
 def _compaction_line(payload: dict[str, Any]) -> str:
-    failed = sanitize_line(shorten_error(str(payload.get("error") or "")), 160)
+    failed = sanitize_line(shorten_litellm_error(str(payload.get("error") or "")), 160)
     outcome, more = payload.get("outcome"), _summary_bill_words(payload)
     if outcome in ATTEMPT_OUTCOMES and "messages" not in payload:
         if wait := payload.get("retry_after_calls"):
             more += f" · not asked again for {pluralize(wait, 'call')}"
-        reason = sanitize_line(shorten_error(str(payload.get("reason") or failed)), 160)
+        reason = sanitize_line(shorten_litellm_error(str(payload.get("reason") or failed)), 160)
         mark = "" if outcome == "skipped" else "! "
         advice = _ATTEMPT_ADVICE.get(outcome, "") if "summary_model" in payload else ""
         return f"{mark}compaction {outcome}: {reason}; the history is kept as it was{more}{advice}"
@@ -466,11 +466,11 @@ class LiveTurnDisplay:
     Args:
         live: the session.
         view: where.
-        raises: see `RenderedTurn`.
+        raises: see `TurnRenderer`.
     """
 
     def __init__(self, live: LiveSession, view: TurnOutput, *, raises: bool = False) -> None:
-        self.turn, self._live, self._view = RenderedTurn(live, raises=raises), live, view
+        self.turn, self._live, self._view = TurnRenderer(live, raises=raises), live, view
         self.final_view = TextAndHtml()
         """The final text of the turn; empty before its end."""
         self._chart = ""
@@ -482,7 +482,7 @@ class LiveTurnDisplay:
 
     def __exit__(self, *_: object) -> None:
         self._live.unlisten(self.on_event)
-        html = self.turn.html(is_final=True) + render_growth(self._live)
+        html = self.turn.html(is_final=True) + render_live_growth_chart(self._live)
         self.final_view = TextAndHtml(self.turn.plain(is_final=True), html)
         # A terminal prints the whole turn; a notebook saves the bounded form.
         whole = (
@@ -500,7 +500,7 @@ class LiveTurnDisplay:
             return
         # The chart takes longer than the words and has a longer pause of its own.
         if event.kind == "model_response" and now - self._charted > _CHART_PAUSE:
-            self._chart = render_growth(self._live)
+            self._chart = render_live_growth_chart(self._live)
             self._charted = time.monotonic()
         elif event.kind not in _IMMEDIATE_EVENTS and now - self._last <= _PAUSE:
             return
@@ -508,7 +508,7 @@ class LiveTurnDisplay:
         self._last = time.monotonic()  # however long it took, the turn continues for a while
 
 
-def render_growth(live: LiveSession) -> str:
+def render_live_growth_chart(live: LiveSession) -> str:
     """Return how the context grew as a picture of bounded size; empty before the first call.
 
     Args:
@@ -524,7 +524,7 @@ def render_growth(live: LiveSession) -> str:
     chart = growth({live.name: live.session})
     drawing = chart.drawing
     if isinstance(
-        drawing, Axes
+        drawing, XyDrawing
     ):  # a line for each compaction would grow, too; their points are thinned
         drawing = replace(drawing, marks=(), points=_POINTS, circles=_CIRCLES)
     return f'<div role="img" aria-label="{escape_html(chart.caption, 300)}">{drawing.svg()}</div>'

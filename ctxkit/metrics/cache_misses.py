@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit.engine.cache_model.call_features import (
     HOUR,
     MIN_MISS_TOKENS,
@@ -26,7 +26,7 @@ from ctxkit.engine.cache_model.call_features import (
     get_call_features,
     is_miss,
 )
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ __all__ = [
     "measure_explained_share",
     "misses",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
 class CacheMiss(msgspec.Struct, frozen=True, gc=False):

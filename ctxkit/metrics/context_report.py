@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit._internal.formatting import (
+from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
     escape_html,
     format_message_number,
     pluralize,
     sanitize_line,
 )
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit._internal.tables import SCROLL_BOX_CSS
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.frames.building import build_frame
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn
 from ctxkit.metrics.prompt_composition import (
@@ -27,27 +27,31 @@ from ctxkit.metrics.prompt_composition import (
     NOT_IN_LOG_LATER,
     TOOL_SCHEMAS,
     GroupTokensByCall,
-    PromptSection,
-    apportion,
+    PromptTextSection,
     count_groups_by_call,
     scale_groups,
     split_message_tokens,
     split_sections,
+    split_tokens_by_weight,
 )
-from ctxkit.metrics.prompt_contents import PromptContents, SentMessage, get_prompt_contents
-from ctxkit.metrics.view_figures import register_view_figures
+from ctxkit.metrics.prompt_sizes_and_contents import (
+    PromptContents,
+    SentMessage,
+    get_prompt_contents,
+)
+from ctxkit.metrics.view_value_registry import register_view_values
 from ctxkit.session.messages import Message, Provenance, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
-from ctxkit.tokens.counter_protocol import measure_message
 from ctxkit.tokens.message_sizes import count_schema_chars
+from ctxkit.tokens.message_token_counting import count_chars_and_estimate_tokens
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.session.session import ModelCall, Session
-    from ctxkit.tokens.counter_protocol import TokenCounter
+    from ctxkit.tokens.token_counters import TokenCounter
 
 
 __all__ = [
@@ -56,14 +60,14 @@ __all__ = [
     "Contributor",
     "GroupTokensByCall",
     "PromptContents",
-    "PromptSection",
+    "PromptTextSection",
     "WindowPart",
     "count_groups_by_call",
     "get_prompt_contents",
     "report",
     "split_sections",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 _MAX_CONTRIBUTORS = 10
 
@@ -155,7 +159,7 @@ def _sum_parts(messages: tuple[SentMessage, ...]) -> list[WindowPart]:
     estimated: set[tuple[str, str]] = set()
     for sent in messages:
         pieces = split_message_tokens(sent.message, sent.tokens)
-        raw_sizes = apportion(sent.raw_tokens, [p.weight for p, _ in pieces])
+        raw_sizes = split_tokens_by_weight(sent.raw_tokens, [p.weight for p, _ in pieces])
         parts = {(piece.group, piece.name) for piece, _ in pieces}
         for (piece, size), raw_size in zip(pieces, raw_sizes, strict=True):
             part = piece.group, piece.name
@@ -186,7 +190,7 @@ def _scale_parts(parts: list[WindowPart], total: int) -> list[WindowPart]:
     scaled = []
     for group, tokens in scale_groups(before, total).items():
         members = [p for p in parts if p.group == group]
-        shares = apportion(tokens, [p.tokens for p in members])
+        shares = split_tokens_by_weight(tokens, [p.tokens for p in members])
         raws = [
             max(p.raw_tokens * tokens // max(before[group], 1), n)
             for p, n in zip(members, shares, strict=True)
@@ -213,7 +217,7 @@ def _list_contributors(
             tool=s.message.tool,
             tokens=s.tokens,
             raw_tokens=s.raw_tokens,
-            chars=measure_message(s.message)[0],
+            chars=count_chars_and_estimate_tokens(s.message)[0],
             preview=preview_message(s.message),
             name=describe_message(s.message, calls.get(id(s.message)), folder),
             changed_by=s.changed_by,
@@ -540,7 +544,7 @@ def _before_shortening(part: WindowPart) -> str:
     return f" (before shortening {part.raw_tokens:,})" if part.raw_tokens != part.tokens else ""
 
 
-@register_view_figures("report")
+@register_view_values("report")
 def _read_figures(session: Session) -> dict[str, Any]:
     if not session.calls or session.calls[-1].message.kind == "turn":
         return {}

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ctxkit._internal.display_frame import FrameDisplay
-from ctxkit._internal.formatting import format_change, format_percent, pluralize
+from ctxkit._internal.data_frame_display import VerdictTableNotes
+from ctxkit._internal.formatting_and_sanitizing import format_change, format_percent, pluralize
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.session.messages import Image, Message, SizeOnly, Text, Thinking, ToolCall
-from ctxkit.tokens import TokenCounter, can_count_exactly, get_counter
+from ctxkit.tokens import can_count_exactly, get_counter
 from ctxkit.tokens.message_sizes import CountedMessages, iter_usage_anchors, measure_sizes
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ctxkit.session.session import ListPrefix, Session
     from ctxkit.tokens.message_sizes import MessageSizes, UsageAnchor
+    from ctxkit.tokens.token_counters import TokenCounter
 
 THRESHOLD_SHARES = (0.25, 0.5, 0.75, 0.9)
 """Default thresholds, as shares of the largest recorded prompt."""
@@ -97,7 +98,7 @@ class EstimatorErrors:
         return self.kinds
 
     @property
-    def display(self) -> FrameDisplay:
+    def display(self) -> VerdictTableNotes:
         """The closest estimator in a sentence, above a row per estimator."""
         return _display_calibration(self)
 
@@ -347,7 +348,7 @@ _MAX_KINDS = 4
 """Kinds of content that have a column, those with most recorded tokens."""
 
 
-def _display_calibration(result: EstimatorErrors) -> FrameDisplay:
+def _display_calibration(result: EstimatorErrors) -> VerdictTableNotes:
     sizes = result.kinds.groupby("kind")["recorded_tokens"].max().drop(_ALL_CONTENT)
     kinds = list(sizes[sizes > 0].sort_values(ascending=False).index[:_MAX_KINDS])
     threshold = None if result.triggers.empty else int(result.triggers["threshold"].max())
@@ -365,7 +366,7 @@ def _display_calibration(result: EstimatorErrors) -> FrameDisplay:
         if threshold is not None:
             cells.append(_late_cell(_find_trigger(result, name, threshold)))
         rows.append((Cell(name), *cells))
-    return FrameDisplay(
+    return VerdictTableNotes(
         _describe_closest(result, names, threshold),
         Table(tuple(heads), tuple(rows)),
         (_MORE_FRAMES,),

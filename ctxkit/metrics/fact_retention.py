@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.losable_items import extract_items
-from ctxkit.session.compaction_groups import group_edits
+from ctxkit.session.compactions_and_prunings import group_edits
 from ctxkit.session.messages import Message
 from ctxkit.session.session import Session, apply_edit
 
@@ -33,8 +33,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-__all__ = ["FactCheck", "check_facts", "extract_exact_values", "meaning", "split_plain_sentences"]
-__dir__ = public_dir(__all__)
+__all__ = [
+    "FactCheck",
+    "check_facts",
+    "extract_exact_values",
+    "meaning",
+    "split_sentences_and_lines",
+]
+__dir__ = make_dunder_dir(__all__)
 
 
 MAX_SENTENCES = 2000
@@ -96,7 +102,7 @@ def check_facts(
         (True, ('8080',))
     """
     similarity_measure = get_similarity_measure(measure)
-    similarities = similarity_measure(list(facts), split_plain_sentences(text)[-MAX_SENTENCES:])
+    similarities = similarity_measure(list(facts), split_sentences_and_lines(text)[-MAX_SENTENCES:])
     folded_text = " ".join(text.split()).casefold()
     checks = []
     for fact, similarity in zip(facts, similarities, strict=True):
@@ -204,7 +210,7 @@ def _iter_sentence_items(messages: Iterable[Message]) -> Iterator[Any]:
             yield from sorted(f for f in extract_items(message) if f.family in _SENTENCE_FAMILIES)
 
 
-def split_plain_sentences(text: str) -> list[str]:
+def split_sentences_and_lines(text: str) -> list[str]:
     """Return the sentences and lines of a text that have more than two characters."""
     return [s for part in _SENTENCE_END.split(text) if len(s := " ".join(part.split())[:600]) > 2]
 

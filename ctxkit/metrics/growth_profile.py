@@ -1,13 +1,4 @@
-"""Growth profile of a session: growth per call, pauses, the floor of its context, loss risk."""
-
-# Inputs of the choice of a trigger (`metrics.optimal_trigger`), each estimated from one log:
-#   growth       mean growth of the prompt between consecutive calls without an edit in between
-#   miss share   cache misses outside compactions / tokens carried from call to call
-#   calls to     mean number of calls until the next call after a pause that outlived the cache: how
-#   cold         long a due compaction waits for a call that pays the full price anyway
-#   floor        system prompt and tools, the median turn, and the items that are used again later
-#   loss risk    share of reused items that compactions at a size would remove before their use,
-#                from replays of the record with empty summaries
+"""Growth profile of a session: growth per call, pauses, and the floor of its context."""
 
 from __future__ import annotations
 
@@ -19,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ctxkit._internal.formatting import sanitize_line
-from ctxkit.engine import make_log_from_session, run_rules
+from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit.engine.cache_model.call_features import (
     HOUR,
     get_cache_lifetime,
@@ -29,13 +19,7 @@ from ctxkit.engine.cache_model.call_features import (
 )
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses
-from ctxkit.metrics.loss_analysis import LossAnalysis
-from ctxkit.metrics.thrashing import get_compaction_outcomes
-from ctxkit.metrics.visibility import get_run_visibility
-from ctxkit.policies import triggers
-from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.offline_summarisers import FixedSizeSummariser
-from ctxkit.policies.summary_compaction import Summary
+from ctxkit.metrics.compaction_outcomes import get_compaction_outcomes
 from ctxkit.session.messages import Edit
 from ctxkit.session.titles import get_title
 from ctxkit.tokens.context_windows import get_context_window
@@ -43,8 +27,7 @@ from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
-    from ctxkit.metrics.item_index import ItemIndex
-    from ctxkit.policies.history.message_log import MessageLog
+    from ctxkit.metrics.item_search_index import ItemIndex
     from ctxkit.session.session import ModelCall, Session
     from ctxkit.tokens.prices import Price
 
@@ -216,9 +199,6 @@ Codex as much of the user's messages.
 """
 CHARS_PER_TOKEN = 4
 """Characters per token of an item's text."""
-SIZE_JITTER = (0.93, 1.0, 1.07)
-"""Factors of a size over which its loss is averaged, because a single item is chance at one size.
-"""
 
 
 class ContextFloor(NamedTuple):
@@ -290,60 +270,16 @@ def _needed_item_tokens(index: ItemIndex) -> int:
     return int(np.percentile(in_use, 90)) // CHARS_PER_TOKEN if len(in_use) else 0
 
 
-class LossBoundBySize:
-    """Upper bound of the loss by compactions at a size, measured by replays of the record.
-
-    The replays compact to the floor with empty summaries, so no summary can lose more.
+def get_compaction_floor(
+    profile: GrowthProfile, context_floor: ContextFloor, summary: int
+) -> tuple[int, str]:
+    """Return the tokens that a compaction leaves, at least what must stay, and their source.
 
     Args:
-        item_index: the items of the session's messages.
-        anchored: the sizes of its messages.
-        floor: tokens that a compaction leaves.
-        fixed: tokens of the floor that no compaction changes.
+        profile: the growth profile of a session.
+        context_floor: the tokens that must stay.
+        summary: tokens of a summary.
     """
-
-    def __init__(
-        self, item_index: ItemIndex, anchored: MessageSizes, floor: int, fixed: int
-    ) -> None:
-        self._item_index, self._anchored = item_index, anchored
-        self._floor, self._keep_tokens = floor, max(floor - fixed, 1)
-        self._at_stake_by_size: dict[int, float] = {}
-
-    @cached_property
-    def _log(self) -> MessageLog:
-        rules = self._make_rules(2 * self._floor)
-        return make_log_from_session(self._item_index.session, rules, anchored=self._anchored)
-
-    def _make_rules(self, size: int) -> Rules:
-        policy = Summary(keep_tokens=self._keep_tokens, summariser=FixedSizeSummariser(1))
-        return Rules(policy=policy, trigger=triggers.Above(max(size, self._floor + 1)))
-
-    def at(self, size: int) -> float | None:
-        """Return the share of reused items that compactions at a size remove before their use.
-
-        It is a mean over three nearby sizes, and an upper bound of the loss. None where no item is
-        used again.
-        """
-        reused_n = len(self._item_index.reused_items)
-        if not reused_n:
-            return None
-        return fmean(self._count_at_stake(round(size * j)) for j in SIZE_JITTER) / reused_n
-
-    def _count_at_stake(self, size: int) -> float:
-        if size not in self._at_stake_by_size:
-            run = run_rules(self._log, self._make_rules(size), None)
-            visibility = get_run_visibility(self._item_index, run)
-            at_stake = LossAnalysis(self._item_index, visibility).recallable
-            self._at_stake_by_size[size] = float(len(at_stake.item))
-        return self._at_stake_by_size[size]
-
-    def find_smallest_size(self, low: int, high: int, max_loss: float) -> int:
-        """Return the smallest size in ``low..high`` whose loss is at most `max_loss`, else `high`.
-
-        Bisection to 2 % of the size: the loss falls as the size grows.
-        """
-        while high - low > max(high // 50, 1):
-            middle = (low + high) // 2
-            fits = (self.at(middle) or 0.0) <= max_loss
-            low, high = (low, middle) if fits else (middle, high)
-        return high
+    floor, source = profile.estimate_floor_after(summary)
+    total = context_floor.total
+    return (floor, source) if floor >= total else (total, "what must stay")

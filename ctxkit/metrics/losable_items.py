@@ -158,7 +158,7 @@ def extract_items(message: Message) -> frozenset[LosableItem]:
         [('path', 'src/api/users.py')]
     """
     # no item spans two lines, so the texts of a message are read as one
-    items = extract_text_items("\n".join(iter_texts(message)))
+    items = extract_text_items("\n".join(iter_texts_and_argument_strings(message)))
     is_speaker = message.role in SPEAKERS
     for part in message.parts:
         if isinstance(part, ToolCall):
@@ -172,10 +172,10 @@ def expand_path_endings(items: Iterable[LosableItem]) -> frozenset[LosableItem]:
     """Return items and the endings of their paths: `src/a/b.ts` also mentions `a/b.ts`."""
     items = frozenset(items)
     paths = [item.text for item in items if item.family == "path"]
-    return items.union(*map(path_endings, paths)) if paths else items
+    return items.union(*map(get_path_endings, paths)) if paths else items
 
 
-def extract_spoken_items(message: Message) -> frozenset[LosableItem]:
+def extract_items_without_thinking(message: Message) -> frozenset[LosableItem]:
     """Return the items of a message, without its thinking."""
     if not message.thinks:
         return extract_items(message)
@@ -193,7 +193,7 @@ def extract_thinking_items(message: Message) -> frozenset[LosableItem]:
     )
 
 
-def iter_texts(message: Message) -> Iterator[str]:
+def iter_texts_and_argument_strings(message: Message) -> Iterator[str]:
     """Yield the texts of a message and all strings in the arguments of its tool calls."""
     for part in message.parts:
         if isinstance(part, (Text, Thinking)):
@@ -289,7 +289,7 @@ _find_word_items = lru_cache(1 << 14)(_search_word)
 
 
 @lru_cache(1 << 13)
-def path_endings(path: str) -> tuple[LosableItem, ...]:
+def get_path_endings(path: str) -> tuple[LosableItem, ...]:
     """Return a path and its endings of at least two components."""
     parts = [p for p in path.split("/") if p not in ("", ".", "..", "~")]
     ends = (LosableItem("path", "/".join(parts[i:])) for i in range(len(parts) - 1))
@@ -399,7 +399,7 @@ class MessageItemCache:
         """Return the items of a message without its thinking, and those of its thinking."""
         if not message.thinks:
             return extract_items(message), frozenset()
-        return extract_spoken_items(message), extract_thinking_items(message)
+        return extract_items_without_thinking(message), extract_thinking_items(message)
 
     def _get_entry(
         self, message: Message

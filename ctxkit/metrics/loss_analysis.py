@@ -4,7 +4,7 @@
 #
 # An item is a fact that a message states: a path, an id, a number, a rule
 # (`metrics.losable_items`). Its life is a set of half-open time spans on a clock with two ticks a
-# call (`metrics.visibility`), and every figure follows from four unions of such spans:
+# call (`metrics.message_visibility`), and every figure follows from four unions of such spans:
 #
 #   visible      a message in the prompt names the item, or an inserted text (a summary) states it
 #   retained     visible again after the item was first removed
@@ -36,9 +36,9 @@ from ctxkit.metrics.losable_items import ITEM_FAMILIES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.metrics.item_index import ItemIndex
+    from ctxkit.metrics.item_search_index import ItemIndex
     from ctxkit.metrics.losable_items import LosableItem
-    from ctxkit.metrics.visibility import Visibility
+    from ctxkit.metrics.message_visibility import Visibility
 
     Ints = NDArray[np.int64]
     Flags = NDArray[np.bool_]
@@ -80,7 +80,7 @@ class ItemsOnlyInInsertedText(NamedTuple):
     """First tick at which the last message that states the item left the prompt."""
 
 
-class NeededInInterval(NamedTuple):
+class RemovedItemsNeededInInterval(NamedTuple):
     """Removed items that were used between one change and the next; one element per pair."""
 
     item: Ints
@@ -220,7 +220,7 @@ class LossAnalysis:
         return ItemsOnlyInInsertedText(item[is_needed], tick[is_needed])
 
     @cached_property
-    def needed_in_interval(self) -> NeededInInterval:
+    def needed_in_interval(self) -> RemovedItemsNeededInInterval:
         """The removed items that a reply used between a change and the next one."""
         index, changes_n = self.memory, len(self.change_ticks)
         uses = index.reply_items
@@ -230,7 +230,7 @@ class LossAnalysis:
         pairs = np.unique(item[is_removed] * (changes_n + 1) + change[is_removed])
         item, change = pairs // (changes_n + 1), pairs % (changes_n + 1)
         is_visible = self.visible_spans.contain(item, self.change_ticks[change])
-        return NeededInInterval(item, change, is_visible)
+        return RemovedItemsNeededInInterval(item, change, is_visible)
 
     # -- figures -----------------------------------------------------------------------------------
 

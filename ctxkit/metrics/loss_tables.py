@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit.engine import get_run_of_replay
-from ctxkit.formats.session_arguments import accepts_session
-from ctxkit.metrics.compactions import get_replay_compactions
-from ctxkit.metrics.item_index import ItemIndex
+from ctxkit.formats.sessions_from_arguments import accepts_session
+from ctxkit.metrics.compaction_payback import get_replay_compactions
+from ctxkit.metrics.item_search_index import ItemIndex
 from ctxkit.metrics.losable_items import ITEM_FAMILIES, MessageItemCache
 from ctxkit.metrics.loss_analysis import ITEM_FATES, NO_CALL, LossAnalysis, OracleBound
-from ctxkit.metrics.means_with_unknowns import median_or_none
-from ctxkit.metrics.visibility import get_visibility
+from ctxkit.metrics.means_and_prediction_intervals import median_or_none
+from ctxkit.metrics.message_visibility import get_visibility
 from ctxkit.session.messages import Message
 
 if TYPE_CHECKING:
@@ -28,8 +28,15 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["ITEM_FATES", "analyse_loss", "drift", "loss_by_family", "losses", "score_loss_shares"]
-__dir__ = public_dir(__all__)
+__all__ = [
+    "ITEM_FATES",
+    "analyse_loss",
+    "compute_loss_columns",
+    "drift",
+    "loss_by_family",
+    "losses",
+]
+__dir__ = make_dunder_dir(__all__)
 
 
 LOSS_COLUMNS = (
@@ -75,7 +82,7 @@ def analyse_loss(
     return LossAnalysis(index, get_visibility(index, session))
 
 
-def score_loss_shares(session: Session) -> dict[str, Any]:
+def compute_loss_columns(session: Session) -> dict[str, Any]:
     """Return the columns of loss of a score.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.tokens import counter_protocol
+from ctxkit.tokens import message_token_counting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ Count = Any
 """
 
 
-def get_counter(count: Count) -> Any:
+def resolve_counter(count: Count) -> Any:
     """Return the token counter of a name; a counter is returned unchanged.
 
     Raises:
@@ -51,7 +51,7 @@ def count_messages(
     """
     messages = session.messages
     measured = (
-        [counter_protocol.measure_message(m) for m in messages]
+        [message_token_counting.count_chars_and_estimate_tokens(m) for m in messages]
         if count is None or chars is not None
         else []
     )
@@ -69,12 +69,12 @@ def count_messages(
         sizes, sources, of = (
             [n for _, n in measured],
             ["estimated"] * len(messages),
-            counter_protocol.estimate_message_tokens,
+            message_token_counting.estimate_message_tokens,
         )
     elif count == "anchored":
         sizes, sources, of = _count_anchored(session)
     else:
-        counter = get_counter(count)
+        counter = resolve_counter(count)
         sizes, sources, of = (
             map(counter.message, messages),
             [counter.source] * len(messages),
@@ -102,7 +102,7 @@ def _count_anchored(
             (sizes.tokens[i], sizes.source[i]) if has_same_messages else by_id.get(m.id)
         )
         pairs[i] = size_and_source or (
-            round(counter_protocol.estimate_message_tokens(m) * scale),
+            round(message_token_counting.estimate_message_tokens(m) * scale),
             "estimated",
         )
     tokens_of = {id(m): n for m, (n, _) in zip(session.messages, pairs, strict=True)}
@@ -113,7 +113,7 @@ def _count_anchored(
         try:
             return sizes.of(message)
         except KeyError:  # inserted by a rule, so not in the log
-            return round(counter_protocol.estimate_message_tokens(message) * scale)
+            return round(message_token_counting.estimate_message_tokens(message) * scale)
 
     return [n for n, _ in pairs], [s for _, s in pairs], of
 

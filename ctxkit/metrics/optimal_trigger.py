@@ -12,11 +12,11 @@
 # depend on h: the summary and rewriting the floor behind its unchanged front. The minimum over h
 # has a closed form (`breakeven.best_trigger`) within one price tier; across tiers, and for the
 # range of near-optimal triggers, 200 sizes are evaluated. A recorded session has an end, so the
-# range is narrowed to triggers whose replays cost about the same (`trigger_replays`).
+# range is narrowed to triggers whose replays cost about the same (`threshold_replays`).
 #
 # Dollars alone would compact far too early, as each carried token costs. So two lower bounds apply:
 # the tokens that must stay bound the floor (`growth_profile.estimate_floor`), and the loss that
-# replays of the record measure bounds the trigger (`growth_profile.LossBoundBySize`).
+# replays of the record measure bounds the trigger (`growth_profile.LossBoundByThreshold`).
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from ctxkit._internal.formatting import (
+from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
     escape_html,
     format_percent,
@@ -34,29 +34,29 @@ from ctxkit._internal.formatting import (
     sanitize_line,
     wrap_lines,
 )
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import accepts_session
-from ctxkit.metrics.breakeven import best_trigger, requests_until_reset_pays
+from ctxkit.formats.sessions_from_arguments import accepts_session
+from ctxkit.metrics.coding_agent_trigger_settings import describe_trigger_setting
+from ctxkit.metrics.compaction_formulas import best_trigger, requests_until_reset_pays
 from ctxkit.metrics.growth_profile import (
     ContextFloor,
     GrowthProfile,
-    LossBoundBySize,
     estimate_floor,
+    get_compaction_floor,
 )
-from ctxkit.metrics.item_index import ItemIndex
+from ctxkit.metrics.item_search_index import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
-from ctxkit.metrics.tool_setting_syntax import describe_setting
-from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL, TriggerReplays
+from ctxkit.metrics.threshold_replays import NEAR_OPTIMAL, LossBoundByThreshold, TriggerReplays
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["CompactionTimingAdvice", "TriggerCost", "get_floor", "when_to_compact"]
-__dir__ = public_dir(__all__)
+__all__ = ["CompactionTimingAdvice", "TriggerCost", "when_to_compact"]
+__dir__ = make_dunder_dir(__all__)
 
 
 EXTRA_LOSS = 0.05
@@ -121,7 +121,7 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """
     low: int
     """The smallest such trigger around the best whose calls cost about the same, in a session that
-    continues and in replays of this one (see `trigger_replays`).
+    continues and in replays of this one (see `threshold_replays`).
     """
     high: int
     """The largest such trigger."""
@@ -210,7 +210,7 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
         does_not_pay = self.recorded is None and self.saved_usd < 0
         if does_not_pay or not self.is_change:
             return ""
-        return describe_setting(self.format, self.best, self.window)
+        return describe_trigger_setting(self.format, self.best, self.window)
 
     def sentences(self) -> tuple[str, ...]:
         """Return the reasons for the recommendation as sentences."""
@@ -393,7 +393,7 @@ def when_to_compact(
         memory = ItemIndex(session, MessageItemCache(profile.anchored))
     context_floor = estimate_floor(session, profile.anchored, memory)
     floor, floor_source = (
-        get_floor(profile, context_floor, summary) if floor is None else (floor, "given")
+        get_compaction_floor(profile, context_floor, summary) if floor is None else (floor, "given")
     )
     window, window_source = profile.window if context_window is None else (context_window, "given")
     if not 0 <= floor < window:
@@ -403,7 +403,9 @@ def when_to_compact(
     front = min(context_floor.fixed, floor)
     costs = TriggerCostModel(profile, floor, front, summary)
     cheapest = costs.find_cheapest(window)
-    risk = LossBoundBySize(memory, profile.anchored, floor, front) if memory is not None else None
+    risk = (
+        LossBoundByThreshold(memory, profile.anchored, floor, front) if memory is not None else None
+    )
     max_loss, best = _bounded_trigger(risk, cheapest, window)
     low, high = costs.find_near_optimal(
         best, window, smallest=best if best > cheapest else floor + 1
@@ -453,7 +455,7 @@ def when_to_compact(
 
 
 def _price_triggers(
-    triggers: dict[str, int], costs: TriggerCostModel, risk: LossBoundBySize | None
+    triggers: dict[str, int], costs: TriggerCostModel, risk: LossBoundByThreshold | None
 ) -> tuple[TriggerCost, ...]:
     """Return the average cost of a call and the loss under each trigger, by size, then by name."""
     rows = [
@@ -470,7 +472,7 @@ def _clock_runs_backwards(session: Session) -> bool:
 
 
 def _bounded_trigger(
-    risk: LossBoundBySize | None, cheapest: int, window: int
+    risk: LossBoundByThreshold | None, cheapest: int, window: int
 ) -> tuple[float | None, int]:
     """Return the share of reused items that may be at stake, and the cheapest trigger within it."""
     loss_at_window = None if risk is None else risk.at(window)
@@ -479,19 +481,6 @@ def _bounded_trigger(
     max_loss = loss_at_window + EXTRA_LOSS
     fits = (risk.at(cheapest) or 0.0) <= max_loss
     return max_loss, cheapest if fits else risk.find_smallest_size(cheapest, window, max_loss)
-
-
-def get_floor(profile: GrowthProfile, context_floor: ContextFloor, summary: int) -> tuple[int, str]:
-    """Return the tokens that a compaction leaves, at least what must stay, and their source.
-
-    Args:
-        profile: the growth profile of a session.
-        context_floor: the tokens that must stay.
-        summary: tokens of a summary.
-    """
-    floor, source = profile.estimate_floor_after(summary)
-    total = context_floor.total
-    return (floor, source) if floor >= total else (total, "what must stay")
 
 
 def _share(value: float | None) -> str:

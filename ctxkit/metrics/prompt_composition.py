@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit.engine.replay import find_prompt_source
 from ctxkit.session.messages import (
     ATTACHMENT_KEY,
@@ -19,7 +19,6 @@ from ctxkit.session.messages import (
     ToolCall,
 )
 from ctxkit.session.session import apply_edit
-from ctxkit.tokens.counter_protocol import count_part_chars, estimate_part_tokens
 from ctxkit.tokens.live_prompt_sizes import (
     PromptSize,
     estimate_next_prompt,
@@ -33,6 +32,7 @@ from ctxkit.tokens.message_sizes import (
     measure_sizes,
     split_by_weight,
 )
+from ctxkit.tokens.message_token_counting import count_part_chars, estimate_part_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.schedules.unpruned_messages import MessageState
     from ctxkit.session.messages import Message, Part, Provenance
     from ctxkit.session.session import Session
-    from ctxkit.tokens.counter_protocol import TokenCounter
+    from ctxkit.tokens.token_counters import TokenCounter
 
 
 class GroupTokensByCall(NamedTuple):
@@ -114,7 +114,7 @@ def _scale_to_bill(
     session: Session, call: int, current: dict[str, int], fixed: int
 ) -> dict[str, int]:
     """Return the groups of a prompt, scaled to add up to the billed prompt."""
-    fixed = session.prompt_source.schemas if is_live(session) else fixed
+    fixed = session.prompt_source.schemas if has_live_run(session) else fixed
     groups, counted = {k: n for k, n in current.items() if n}, sum(current.values()) + fixed
     size = get_run_prompt_size(session, call, counted)
     if fixed < 0:
@@ -122,11 +122,11 @@ def _scale_to_bill(
     if size.tokens != counted:
         groups = scale_groups({**groups, NOT_IN_LOG: fixed}, size.tokens)
         fixed = groups[NOT_IN_LOG]
-    rest, schemas = separate_schemas(session, fixed, is_whole=is_live(session))
+    rest, schemas = separate_schemas(session, fixed, is_whole=has_live_run(session))
     return {**groups, TOOL_SCHEMAS: sum(schemas), NOT_IN_LOG: rest}
 
 
-def is_live(session: Session) -> bool:
+def has_live_run(session: Session) -> bool:
     """Return True if a session has the live run that sent its prompts."""
     return session.prompt_source is not None and session.format != "replay"
 
@@ -139,7 +139,7 @@ def get_run_prompt_size(session: Session, call: int | None, counted: int) -> Pro
         call: number of the call; None: the next prompt.
         counted: counted tokens, which are the size where nothing was billed.
     """
-    if is_live(session):
+    if has_live_run(session):
         return estimate_next_prompt(session) if call is None else get_prompt_size(session, call)
     billed = None
     if (
@@ -164,7 +164,7 @@ def separate_schemas(
     """
     schemas = _estimate_schema_tokens(session)
     if schemas and (is_whole or sum(schemas) > fixed):
-        schemas = apportion(max(fixed, 0), schemas)
+        schemas = split_tokens_by_weight(max(fixed, 0), schemas)
     return fixed - sum(schemas), schemas
 
 
@@ -201,7 +201,7 @@ def _groups_of_prompt(
 ) -> dict[str, int]:
     """Return the groups of a prompt; messages are scaled down if they exceed the recorded size."""
     visible, recorded = sum(current.values()), get_recorded_prompt(sized, call)
-    rest, schemas, later = measure_unlogged(session, sized, call, visible)
+    rest, schemas, later = measure_tokens_outside_messages(session, sized, call, visible)
     if recorded is not None and visible > (max_visible := recorded - rest - sum(schemas) - later):
         current = scale_groups(current, max_visible)
     return {**current, TOOL_SCHEMAS: sum(schemas), NOT_IN_LOG: rest, NOT_IN_LOG_LATER: later}
@@ -210,7 +210,9 @@ def _groups_of_prompt(
 def scale_groups(groups: dict[str, int], total: int) -> dict[str, int]:
     """Return the groups scaled to add up to a total."""
     names = sorted(groups, key=GROUPS.index)
-    return dict(zip(names, apportion(total, [groups[name] for name in names]), strict=True))
+    return dict(
+        zip(names, split_tokens_by_weight(total, [groups[name] for name in names]), strict=True)
+    )
 
 
 def _add_groups(totals: dict[str, int], parts: list[tuple[str, int]]) -> None:
@@ -223,7 +225,7 @@ def get_recorded_prompt(sized: MessageSizes, call: int | None) -> int | None:
     return None if call is None else sized.recorded[call]
 
 
-def measure_unlogged(
+def measure_tokens_outside_messages(
     session: Session, sized: MessageSizes, call: int | None, visible: int
 ) -> tuple[int, list[int], int]:
     """Return the tokens of a prompt outside its messages: rest, each tool schema, later additions.
@@ -249,10 +251,10 @@ def measure_unlogged(
     is_whole = session.details.get(WHOLE_PROMPTS_KEY) is True
     if is_whole and is_count_near(rest, sum(schemas)):
         # A whole request holds nothing else, so the rest is the error of the schemas' counts.
-        return 0, apportion(rest, schemas), 0
+        return 0, split_tokens_by_weight(rest, schemas), 0
     rest -= later
     if sum(schemas) > rest:
-        schemas = apportion(rest, schemas)
+        schemas = split_tokens_by_weight(rest, schemas)
     return rest - sum(schemas), schemas, later
 
 
@@ -361,7 +363,9 @@ def split_message_tokens(message: Message, tokens: int) -> list[tuple[PromptPiec
     pieces = split_message(message)
     if not pieces and tokens:  # only its size is known
         pieces = [PromptPiece(*_group_of_part(message, Text("")), 0, 1)]
-    return list(zip(pieces, apportion(tokens, [p.weight for p in pieces]), strict=True))
+    return list(
+        zip(pieces, split_tokens_by_weight(tokens, [p.weight for p in pieces]), strict=True)
+    )
 
 
 def _split_part(message: Message, part: Part) -> Iterator[PromptPiece]:
@@ -413,7 +417,7 @@ def _attachment_name(message: Message) -> str:
     return sanitize_line(name, 60) if isinstance(name, str) else ""
 
 
-def apportion(total: int, weights: Sequence[int]) -> list[int]:
+def split_tokens_by_weight(total: int, weights: Sequence[int]) -> list[int]:
     """Split an integer by weights into integers that add up to it (largest remainder method)."""
     if not any(weights):
         return [total if i == 0 else 0 for i in range(len(weights))]
@@ -428,14 +432,14 @@ _MAX_SECTIONS = 200
 """Maximum number of sections of one prompt; further text belongs to the last one."""
 
 
-class PromptSection(NamedTuple):
+class PromptTextSection(NamedTuple):
     """A named section of a prompt."""
 
     name: str
     text: str
 
 
-def split_sections(text: str) -> tuple[PromptSection, ...]:
+def split_sections(text: str) -> tuple[PromptTextSection, ...]:
     """Return the sections of a prompt, in order; their texts joined are the prompt.
 
     A section begins at a Markdown heading of the two highest levels in the prompt, or at a line
@@ -458,7 +462,7 @@ def split_sections(text: str) -> tuple[PromptSection, ...]:
     out, name, begin = [], "preamble", 0
     for start, following in [*starts, (len(lines), "")]:
         if start > begin:
-            out.append(PromptSection(name, "".join(lines[begin:start])))
+            out.append(PromptTextSection(name, "".join(lines[begin:start])))
         name, begin = following, start
     return tuple(out)
 

@@ -1,8 +1,9 @@
-"""Statistics over runs: means with bootstrap intervals, paired differences, the Pareto front."""
+"""Statistics over runs: bootstrap means, paired differences, McNemar's test, the Pareto front."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from math import comb
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -187,3 +188,42 @@ def find_pareto_front(*columns: Sequence[float | None]) -> NDArray[Any]:
         better = (values[:, is_complete] < values[:, [i]]).any(axis=0)
         is_on_front[i] = not (no_worse & better).any()
     return is_on_front
+
+
+class McNemarTest(NamedTuple):
+    """Counts of paired outcomes of two settings over the same facts, and McNemar's p-value."""
+
+    both: int
+    only_one: int
+    only_other: int
+    neither: int
+    p: float
+    """Two-sided, exact: probability of a split at least as uneven if both retain equally well."""
+
+
+def mcnemar(one: Sequence[bool], other: Sequence[bool]) -> McNemarTest:
+    """Compare two lists of paired outcomes by the exact McNemar test.
+
+    Args:
+        one: outcomes of one setting, one per fact.
+        other: outcomes of the other setting for the same facts.
+
+    Returns:
+        The four counts of pairs, and the two-sided p-value.
+
+    Raises:
+        BadArguments: the lists differ in length.
+
+    Example:
+        >>> mcnemar([True] * 8, [False] * 8).p
+        0.0078125
+    """
+    if len(one) != len(other):
+        raise BadArguments(f"Outcomes are paired: {len(one)} and {len(other)} do not match.")
+    pairs = list(zip(one, other, strict=True))
+    b, c = pairs.count((True, False)), pairs.count((False, True))
+    n = b + c
+    tail = sum(comb(n, k) for k in range(min(b, c) + 1)) / 2**n if n else 1.0
+    return McNemarTest(
+        pairs.count((True, True)), b, c, pairs.count((False, False)), min(2 * tail, 1.0)
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit._internal.formatting import (
+from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
     escape_html,
     format_percent,
@@ -16,36 +16,39 @@ from ctxkit._internal.formatting import (
     pluralize,
     wrap_lines,
 )
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import as_sessions
+from ctxkit.formats.sessions_from_arguments import as_sessions
+from ctxkit.metrics.coding_agent_trigger_settings import (
+    describe_trigger_setting,
+    find_default_trigger,
+)
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.optimal_trigger import EXTRA_LOSS, when_to_compact
 from ctxkit.metrics.run_statistics import FEW_SESSIONS, bootstrap_mean
-from ctxkit.metrics.threshold_costs import (
-    average_loss,
-    average_usd,
-    choose_size,
-    hold_out,
+from ctxkit.metrics.threshold_replays import (
+    average_loss_at_threshold,
+    average_usd_at_threshold,
+    choose_threshold,
+    list_candidate_thresholds,
     list_price_steps,
-    list_sizes,
-    measure_costs_by_size,
+    measure_costs_by_threshold,
+    validate_on_later_sessions,
 )
-from ctxkit.metrics.tool_setting_syntax import describe_setting, find_default_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.formats.session_arguments import SessionsLike
+    from ctxkit.formats.sessions_from_arguments import SessionsLike
     from ctxkit.metrics.optimal_trigger import CompactionTimingAdvice
-    from ctxkit.metrics.threshold_costs import LaterSessionsTrial, SessionThresholdCosts
+    from ctxkit.metrics.threshold_replays import LaterSessionsTrial, SessionThresholdCosts
     from ctxkit.session.session import Session
 
 
 __all__ = ["SharedThreshold", "when"]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
 def when(
@@ -113,10 +116,13 @@ def when(
     log_format = _get_format(group[0])
     window = context_window or round(median(p.window[0] for p in profiles))
     default = find_default_trigger(log_format, window)
-    sizes = list_sizes(window, default, {s for p in profiles for s in list_price_steps(p)})
+    sizes = list_candidate_thresholds(
+        window, default, {s for p in profiles for s in list_price_steps(p)}
+    )
     bar = make_progress_bar(profiles, desc="when", unit="session", disable=not progress)
     measured = [
-        measure_costs_by_size(p, sizes, floor=floor, summary_tokens=summary_tokens) for p in bar
+        measure_costs_by_threshold(p, sizes, floor=floor, summary_tokens=summary_tokens)
+        for p in bar
     ]
     return _make_threshold(
         tuple(measured),
@@ -241,7 +247,9 @@ class SharedThreshold(NamedTuple):
     @property
     def setting(self) -> str:
         """The setting to change, in the syntax of the tool; empty where nothing changes."""
-        return describe_setting(self.format, self.best, self.window) if self.is_change else ""
+        return (
+            describe_trigger_setting(self.format, self.best, self.window) if self.is_change else ""
+        )
 
     @property
     def answer(self) -> str:
@@ -308,7 +316,7 @@ class SharedThreshold(NamedTuple):
     def _describe_other_bounds(self) -> list[str]:
         """Return the thresholds without more loss and without a bound on loss, as sentences."""
         out = []
-        lossless = choose_size(self.measured, self.default)
+        lossless = choose_threshold(self.measured, self.default)
         if lossless not in {None, self.best}:
             usd = _describe_usd(self.compare_usd(lossless))
             it = f"the default, {lossless:,}" if lossless == self.default else f"{lossless:,}"
@@ -322,7 +330,11 @@ class SharedThreshold(NamedTuple):
         return out
 
     def _find_cheapest(self) -> int | None:
-        return min(self._list_common(), key=lambda n: average_usd(self.measured, n), default=None)
+        return min(
+            self._list_common(),
+            key=lambda n: average_usd_at_threshold(self.measured, n),
+            default=None,
+        )
 
     def _list_common(self) -> list[int]:
         return sorted(set.intersection(*(set(m.costs) for m in self.measured)))
@@ -338,13 +350,13 @@ class SharedThreshold(NamedTuple):
         sizes = {size: name for name, size in {**wide, **named}.items()}
         rows = []
         for size in sorted(sizes):
-            loss, saved = average_loss(self.measured, size), self.compare_usd(size)
+            loss, saved = average_loss_at_threshold(self.measured, size), self.compare_usd(size)
             name = sizes[size] if sizes[size] in named else ""
             rows.append(
                 (
                     Cell(name, None, "", "good" if size == self.best else ""),
                     Cell(f"{size:,}", size),
-                    Cell(format_usd(average_usd(self.measured, size))),
+                    Cell(format_usd(average_usd_at_threshold(self.measured, size))),
                     Cell("" if size == self.default else _describe_usd(saved), saved.mean),
                     Cell("" if loss is None else format_percent(loss), loss),
                 )
@@ -423,7 +435,7 @@ def _make_threshold(
     if len(usable) < len(measured):
         n = pluralize(len(measured) - len(usable), "session")
         notes = (*notes, f"{n} left out: a compaction leaves more than the default, or no price.")
-    best = choose_size(usable, size, extra_loss)
+    best = choose_threshold(usable, size, extra_loss)
     if best is None:
         raise BadArguments(
             "No threshold lies above what compactions leave in these sessions: give a floor or a"
@@ -437,7 +449,7 @@ def _make_threshold(
         window=window,
         measured=usable,
         extra_loss=extra_loss,
-        held_out=hold_out(usable, size, extra_loss),
+        held_out=validate_on_later_sessions(usable, size, extra_loss),
         notes=notes,
     )
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.prompt_sizes import get_prompt_sizes as prompts_of
+from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes as prompts_of
 from ctxkit.session.messages import (
     OTHER_AGENT_CALL_KIND,
     OTHER_AGENT_KIND,
@@ -26,8 +26,8 @@ from ctxkit.session.messages import (
 )
 from ctxkit.session.session import Session
 from ctxkit.session.tool_calls import map_results_by_call
-from ctxkit.tokens.counter_registry import default_counter
 from ctxkit.tokens.message_sizes import MessageSizes, measure_sizes
+from ctxkit.tokens.token_counters import default_counter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,9 +44,9 @@ __all__ = [
     "get_team_turns",
     "get_tool_agent_logs",
     "tabulate_recorded_turns",
-    "tabulate_turns",
+    "tabulate_team_turns",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
 _replace = msgspec.structs.replace
@@ -333,9 +333,9 @@ def tabulate_recorded_turns(of: object) -> pd.DataFrame | None:
     prompts = {name: prompts_of(s)[0] for name, s in members.items()}
     compactions_by_agent = {name: find_compacted_calls(s) for name, s in members.items()}
     thresholds = {k: session.details.get(k, 0) for k in ("warn_at", "cutover_at")}
-    return tabulate_turns(get_team_turns(session), prompts, outputs, compactions_by_agent).assign(
-        **thresholds
-    )
+    return tabulate_team_turns(
+        get_team_turns(session), prompts, outputs, compactions_by_agent
+    ).assign(**thresholds)
 
 
 def find_compacted_calls(session: Session) -> list[int]:
@@ -349,7 +349,7 @@ def find_compacted_calls(session: Session) -> list[int]:
     return out
 
 
-def tabulate_turns(
+def tabulate_team_turns(
     turns: Sequence[TeamTurn],
     prompts: Mapping[str, Sequence[int | None]],
     outputs: Mapping[str, Sequence[int | None]],

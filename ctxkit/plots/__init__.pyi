@@ -13,4 +13,4 @@ from .estimator_error_chart import calibration as calibration
 from .growth_chart import growth as growth
 from .sweep_charts import frontier as frontier
 from .sweep_charts import heatmap as heatmap
-from .user_rules_chart import user_rules as user_rules
+from .user_rule_visibility_chart import user_rules as user_rules

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal import formatting
-from ctxkit._internal.formatting import format_message_number, format_usd, pluralize
-from ctxkit._internal.palette import COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
+from ctxkit._internal import formatting_and_sanitizing
+from ctxkit._internal.chart_style import COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
+from ctxkit._internal.formatting_and_sanitizing import format_message_number, format_usd, pluralize
 from ctxkit.engine.cache_model.call_features import has_hour_writes
 from ctxkit.engine.cache_model.input_cost_prediction import (
     InputCostPrediction,
@@ -16,15 +16,18 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     predict_input_cost,
 )
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.compactions import get_replay_compactions, get_replay_prompt_arrays
-from ctxkit.metrics.cost.idle_ledger import CHOICES, Pause
-from ctxkit.metrics.cost.idle_ledger import idle as price_pauses
+from ctxkit.metrics.compaction_payback import (
+    get_replay_compactions,
+    get_replay_prompt_and_shared_tokens,
+)
+from ctxkit.metrics.cost.pause_costs import CHOICES, Pause
+from ctxkit.metrics.cost.pause_costs import idle as price_pauses
 from ctxkit.metrics.cost.session_bill import bill_session
-from ctxkit.metrics.view_figures import register_view_figures
-from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes
-from ctxkit.plots.xy_figure import AXIS_STYLE, Axes, Trace
+from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.plots.chart import Chart, Drawing, add_session_notes, escape_plotly_label
+from ctxkit.plots.xy_figure import AXIS_STYLE, Trace, XyDrawing
 from ctxkit.session.messages import Message
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
@@ -33,8 +36,8 @@ from ctxkit.tokens.prices import price
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.engine.sent_prompts import SentItem
-    from ctxkit.formats.session_arguments import SessionsLike
+    from ctxkit.engine.run_segments_and_prompts import SentItem
+    from ctxkit.formats.sessions_from_arguments import SessionsLike
     from ctxkit.session.messages import ToolCall
     from ctxkit.session.session import Session
 
@@ -95,7 +98,7 @@ def cache_data(session: Session) -> tuple[CallCacheUse, ...]:
     # models or settings remain, as a replay does not change these. Compactions of the record are
     # replaced by those of the replay. `shared` is the prefix that a prompt shares with earlier
     # prompts, which a cache can serve.
-    _, shared = get_replay_prompt_arrays(session)
+    _, shared = get_replay_prompt_and_shared_tokens(session)
     compacted_calls = {one.call for one in get_replay_compactions(session)}
     out = []
     for c in charges:
@@ -110,7 +113,7 @@ def cache_data(session: Session) -> tuple[CallCacheUse, ...]:
 
 
 @accepts_session
-@with_notes
+@add_session_notes
 def cache(session: Session) -> Chart:
     """Chart the parts of each prompt that were read from the cache, written to it, or neither.
 
@@ -160,7 +163,7 @@ def _draw_cache(name: str, data: Sequence[CallCacheUse], trust: str, *, replayed
         "as the record's cache behaviour would have it (derived)" if replayed else "as recorded"
     )
     caption = f"Prompt tokens of each call by class, {source}. Marks are misses. {trust}"
-    axes = Axes(x="call", y="tokens in the prompt", traces=tuple(traces), stacked=True)
+    axes = XyDrawing(x="call", y="tokens in the prompt", traces=tuple(traces), stacked=True)
     return Chart(
         title=f"Prompt cache of {name}",
         caption=caption if data else _NO_CACHE_RECORD,
@@ -241,7 +244,7 @@ def _split_block(block: PromptBlock, ends: tuple[int, int, int]) -> Iterable[Blo
 
 
 @accepts_session
-def get_strip_data(session: Session, call: int = -1) -> PromptStrip:
+def get_prompt_strip(session: Session, call: int = -1) -> PromptStrip:
     """Return the blocks of one prompt, and its tokens that were read, written and fresh.
 
     Args:
@@ -289,7 +292,7 @@ def get_strip_data(session: Session, call: int = -1) -> PromptStrip:
 
 
 @accepts_session
-@with_notes
+@add_session_notes
 def strip(session: Session, call: int = -1) -> Chart:
     """Chart one prompt as a strip: one block per message, coloured by the billing of its tokens.
 
@@ -308,7 +311,7 @@ def strip(session: Session, call: int = -1) -> Chart:
         >>> ck.plots.strip(ck.samples.path(), 150).rows[0]
         ('read', '34,442', '100 %', '$0.01')
     """
-    data = get_strip_data(session, call)
+    data = get_prompt_strip(session, call)
     source = "as the record's cache would have it (derived)" if session.origin else "as recorded"
     return Chart(
         title=f"Prompt of call {data.call}",
@@ -333,8 +336,8 @@ def _billing_rows(data: PromptStrip, session: Session) -> tuple[tuple[str, ...],
         (
             name,
             f"{n:,}",
-            formatting.format_share(n, data.tokens),
-            formatting.format_usd(None if each is None else n * each),
+            formatting_and_sanitizing.format_share(n, data.tokens),
+            formatting_and_sanitizing.format_usd(None if each is None else n * each),
         )
         for (name, _), n, each in rows
     )
@@ -425,7 +428,7 @@ class BlockRowsDrawing(Drawing):
         starts = {s.kind: s.start for s in reversed(row.spans)}
         sums = {k: sum(s.tokens for s in row.spans if s.kind == k) for k in sorted(starts)}
         kinds = sorted((k for k in sums if sums[k]), key=starts.__getitem__)
-        texts = [f"{escape_label(self.kinds[k][0])} {sums[k]:,}" for k in kinds]
+        texts = [f"{escape_plotly_label(self.kinds[k][0])} {sums[k]:,}" for k in kinds]
         widths = [min(_CHARACTER_WIDTH * (len(text) + 1), _TOTAL_WIDTH) for text in texts]
         notes, free = [], 0.0
         for n, (kind, text) in enumerate(zip(kinds, texts, strict=True)):
@@ -451,12 +454,13 @@ def _block_trace(name: str, ink: str, blocks: Sequence[tuple[str, BlockSpan]]) -
         "type": "bar",
         "orientation": "h",
         "width": _BAR_SHARE,
-        "name": escape_label(name),
-        "y": [escape_label(row, 40) for row, _ in blocks],
+        "name": escape_plotly_label(name),
+        "y": [escape_plotly_label(row, 40) for row, _ in blocks],
         "x": [s.tokens for _, s in blocks],
         "base": [s.start for _, s in blocks],
         "hovertext": [
-            f"{escape_label(s.description, 120)}<br>{s.tokens:,} tokens {escape_label(name)}"
+            f"{escape_plotly_label(s.description, 120)}<br>"
+            f"{s.tokens:,} tokens {escape_plotly_label(name)}"
             for _, s in blocks
         ],
         "hoverinfo": "text",
@@ -464,7 +468,7 @@ def _block_trace(name: str, ink: str, blocks: Sequence[tuple[str, BlockSpan]]) -
     }
 
 
-@register_view_figures("plots.cache")
+@register_view_values("plots.cache")
 def _read_figures(session: Session) -> dict[str, Any]:
     uses = cache_data(session)
     if not uses:
@@ -473,13 +477,13 @@ def _read_figures(session: Session) -> dict[str, Any]:
     return {"cache_read_tokens": read, "written_tokens": written}
 
 
-MINUTES = 90
+MAX_PAUSE_MINUTES = 90
 """Longest pause of the chart."""
 _STEPS = 4
 """Lengths of a minute that are drawn."""
 
 
-@with_notes
+@add_session_notes
 def idle(sessions: SessionsLike) -> Chart:
     """Chart the dollars of a typical pause by its length, for each choice.
 
@@ -499,13 +503,13 @@ def idle(sessions: SessionsLike) -> Chart:
     """
     ledger = price_pauses(sessions)
     pause = _get_typical_pause(ledger.returns or ledger.pauses)
-    minutes = [i / _STEPS for i in range(1, MINUTES * _STEPS + 1)]
+    minutes = [i / _STEPS for i in range(1, MAX_PAUSE_MINUTES * _STEPS + 1)]
     traces = []
     for look, (name, words) in enumerate(CHOICES.items()):
         costs = [pause.cost(name, 60 * m) for m in minutes]
         if costs[0] is not None:
             traces.append(Trace(name=words, x=minutes, y=costs, look=look, marked=False))
-    returns = [p.gap / 60 for p in ledger.returns if p.gap <= 60 * MINUTES]
+    returns = [p.gap / 60 for p in ledger.returns if p.gap <= 60 * MAX_PAUSE_MINUTES]
     if returns:
         traces.append(
             Trace(name="your pauses", x=returns, y=[0.0] * len(returns), kind="points", look=4)
@@ -517,7 +521,7 @@ def idle(sessions: SessionsLike) -> Chart:
             f"Dollars of one pause with {pause.prefix:,} tokens in the cache, by its length;"
             f" {pluralize(len(ledger.returns), 'pause')}. {ledger.answer}"
         ),
-        drawing=Axes(
+        drawing=XyDrawing(
             x="minutes until the next call", y="dollars", traces=tuple(traces), y_small=True
         ),
         head=("choice", "all pauses"),

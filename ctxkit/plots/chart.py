@@ -16,12 +16,17 @@ from os import PathLike
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, cast
 
-from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line, sanitize_text
-from ctxkit._internal.hooks import call_hook
-from ctxkit._internal.palette import PLOTLY_TEXT_CSS, TEXT_COLOUR
+from ctxkit._internal.chart_style import PLOTLY_TEXT_CSS, TEXT_COLOUR
+from ctxkit._internal.formatting_and_sanitizing import (
+    NO_MATHJAX,
+    escape_html,
+    sanitize_line,
+    sanitize_text,
+)
+from ctxkit._internal.lazy_imports import call_hook
 from ctxkit._internal.tables import SCROLL_BOX_CSS
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.formats.session_arguments import as_session, as_sessions
+from ctxkit.formats.sessions_from_arguments import as_session, as_sessions
 from ctxkit.plots.plotly_to_svg import render_svg
 from ctxkit.session.session import Session
 from ctxkit.session.titles import get_title, make_names_unique
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.formats.session_arguments import SessionLike, SessionsLike
+    from ctxkit.formats.sessions_from_arguments import SessionLike, SessionsLike
 
 
 PLOTLY_MIME_TYPE = "application/vnd.plotly.v1+json"
@@ -137,7 +142,7 @@ class Chart:
         drawn = self.drawing.plotly()
         lines = wrap(sanitize_line(self.title, 120), _WIDE)
         title = {
-            "text": "<br>".join(map(escape_label, lines)),
+            "text": "<br>".join(map(escape_plotly_label, lines)),
             "font": {"size": 15 if len(lines) < 2 else 12},
             "x": 0,
             "xref": "container",
@@ -172,13 +177,16 @@ class Chart:
         picture = ""
         if not self.drawing.is_empty:
             picture = f'<div role="img" aria-label="{label}">{self.drawing.svg()}</div>'
+        table = render_small_table(
+            self.head, self.rows[: self.shown], caption=self._table_caption()
+        )
         return (
             f'<figure class="ctxkit-chart {NO_MATHJAX}" style="margin:0;{_STYLE}">'
             f"<figcaption><strong>{escape_html(self.title, 120)}</strong>"
             f"{'<br>' + escape_html(self.caption, 600) if self.caption else ''}{self._notes()}"
             "</figcaption>"
             f"{picture}"
-            f"{render_table(self.head, self.rows[: self.shown], caption=self._table_caption())}"
+            f"{table}"
             "</figure>"
         )
 
@@ -208,7 +216,7 @@ class Chart:
         body = self.figure().to_html(
             include_plotlyjs=True, include_mathjax=False, full_html=False, div_id="ctxkit"
         )
-        table = render_table(self.head, self.rows, caption=sanitize_text(self.caption, 600))
+        table = render_small_table(self.head, self.rows, caption=sanitize_text(self.caption, 600))
         return (
             '<!doctype html><html lang="en"><head><meta'
             f' charset="utf-8"><title>{escape_html(self.title, 120)}</title>'
@@ -221,7 +229,7 @@ class Chart:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002
         bundle: dict[str, Any] = {"text/plain": self.to_text(), "text/html": self.to_html()}
         if not self.drawing.is_empty:
-            bundle[PLOTLY_MIME_TYPE] = use_page_colours(self.to_plotly())
+            bundle[PLOTLY_MIME_TYPE] = apply_page_text_colours(self.to_plotly())
             if "ipykernel" in sys.modules:
                 call_hook("chart.display")
         return bundle
@@ -238,10 +246,10 @@ def write_page(path: str | Path, text: str) -> Path:
     """
     from pathlib import Path
 
-    from ctxkit._internal.safe_fs import write_file
+    from ctxkit._internal.safe_files import write_file_atomically
 
     try:
-        write_file(
+        write_file_atomically(
             Path(path), [text.encode("utf-8", "replace")], 0o666
         )  # readable as the umask allows
     except StoreError as e:
@@ -249,7 +257,9 @@ def write_page(path: str | Path, text: str) -> Path:
     return Path(path)
 
 
-def render_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = "") -> str:
+def render_small_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = ""
+) -> str:
     """Return a small HTML table; cells with numbers are aligned to the right."""
     if not head:
         return ""
@@ -274,7 +284,7 @@ def _html_cell(text: str) -> str:
     return f'<td style="{style}">{escape_html(text, 200)}</td>'
 
 
-def escape_label(text: str, limit: int = 80) -> str:
+def escape_plotly_label(text: str, limit: int = 80) -> str:
     """Return untrusted text escaped for a plotly label.
 
     Plotly interprets tags, entities and, with MathJax, dollar signs in its texts.
@@ -282,9 +292,9 @@ def escape_label(text: str, limit: int = 80) -> str:
     return html.escape(sanitize_line(text, limit), quote=False).replace("$", "&#36;")
 
 
-def escape_label_lines(text: str) -> str:
+def escape_plotly_label_lines(text: str) -> str:
     """Return lines of untrusted text, escaped, as lines of a plotly label."""
-    return "<br>".join(escape_label(part, 120) for part in text.split("\n"))
+    return "<br>".join(escape_plotly_label(part, 120) for part in text.split("\n"))
 
 
 class HasReplays(Protocol):
@@ -293,7 +303,7 @@ class HasReplays(Protocol):
     replays: Mapping[str, Session]
 
 
-def name_sessions(
+def map_sessions_by_name(
     sessions: SessionsLike | Mapping[str, SessionLike] | HasReplays,
 ) -> dict[str, Session]:
     """Return the sessions by distinct names for a legend.
@@ -313,7 +323,7 @@ def name_sessions(
     )
 
 
-def format_time(seconds: float | None) -> str | None:
+def format_utc_time(seconds: float | None) -> str | None:
     """Return a time of a log as text in UTC; None if it is missing or out of range."""
     if seconds is None or not 0 <= seconds < 253_402_300_799:
         return None
@@ -327,7 +337,7 @@ _NOTES = 6
 _P = ParamSpec("_P")
 
 
-def with_notes(chart: Callable[_P, Chart]) -> Callable[_P, Chart]:
+def add_session_notes(chart: Callable[_P, Chart]) -> Callable[_P, Chart]:
     """Make a chart function add the notes of the sessions or runs in its first argument."""
     first = next(iter(signature(chart).parameters))
 
@@ -336,12 +346,12 @@ def with_notes(chart: Callable[_P, Chart]) -> Callable[_P, Chart]:
         of = args[0] if args else kwargs.pop(first, None)
         if isinstance(of, (str, PathLike, list, Iterator)):  # read once
             of = as_sessions(of)
-        return replace(chart(of, *args[1:], **kwargs), notes=tuple(collect_notes(of)))
+        return replace(chart(of, *args[1:], **kwargs), notes=tuple(collect_session_notes(of)))
 
     return cast("Callable[_P, Chart]", made)
 
 
-def collect_notes(source_data: Any) -> list[str]:
+def collect_session_notes(source_data: Any) -> list[str]:
     """Return the notes of sessions, a comparison or a frame of runs; of several with the name.
 
     Args:
@@ -371,7 +381,7 @@ def collect_notes(source_data: Any) -> list[str]:
     return matches
 
 
-def format_tokens(n: int | None) -> str:
+def format_token_count(n: int | None) -> str:
     """Return a number of tokens as text for hovers and tables."""
     return "unknown" if n is None else f"{n:,}"
 
@@ -397,7 +407,7 @@ _SHARES = (
 )
 
 
-def format_figure(column: str, value: float | None) -> str:
+def format_column_value(column: str, value: float | None) -> str:
     """Return a number of a column as text for a table: dollars, per cent, or a count."""
     if value is None or not math.isfinite(value):
         return "unknown"
@@ -444,7 +454,7 @@ _SHARED_HOVER_TITLE = "%{x:,d}"
 # name; the header of a shared hover box shows the tick with its tags, so it gets a text of its own.
 
 
-def use_page_colours(figure: Mapping[str, Any]) -> dict[str, Any]:
+def apply_page_text_colours(figure: Mapping[str, Any]) -> dict[str, Any]:
     """Return a plotly figure whose grey words have the text colour of the page.
 
     Titles, labels of ticks, names in the legend and beside points, and annotations change; words

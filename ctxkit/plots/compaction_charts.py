@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ctxkit._internal.formatting import pluralize
-from ctxkit._internal.palette import STOP_COLOUR
+from ctxkit._internal.chart_style import STOP_COLOUR
+from ctxkit._internal.formatting_and_sanitizing import pluralize
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.losable_items import ITEM_FAMILIES
 from ctxkit.metrics.loss_tables import analyse_loss, list_counts_by_compaction_and_family
-from ctxkit.plots.chart import Chart, format_tokens, name_sessions, with_notes
-from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
-from ctxkit.session.compaction_groups import hides_compactions
+from ctxkit.plots.chart import Chart, add_session_notes, format_token_count, map_sessions_by_name
+from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
+from ctxkit.session.compactions_and_prunings import hides_compactions
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.formats.session_arguments import SessionsLike
+    from ctxkit.formats.sessions_from_arguments import SessionsLike
     from ctxkit.metrics.loss_analysis import LossAnalysis
     from ctxkit.session.session import Session
 
@@ -74,7 +74,7 @@ def _savings_rows(table: CompactionTable) -> tuple[CompactionSaving, ...]:
     return tuple(CompactionSaving(*row) for row in zip(*values, strict=True))
 
 
-@with_notes
+@add_session_notes
 def savings(of: SessionsLike | pd.DataFrame) -> Chart:
     """Chart the tokens that each compaction retained, inserted and saved of the window before it.
 
@@ -119,12 +119,12 @@ def draw_savings_chart(
 
     def hover(k: int) -> str:
         saving = data[k]
-        before, after = format_tokens(saving.before), format_tokens(saving.after)
+        before, after = format_token_count(saving.before), format_token_count(saving.after)
         sizes = f"{before} → {after} tokens ({saving.source})"
         which = f"{saving.session}\n" if several else ""
         return (
             f"{which}compaction {saving.number}, {_call_label(saving)}\n{sizes}\ninserted"
-            f" {format_tokens(saving.put_in)}\n{saving.description}"
+            f" {format_token_count(saving.put_in)}\n{saving.description}"
         )
 
     # Numbers repeat between sessions, so the bars are numbered consecutively.
@@ -141,7 +141,7 @@ def draw_savings_chart(
     traces = [
         Trace(name=n, x=places, y=y, kind="bar", look=look, hover=hover) for n, y, look in columns
     ]
-    axes = Axes(
+    axes = XyDrawing(
         x="compaction",
         y="tokens in the window before",
         traces=tuple(traces) if data else (),
@@ -195,9 +195,9 @@ def _savings_row(saving: CompactionSaving) -> tuple[str, ...]:
     return (
         str(saving.number),
         call,
-        *map(format_tokens, saving[2:4]),
+        *map(format_token_count, saving[2:4]),
         saved,
-        format_tokens(saving.put_in),
+        format_token_count(saving.put_in),
         *ends,
     )
 
@@ -264,7 +264,9 @@ def thrash_data(
     )
     tries = [(n if c is None else c, s) for c, s in zip(calls, shares, strict=True)]
     suppressed = [
-        (each.call, each.why) for session in table.sessions for each in get_suppressed(session)
+        (each.call, each.why)
+        for session in table.sessions
+        for each in list_suppressed_compactions(session)
     ]
     data = build_thrash_data(table.title, tries, suppressed, min_savings, window, by)
     return data._replace(is_unknown=hides_all_compactions(table.sessions))
@@ -299,7 +301,7 @@ def build_thrash_data(  # noqa: PLR0917  what is tried, then the guard
     return ThrashData(name, (*attempts, *suppressed_attempts), min_savings, window, by, end)
 
 
-@with_notes
+@add_session_notes
 def thrash(
     of: SessionsLike | pd.DataFrame,
     *,
@@ -333,7 +335,7 @@ def thrash(
     return draw_thrash_chart(thrash_data(of, min_savings=min_savings, window=window, by=by))
 
 
-def get_suppressed(session: Session) -> list[CompactionAttempt]:
+def list_suppressed_compactions(session: Session) -> list[CompactionAttempt]:
     """Return the compactions that a replay's own guards suppressed.
 
     Args:
@@ -408,7 +410,7 @@ def draw_thrash_chart(data: ThrashData) -> Chart:
         if data.closes is None
         else (VerticalMark(x=data.tries[data.closes].call, label="guard closes"),)
     )
-    axes = Axes(
+    axes = XyDrawing(
         x="call",
         y=f"share of {data.by} saved",
         traces=tuple(traces) if data.tries else (),
@@ -494,7 +496,7 @@ def _family_rows(analysis: LossAnalysis | None) -> tuple[FamilyLoss, ...]:
 
 
 @accepts_session
-@with_notes
+@add_session_notes
 def loss(session: Session) -> Chart:
     """Chart the share of removed facts that the model still sees, by family and compaction.
 
@@ -557,7 +559,7 @@ def _loss_chart(name: str, analysis: LossAnalysis | None, caption: str) -> Chart
     return Chart(
         title=f"What was still shown in {name}, of what compactions removed",
         caption=caption,
-        drawing=Axes(
+        drawing=XyDrawing(
             x="compaction", y="share still shown", traces=tuple(traces), whole=True, y_share=True
         ),
         head=(
@@ -613,7 +615,7 @@ def get_compaction_table(of: Any, names: Sequence[str], chart: str) -> Compactio
 
     needed = ("session", *names)
     if not isinstance(of, pd.DataFrame):
-        sessions = tuple(name_sessions(of).values())
+        sessions = tuple(map_sessions_by_name(of).values())
         return CompactionTable(
             tuple(map(get_title, sessions)), sessions, per_compaction.rows(sessions)
         )
@@ -623,14 +625,14 @@ def get_compaction_table(of: Any, names: Sequence[str], chart: str) -> Compactio
             f"plots.{chart} takes sessions or a frame of compactions (ck.frame(...,"
             f" per='compaction')); this frame lacks {', '.join(missing)}."
         )
-    table = drop_unmarked(of)[list(needed)]
+    table = drop_unmarked_compactions(of)[list(needed)]
     # As objects, missing values become None instead of NaN.
     plain = table.astype(object).where(table.notna(), None)
     columns: dict[str, list[Any]] = {n: plain[n].tolist() for n in needed}
     return CompactionTable(tuple(dict.fromkeys(map(str, columns["session"]))), (), columns)
 
 
-def drop_unmarked(table: pd.DataFrame) -> pd.DataFrame:
+def drop_unmarked_compactions(table: pd.DataFrame) -> pd.DataFrame:
     """Return a frame of compactions without the unmarked drops of the prompt.
 
     Args:

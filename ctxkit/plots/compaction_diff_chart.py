@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.formatting import format_message_number, sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import format_message_number, sanitize_line
 from ctxkit.engine import Run
-from ctxkit.engine.sent_prompts import build_uncompacted_prompt
+from ctxkit.engine.run_segments_and_prompts import build_uncompacted_prompt
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.context_report import preview_message
-from ctxkit.metrics.recorded_compactions import get_message_fates
-from ctxkit.metrics.view_figures import register_view_figures
-from ctxkit.plots.chart import Chart, with_notes
-from ctxkit.plots.xy_figure import Axes, Trace
-from ctxkit.session.compaction_groups import group_edits
+from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.plots.chart import Chart, add_session_notes
+from ctxkit.plots.xy_figure import Trace, XyDrawing
+from ctxkit.session.compactions_and_prunings import get_message_fates, group_edits
 from ctxkit.session.messages import Message
 from ctxkit.session.session import apply_edit
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
-from ctxkit.tokens import counter_protocol
+from ctxkit.tokens import message_token_counting
 from ctxkit.tokens.message_sizes import measure_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ctxkit.session.session import Session
-    from ctxkit.tokens.counter_protocol import TokenCounter
+    from ctxkit.tokens.token_counters import TokenCounter
 
     Size = Callable[[Message], int]
 
@@ -129,7 +128,7 @@ def get_diff_data(
 
 
 @accepts_session
-@with_notes
+@add_session_notes
 def diff(session: Session, compaction: int = 0, *, counter: TokenCounter | None = None) -> Chart:
     """Chart the effect of one compaction on every message of the window.
 
@@ -178,9 +177,9 @@ def _sizes_around(
         items, left_out = build_uncompacted_prompt(run, following)
         before |= {ids[row]: 0 for row in left_out if 0 <= row < len(ids)}
         before |= {_original_id(i.message): i.tokens for i in items}
-    return (lambda m: before.get(_original_id(m), counter_protocol.estimate_message_tokens(m))), (
-        lambda m: after.get(_original_id(m), 0)
-    )
+    return (
+        lambda m: before.get(_original_id(m), message_token_counting.estimate_message_tokens(m))
+    ), (lambda m: after.get(_original_id(m), 0))
 
 
 def _sent_tokens(session: Session, call: int | None) -> dict[str, int]:
@@ -255,7 +254,9 @@ def _draw_changes(title: str, data: Sequence[MessageChange]) -> Chart:
     return Chart(
         title=title,
         caption=f"{summary}; {before:,} → {after:,} tokens in messages. {_TABLE}",
-        drawing=Axes(x="message in the window", y="tokens", traces=tuple(traces), stacked=True),
+        drawing=XyDrawing(
+            x="message in the window", y="tokens", traces=tuple(traces), stacked=True
+        ),
         head=("message", "name", "what", "before", "after", "why"),
         rows=tuple(_change_row(c) for c in data if c.action != "kept"),
         shown=40,
@@ -273,7 +274,7 @@ def _change_row(change: MessageChange) -> tuple[str, ...]:
     )
 
 
-@register_view_figures("plots.diff")
+@register_view_values("plots.diff")
 def _read_figures(session: Session) -> dict[str, Any]:
     if not session.edits:
         return {}

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ctxkit._internal.palette import GROUP_COLOURS, PLOTLY_LAYOUT, STOP_COLOUR, TEXT_COLOUR
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit._internal.chart_style import GROUP_COLOURS, PLOTLY_LAYOUT, STOP_COLOUR, TEXT_COLOUR
+from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.prompt_composition import GROUPS, NOT_IN_LOG, count_groups_by_call
-from ctxkit.plots.chart import Chart, Drawing, escape_label, with_notes
-from ctxkit.plots.compaction_marks import (
+from ctxkit.plots.chart import Chart, Drawing, add_session_notes, escape_plotly_label
+from ctxkit.plots.growth_chart import (
     FAILED_DASH,
     FAILED_SYMBOL,
     CompactionMark,
     collect_compaction_marks,
-    describe_failed_marks,
+    describe_failed_compactions,
 )
-from ctxkit.plots.xy_figure import Axes, Trace, VerticalMark
+from ctxkit.plots.xy_figure import Trace, VerticalMark, XyDrawing
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ctxkit.metrics.context_report import ContextReport
     from ctxkit.metrics.prompt_composition import GroupTokensByCall
     from ctxkit.session.session import Session
-    from ctxkit.tokens.counter_protocol import TokenCounter
+    from ctxkit.tokens.token_counters import TokenCounter
 
 
 _MAX_BARS = 60
@@ -55,7 +55,7 @@ def composition_data(session: Session, *, counter: TokenCounter | None = None) -
 
 
 @accepts_session
-@with_notes
+@add_session_notes
 def composition(
     session: Session, call: int | None = None, *, counter: TokenCounter | None = None
 ) -> Chart:
@@ -96,7 +96,7 @@ def _draw_stacked(name: str, data: CompositionData) -> Chart:
     failed = [m for m in data.compactions if m.is_failed]
     if traces and failed:
         traces += (_failed_points(failed),)
-    axes = Axes(
+    axes = XyDrawing(
         x="call",
         y="tokens in the prompt",
         traces=traces,
@@ -112,7 +112,7 @@ def _draw_stacked(name: str, data: CompositionData) -> Chart:
         title=f"What fills the window of {name}",
         caption=(
             f"Tokens of each part of the prompt at every call, {how}. Dotted lines are compactions."
-            f"{describe_failed_marks(len(failed))}"
+            f"{describe_failed_compactions(len(failed))}"
             if traces
             else _NOTHING_KNOWN
         ),
@@ -218,14 +218,17 @@ class TileMap(Drawing):
         total = sum(t.tokens for t in self.tiles if t.parent is None)
         trace = {
             "type": "treemap",
-            "name": escape_label(self.whole),
+            "name": escape_plotly_label(self.whole),
             "branchvalues": "total",
             "ids": ["whole", *(str(i) for i in range(len(self.tiles)))],
-            "labels": [escape_label(self.whole), *(escape_label(t.name, 60) for t in self.tiles)],
+            "labels": [
+                escape_plotly_label(self.whole),
+                *(escape_plotly_label(t.name, 60) for t in self.tiles),
+            ],
             "parents": ["", *("whole" if t.parent is None else str(t.parent) for t in self.tiles)],
             "values": [total, *(t.tokens for t in self.tiles)],
             "text": [f"{total:,}", *(f"{t.tokens:,}" for t in self.tiles)],
-            "customdata": ["", *(escape_label(t.note, 120) for t in self.tiles)],
+            "customdata": ["", *(escape_plotly_label(t.note, 120) for t in self.tiles)],
             "marker": {
                 "colors": ["rgba(128,128,128,0.15)", *(t.colour for t in self.tiles)],
                 "line": {"width": 1, "color": "rgba(255,255,255,0.4)"},

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ctxkit._internal.formatting import pluralize
-from ctxkit._internal.palette import COLOURS, DASHES, STOP_COLOUR, TEXT_COLOUR, WARN_COLOUR
+from ctxkit._internal.chart_style import COLOURS, DASHES, STOP_COLOUR, TEXT_COLOUR, WARN_COLOUR
+from ctxkit._internal.formatting_and_sanitizing import pluralize
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.frames import frame
 from ctxkit.metrics.team_log import tabulate_recorded_turns
-from ctxkit.plots.chart import Chart, with_notes
-from ctxkit.plots.panels import Panel, PanelGrid
-from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
+from ctxkit.plots.chart import Chart, add_session_notes
+from ctxkit.plots.small_multiples import Panel, PanelGrid
+from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,7 +69,9 @@ class HandOff(NamedTuple):
     to: str
 
 
-def get_budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> CumulativeInputData:
+def get_cumulative_input_data(
+    of: Session | Iterable[Session] | pd.DataFrame,
+) -> CumulativeInputData:
     """Return the running sums of every agent of sessions, a turn frame, or a frame of snapshots.
 
     The thresholds come from the first row that has one, as in fuseraft's own chart.
@@ -138,7 +140,7 @@ def _find_hand_offs(table: pd.DataFrame) -> tuple[HandOff, ...]:
     return tuple(HandOff(int(n), int(sum_), str(to)) for n, sum_, to in zip(*columns, strict=True))
 
 
-@with_notes
+@add_session_notes
 def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
     """Chart each agent's cumulative input tokens by turn, with compactions, warning and cut-over.
 
@@ -160,10 +162,10 @@ def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
         >>> ck.plots.budget(ck.samples.path()).head
         ('agent', 'turns', 'input', 'output', 'highest', 'of cutover')
     """
-    return draw_budget_chart(get_budget_data(of))
+    return draw_cumulative_input_chart(get_cumulative_input_data(of))
 
 
-def draw_budget_chart(
+def draw_cumulative_input_chart(
     data: CumulativeInputData, cutovers: Mapping[str, int] | None = None
 ) -> Chart:
     """Return the chart of running sums.
@@ -174,7 +176,7 @@ def draw_budget_chart(
             the table.
     """
     limits = [(data.warn_at, "warn at", WARN_COLOUR), (data.cutover_at, "cutover at", STOP_COLOUR)]
-    axes = Axes(
+    axes = XyDrawing(
         x="turn",
         y="input tokens, summed",
         traces=(
@@ -306,7 +308,7 @@ _NEAR_PEAK = 1.5
 """Largest ratio of a threshold to the highest sum; a higher one would flatten all lines."""
 
 
-class ViewComparison(Protocol):
+class TeamViewComparison(Protocol):
     """The result of ``ck.compare`` for a team and views."""
 
     turns: pd.DataFrame
@@ -314,8 +316,8 @@ class ViewComparison(Protocol):
     limits: dict[str, int]
 
 
-@with_notes
-def views(of: ViewComparison) -> Chart:
+@add_session_notes
+def views(of: TeamViewComparison) -> Chart:
     """Chart each agent's cumulative input tokens under each view, as fuseraft charts one of them.
 
     The sums are billed tokens. Triangles are turns after which the work is handed on; the

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ctxkit._internal.palette import STOP_COLOUR
+from ctxkit._internal.chart_style import STOP_COLOUR
 from ctxkit.metrics.estimator_error import EstimatorErrors, calibrate
-from ctxkit.plots.chart import Chart, with_notes
-from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
+from ctxkit.plots.chart import Chart, add_session_notes
+from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
 from ctxkit.session.session import Session
 from ctxkit.session.titles import get_title
 
@@ -60,7 +60,7 @@ def calibration_data(of: Session | EstimatorErrors) -> CalibrationData:
     return CalibrationData(result.session, calls, recorded, estimates, threshold, fires)
 
 
-@with_notes
+@add_session_notes
 def calibration(of: Session | EstimatorErrors) -> Chart:
     """Chart the size of each prompt by the provider's count and by estimates.
 
@@ -101,7 +101,7 @@ def _draw_calibration(name: str, data: CalibrationData) -> Chart:
         )
     places = {e.fires for e in data.estimates} | {data.fires}
     marks = tuple(VerticalMark(x=call) for call in sorted(p for p in places if p is not None))
-    drawing = Axes(
+    drawing = XyDrawing(
         x="call",
         y="prompt tokens",
         traces=tuple(lines),

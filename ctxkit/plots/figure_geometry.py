@@ -1,4 +1,6 @@
-"""Traces and axes of a plotly figure as numbers: kinds of axes, ranges, ticks, stacks, cells."""
+"""Geometry of plotly figures: axes, ticks, ranges, stacks and cells in numbers, placement of
+labels, thinning of points.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +11,25 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit._internal.formatting import escape_html
-from ctxkit._internal.palette import TEXT_COLOUR, pick_colour
+from ctxkit._internal.chart_style import TEXT_COLOUR, pick_colour
+from ctxkit._internal.formatting_and_sanitizing import escape_html
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
     Json = Mapping[str, Any]
     Floats = NDArray[np.float64]
+    Point = tuple[float, float]
 
-MAX_BOXES = 3_000
+
+MAX_RECTANGLES = 3_000
 """Bars, or cells of heat maps, in one picture."""
 SEQUENTIAL_COLOURS = ("#d7e8f3", "#9cc6e0", "#5fa2cc", "#2b7db3", "#0b5a8c")
 """From small to large: one hue, which the colour-blind read, and no red or green that judges."""
@@ -55,16 +60,16 @@ def format_tick(value: float) -> str:
     return f"{value:.4g}"
 
 
-def read_column(trace: Json, path: str) -> Any:
+def read_trace_column(trace: Json, path: str) -> Any:
     """Return a column of a trace; plotly packs arrays as base64."""
-    values = get_path(trace, path, ())
+    values = get_json_path(trace, path, ())
     if isinstance(values, Mapping) and "bdata" in values:
         flat = np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"])
         return flat.reshape([int(n) for n in str(values.get("shape", len(flat))).split(",")])
     return values
 
 
-def get_path(json: Any, path: str, default: Any = None) -> Any:
+def get_json_path(json: Any, path: str, default: Any = None) -> Any:
     """Return what is under a path of keys; the default where a key is missing or None."""
     for key in path.split("."):
         json = json.get(key) if isinstance(json, Mapping) else None
@@ -101,16 +106,18 @@ def escape_plotly_text(text: Any, limit: int = 60) -> str:
     return escape_html(html.unescape(_TAG.sub(" ", str(text or ""))).strip(), limit)
 
 
-def check_colour(value: Any, fallback: str = TEXT_COLOUR) -> str:
+def sanitize_colour(value: Any, fallback: str = TEXT_COLOUR) -> str:
     """Return a colour that may be in an attribute; the fallback for anything else."""
     return value if isinstance(value, str) and _COLOUR.fullmatch(value) else fallback
 
 
-def draw_parts_as_bars(trace: Json) -> Json:
+def convert_treemap_to_bars(trace: Json) -> Json:
     """Return the outermost parts of a treemap, sunburst or pie as lying bars, the longest first."""
-    columns = [read_column(trace, key) for key in ("labels", "parents", "ids", "marker.colors")]
+    columns = [
+        read_trace_column(trace, key) for key in ("labels", "parents", "ids", "marker.colors")
+    ]
     labels, parents, ids, colours = (list(map(str, column)) for column in columns)
-    values = to_floats(read_column(trace, "values")).tolist() or [1.0] * len(labels)
+    values = to_floats(read_trace_column(trace, "values")).tolist() or [1.0] * len(labels)
     parents = parents or [""] * len(labels)
     roots = [i for i, parent in enumerate(parents) if not parent]
     # A single root stands for the whole, so its children are the outermost parts.
@@ -119,7 +126,7 @@ def draw_parts_as_bars(trace: Json) -> Json:
     inks: dict[str, str] = {}
     for i in inner if len(roots) == 1 and inner else roots:
         sums[labels[i]] += np.nan_to_num(values[i])
-        inks.setdefault(labels[i], check_colour(colours[i] if colours else "", pick_colour(i)))
+        inks.setdefault(labels[i], sanitize_colour(colours[i] if colours else "", pick_colour(i)))
     names = sorted((name for name in sums if sums[name] > 0), key=lambda name: sums[name])[-24:]
     return {
         "type": "bar",
@@ -132,9 +139,9 @@ def draw_parts_as_bars(trace: Json) -> Json:
     }
 
 
-def draw_histogram_as_bars(trace: Json) -> Json:
+def convert_histogram_to_bars(trace: Json) -> Json:
     """Return a histogram over numbers as bars."""
-    values = to_floats(read_column(trace, "x"))
+    values = to_floats(read_trace_column(trace, "x"))
     finite = values[np.isfinite(values)]
     # The square-root rule gives the number of bins, from 1 to 50.
     counts, edges = np.histogram(finite, bins=min(max(round(len(finite) ** 0.5), 1), 50))
@@ -214,8 +221,8 @@ class FigureAxis:
         """Return the places and texts of ticks."""
         spec, (low, high) = self.spec, sorted((self.low, self.high))
         if spec.get("ticktext") is not None and spec.get("tickvals") is not None:
-            values = self.to_numbers(read_column(spec, "tickvals")).tolist()
-            ticks = list(zip(values, map(str, read_column(spec, "ticktext")), strict=False))
+            values = self.to_numbers(read_trace_column(spec, "tickvals")).tolist()
+            ticks = list(zip(values, map(str, read_trace_column(spec, "ticktext")), strict=False))
         elif self.kind == "category":
             ticks = [(float(i), name) for name, i in self.places.items()]
         else:
@@ -238,7 +245,7 @@ class FigureAxis:
 
     def get_title(self) -> str:
         """Return the title, as safe text."""
-        return escape_plotly_text(get_path(self.spec, "title.text"), 80)
+        return escape_plotly_text(get_json_path(self.spec, "title.text"), 80)
 
 
 class LineTrace(NamedTuple):
@@ -264,7 +271,7 @@ class LineTrace(NamedTuple):
         return mode if few or "lines" not in mode else mode.replace("+markers", "")
 
 
-class BoxTrace(NamedTuple):
+class RectangleTrace(NamedTuple):
     """A trace of bars or cells, each between two places on either axis."""
 
     trace: Json
@@ -304,7 +311,7 @@ class TraceReader:
     def __init__(self, traces: Sequence[Json], layout: Json) -> None:
         self.layout = layout
         self.x_axes, self.y_axes = (self._read_axes(traces, letter) for letter in "xy")
-        self._colourway = get_path(layout, "colorway") or get_path(
+        self._colourway = get_json_path(layout, "colorway") or get_json_path(
             layout, "template.layout.colorway"
         )
         self._bars = [t for t in traces if t.get("type") == "bar"]
@@ -316,7 +323,7 @@ class TraceReader:
     def _read_axes(self, traces: Sequence[Json], letter: str) -> dict[str, FigureAxis]:
         columns: dict[str, list[Any]] = defaultdict(list)
         for trace in traces:
-            columns[trace.get(f"{letter}axis") or letter].append(read_column(trace, letter))
+            columns[trace.get(f"{letter}axis") or letter].append(read_trace_column(trace, letter))
         axes = {}
         for name in columns or (letter,):
             hidden = {"showticklabels": False} if name.endswith("hidden") else {}
@@ -325,23 +332,24 @@ class TraceReader:
             axes[name].infer_kind(columns[name])
         return axes
 
-    def read_trace(self, i: int, trace: Json) -> LineTrace | BoxTrace:
+    def read_trace(self, i: int, trace: Json) -> LineTrace | RectangleTrace:
         """Return the i-th trace."""
         axes = self.x_axes[trace.get("xaxis") or "x"], self.y_axes[trace.get("yaxis") or "y"]
         ink = pick_colour(i)
         if self._colourway:
-            ink = check_colour(self._colourway[i % len(self._colourway)], ink)
-        ink = check_colour(
-            get_path(trace, "line.color"), check_colour(get_path(trace, "marker.color"), ink)
+            ink = sanitize_colour(self._colourway[i % len(self._colourway)], ink)
+        ink = sanitize_colour(
+            get_json_path(trace, "line.color"),
+            sanitize_colour(get_json_path(trace, "marker.color"), ink),
         )
-        x, y = read_column(trace, "x"), read_column(trace, "y")
+        x, y = read_trace_column(trace, "x"), read_trace_column(trace, "y")
         if trace.get("type") == "heatmap":
             return _read_cells(trace, axes, x, y)
         x, y = (x if len(x) else range(len(y))), (y if len(y) else range(len(x)))
         xs, ys = axes[0].to_numbers(x), axes[1].to_numbers(y)
         xs, ys = xs[: len(ys)], ys[: len(xs)]
         if trace.get("type") == "bar":
-            return self._read_bars(BoxTrace(trace, ink, axes, (xs, xs), (ys, ys)))
+            return self._read_bars(RectangleTrace(trace, ink, axes, (xs, xs), (ys, ys)))
         # Every `fill` is drawn down to 0.
         base = np.zeros(len(xs)) if str(trace.get("fill")).startswith("to") else None
         if trace.get("stackgroup"):
@@ -352,7 +360,7 @@ class TraceReader:
             self._tops[key] = (xs, ys)
         return LineTrace(trace, ink, axes, xs, ys, base)
 
-    def _read_bars(self, one: BoxTrace) -> BoxTrace:
+    def _read_bars(self, one: RectangleTrace) -> RectangleTrace:
         """Return bars with their ends, by the bar mode of the figure."""
         trace, lying = one.trace, one.trace.get("orientation") == "h"
         places, values = (one.y[0], one.x[0]) if lying else (one.x[0], one.y[0])
@@ -365,7 +373,7 @@ class TraceReader:
             places = places + (turn - (len(self._bars) - 1) / 2) * width
         width = trace["width"] if isinstance(trace.get("width"), (int, float)) else width
         if trace.get("base") is not None:
-            base = to_floats(read_column(trace, "base"))[: len(values)]
+            base = to_floats(read_trace_column(trace, "base"))[: len(values)]
         elif mode in ("stack", "relative"):
             sums = self._sums[tuple(map(id, one.axes))]
             # Positive and negative values are added up apart, so both grow away from 0.
@@ -374,16 +382,18 @@ class TraceReader:
                     base[i] = sums[place, value < 0]
                     sums[place, value < 0] += value
         along, across = (places - width / 2, places + width / 2), (base, base + values)
-        colours = get_path(trace, "marker.color")
-        colours = [check_colour(c) for c in colours] if isinstance(colours, (list, tuple)) else ()
+        colours = get_json_path(trace, "marker.color")
+        colours = (
+            [sanitize_colour(c) for c in colours] if isinstance(colours, (list, tuple)) else ()
+        )
         x, y = (across, along) if lying else (along, across)
-        return one._replace(x=x, y=y, colours=colours, texts=read_column(trace, "text"))
+        return one._replace(x=x, y=y, colours=colours, texts=read_trace_column(trace, "text"))
 
 
-def _read_cells(trace: Json, axes: tuple[FigureAxis, FigureAxis], x: Any, y: Any) -> BoxTrace:
+def _read_cells(trace: Json, axes: tuple[FigureAxis, FigureAxis], x: Any, y: Any) -> RectangleTrace:
     """Return the cells of a heat map in the colours of its scale; every n-th where too many."""
-    z = np.atleast_2d(to_floats(read_column(trace, "z")))
-    every = max(math.ceil(math.sqrt(z.size / MAX_BOXES)), 1)
+    z = np.atleast_2d(to_floats(read_trace_column(trace, "z")))
+    every = max(math.ceil(math.sqrt(z.size / MAX_RECTANGLES)), 1)
     across = axes[0].to_numbers(x if len(x) else range(z.shape[1]))[: z.shape[1]]
     upward = axes[1].to_numbers(y if len(y) else range(z.shape[0]))[: z.shape[0]]
     z = z[: len(upward) : every, : len(across) : every]
@@ -405,9 +415,191 @@ def _read_cells(trace: Json, axes: tuple[FigureAxis, FigureAxis], x: Any, y: Any
     half = [0.495 * every * _smallest_step(places) for places in (across, upward)]
     # A cell without a value has NaN for its place and is not drawn.
     middles = np.where(np.isfinite(z), columns, np.nan).ravel()
-    texts = [t for row in read_column(trace, "text") for t in row]
+    texts = [t for row in read_trace_column(trace, "text") for t in row]
     cell_texts = texts if every == 1 and "text" in str(trace.get("texttemplate")) else ()
-    return BoxTrace(
+    return RectangleTrace(
         trace, TEXT_COLOUR, axes, (middles - half[0], middles + half[0]),
         (rows.ravel() - half[1], rows.ravel() + half[1]), colours, cell_texts,
     )  # fmt: skip
+
+
+_LETTER, _LINE, _GAP, _DOT = 6.6, 13.0, 7.0, 3.0
+"""Pixels of a letter, of a line, between a point and its name, and of a point to each side."""
+_BESIDE = {
+    "middle right": (_GAP, 4, "start"),
+    "top center": (0, -_GAP, "middle"),
+    "bottom center": (0, _GAP + 9, "middle"),
+    "middle left": (-_GAP, 4, "end"),
+    "top right": (-_DOT, -_GAP, "start"),
+    "top left": (_DOT, -_GAP, "end"),
+}
+"""Offset and anchor of a name beside its point, by plotly's `textposition`, the best first."""
+# Pairs of (up, across) in units of the distance; y grows downwards, so a negative `up` is above.
+_DIRECTIONS = ((-0.6, 0.8), (0.6, 0.8), (-1, 0.3), (1, 0.3), (-0.25, 1), (0.25, 1), (0, 1))
+_FAR = [
+    ("", (side * across * far, 4 + up * far, "start" if side > 0 else "end"))
+    for far in (20, 34, 48, 64, 82, 104, 130, 160, 200)
+    for up, across in _DIRECTIONS
+    for side in (1, -1)
+]
+"""Offsets of a name that a thin line joins to its point."""
+
+
+class PointLabel(NamedTuple):
+    """A name, and where its text begins, ends or has its middle (pixels)."""
+
+    x: float
+    y: float
+    text: str
+    anchor: str
+    """`start`, `end` or `middle`, as SVG has it."""
+    point: Point
+    side: str = ""
+    """Plotly's `textposition`; empty: farther off, joined to its point by a line."""
+
+    @property
+    def end(self) -> Point:
+        """End of the line from the point to the name, in pixels."""
+        return self.x, self.y - 4
+
+
+class _Box(NamedTuple):
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    def meets(self, other: _Box) -> bool:
+        return (
+            self.x0 < other.x1 and other.x0 < self.x1 and self.y0 < other.y1 and other.y0 < self.y1
+        )
+
+
+# Point-feature labelling, greedy. A label is a box of 6.6 x 13 pixels a letter. Occupied are all
+# points, what the caller names, the texts placed so far, and the leader lines that join far names
+# to their points. A leader may cross points that touch its own (a heap of them), but no text.
+# Which names find room so depends on their order alone: a figure is always labelled alike.
+def place_labels(
+    points: Sequence[Point],
+    names: Sequence[str],
+    obstacles: Iterable[Point] = (),
+    *,
+    width: float,
+    height: float,
+    left: float = 0.0,
+) -> list[PointLabel | None]:
+    """Place the name of each point beside it, else farther away; None if it fits nowhere.
+
+    The method is greedy: each name takes the first free of some 130 candidate places, which are
+    tried from the nearest to the farthest. The cost is names x places x boxes.
+
+    Args:
+        points: where the points stand, in pixels.
+        names: one a point; the first are placed first.
+        obstacles: points without names that are not to be covered.
+        width: of the picture, in pixels.
+        height: of the picture, in pixels.
+        left: where the vertical axis stands; what is left of it is not to be covered.
+    """
+    dots = [_box_of_point(x, y) for x, y in points]
+    occupied = [*dots, *(_box_of_point(x, y) for x, y in obstacles)]
+    texts: list[_Box] = []
+    labels: list[PointLabel | None] = []
+    for i, (point, name) in enumerate(zip(points, names, strict=True)):
+        other_dots = [d for d in dots if not d.meets(dots[i])]
+        placed = None
+        for side, (across, down, anchor) in (*_BESIDE.items(), *_FAR):
+            label = PointLabel(point[0] + across, point[1] + down, name, anchor, point, side)
+            box = _box_of_label(label)
+            if box.x0 < left or box.x1 > width or box.y0 < 0 or box.y1 > height:
+                continue
+            leader = [] if side else sample_points_along_line([point, label.end])
+            leader_boxes = [_Box(x, y, x, y) for x, y in leader]
+            if any(box.meets(b) for b in occupied + texts):
+                continue
+            if any(one.meets(b) for one in leader_boxes for b in texts + other_dots):
+                continue
+            placed = label
+            texts.append(box)
+            occupied += leader_boxes
+            break
+        labels.append(placed)
+    return labels
+
+
+def sample_points_along_line(points: Sequence[Point]) -> list[Point]:
+    """Return points along a line, so close that no name crosses it between two of them."""
+    samples = []
+    for (x0, y0), (x1, y1) in pairwise(points):
+        # Samples lie one dot apart, and a text is higher and wider than that.
+        n = max(int(max(abs(x1 - x0), abs(y1 - y0)) // (2 * _DOT)), 1)
+        samples += [(x0 + (x1 - x0) * i / n, y0 + (y1 - y0) * i / n) for i in range(n)]
+    return samples
+
+
+def _box_of_point(x: float, y: float) -> _Box:
+    return _Box(x - _DOT, y - _DOT, x + _DOT, y + _DOT)
+
+
+def _box_of_label(label: PointLabel) -> _Box:
+    width = _LETTER * len(label.text)
+    left = label.x - {"start": 0.0, "middle": width / 2, "end": width}[label.anchor]
+    return _Box(left, label.y - _LINE + 2, left + width, label.y + 2)
+
+
+MAX_POINTS = 2000
+"""Maximum points of all traces of a chart: more than the width of a screen in pixels."""
+
+
+# Min-max decimation: a line is divided into bins of equal width; each bin retains its first,
+# smallest, largest and last point, so a peak of one call is never lost, and the picture equals that
+# of all points if a bin is narrower than a pixel. The last bin may be shorter and is handled
+# separately. Cost: linear, without a loop over points. Invariants: indices are ascending, and they
+# include the first and the last point and the extremes of the whole line.
+def decimate_points(y: NDArray[Any], n: int) -> NDArray[np.int64]:
+    """Return ascending indices of about `n` points of `y`, with the extremes of every bin.
+
+    NaN is never an extreme.
+
+    Args:
+        y: values at equal steps.
+        n: points that a chart can show; 2 or more.
+
+    Returns:
+        Indices into `y`; all of them where there are at most `n`.
+    """
+    size = len(y)
+    if size <= n:
+        return np.arange(size)
+    bins = max(n // 4, 1)
+    width = -(-size // bins)
+    full = size // width
+    body = np.asarray(y)[: full * width].reshape(full, width)
+    low, high = body, body
+    if body.dtype.kind == "f" and np.isnan(body).any():
+        # In each comparison NaN is replaced by the value that cannot win.
+        low, high = np.where(np.isnan(body), np.inf, body), np.where(np.isnan(body), -np.inf, body)
+    base = np.arange(full) * width
+    picks = np.stack([base, base + low.argmin(1), base + high.argmax(1), base + width - 1], 1)
+    picks.sort(1)
+    indices = picks.ravel()
+    tail = np.arange(full * width, size)
+    if len(tail):
+        rest = np.asarray(y)[tail].astype(float)
+        ends = [0, len(tail) - 1]
+        if not np.isnan(rest).all():
+            ends += [int(np.nanargmin(rest)), int(np.nanargmax(rest))]
+        indices = np.concatenate([indices, tail[np.unique(ends)]])
+    # An extreme at the end of its bin, or equal values, give the same index several times.
+    is_first: NDArray[np.bool_] = np.concatenate([[True], indices[1:] != indices[:-1]])
+    return np.asarray(indices[is_first], dtype=np.int64)
+
+
+def decimate_stacked_bands(bands: Sequence[NDArray[Any]], n: int) -> NDArray[np.int64]:
+    """Return common indices for all bands of a stack: about `n` points of their sum, and the
+    extremes of each band; NaN counts as 0.
+    """
+    heights = [np.nan_to_num(band) for band in bands]
+    # An extreme of a band is not necessarily an extreme of the sum.
+    ends = [int(i) for y in heights if len(y) for i in (y.argmin(), y.argmax())]
+    return np.union1d(decimate_points(np.sum(heights, axis=0), n), np.array(ends, dtype=np.int64))

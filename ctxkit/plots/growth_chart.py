@@ -1,40 +1,114 @@
-"""`plots.growth`: context size at every call, with one line or panel per session."""
+"""`plots.growth`: context size at every call, one line or panel per session, with marks of
+compactions.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ctxkit._internal.formatting import MISSING, format_count, pluralize
-from ctxkit._internal.palette import COLOURS, STOP_COLOUR, TEXT_COLOUR, pick_dash
-from ctxkit.metrics.prompt_sizes import get_prompt_sizes
-from ctxkit.metrics.view_figures import register_view_figures
+from ctxkit._internal.chart_style import COLOURS, STOP_COLOUR, TEXT_COLOUR, pick_dash
+from ctxkit._internal.formatting_and_sanitizing import (
+    MISSING,
+    format_count,
+    pluralize,
+    sanitize_line,
+)
+from ctxkit.metrics.frames import per_compaction
+from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes
+from ctxkit.metrics.view_value_registry import register_view_values
 from ctxkit.plots.chart import (
     Chart,
     HasReplays,
-    format_time,
-    name_sessions,
-    with_notes,
+    add_session_notes,
+    format_token_count,
+    format_utc_time,
+    map_sessions_by_name,
 )
-from ctxkit.plots.compaction_marks import (
-    FAILED_DASH,
-    FAILED_SYMBOL,
-    CompactionMark,
-    collect_compaction_marks,
-    describe_failed_marks,
-)
-from ctxkit.plots.panels import Panel, PanelGrid
-from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
-from ctxkit.session.compaction_groups import hides_compactions
+from ctxkit.plots.small_multiples import Panel, PanelGrid
+from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
+from ctxkit.session.compactions_and_prunings import hides_compactions
 from ctxkit.session.titles import get_title
 from ctxkit.tokens.context_windows import get_context_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ctxkit.formats.session_arguments import SessionLike, SessionsLike
+    from ctxkit.formats.sessions_from_arguments import SessionLike, SessionsLike
     from ctxkit.session.messages import Provenance
     from ctxkit.session.session import Session
+
+
+FAILED_SYMBOL = "x"
+"""Shape of the mark of a compaction that failed."""
+FAILED_DASH: Literal["dash"] = "dash"
+"""Its line; that of a compaction is dotted."""
+
+
+class CompactionMark(NamedTuple):
+    """A compaction on the chart: the call after it, and the sizes before and after it."""
+
+    number: int | None
+    """Number of the compaction; None: a drop of the prompt without a mark in the log, or an attempt
+    that changed nothing.
+    """
+    call: int
+    agent: str
+    before: int | None
+    after: int | None
+    why: str
+    kind: str = ""
+    """As in the compaction frame."""
+    error: str | None = None
+    """Why its summary failed, or why it changed nothing."""
+
+    @property
+    def is_failed(self) -> bool:
+        """True where its summary failed or it changed nothing."""
+        return self.error is not None
+
+    @property
+    def height(self) -> int:
+        """Height of its mark, in tokens."""
+        return self.before if self.before is not None else 0
+
+    def describe(self) -> str:
+        """Return its effect as lines of text."""
+        sizes = f"{format_token_count(self.before)} → {format_token_count(self.after)} tokens"
+        what = f"compaction {self.number}"
+        if self.number is None:
+            what = f"compaction {self.kind}" if self.is_failed else "no mark in the log"
+        failed = self.error and f"failed: {sanitize_line(self.error, 200)}"
+        return "\n".join(filter(None, [what, sizes, self.why, failed]))
+
+
+def collect_compaction_marks(session: Session) -> tuple[CompactionMark, ...]:
+    """Return the compactions of a session, its unmarked drops, and the attempts that failed."""
+    n = len(session.calls)
+    data = dict(per_compaction.rows([session], unmarked=True, attempts=True))
+    # A compaction without a following call is placed after the last call.
+    data["call"] = [n if call is None else call for call in data["call"]]
+    columns = (
+        *("compaction", "call", "agent", "tokens_before", "tokens_after", "kind", "error"),
+        *("method", "trigger"),
+    )
+    return tuple(
+        CompactionMark(k, call, agent, before, after, " · ".join(filter(None, why)), kind, error)
+        for k, call, agent, before, after, kind, error, *why in zip(
+            *(data[c] for c in columns), strict=True
+        )
+        if kind != "skipped"  # there was nothing to compact
+    )
+
+
+def describe_failed_compactions(n: int) -> str:
+    """Return what the marks of failed compactions are, to be put behind a caption."""
+    if not n:
+        return ""
+    return (
+        f" {pluralize(n, 'compaction')} failed (crosses, dashed lines): no summary was made, or"
+        " nothing was changed."
+    )
 
 
 _MAX_MARKS = 40
@@ -51,13 +125,13 @@ def growth_data(
     sessions: SessionsLike | Mapping[str, SessionLike] | HasReplays,
 ) -> tuple[GrowthLine, ...]:
     """Return one line for each agent of each session, without calls of unknown size."""
-    session_by_name = name_sessions(sessions)
+    session_by_name = map_sessions_by_name(sessions)
     return tuple(
         x for name, session in session_by_name.items() for x in build_growth_lines(name, session)
     )
 
 
-@with_notes
+@add_session_notes
 def growth(
     sessions: SessionsLike | Mapping[str, SessionLike] | HasReplays, *, small: bool | None = None
 ) -> Chart:
@@ -80,7 +154,7 @@ def growth(
         >>> ck.plots.growth(ck.samples.path()).rows[0][1:5]
         ('343', '1,625', '39,313', '19,536')
     """
-    session_by_name = name_sessions(sessions)
+    session_by_name = map_sessions_by_name(sessions)
     if small or (small is None and len(session_by_name) > len(COLOURS)):
         return _small_multiples(session_by_name)
     return _draw_growth(_describe_sessions(session_by_name), growth_data(session_by_name))
@@ -101,7 +175,7 @@ def _small_multiples(session_by_name: Mapping[str, Session]) -> Chart:
         title=_describe_sessions(session_by_name),
         caption=_describe_prompts(every, _PANELS_NOTE_WITH_RECORD if recorded else _PANELS_NOTE)
         + left,
-        drawing=build_panels(groups),
+        drawing=build_growth_panels(groups),
         head=_TABLE_HEAD,
         rows=tuple(map(_growth_row, every)),
         shown=MAX_PANELS,
@@ -135,7 +209,7 @@ def _draw_growth(title: str, lines: Sequence[GrowthLine]) -> Chart:
     peak = max((max(line.tokens) for line in lines if line.tokens), default=0)
     limits = sorted({line.limit for line in lines if line.limit})
     limit_lines = [LimitLine(y=n, label=f"limit {n:,}", shown=4 * peak >= n) for n in limits]
-    axes = Axes(
+    axes = XyDrawing(
         x="call",
         y="tokens in the prompt",
         traces=tuple(traces),
@@ -156,7 +230,7 @@ def _prompt_trace(line: GrowthLine, i: int) -> Trace:
         when = line.times[k]
         where = f"call {line.calls[k]} · turn {line.turns[k]}"
         lines = [line.name, where, f"{line.tokens[k]:,} tokens ({line.source})"]
-        return "\n".join([*lines, *filter(None, [line.models[k], format_time(when)])])
+        return "\n".join([*lines, *filter(None, [line.models[k], format_utc_time(when)])])
 
     return Trace(name=line.name, x=line.calls, y=line.tokens, hover=hover, look=i)
 
@@ -169,6 +243,44 @@ class _MarkKind(NamedTuple):
     symbol: str | None = None
     """Shape of the marks; None: that of other points."""
     is_hollow: bool = False
+
+
+class GrowthLine(NamedTuple):
+    """One agent's context in one session."""
+
+    name: str
+    calls: tuple[int, ...]
+    tokens: tuple[int, ...]
+    turns: tuple[int, ...]
+    models: tuple[str | None, ...]
+    times: tuple[float | None, ...]
+    compaction_marks: tuple[CompactionMark, ...]
+    unmarked_drops: tuple[CompactionMark, ...]
+    """Drops of the prompt without a mark in the log."""
+    limit: int | None
+    source: Provenance | None
+    calls_n: int
+    """Number of its calls, including those of unknown size."""
+    last_tokens: int | None
+    """Size of its last call; None: unknown."""
+    hides_compactions: bool
+    """True where the log has no compaction and its format cannot record one."""
+    attempts: tuple[CompactionMark, ...] = ()
+    """Compactions that failed or were refused, and changed nothing."""
+
+    @property
+    def failed(self) -> tuple[CompactionMark, ...]:
+        """Compactions whose summary failed, and those that changed nothing."""
+        failed = [c for c in (*self.compaction_marks, *self.attempts) if c.is_failed]
+        return tuple(sorted(failed, key=lambda c: c.call))
+
+    @property
+    def compactions(self) -> str:
+        """The number of its compactions as text for a table; missing where it is unknown."""
+        if self.hides_compactions:
+            return MISSING
+        failed = f", {len(self.failed):,} failed" if self.failed else ""
+        return f"{len(self.compaction_marks):,}{failed}"
 
 
 _MARK_KINDS = (
@@ -218,7 +330,7 @@ def _describe_prompts(
         "estimated": "estimated, a quarter of the characters shown",
     }
     sources_text = "; ".join(words[s] for s in sorted(sources) if s in words)
-    more = describe_failed_marks(sum(len(x.failed) for x in lines))
+    more = describe_failed_compactions(sum(len(x.failed) for x in lines))
     if any(x.unmarked_drops for x in lines):
         more += " Hollow ones are falls that no mark in the log explains."
     if any(x.hides_compactions for x in lines):
@@ -239,7 +351,7 @@ class SessionGrowthLines(NamedTuple):
     recorded: tuple[GrowthLine, ...] = ()
 
 
-def build_panels(groups: Sequence[SessionGrowthLines]) -> PanelGrid:
+def build_growth_panels(groups: Sequence[SessionGrowthLines]) -> PanelGrid:
     """Return one panel per session, all on the same scales."""
     peak = max(
         (max(x.tokens) for g in groups for x in (*g.lines, *g.recorded) if x.tokens), default=0
@@ -300,44 +412,6 @@ def _height_before(line: GrowthLine, mark: CompactionMark) -> int:
     return line.tokens[i] if i >= 0 else mark.height
 
 
-class GrowthLine(NamedTuple):
-    """One agent's context in one session."""
-
-    name: str
-    calls: tuple[int, ...]
-    tokens: tuple[int, ...]
-    turns: tuple[int, ...]
-    models: tuple[str | None, ...]
-    times: tuple[float | None, ...]
-    compaction_marks: tuple[CompactionMark, ...]
-    unmarked_drops: tuple[CompactionMark, ...]
-    """Drops of the prompt without a mark in the log."""
-    limit: int | None
-    source: Provenance | None
-    calls_n: int
-    """Number of its calls, including those of unknown size."""
-    last_tokens: int | None
-    """Size of its last call; None: unknown."""
-    hides_compactions: bool
-    """True where the log has no compaction and its format cannot record one."""
-    attempts: tuple[CompactionMark, ...] = ()
-    """Compactions that failed or were refused, and changed nothing."""
-
-    @property
-    def failed(self) -> tuple[CompactionMark, ...]:
-        """Compactions whose summary failed, and those that changed nothing."""
-        failed = [c for c in (*self.compaction_marks, *self.attempts) if c.is_failed]
-        return tuple(sorted(failed, key=lambda c: c.call))
-
-    @property
-    def compactions(self) -> str:
-        """The number of its compactions as text for a table; missing where it is unknown."""
-        if self.hides_compactions:
-            return MISSING
-        failed = f", {len(self.failed):,} failed" if self.failed else ""
-        return f"{len(self.compaction_marks):,}{failed}"
-
-
 def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
     """Yield a line for each agent of a session, without calls of unknown size."""
     sizes, source = get_prompt_sizes(session)
@@ -373,7 +447,7 @@ def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
         )
 
 
-@register_view_figures("plots.growth")
+@register_view_values("plots.growth")
 def _read_figures(session: Session) -> dict[str, Any]:
     """Return the figures of the chart's table; without usage its sizes are estimates."""
     every = list(build_growth_lines("", session))

@@ -8,30 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit._internal.formatting import escape_html
-from ctxkit._internal.palette import (
-    GRID_COLOUR,
-    SVG_DASHES,
-    TEXT_COLOUR,
-    choose_ink,
-)
+from ctxkit._internal.chart_style import GRID_COLOUR, SVG_DASHES, TEXT_COLOUR, choose_text_colour
+from ctxkit._internal.formatting_and_sanitizing import escape_html
 from ctxkit._internal.tables import SCROLL_BOX_CSS
-from ctxkit.plots.decimation import decimate
 from ctxkit.plots.figure_geometry import (
-    MAX_BOXES,
-    BoxTrace,
+    MAX_RECTANGLES,
     FigureAxis,
     LineTrace,
+    RectangleTrace,
     TraceReader,
-    check_colour,
-    draw_histogram_as_bars,
-    draw_parts_as_bars,
+    convert_histogram_to_bars,
+    convert_treemap_to_bars,
+    decimate_points,
     escape_plotly_text,
-    get_path,
-    read_column,
+    get_json_path,
+    place_labels,
+    read_trace_column,
+    sample_points_along_line,
+    sanitize_colour,
     to_float,
 )
-from ctxkit.plots.label_placement import place_labels, sample_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,7 +38,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MAX_TRACES, MAX_POINTS, MAX_LABELS, MAX_LEGEND_KEYS = 400, 12_000, 64, 24
-"""Limits that, with `MAX_BOXES`, bound the bytes of a picture."""
+"""Limits that, with `MAX_RECTANGLES`, bound the bytes of a picture."""
 _FEWEST, _MOST = 60, 600
 """Points of a trace at least and at most: a picture is 650 pixels wide."""
 _MIN_SHARE = 0.86
@@ -85,9 +81,9 @@ def render_svg(figure: Any, *, width: int = 720, height: int | None = None) -> s
     layout = raw.get("layout") or {}
     traces = [t for t in raw.get("data") or () if t.get("visible", True) is True]
     if any(t.get("type") in _PARTS for t in traces):
-        traces = [draw_parts_as_bars(t) for t in traces if t.get("type") in _PARTS]
+        traces = [convert_treemap_to_bars(t) for t in traces if t.get("type") in _PARTS]
         height = height or 16 + 20 * max(len(t["y"]) for t in traces)
-    traces = [draw_histogram_as_bars(t) if t.get("type") == "histogram" else t for t in traces]
+    traces = [convert_histogram_to_bars(t) if t.get("type") == "histogram" else t for t in traces]
     drawn = [t for t in traces if t.get("type", "scatter") in _LINES + _BARS][:MAX_TRACES]
     height = height or round(0.63 * min(max(layout.get("height") or 380, 120), 1200))
     picture = _Picture(drawn, layout, width, height).render()
@@ -102,10 +98,11 @@ def render_svg(figure: Any, *, width: int = 720, height: int | None = None) -> s
 # The order of a drawing: traces become numbers, axes get their ranges, ticks give the margins, and
 # margins the pixels; only then shapes are written. Names of points come last, for they avoid what
 # is there already. What bounds the bytes: each trace has an equal part of `MAX_POINTS` or
-# `MAX_BOXES`, of which `decimate` keeps the extremes; bars of one colour are one path, the markers
+# `MAX_RECTANGLES`, of which `decimate` keeps the extremes; bars of one colour are one path, the
+# markers
 # of a trace another, and areas are written in steps of a tenth of a pixel. Nothing of a figure is
-# written unescaped: texts go through `escape_plotly_text`, colours through `check_colour`, and all
-# else is a number or a word of ours.
+# written unescaped: texts go through `escape_plotly_text`, colours through `sanitize_colour`, and
+# all else is a number or a word of ours.
 class _Picture:
     """A figure over axes: numbers first, then ranges and margins, then shapes."""
 
@@ -123,7 +120,7 @@ class _Picture:
                 axis.choose_range(np.concatenate([[], *(t.ends[k] for t in traces_of_axis)]), pad)
         lines = sum(isinstance(t, LineTrace) for t in self.traces)
         self.points = min(max(MAX_POINTS // max(lines, 1), _FEWEST), _MOST)
-        self.boxes = max(MAX_BOXES // max(len(traces) - lines, 1), _FEWEST)
+        self.boxes = max(MAX_RECTANGLES // max(len(traces) - lines, 1), _FEWEST)
         self._set_margins()
 
     def _set_margins(self) -> None:
@@ -142,7 +139,9 @@ class _Picture:
         )
         ticked = any(a.has_labels for a in self.x_axes.values())
         # Values at the ends of bars need width at the right.
-        valued = any(isinstance(t, BoxTrace) and len(t.texts) for t in self.traces) and not ticked
+        valued = (
+            any(isinstance(t, RectangleTrace) and len(t.texts) for t in self.traces) and not ticked
+        )
         self.left, self.right = sides[0], self.width - sides[1] - 68 * valued
         self.top, self.bottom = 14.0, self.height - (4.0 + 16 * ticked + 15 * below)
         for axes, start, end in (
@@ -160,7 +159,9 @@ class _Picture:
         drawn = sorted(self.traces, key=lambda t: isinstance(t, LineTrace) + (t.mode == "markers"))
         parts = [*self._draw_grid(), *self._draw_shapes()]
         for one in drawn:
-            parts += self._draw_boxes(one) if isinstance(one, BoxTrace) else self._draw_line(one)
+            parts += (
+                self._draw_boxes(one) if isinstance(one, RectangleTrace) else self._draw_line(one)
+            )
         parts += [*self._draw_annotations(), *self._place_labels()]
         spoken = any("<title>" in part for part in parts)
         hidden = "" if spoken else ' aria-hidden="true"'  # a table says the same to who hears
@@ -229,8 +230,8 @@ class _Picture:
                 yield f'<path d="{box}" {_area_fill(shape, TEXT_COLOUR)}/>'
             elif shape.get("type") == "line":
                 ink, dash = (
-                    check_colour(get_path(shape, "line.color")),
-                    get_path(shape, "line.dash"),
+                    sanitize_colour(get_json_path(shape, "line.color")),
+                    get_json_path(shape, "line.dash"),
                 )
                 yield _svg_line((x0, y0), (x1, y1), ink, dash)
 
@@ -252,7 +253,7 @@ class _Picture:
                 yield _svg_text(x, y + down, text, anchor, _HALO)
 
     def _draw_line(self, one: LineTrace) -> Iterator[str]:
-        index = decimate(one.y, self.points)
+        index = decimate_points(one.y, self.points)
         points = self._to_pixels(one, index)
         finite = [point for point in points if point is not None]
         stacked = bool(one.trace.get("stackgroup"))
@@ -280,7 +281,10 @@ class _Picture:
 
     def _draw_texts(self, one: LineTrace, index: Any, points: Sequence[Any]) -> Iterator[str]:
         """Yield the texts of points where plotly puts them; names of markers are placed later."""
-        texts, sides = read_column(one.trace, "text"), get_path(one.trace, "textposition")
+        texts, sides = (
+            read_trace_column(one.trace, "text"),
+            get_json_path(one.trace, "textposition"),
+        )
         for i, point in zip(index.tolist(), points, strict=True):
             raw_text = texts if isinstance(texts, str) else texts[i] if i < len(texts) else ""
             if point is None or not (text := escape_plotly_text(raw_text)):
@@ -295,20 +299,22 @@ class _Picture:
                 x, y, text, {"left": "end", "right": "start"}.get(side, "middle"), _HALO
             )
 
-    def _boxes_in_pixels(self, one: BoxTrace) -> Iterator[tuple[int, float, float, float, float]]:
+    def _boxes_in_pixels(
+        self, one: RectangleTrace
+    ) -> Iterator[tuple[int, float, float, float, float]]:
         """Yield the index, corner, width and height of each box that is drawn."""
         x0, x1 = map(one.axes[0].to_pixels, one.x)
         y0, y1 = map(one.axes[1].to_pixels, one.y)
         sizes = np.abs(x1 - x0) * np.abs(y1 - y0)
         # Decimation by area keeps the largest box of each bin.
-        for i in decimate(sizes, self.boxes).tolist():
+        for i in decimate_points(sizes, self.boxes).tolist():
             if math.isfinite(sizes[i]) and sizes[i] > 0:
                 wide, high = max(abs(x1[i] - x0[i]), 0.5), max(abs(y1[i] - y0[i]), 0.5)
                 yield i, min(x0[i], x1[i]), min(y0[i], y1[i]), wide, high
 
-    def _draw_boxes(self, one: BoxTrace) -> Iterator[str]:
+    def _draw_boxes(self, one: RectangleTrace) -> Iterator[str]:
         titles = one.trace.get("hovertext") if one.trace.get("hoverinfo") == "text" else None
-        edge = 0.6 * bool(get_path(one.trace, "marker.line.width"))
+        edge = 0.6 * bool(get_json_path(one.trace, "marker.line.width"))
         shared = []
         for i, x, y, wide, high in self._boxes_in_pixels(one):
             ink = one.colours[i] if i < len(one.colours) else one.ink
@@ -325,11 +331,13 @@ class _Picture:
         if shared:
             yield f'<path d="{"".join(shared)}" fill="{one.ink}"/>'
 
-    def _box_text(self, one: BoxTrace, text: str, fill: str, box: tuple[float, ...]) -> str:
+    def _box_text(self, one: RectangleTrace, text: str, fill: str, box: tuple[float, ...]) -> str:
         """Return the text of a cell, in an ink that can be read on it, or of a bar at its end."""
         x, y, wide, high = box
         if one.trace.get("type") == "heatmap":
-            return _svg_text(x + wide / 2, y + high / 2 + 4, text, "middle", ink=choose_ink(fill))
+            return _svg_text(
+                x + wide / 2, y + high / 2 + 4, text, "middle", ink=choose_text_colour(fill)
+            )
         if one.trace.get("orientation") == "h":
             return _svg_text(x + wide + 6, y + high / 2 + 4, text)
         return _svg_text(x + wide / 2, y - 3, text, "middle")
@@ -341,7 +349,7 @@ class _Picture:
             # Only traces of few points are obstacles; a long one would leave no place for names.
             if isinstance(one, LineTrace) and len(one.x) < _FEWEST:
                 points = [p for p in self._to_pixels(one, np.arange(len(one.x))) if p is not None]
-                obstacles += sample_line(points) if one.mode == "lines" else points
+                obstacles += sample_points_along_line(points) if one.mode == "lines" else points
         placed = place_labels(
             [point for point, _ in labels],
             [html.unescape(text) for _, text in labels],
@@ -395,14 +403,14 @@ def _svg_line(
 
 
 def _line_style(one: LineTrace) -> str:
-    dashes = SVG_DASHES.get(get_path(one.trace, "line.dash", ""), "")
-    width = to_float(get_path(one.trace, "line.width", 2))
+    dashes = SVG_DASHES.get(get_json_path(one.trace, "line.dash", ""), "")
+    width = to_float(get_json_path(one.trace, "line.width", 2))
     return f'stroke="{one.ink}" stroke-width="{width:g}" stroke-dasharray="{dashes}"'
 
 
 def _area_fill(mark: Json, ink: str) -> str:
     """Return the fill of an area: the figure's own, else a colour that all shines through."""
-    fill = check_colour(get_path(mark, "fillcolor"), "")
+    fill = sanitize_colour(get_json_path(mark, "fillcolor"), "")
     return f'fill="{fill or ink}"' + ("" if fill.startswith("rgba") else ' fill-opacity="0.16"')
 
 
@@ -430,7 +438,9 @@ def _closed_path(points: Iterable[tuple[float, float]]) -> str:
 
 def _marker_path(one: LineTrace, points: Iterable[tuple[float, float]]) -> str:
     """Return the markers of a trace as one path; a dot is a line of no length with round ends."""
-    size, symbol = (get_path(one.trace, f"marker.{key}", "circle") for key in ("size", "symbol"))
+    size, symbol = (
+        get_json_path(one.trace, f"marker.{key}", "circle") for key in ("size", "symbol")
+    )
     r = 0.45 * float(size if isinstance(size, (int, float)) else 6)
     d, shape, hollow = 2 * r, str(symbol).removesuffix("-open"), str(symbol).endswith("-open")
     h = 1.3 * r  # half a diagonal: the diamond has about the area of the other markers
@@ -453,7 +463,7 @@ def _marker_path(one: LineTrace, points: Iterable[tuple[float, float]]) -> str:
     return f'<path d="{path}" {style}/>'
 
 
-def _legend_key(one: LineTrace | BoxTrace) -> str:
+def _legend_key(one: LineTrace | RectangleTrace) -> str:
     """Return a piece of a trace as it is drawn."""
     body = f'<path d="M7 0h10v10h-10z" fill="{one.ink}"/>'
     if isinstance(one, LineTrace) and not one.trace.get("stackgroup"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.palette import PLOTLY_LAYOUT, TEXT_COLOUR
+from ctxkit._internal.chart_style import PLOTLY_LAYOUT, TEXT_COLOUR
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.run_statistics import (
     average_cost_model_uncertainty,
@@ -15,13 +15,13 @@ from ctxkit.metrics.run_statistics import (
 from ctxkit.plots.chart import (
     Chart,
     Drawing,
+    add_session_notes,
     describe_prediction_error,
-    escape_label,
-    format_figure,
-    with_notes,
+    escape_plotly_label,
+    format_column_value,
 )
 from ctxkit.plots.figure_geometry import SEQUENTIAL_COLOURS
-from ctxkit.plots.xy_figure import AXIS_STYLE, Axes, Trace
+from ctxkit.plots.xy_figure import AXIS_STYLE, Trace, XyDrawing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,7 +126,7 @@ def _is_near_front(
     return bool((point.x - no_worse[x] < within.get(point.rules, 0.0)).all())
 
 
-@with_notes
+@add_session_notes
 def frontier(
     runs: pd.DataFrame, x: str = "cost_usd", y: str = "needed_later_loss", *, by: str = "rules"
 ) -> Chart:
@@ -180,7 +180,7 @@ def _frontier_chart(points: Sequence[FrontierPoint], x: str, y: str, checked: st
             "not the"
             f" outcome.{checked}"
         ),
-        drawing=Axes(
+        drawing=XyDrawing(
             x=_column_words(x),
             y=_column_words(y),
             traces=tuple(t for t in traces if len(t.x)),
@@ -199,9 +199,9 @@ def _frontier_chart(points: Sequence[FrontierPoint], x: str, y: str, checked: st
         rows=tuple(
             (
                 p.name,
-                format_figure(x, p.x),
+                format_column_value(x, p.x),
                 _format_range(x, p.x_range),
-                format_figure(y, p.y),
+                format_column_value(y, p.y),
                 _format_range(y, p.y_range),
                 _session_count(p),
                 _front_label(p),
@@ -241,8 +241,8 @@ def _points_trace(name: str, points: Sequence[FrontierPoint], look: int, x: str,
         p = points[k]
         alike = [f"the same: {', '.join(p.alike)}"] if p.alike else []
         figures = [
-            f"{_column_words(x)} {format_figure(x, p.x)}",
-            f"{_column_words(y)} {format_figure(y, p.y)}",
+            f"{_column_words(x)} {format_column_value(x, p.x)}",
+            f"{_column_words(y)} {format_column_value(y, p.y)}",
             f"{_session_count(p)} sessions",
         ]
         return "\n".join([p.rules, *figures, *alike])
@@ -269,7 +269,7 @@ def _column_words(column: str) -> str:
 
 
 def _format_range(column: str, ends: tuple[float, float]) -> str:
-    return "–".join(format_figure(column, e) for e in ends)
+    return "–".join(format_column_value(column, e) for e in ends)
 
 
 def _front_label(point: FrontierPoint) -> str:
@@ -358,7 +358,7 @@ def _choose_settings(runs: object, x: str | None, y: str | None) -> tuple[str, s
     return first, y if y is not None else free.pop(0)
 
 
-@with_notes
+@add_session_notes
 def heatmap(
     runs: pd.DataFrame, x: str | None = None, y: str | None = None, z: str = "cost_usd"
 ) -> Chart:
@@ -413,7 +413,7 @@ def heatmap(
 
 
 def _heat_text(z: str, cell: HeatmapCell) -> str:
-    return "" if cell.z is None else format_figure(z, cell.z) + "*" * cell.few
+    return "" if cell.z is None else format_column_value(z, cell.z) + "*" * cell.few
 
 
 def _to_number(value: Any) -> float | None:
@@ -449,20 +449,20 @@ class HeatmapDrawing(Drawing):
         """Return data and layout."""
         trace = {
             "type": "heatmap",
-            "x": [escape_label(a) for a in self.across],
-            "y": [escape_label(b) for b in self.upward],
+            "x": [escape_plotly_label(a) for a in self.across],
+            "y": [escape_plotly_label(b) for b in self.upward],
             "z": [list(row) for row in self.values],
-            "text": [[escape_label(t) for t in row] for row in self.texts],
+            "text": [[escape_plotly_label(t) for t in row] for row in self.texts],
             "texttemplate": "%{text}",
             "hovertemplate": (
-                f"{escape_label(self.x)} %{{x}}<br>{escape_label(self.y)} "
+                f"{escape_plotly_label(self.x)} %{{x}}<br>{escape_plotly_label(self.y)} "
                 f"%{{y}}<br>%{{text}}<extra></extra>"
             ),
             "colorscale": [
                 [i / (len(SEQUENTIAL_COLOURS) - 1), c] for i, c in enumerate(SEQUENTIAL_COLOURS)
             ],
             "colorbar": {
-                "title": {"text": escape_label(self.z)},
+                "title": {"text": escape_plotly_label(self.z)},
                 "tickfont": {"color": TEXT_COLOUR},
             },
             "xgap": 1,
@@ -474,13 +474,13 @@ class HeatmapDrawing(Drawing):
             "margin": {"l": 90, "r": 16, "t": 44, "b": 60},
             "xaxis": {
                 **AXIS_STYLE,
-                "title": {"text": escape_label(self.x), "standoff": 8},
+                "title": {"text": escape_plotly_label(self.x), "standoff": 8},
                 "type": "category",
                 "showgrid": False,
             },
             "yaxis": {
                 **AXIS_STYLE,
-                "title": {"text": escape_label(self.y), "standoff": 12},
+                "title": {"text": escape_plotly_label(self.y), "standoff": 12},
                 "type": "category",
                 "showgrid": False,
                 "automargin": True,

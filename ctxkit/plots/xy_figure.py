@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ctxkit._internal.palette import (
+from ctxkit._internal.chart_style import (
     GRID_COLOUR,
     PLOTLY_LAYOUT,
     TEXT_COLOUR,
@@ -16,9 +16,15 @@ from ctxkit._internal.palette import (
     pick_dash,
     pick_symbol,
 )
-from ctxkit.plots.chart import Drawing, escape_label, escape_label_lines
-from ctxkit.plots.decimation import MAX_POINTS, decimate, decimate_stack
-from ctxkit.plots.label_placement import PointLabel, place_labels, sample_line
+from ctxkit.plots.chart import Drawing, escape_plotly_label, escape_plotly_label_lines
+from ctxkit.plots.figure_geometry import (
+    MAX_POINTS,
+    PointLabel,
+    decimate_points,
+    decimate_stacked_bands,
+    place_labels,
+    sample_points_along_line,
+)
 from ctxkit.plots.plotly_to_svg import render_svg
 
 if TYPE_CHECKING:
@@ -94,7 +100,7 @@ class VerticalMark:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axes(Drawing):
+class XyDrawing(Drawing):
     """Traces over two axes, with horizontal limits and vertical marks."""
 
     x: str
@@ -141,11 +147,11 @@ class Axes(Drawing):
         """
         pairs = list(zip(self.traces, heights, strict=True))
         bands = [y for trace, y in pairs if self.is_band(trace)]
-        shared = decimate_stack(bands, points) if bands else None
+        shared = decimate_stacked_bands(bands, points) if bands else None
         return [
             shared
             if shared is not None and self.is_band(trace)
-            else decimate(y, circles if trace.kind == "points" else points)
+            else decimate_points(y, circles if trace.kind == "points" else points)
             for trace, y in pairs
         ]
 
@@ -215,7 +221,7 @@ class Axes(Drawing):
     def _layout(self) -> dict[str, Any]:
         x: dict[str, Any] = {
             **AXIS_STYLE,
-            "title": {"text": escape_label(self.x), "standoff": 6},
+            "title": {"text": escape_plotly_label(self.x), "standoff": 6},
             "showgrid": False,
         }
         if self.whole:
@@ -232,11 +238,11 @@ class Axes(Drawing):
         if self.ticks:
             x |= {
                 "tickvals": list(range(len(self.ticks))),
-                "ticktext": [escape_label(t, 24) for t in self.ticks],
+                "ticktext": [escape_plotly_label(t, 24) for t in self.ticks],
             }
         y = {
             **AXIS_STYLE,
-            "title": {"text": escape_label(self.y)},
+            "title": {"text": escape_plotly_label(self.y)},
             "rangemode": "tozero",
             "tickformat": ".0%" if self.y_share else "~f" if self.y_small else "~s",
         }
@@ -270,7 +276,7 @@ def _plotly_trace(trace: Trace, y: Any, indices: Any, *, stacked: bool) -> dict[
     x = np.asarray(trace.x)[indices]
     ink = trace.colour or pick_colour(trace.look)
     out: dict[str, Any] = {
-        "name": escape_label(trace.name),
+        "name": escape_plotly_label(trace.name),
         "x": _plain_numbers(x),
         "y": _plain_numbers(y[indices]),
     }
@@ -304,7 +310,7 @@ def _plotly_hover(trace: Trace, y: Any, indices: Any, *, stacked: bool) -> dict[
         return {"hovertemplate": "%{y:,}"}  # the heads of a shared box name the traces
     if trace.hover is None or len(indices) < len(y):
         return {}
-    texts = [escape_label_lines(trace.hover(i)) for i in indices.tolist()]
+    texts = [escape_plotly_label_lines(trace.hover(i)) for i in indices.tolist()]
     # `text` would be written on the bars
     return {"hovertext": texts, "hovertemplate": "%{hovertext}<extra></extra>"}
 
@@ -321,11 +327,11 @@ def _plain_numbers(values: Any) -> list[Any]:
 def _plotly_limit(limit: LimitLine, span: tuple[float, float], free: str) -> dict[str, Any]:
     """Return the line of a limit; where both ends are taken, the legend alone names it."""
     start, end = span
-    name = escape_label(limit.label) + "<br> "
+    name = escape_plotly_label(limit.label) + "<br> "
     return {
         "type": "scatter",
         "mode": "lines+text",
-        "name": escape_label(limit.label),
+        "name": escape_plotly_label(limit.label),
         "x": [start, end if end > start else start + 1],
         "y": [limit.y, limit.y],
         "text": [name if free == "left" else "", name if free == "right" else ""],
@@ -333,7 +339,7 @@ def _plotly_limit(limit: LimitLine, span: tuple[float, float], free: str) -> dic
         "cliponaxis": False,  # else the label of a limit near the top is cut off
         "textfont": {"color": TEXT_COLOUR, "size": 10},
         "line": {"color": limit.colour, "width": 1.2, "dash": "longdash"},
-        "hovertemplate": escape_label(limit.label) + "<extra></extra>",
+        "hovertemplate": escape_plotly_label(limit.label) + "<extra></extra>",
         "visible": True if limit.shown else "legendonly",
     }
 
@@ -363,7 +369,7 @@ def _mark_label(mark: VerticalMark) -> dict[str, Any]:
     }
     return {
         **place,
-        "text": escape_label(mark.label, 24),
+        "text": escape_plotly_label(mark.label, 24),
         "showarrow": False,
         "font": {"size": 10, "color": TEXT_COLOUR},
     }
@@ -382,7 +388,7 @@ _ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 # of both axes is fixed first, points become pixels of that page, and each name gets a side of its
 # point or, farther off, a leader line. The static picture places the same names again for its own
 # size.
-def _name_points(axes: Axes, drawn: Sequence[dict[str, Any]], layout: dict[str, Any]) -> None:
+def _name_points(axes: XyDrawing, drawn: Sequence[dict[str, Any]], layout: dict[str, Any]) -> None:
     """Write the names of points into plotly's traces and layout, which gets the ranges for which
     they are placed: those of the narrowest page; on a wider one the points are further apart.
     """
@@ -412,7 +418,9 @@ def _name_points(axes: Axes, drawn: Sequence[dict[str, Any]], layout: dict[str, 
         [
             spot
             for t in lines
-            for spot in sample_line([pixel(x, y) for x, y in zip(t.x, t.y, strict=True)])
+            for spot in sample_points_along_line(
+                [pixel(x, y) for x, y in zip(t.x, t.y, strict=True)]
+            )
         ],
         width=_PLOT_WIDTH,
         height=_PLOT_HEIGHT + _ABOVE + 8,
@@ -430,7 +438,7 @@ def _name_points(axes: Axes, drawn: Sequence[dict[str, Any]], layout: dict[str, 
 def _names_beside(labels: list[PointLabel | None]) -> dict[str, Any]:
     return {
         "mode": "markers+text",
-        "text": [escape_label(w.text, 40) if w else "" for w in labels],
+        "text": [escape_plotly_label(w.text, 40) if w else "" for w in labels],
         "textposition": [w.side if w else "middle right" for w in labels],
         "textfont": {"size": 10, "color": TEXT_COLOUR},
         "cliponaxis": False,  # else a point on an axis is cut in half
@@ -449,6 +457,6 @@ def _name_with_leader(label: PointLabel, place: tuple[float, float]) -> dict[str
         "ay": label.end[1] - label.point[1],
         "xanchor": _ANCHORS[label.anchor],
         "yanchor": "middle",
-        "text": escape_label(label.text, 40),
+        "text": escape_plotly_label(label.text, 40),
         "font": {"size": 10, "color": TEXT_COLOUR},
     }

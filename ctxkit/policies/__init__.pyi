@@ -10,12 +10,10 @@ from .base import Fallback as Fallback
 from .base import FunctionPolicy as FunctionPolicy
 from .base import ScheduledPruning as ScheduledPruning
 from .base import apply_policy as apply_policy
-from .cache_ttl import CacheTtl as CacheTtl
-from .clearing import CLEARED_PLACEHOLDER as CLEARED_PLACEHOLDER
-from .clearing import CharacterBudget as CharacterBudget
-from .clearing import Clear as Clear
-from .clearing import KeepToolPairs as KeepToolPairs
-from .clearing import TombstoneEviction as TombstoneEviction
+from .compaction_without_summary import AdaptiveTrim as AdaptiveTrim
+from .compaction_without_summary import TrimStage as TrimStage
+from .compaction_without_summary import Window as Window
+from .compaction_without_summary import WithoutTools as WithoutTools
 from .context_rules import RecordedCompactionsPolicy as RecordedCompactionsPolicy
 from .context_rules import Rules as Rules
 from .context_rules import as_rules as as_rules
@@ -26,7 +24,7 @@ from .guards import AntiThrash as AntiThrash
 from .history import History as History
 from .history import MessageLog as MessageLog
 from .memory_entries import MEMORY_TYPES as MEMORY_TYPES
-from .memory_policies import LessonRecall as LessonRecall
+from .memory_flush_and_lessons import LessonRecall as LessonRecall
 from .message_filters import MessageCountCap as MessageCountCap
 from .message_filters import PruneToolCalls as PruneToolCalls
 from .message_filters import RoleFilter as RoleFilter
@@ -34,6 +32,7 @@ from .message_filters import Tail as Tail
 from .message_filters import TextOnly as TextOnly
 from .message_filters import TurnAge as TurnAge
 from .message_filters import WithoutAgents as WithoutAgents
+from .message_shortening import CharacterBudget as CharacterBudget
 from .message_shortening import IntermediateReplyShortening as IntermediateReplyShortening
 from .message_shortening import OutputShortening as OutputShortening
 from .message_shortening import ReplyShortening as ReplyShortening
@@ -62,6 +61,11 @@ from .superseded_tool_calls import RepeatedCommands as RepeatedCommands
 from .superseded_tool_calls import Superseded as Superseded
 from .texts.message_line_index import CUE_PATTERN as CUE_PATTERN
 from .texts.message_line_index import FOCUS_MARK as FOCUS_MARK
+from .tool_result_clearing import CLEARED_PLACEHOLDER as CLEARED_PLACEHOLDER
+from .tool_result_clearing import CacheTtl as CacheTtl
+from .tool_result_clearing import Clear as Clear
+from .tool_result_clearing import KeepToolPairs as KeepToolPairs
+from .tool_result_clearing import TombstoneEviction as TombstoneEviction
 from .triggers import Above as Above
 from .triggers import BaseTrigger as BaseTrigger
 from .triggers import Count as Count
@@ -69,8 +73,4 @@ from .triggers import LastUsageOverBudget as LastUsageOverBudget
 from .triggers import Share as Share
 from .triggers import TokensSpent as TokensSpent
 from .unpruned_forecast import UnprunedForecast as UnprunedForecast
-from .user_rules_digest import KeepUserRules as KeepUserRules
-from .window_compaction import AdaptiveTrim as AdaptiveTrim
-from .window_compaction import TrimStage as TrimStage
-from .window_compaction import Window as Window
-from .window_compaction import WithoutTools as WithoutTools
+from .user_rules import KeepUserRules as KeepUserRules

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, runt
 from ctxkit._internal.setting_types import coerce_setting, is_number
 from ctxkit.errors import BadArguments, ModelError, short_repr
 from ctxkit.policies.history.history import History
-from ctxkit.policies.model_free_methods import FUNCTION_METHOD
-from ctxkit.policies.protocols import FunctionWrapper, HasName, is_call_overridden, name_of
+from ctxkit.policies.protocols import (
+    FUNCTION_METHOD,
+    FunctionWrapper,
+    HasName,
+    is_only_call_overridden,
+    name_of,
+)
 from ctxkit.policies.schedules.pruning_schedule import Schedule
 from ctxkit.session.messages import Message
 
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.protocols import Policy, PromptForecast
     from ctxkit.policies.schedules.schedule_method_input import ScheduleView
-    from ctxkit.tokens.counter_protocol import ContextBudget
+    from ctxkit.tokens.token_counters import ContextBudget
 
 
 class BasePolicy(HasName):
@@ -193,7 +198,7 @@ class CompositePolicy(BasePolicy):
     def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
         """Return the first call at which any part can have an effect."""
         firsts = (
-            start if is_call_overridden(p, "first") else p.first(forecast, start, stop)
+            start if is_only_call_overridden(p, "first") else p.first(forecast, start, stop)
             for p in self.parts
         )
         return min(firsts, default=stop)
@@ -342,7 +347,7 @@ class DataclassPolicy(ValidatedSettings, BasePolicy):
     """A policy defined by settings; `repr` shows those that differ from their default."""
 
     def __repr__(self) -> str:
-        settings = (f"{name}={value!r}" for name, value in non_default_settings(self).items())
+        settings = (f"{name}={value!r}" for name, value in get_non_default_settings(self).items())
         return f"{type(self).__name__}({', '.join(settings)})"
 
 
@@ -355,7 +360,7 @@ def _validate_fields(part: Any) -> None:
             object.__setattr__(part, f.name, converted)
 
 
-def non_default_settings(part: Any) -> dict[str, Any]:
+def get_non_default_settings(part: Any) -> dict[str, Any]:
     """Return the settings of a dataclass that differ from their default."""
     out = {}
     for f in fields(part):
@@ -366,7 +371,7 @@ def non_default_settings(part: Any) -> dict[str, Any]:
     return out
 
 
-def at_least(part: Any, low: float, *names: str) -> None:
+def check_at_least(part: Any, low: float, *names: str) -> None:
     """Check that settings are at least `low`.
 
     Args:

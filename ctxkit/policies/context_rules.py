@@ -14,8 +14,8 @@ from ctxkit.policies.base import BasePolicy, Chain, as_policy
 from ctxkit.policies.history.message_log import MessageLog  # noqa: TC001  as above
 from ctxkit.policies.protocols import FunctionWrapper, Guard, Policy, Pruning, Trigger, name_of
 from ctxkit.policies.triggers import Always, BaseTrigger, Either, Recorded, TokensSpent, as_trigger
-from ctxkit.tokens.counter_protocol import ContextBudget, TokenCounter
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
+from ctxkit.tokens.token_counters import ContextBudget, TokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,7 +170,9 @@ class Rules:
     auto: bool = True
     """False: compact by hand only."""
     flush: Any = None
-    """How a live session saves to memory before a compaction; see `policies.memory_policies`."""
+    """How a live session saves to memory before a compaction; see
+    `policies.memory_flush_and_lessons`.
+    """
     warnings: ConvertingField[Trigger | Sequence[Trigger], tuple[BaseTrigger, ...]] = (
         ConvertingField(_to_warnings, ())
     )

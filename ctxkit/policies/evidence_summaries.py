@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from ctxkit._internal.formatting import format_failure
+from ctxkit._internal.formatting_and_sanitizing import format_error_line
 from ctxkit.errors import ModelError
-from ctxkit.policies.model_free_methods import EVIDENCE_METHOD, INTENT_METHOD
 from ctxkit.policies.offline_summarisers import (
     ExtractiveSummariser,
     Passage,
+    get_summary_text,
     may_call_model,
-    put_record_before,
-    summary_text,
+    put_record_before_summary,
     with_summary_error,
 )
+from ctxkit.policies.protocols import EVIDENCE_METHOD, INTENT_METHOD
 from ctxkit.policies.summary_compaction import LOCAL_SUMMARISERS, Summary
-from ctxkit.policies.texts import message_content, summary_prompts, tool_actions
-from ctxkit.policies.texts.message_content import one_line
-from ctxkit.policies.texts.summary_prompts import FUSERAFT_SECTIONS
+from ctxkit.policies.texts import message_content, summary_prompts_and_audits, tool_actions
+from ctxkit.policies.texts.message_content import format_one_line
+from ctxkit.policies.texts.summary_prompts_and_audits import FUSERAFT_SECTIONS
 from ctxkit.session.messages import Message, Text
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntentSummariser:
+class ToolCallSummariser:
     """A summariser without a model: one line per tool call, with tool, target and outcome."""
 
     quirks: bool = False
@@ -48,7 +48,7 @@ class IntentSummariser:
         """Return the intent record of a passage."""
         turns = [int(t) for t in passage.history.turns[list(passage.positions)]]
         agent = passage.history.log.agent
-        return write_intents(passage.messages, turns, agent, quirks=self.quirks)
+        return write_tool_call_lines(passage.messages, turns, agent, quirks=self.quirks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class EvidenceSummariser:
     name = EVIDENCE_METHOD
     needs_model = False
     is_from_record = True
-    """See `IntentSummariser`."""
+    """See `ToolCallSummariser`."""
 
     def __call__(self, passage: Passage) -> str:
         """Return the evidence record of a passage."""
@@ -84,11 +84,13 @@ class HybridSummariser:
         try:
             narrative = self.summariser(passage)
         except (ModelError, OSError, ValueError, RuntimeError) as error:
-            reason = one_line(format_failure(error), 200)
+            reason = format_one_line(format_error_line(error), 200)
             text_without_narrative = f"{evidence}\n\n[no narrative: {reason}]"
-            return with_summary_error(put_record_before(text_without_narrative, "", ""), error)
-        text = summary_text(narrative)
-        return put_record_before(evidence, text if text.strip() else "", BLOCK_SEPARATOR)
+            return with_summary_error(
+                put_record_before_summary(text_without_narrative, "", ""), error
+            )
+        text = get_summary_text(narrative)
+        return put_record_before_summary(evidence, text if text.strip() else "", BLOCK_SEPARATOR)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -104,7 +106,7 @@ class IntentSummary(Summary):
         [('summarised', 4472, 1691)]
     """
 
-    summariser: IntentSummariser = IntentSummariser()
+    summariser: ToolCallSummariser = ToolCallSummariser()
     apart: bool = False
 
 
@@ -193,7 +195,10 @@ class NarrativeSummary(Summary):
     @property
     def writer(self) -> Any:
         """The source of the summary: a summariser; in two modes the record only."""
-        records = {"intent": IntentSummariser(quirks=self.quirks), "lossless": EvidenceSummariser()}
+        records = {
+            "intent": ToolCallSummariser(quirks=self.quirks),
+            "lossless": EvidenceSummariser(),
+        }
         return records.get(self.mode, self.maker)
 
     def find_cut(self, history: History, _budget: ContextBudget) -> int:
@@ -235,18 +240,18 @@ class NarrativeSummary(Summary):
         try:
             summary = self._summarise_with_retries(passage)
         except ModelError as error:
-            instead = evidence or make_failure_marker(turns, format_failure(error))
-            return with_summary_error(put_record_before(instead, "", ""), error)
+            instead = evidence or make_failure_marker(turns, format_error_line(error))
+            return with_summary_error(put_record_before_summary(instead, "", ""), error)
         if isinstance(summary, int):
             return summary
-        head = turns_heading("CONVERSATION SUMMARY", turns)
+        head = format_turns_heading("CONVERSATION SUMMARY", turns)
         blocks = [
             b for b in (evidence, *self._record_blocks(passage, turns, history.log.agent)) if b
         ]
         record = BLOCK_SEPARATOR.join(blocks)
         if not evidence:
             record = f"{head}\n\n{record}" if record else head
-        return put_record_before(record, summary, BLOCK_SEPARATOR if blocks else "\n\n")
+        return put_record_before_summary(record, summary, BLOCK_SEPARATOR if blocks else "\n\n")
 
     def _record_blocks(self, passage: Passage, turns: list[int], agent: str) -> list[str]:
         acts = tool_actions.collect_actions(passage.messages, turns, agent)
@@ -257,7 +262,7 @@ class NarrativeSummary(Summary):
                 (path, str(value))
                 for message in passage.messages
                 for call in message.tool_calls
-                if (path := message_content.call_path(call)) in written
+                if (path := message_content.get_path_argument(call)) in written
                 for value in call.arguments.values()
             )
             out.append(tool_actions.format_symbols_block(acts, texts))
@@ -273,12 +278,20 @@ class NarrativeSummary(Summary):
         if isinstance(maker, LOCAL_SUMMARISERS):
             return self._summary_text(maker, passage)
         cap = self.max_chars_per_message or max(
-            (len(summary_prompts.plain_text(m)) for m in passage.messages), default=0
+            (
+                len(summary_prompts_and_audits.get_text_without_reasoning(m))
+                for m in passage.messages
+            ),
+            default=0,
         )
         # A model gets the change log as ground truth, and shorter messages after each overflow.
-        grounded = replace(passage, instructions=f"{passage.instructions}\n\n{change_log(passage)}")
+        grounded = replace(
+            passage, instructions=f"{passage.instructions}\n\n{format_files_and_commands(passage)}"
+        )
         for left in range(SUMMARY_RETRIES, -1, -1):
-            short = replace(grounded, history=cap_messages(passage.history, passage.before, cap))
+            short = replace(
+                grounded, history=truncate_messages_before(passage.history, passage.before, cap)
+            )
             try:
                 return self._summary_text(maker, short)
             except ModelError as error:
@@ -291,16 +304,25 @@ class NarrativeSummary(Summary):
 
     def _summary_text(self, maker: Any, passage: Passage) -> str | int:
         summary = self._once(maker, passage)
-        return summary if isinstance(summary, int) else summary_text(summary)
+        return summary if isinstance(summary, int) else get_summary_text(summary)
 
     def _repeat_signal(self, was: History, new: History) -> History:
         """Return the history with the last handoff signal repeated, where it was removed."""
         for message in reversed(was.messages):
-            word = next((s for s in self.signals if s in summary_prompts.plain_text(message)), None)
+            word = next(
+                (
+                    s
+                    for s in self.signals
+                    if s in summary_prompts_and_audits.get_text_without_reasoning(message)
+                ),
+                None,
+            )
             if word is None:
                 continue
             if any(
-                word in summary_prompts.plain_text(m) for m in new.messages if m.role != "summary"
+                word in summary_prompts_and_audits.get_text_without_reasoning(m)
+                for m in new.messages
+                if m.role != "summary"
             ):
                 return new
             who = message.agent or was.log.agent
@@ -310,13 +332,13 @@ class NarrativeSummary(Summary):
         return new
 
 
-def change_log(passage: Passage) -> str:
+def format_files_and_commands(passage: Passage) -> str:
     """Return the files and commands in the record, as ground truth for a summariser."""
     acts = tool_actions.collect_actions(passage.messages)
     files = [f"  {p}" for p in tool_actions.list_written_files(acts)]
     perhaps = [f"  {p} [outcome unknown]" for p in tool_actions.list_written_files(acts, "unknown")]
     runs = [
-        f"  {one_line(a.target, 120)} [{_COMMAND_OUTCOMES.get(a.outcome, 'FAILED')}]"
+        f"  {format_one_line(a.target, 120)} [{_COMMAND_OUTCOMES.get(a.outcome, 'FAILED')}]"
         for a in tool_actions.select_shell_commands(acts)
     ]
     rows = ["AUTHORITATIVE CHANGE LOG — ground truth, it goes before what agents say of themselves"]
@@ -324,7 +346,7 @@ def change_log(passage: Passage) -> str:
     return "\n".join(rows + (["Commands run:", *runs] if runs else []))
 
 
-def cap_messages(history: History, before: int, cap: int) -> History:
+def truncate_messages_before(history: History, before: int, cap: int) -> History:
     """Return the history with the messages before a position cut to `cap` characters."""
     if cap <= 0:
         return history
@@ -333,7 +355,7 @@ def cap_messages(history: History, before: int, cap: int) -> History:
     )
     changes: dict[int, Message | str] = {}
     for p in long.tolist():
-        text = summary_prompts.plain_text(history[p])
+        text = summary_prompts_and_audits.get_text_without_reasoning(history[p])
         if len(text) > cap:
             short = f"{text[:cap]} [TRUNCATED — {len(text):,} chars total]"
             changes[p] = message_content.replace_text(history[p], short)
@@ -359,19 +381,19 @@ SNIPPET_CHARS = 400
 """Characters of a failed command's output in the evidence."""
 
 
-def turns_heading(name: str, turns: Sequence[int]) -> str:
+def format_turns_heading(name: str, turns: Sequence[int]) -> str:
     """Return a heading with the range of turns, counted from 1."""
     first, last = (min(turns) + 1, max(turns) + 1) if turns else (1, 1)
     return f"[{name} — covers turns {first}–{last}]"
 
 
-def write_intents(
+def write_tool_call_lines(
     messages: Sequence[Message], turns: Sequence[int], agent: str = "main", *, quirks: bool = False
 ) -> str:
     """Return the intent record: one line per tool call with tool, target and outcome."""
     acts = tool_actions.collect_actions(messages, turns, agent)
     rows = [
-        turns_heading("INTENT-DERIVED RECONSTRUCTION", turns),
+        format_turns_heading("INTENT-DERIVED RECONSTRUCTION", turns),
         "",
         "OPERATIONS (chronological):",
     ]
@@ -390,7 +412,7 @@ def write_evidence_before(history: History, before: int) -> str:
     """Return the evidence of all actions before a position, compacted or not."""
     return write_evidence(
         tool_actions.collect_actions_before(history, before),
-        newest_team_state(history.messages_newest_first),
+        find_newest_team_state(history.messages_newest_first),
     )
 
 
@@ -399,10 +421,10 @@ def write_evidence(acts: Sequence[ToolAction], standing: Mapping[str, Any] | Non
 
     Args:
         acts: the tool calls with their outcomes.
-        standing: state of the agent's team (see `team_state_sections`); None: no team.
+        standing: state of the agent's team (see `format_team_state_sections`); None: no team.
     """
     blocks = ["[CONTEXT RECONSTRUCTION — derived from durable evidence, not summarised by LLM]"]
-    blocks += team_state_sections(standing or {})
+    blocks += format_team_state_sections(standing or {})
     for heading, outcome in _WRITE_HEADINGS.items():
         written = tool_actions.list_written_files(acts, outcome)
         if written:
@@ -431,7 +453,7 @@ def _resumption_note(acts: Sequence[ToolAction]) -> str:
 
 
 def _evidence_lines(action: ToolAction) -> list[str]:
-    name = one_line(action.target, 120)
+    name = format_one_line(action.target, 120)
     status = "" if action.exit is None else f" [exit {action.exit}]"
     head = (
         f"  {tool_actions.OUTCOME_MARKS[action.outcome]} "
@@ -443,15 +465,17 @@ def _evidence_lines(action: ToolAction) -> list[str]:
         and tool_actions.SHELL_TOOL_PATTERN.search(action.tool)
         and action.output
     )
-    return [head, f"    {one_line(action.output, SNIPPET_CHARS)}"] if shows_output else [head]
+    return (
+        [head, f"    {format_one_line(action.output, SNIPPET_CHARS)}"] if shows_output else [head]
+    )
 
 
 def make_failure_marker(turns: Sequence[int], why: str) -> str:
     """Return the text in place of a summary that failed."""
     return "\n".join(
         [
-            turns_heading("COMPACTION FAILED", turns),
-            f"Summary generation failed: {one_line(why, 500)}",
+            format_turns_heading("COMPACTION FAILED", turns),
+            f"Summary generation failed: {format_one_line(why, 500)}",
             "- Read the files again before you rely on what they held.",
             "- Look at the change log for what was done.",
             "- Take the next step from what is on disk, not from memory.",
@@ -465,7 +489,7 @@ _MAX_ITEMS = 40
 _MAX_ITEM_CHARS = 200
 
 
-def newest_team_state(messages: Iterable[Message]) -> Mapping[str, Any]:
+def find_newest_team_state(messages: Iterable[Message]) -> Mapping[str, Any]:
     """Return the team state in the newest message that has one; else an empty mapping.
 
     Args:
@@ -476,7 +500,7 @@ def newest_team_state(messages: Iterable[Message]) -> Mapping[str, Any]:
     return newest if isinstance(newest, dict) else {}
 
 
-def team_state_sections(standing: Mapping[str, Any]) -> list[str]:
+def format_team_state_sections(standing: Mapping[str, Any]) -> list[str]:
     """Return fuseraft's sections of a team state: STATE MACHINE POSITION and CONTRACT STATUS.
 
     They describe the beginning of the current turn, as the state machine runs at a turn's end.
@@ -503,4 +527,4 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _as_line(value: Any) -> str:
-    return one_line(str(value), _MAX_ITEM_CHARS) if value is not None else ""
+    return format_one_line(str(value), _MAX_ITEM_CHARS) if value is not None else ""

@@ -1,14 +1,15 @@
-"""Guards: postpone a compaction that is due, or refuse its result."""
+"""Guards: postpone a compaction that is due, or refuse a result that is not smaller."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import ValidatedSettings
-from ctxkit.policies.compaction_refusals import describe_not_smaller
 from ctxkit.policies.history.message_log import ColdCacheCalls
 from ctxkit.policies.protocols import HasName, name_of
 from ctxkit.policies.triggers import first_call_in
@@ -16,9 +17,12 @@ from ctxkit.policies.unpruned_forecast import get_turn_of_call
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ctxkit.policies.base import Natural, Positive, Proportion
     from ctxkit.policies.history.history import History
     from ctxkit.policies.protocols import Guard, PromptForecast, RunHistory
+
 
 __all__ = [
     "AntiThrash",
@@ -31,7 +35,7 @@ __all__ = [
     "Smaller",
     "UntilCold",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
 # The engine asks guards in two places. When a trigger is due, each guard may postpone the
@@ -339,3 +343,39 @@ class Cooldown(BaseGuard):
         while start < stop and sent[start] < wait_end:
             start += 1
         return start
+
+
+_REFUSALS: ContextVar[list[str] | None] = ContextVar("ctxkit_refusals", default=None)
+
+
+@contextmanager
+def collect_refusals() -> Iterator[list[str]]:
+    """Collect the reasons for which policies refuse a result inside the block, in order.
+
+    Yields:
+        A list that grows while the block runs.
+    """
+    refusals: list[str] = []
+    token = _REFUSALS.set(refusals)
+    try:
+        yield refusals
+    finally:
+        _REFUSALS.reset(token)
+
+
+def describe_not_smaller(was: History, new: History) -> str:
+    """Return the reason for refusing a result that is not smaller, with both sizes as counted."""
+    return (
+        f"after it the prompt would have {new.tokens:,} tokens, before it {was.tokens:,} (both as"
+        " counted here)"
+    )
+
+
+def keep_if_smaller(was: History, new: History) -> History:
+    """Return the new history if it has fewer tokens, else the one before; note a refusal."""
+    if new.tokens < was.tokens:
+        return new
+    refusals = _REFUSALS.get()
+    if refusals is not None and new is not was:
+        refusals.append(describe_not_smaller(was, new))
+    return was

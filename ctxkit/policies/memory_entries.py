@@ -13,7 +13,12 @@ from uuid import uuid4
 
 import msgspec
 
-from ctxkit._internal.formatting import mask_secrets, sanitize_line, sanitize_text, strip_controls
+from ctxkit._internal.formatting_and_sanitizing import (
+    mask_secrets,
+    sanitize_line,
+    sanitize_redacted_text,
+    sanitize_text,
+)
 from ctxkit._internal.redaction import get_environment_secrets, redact_json
 from ctxkit._internal.setting_types import NATURAL
 from ctxkit.errors import BadArguments
@@ -99,7 +104,7 @@ def make_entry(
 
 def _clean_line(text: str, limit: int, secrets: Sequence[str]) -> str:
     """Return what `sanitize_line` does, with secrets that are computed once for many entries."""
-    return strip_controls(" ".join(mask_secrets(text, secrets).split()), limit).strip()
+    return sanitize_redacted_text(" ".join(mask_secrets(text, secrets).split()), limit).strip()
 
 
 def decode_entry(data: bytes) -> MemoryEntry | None:
@@ -213,7 +218,7 @@ def extract_query_terms(query: str) -> frozenset[str]:
     return frozenset(_QUERY_WORD.findall(query[:20_000].lower())) - _STOP_WORDS
 
 
-def count_matches(entry: MemoryEntry, words: frozenset[str]) -> int:
+def score_matches(entry: MemoryEntry, words: frozenset[str]) -> int:
     """Return 2 for each word in the name or the description, 1 for each in the body alone."""
     head, body = _lower_texts(entry)
     return sum(_word_points(word, head, body) for word in words)
@@ -232,7 +237,7 @@ def _word_points(word: str, head: str, body: str) -> int:
 
 def score_entry(entry: MemoryEntry, words: frozenset[str]) -> int:
     """Return the score of an entry for the words of a query."""
-    return _TYPE_BONUS.get(entry.type, 0) + count_matches(entry, words)
+    return _TYPE_BONUS.get(entry.type, 0) + score_matches(entry, words)
 
 
 class MemoryEntryRanker:
@@ -342,7 +347,7 @@ class MemoryDigestBudgets:
             )
 
 
-def memory_kind(entry: MemoryEntry) -> str:
+def get_entry_kind(entry: MemoryEntry) -> str:
     """Return Tyrum's kind of an entry."""
     return _KIND_OF_TYPE.get(entry.type, "note")
 
@@ -359,12 +364,12 @@ def format_digest(
     """
     words = extract_query_terms(query)
     matching = [
-        entry for entry in rank_by_score(entries, query) if not words or count_matches(entry, words)
+        entry for entry in rank_by_score(entries, query) if not words or score_matches(entry, words)
     ]
     return "\n".join(_format_row(entry) for entry in fit_to_budgets(matching, budgets)) or NO_MATCH
 
 
-def format_entries(entries: Iterable[MemoryEntry]) -> str:
+def format_digest_lines(entries: Iterable[MemoryEntry]) -> str:
     """Return the digest of entries, in their order, without limits."""
     return "\n".join(map(_format_row, entries))
 
@@ -381,7 +386,8 @@ def fit_to_budgets(
     Args:
         ranked: entries, the preferred ones first.
         budgets: the limits; None: Tyrum's.
-        sizes: characters of each entry's line (`row_size`) by guid; None: they are computed.
+        sizes: characters of each entry's line (`count_line_chars`) by guid; None: they are
+        computed.
     """
     limits = budgets or MemoryDigestBudgets()
     out: list[MemoryEntry] = []
@@ -389,10 +395,10 @@ def fit_to_budgets(
     left = {kind: list(limits.kinds.get(kind, (0, 0))) for kind in MEMORY_KINDS}
     total = [limits.items, limits.chars]
     for entry in ranked:
-        kind = left[memory_kind(entry)]
+        kind = left[get_entry_kind(entry)]
         if min(total[0], kind[0]) < 1:
             continue
-        size = row_size(entry) if sizes is None else sizes[entry.guid]
+        size = count_line_chars(entry) if sizes is None else sizes[entry.guid]
         if size > min(total[1], kind[1]):
             continue
         for of in (total, kind):
@@ -402,7 +408,7 @@ def fit_to_budgets(
     return out
 
 
-def row_size(entry: MemoryEntry) -> int:
+def count_line_chars(entry: MemoryEntry) -> int:
     """Return the characters of an entry's line in a digest."""
     return len(_format_row(entry))
 
@@ -410,5 +416,5 @@ def row_size(entry: MemoryEntry) -> int:
 def _format_row(entry: MemoryEntry) -> str:
     about = sanitize_line(" ".join(t for t in (entry.description, entry.body) if t), _SNIPPET_CHARS)
     name_part = [entry.name] if make_entry_name(about) != entry.name else []
-    head = f"- [{memory_kind(entry)}] {entry.guid[:8]} (private) "
+    head = f"- [{get_entry_kind(entry)}] {entry.guid[:8]} (private) "
     return head + " — ".join([*name_part, *([about] if about else [])])

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.base import EarlierTurnsFilter, ScheduledPruning
-from ctxkit.policies.history.columns import ASSISTANT, TOOL, USER
+from ctxkit.policies.history.growing_columns import ASSISTANT, TOOL, USER
 from ctxkit.policies.history.history_view import get_role_code
-from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
+from ctxkit.policies.schedules.pruning_layers import UNDO_CHANGE
 from ctxkit.policies.schedules.schedule_method_input import (
-    MessageUpdates,
     SlidingWindow,
+    VisibilityChanges,
     VisiblePositions,
 )
 from ctxkit.policies.texts import message_content
@@ -59,11 +59,11 @@ CORRECTION_PREFIXES = (
     "EVIDENCE AUDIT REQUIRED",
     "MISSING ARTIFACT",
 )
-"""Beginnings of fuseraft's corrections of an agent; see `is_correction`."""
+"""Beginnings of fuseraft's corrections of an agent; see `is_fuseraft_correction`."""
 _ROLES = ("system", "user", "assistant", "tool", "summary")
 
 
-def is_correction(message: Message) -> bool:
+def is_fuseraft_correction(message: Message) -> bool:
     """Return True for a user message by which fuseraft corrects an agent, or blocks a tool call."""
     if message.role != "user":
         return False
@@ -269,7 +269,7 @@ class Tail(EarlierTurnsFilter):
         if view.stays(p, call) or _is_inserted(view.rows.message(p)):
             return True
         message = view.message(p, call) if self.pin_corrections and view.role(p) == USER else None
-        return message is not None and is_correction(message)
+        return message is not None and is_fuseraft_correction(message)
 
 
 def _agent_messages(view: ScheduleView) -> Iterator[int]:
@@ -397,7 +397,7 @@ class PruneToolCalls(ScheduledPruning):
         pruned: _Pruned = view.memory.setdefault("pruned", _Pruned(self))
         changed, news = view.events(), {new.call: new for new in view.news()}
         if "all" in (self.tool_calls, self.reasoning):
-            news = {call: MessageUpdates(call, [], [], []) for call, _ in view.turns()} | news
+            news = {call: VisibilityChanges(call, [], [], []) for call, _ in view.turns()} | news
         for call in sorted(changed.keys() | news.keys()):
             emptied = set(changed.get(call, ())) - pruned.changed
             todo = pruned.follow(view, news[call]) if call in news else set()
@@ -452,7 +452,7 @@ class _Pruned:
         self._dropped: set[str] = set()
         self._edge = self._end = self._turn = 0
 
-    def follow(self, view: ScheduleView, news: MessageUpdates) -> set[int]:
+    def follow(self, view: ScheduleView, news: VisibilityChanges) -> set[int]:
         """Apply the news of a call; return the positions that may change."""
         call, added, hidden, protected = news
         self._visible.follow(added, hidden)

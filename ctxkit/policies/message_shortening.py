@@ -1,21 +1,25 @@
-"""Prunings that shorten single messages: results, replies, stale reads, output, steps."""
+"""Prunings that shorten messages: results, replies, stale reads, output, old ones over a budget."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import ScheduledPruning, at_least
-from ctxkit.policies.history.columns import TOOL
-from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
+from ctxkit.policies.base import ScheduledPruning, check_at_least
+from ctxkit.policies.history.growing_columns import TOOL
+from ctxkit.policies.schedules.pruning_layers import UNDO_CHANGE
+from ctxkit.policies.schedules.schedule_method_input import SlidingWindow
 from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import (
     OTHER_AGENT_CALL_KIND,
     OTHER_AGENT_KIND,
+    Message,
     Part,
     Text,
     Thinking,
@@ -27,9 +31,8 @@ from ctxkit.session.tool_calls import READ_TOOL_PATTERNS, WRITE_TOOL_PATTERNS, m
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ctxkit.policies.base import Natural
+    from ctxkit.policies.base import Natural, Positive
     from ctxkit.policies.schedules.schedule_method_input import ScheduleView
-    from ctxkit.session.messages import Message
     from ctxkit.tokens import ContextBudget
 
 
@@ -69,7 +72,7 @@ class ResultShortening(ScheduledPruning):
     """Cut results of earlier turns only, also of other agents (fuseraft)."""
 
     def __post_init__(self) -> None:
-        at_least(self, -1, "consumed_chars")
+        check_at_least(self, -1, "consumed_chars")
         for tool, chars in self.overrides.items():
             if not isinstance(chars, int) or chars < 0:
                 raise BadArguments(
@@ -345,7 +348,7 @@ def get_matching_call_path(call: ToolCall, tools: tuple[str, ...]) -> str:
     """
     if not matches_tool(call.name, tools):
         return ""
-    return _LEADING_DOTS.sub("", message_content.call_path(call).casefold())
+    return _LEADING_DOTS.sub("", message_content.get_path_argument(call).casefold())
 
 
 _LEADING_DOTS = re.compile(r"^(?:\./+)+(?=[^/])")
@@ -401,4 +404,164 @@ def _elided_argument(chars: int) -> str:
     return (
         f"[ELIDED — {chars} chars, NOT the real value. Do not reuse this placeholder as content; "
         "re-read the file or regenerate the value if you need it again.]"
+    )
+
+
+ELIDED_PLACEHOLDER = (
+    "[RESULT ELIDED — not the real output, do not reuse this as data. "
+    "Re-run the tool if you need this result again.]"
+)
+TRUNCATED_HERE = (
+    "\n[TRUNCATED HERE — everything after this point was cut for context budget; "
+    "this is not the complete output. Re-run the tool if you need the rest.]"
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CharacterBudget(ScheduledPruning):
+    """Elide the oldest results and text replies while all messages exceed a budget (fuseraft).
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruning = CharacterBudget(max_chars=10_000)
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> sum(item.changed_by == "CharacterBudget" for item in pruned.sent(-1))
+        38
+    """
+
+    counts = False
+    max_chars: Positive = 200_000
+    """Maximum characters of all messages together."""
+    step: Positive = 8
+    """The number of elided messages is a multiple of this: the prefix is stable in between."""
+    min_chars: Natural = 200
+    """Minimum characters of a result where eliding is not enough and the rest is cut."""
+    placeholder: str = ELIDED_PLACEHOLDER
+    """Text of an elided message."""
+
+    def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
+        """Elide as many of the oldest as each call needs; if all are not enough, cut the rest."""
+        elidable: _Elidable = view.memory.setdefault("elidable", _Elidable(self.placeholder))
+        news = {call: more for call, *more in view.news("assistant", "tool")}
+        events = view.events("assistant", "tool")
+        for call in view.calls():
+            for p in sorted({*events.get(call, ()), *(p for ps in news.get(call, ()) for p in ps)}):
+                elidable.update(view, p, call)
+            # `over` is the number of characters to save; the newest message is never elided.
+            over = view.chars(call) - self.max_chars
+            n = min(
+                self._count_needed(elidable, over), elidable.before(_newest_position(view, call))
+            )
+            for p, old in elidable.window.settle(n):
+                view.change(p, self.placeholder if old else UNDO_CHANGE, since=call)
+            if over > elidable.saved_chars(n):
+                self._cut_rest(view, elidable, call)
+
+    def _count_needed(self, elidable: _Elidable, over: int) -> int:
+        """Return how many must be elided to save `over` characters, in whole steps."""
+        if over <= 0:
+            return 0
+        return -(-elidable.count(over) // self.step) * self.step
+
+    def _cut_rest(self, view: ScheduleView, elidable: _Elidable, call: int) -> None:
+        """Cut the remaining results to equal shares of the remaining budget, for one call."""
+        sizes = {p: elidable.sizes[p][0] for p in elidable.unelided() if view.role(p) == TOOL}
+        if not sizes:
+            return
+        freed = elidable.saved_chars(elidable.window.old)
+        free = self.max_chars - (view.chars(call) - freed - sum(sizes.values()))
+        # What the budget leaves for results, in equal shares, less the note of the cut.
+        share = max(free // len(sizes) - len(TRUNCATED_HERE), self.min_chars)
+        for p, size in sizes.items():
+            if size > share + len(TRUNCATED_HERE):
+                view.change(p, partial(_cut_to_share, share=share), since=call, until=call + 1)
+
+
+class _Elidable:
+    """The messages that may be elided, the oldest first, and the characters that this saves.
+
+    Running sums over the window answer "how many must go?" by bisection; a change of a message
+    invalidates the sums from its place on.
+    """
+
+    def __init__(self, placeholder: str) -> None:
+        self.placeholder, self.window = placeholder, SlidingWindow()
+        self.sizes: dict[int, tuple[int, int]] = {}
+        """For each position its characters, and the characters that eliding it saves."""
+        self._nominal_sums, self._saved_sums = [0], [0]
+        """Sums of savings over the first n: by the placeholder's length, and as measured."""
+        self._unchanged: set[int] = set()
+        """Positions that eliding would not make smaller, in tokens."""
+
+    def update(self, view: ScheduleView, p: int, call: int) -> None:
+        """Add, update or remove a message by its state at a call."""
+        is_elided = p in self.window and self.window.is_old(p)
+        if p in self.window:
+            self._truncate_sums(p)
+            self.window.out(p)
+            self._unchanged.discard(p)
+        if self._is_elidable(view, p, call):
+            size = view.state_before(p, call).chars
+            saved = size - view.after(p, self.placeholder, call).chars
+            self.sizes[p] = size, saved
+            if not saved:
+                self._unchanged.add(p)
+            is_old = self.window.put(p)
+            self._truncate_sums(p)
+            if is_old and not is_elided:
+                view.change(p, self.placeholder, since=call)
+            is_elided = is_elided and not is_old
+        if is_elided:
+            view.change(p, UNDO_CHANGE, since=call)
+
+    def _is_elidable(self, view: ScheduleView, p: int, call: int) -> bool:
+        state = view.state_before(p, call)
+        if state.message is None or state.chars <= len(self.placeholder) or view.stays(p, call):
+            return False
+        return view.role(p) == TOOL or message_content.is_text_only(state.message)
+
+    def _truncate_sums(self, p: int) -> None:
+        """Drop the sums that include a position."""
+        n = bisect_left(self.window.positions, p) + 1
+        del self._nominal_sums[n:], self._saved_sums[n:]
+
+    def before(self, newest: int) -> int:
+        """Return the number of elidable messages before a position."""
+        return bisect_left(self.window.positions, newest)
+
+    def count(self, over: int) -> int:
+        """Return how many to elide to save `over` characters; one more than all if not enough."""
+        for p in self.window.positions[len(self._nominal_sums) - 1 :]:
+            size, saved = self.sizes[p]
+            self._nominal_sums.append(self._nominal_sums[-1] + size - len(self.placeholder))
+            self._saved_sums.append(self._saved_sums[-1] + saved)
+        return bisect_left(self._nominal_sums, over, 1)
+
+    def saved_chars(self, n: int) -> int:
+        """Return the characters that eliding the first n saves."""
+        return self._saved_sums[n]
+
+    def unelided(self) -> list[int]:
+        """Return the positions whose text is in the prompt as it is."""
+        window = self.window
+        return [
+            *sorted(p for p in self._unchanged if window.is_old(p)),
+            *window.positions[window.old :],
+        ]
+
+
+def _newest_position(view: ScheduleView, call: int) -> int:
+    """Return the position of the newest message, which is never elided."""
+    p = view.count_arrived(call)
+    if view.before.added(call) is not None:
+        return p
+    while p and view.message(p - 1, call) is None:
+        p -= 1
+    return p - 1
+
+
+def _cut_to_share(result: Message, share: int) -> Message:
+    return message_content.replace_text(
+        result, message_content.truncate_end(get_plain_text(result), share, TRUNCATED_HERE)
     )

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import BasePolicy, CompositePolicy, ValidatedSettings
 from ctxkit.policies.history.history import is_new_request
-from ctxkit.policies.offline_summarisers import Passage, summary_text
+from ctxkit.policies.offline_summarisers import Passage, get_summary_text
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import BaseTrigger, Share
-from ctxkit.policies.user_rules_digest import KeepUserRules
+from ctxkit.policies.user_rules import KeepUserRules
 from ctxkit.session.messages import Message, Text
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.history.history import History
     from ctxkit.policies.protocols import PromptForecast
-    from ctxkit.tokens.counter_protocol import ContextBudget
+    from ctxkit.tokens.token_counters import ContextBudget
 
 
 __all__ = ["append_only", "at_boundaries", "keep_rules", "leveled", "prepared", "stable_first"]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 LEVEL_KEY = "level"
 """Key in the details of a summary message for its level; a plain summary has level 0."""
@@ -220,7 +220,7 @@ def _replace_summaries(
 
 
 @dataclass(frozen=True)
-class DraftThenCommit:
+class TwoStepSummariser:
     """A summariser in two steps: one writes a draft, the other the summary with the draft."""
 
     prepare: Callable[[Passage], Message | str | int | None]
@@ -229,7 +229,7 @@ class DraftThenCommit:
 
     def __call__(self, passage: Passage) -> Message | str | int | None:
         """Return the second summariser's summary of the passage and the draft, if there is one."""
-        text = summary_text(self.prepare(passage))
+        text = get_summary_text(self.prepare(passage))
         if not text.strip():
             return self.commit(passage)
         draft = f"A draft of the summary, to be checked and finished:\n{text}"
@@ -258,7 +258,7 @@ def prepared(
         'prepared'
     """
     committer = rules.summariser if commit is None else commit
-    new = rules.but(summariser=DraftThenCommit(prepare, committer))
+    new = rules.but(summariser=TwoStepSummariser(prepare, committer))
     if new.policy == new.bare:
         raise BadArguments(
             f"The rules {rules.label!r} do not use another summariser: give a policy that writes "

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import structs
 
-from ctxkit._internal.formatting import format_failure
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.formatting_and_sanitizing import format_error_line
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit.errors import BadArguments, ModelError, did_you_mean, short_repr
 from ctxkit.policies.base import ValidatedSettings
 from ctxkit.policies.texts import extracts
@@ -43,7 +43,7 @@ __all__ = [
     "RecordedSummariser",
     "parse_summariser",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Passage:
 
 
 _FOCUS = re.compile(r"Additional focus:(?:\n(.+)| (.+?)(?=\n\n|\Z))", re.DOTALL)
-"""The focus, as `summary_prompts` writes it into the instructions."""
+"""The focus, as `summary_prompts_and_audits` writes it into the instructions."""
 
 Summariser = Callable[[Passage], Message | str | int | None]
 """Returns a text, a message, or its size in tokens; None or an empty text is a failure."""
@@ -309,7 +309,7 @@ def validate_summary(summary: Any) -> Message | str | int:
         return index(summary)
     if summary is None or (
         isinstance(summary, (str, Message))
-        and not summary_text(summary).strip()
+        and not get_summary_text(summary).strip()
         and not _has_other_parts(summary)
     ):
         raise ModelError(f"The summariser returned nothing; {_MUST}.")
@@ -324,11 +324,11 @@ def with_summary_error(summary: Message | str, error: object) -> Message:
         Message(role="summary", parts=(Text(summary),)) if isinstance(summary, str) else summary
     )
     return structs.replace(
-        message, details={**message.details, SUMMARY_ERROR_KEY: format_failure(error)}
+        message, details={**message.details, SUMMARY_ERROR_KEY: format_error_line(error)}
     )
 
 
-def put_record_before(record: str, text: str, separator: str) -> Message:
+def put_record_before_summary(record: str, text: str, separator: str) -> Message:
     """Return one summary: text computed from the record, then text that a model wrote.
 
     Args:
@@ -342,7 +342,7 @@ def put_record_before(record: str, text: str, separator: str) -> Message:
     )
 
 
-def summary_text(summary: Message | str | int | None) -> str:
+def get_summary_text(summary: Message | str | int | None) -> str:
     """Return the text of a summary; empty where only its size is known."""
     if isinstance(summary, Message):
         return get_plain_text(summary)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ctxkit.policies.base import CompositePolicy, ScheduledPruning
-from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
+from ctxkit.policies.schedules.pruning_layers import UNDO_CHANGE
 from ctxkit.policies.schedules.schedule_method_input import OrderedTexts, SlidingWindow
 from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import USER_VISIBLE_KEY, Message, Text, get_plain_text
@@ -84,7 +84,7 @@ class _Archive:
                 if message is None or message.kind == ARCHIVED_KIND:
                     lines.out(p)
                 else:
-                    lines.put(p, digest_line(message, self.digest.line_chars))
+                    lines.put(p, format_digest_line(message, self.digest.line_chars))
             view.append(partial(_digest_message, *lines.now()), call)
 
     def _shift_window(
@@ -176,7 +176,7 @@ def make_agent_only_message(text: str) -> Message:
     return Message(role="user", kind="tool_summary", parts=(Text(text),), details=details)
 
 
-def digest_line(result: Message, limit: int = 200) -> str:
+def format_digest_line(result: Message, limit: int = 200) -> str:
     """Return one line on a tool result: `- name (ok|error|unknown): text`."""
     text = " ".join(get_plain_text(result).split("\n"))[:limit].strip() or "(empty output)"
     return f"- {result.tool or 'unknown'} ({_status(result)}): {text}"
@@ -236,7 +236,7 @@ class ResultOffload(ScheduledPruning):
             messages: what a call shows before this pruning.
         """
         long = (m for m in messages if m.role == "tool" and self._is_long(get_plain_text(m), m))
-        return {artifact_id(get_plain_text(m)): m for m in long}
+        return {compute_artifact_id(get_plain_text(m)): m for m in long}
 
     def _is_long(self, text: str, message: Message) -> bool:
         if len(text) <= self.threshold or text.startswith(STUB_PREFIX):
@@ -247,11 +247,11 @@ class ResultOffload(ScheduledPruning):
         text = get_plain_text(message)
         if not self._is_long(text, message):
             return message
-        stub = format_stub(text, message, call, artifact_id(text), self.advice)
+        stub = format_stub(text, message, call, compute_artifact_id(text), self.advice)
         return message_content.replace_text(message, stub)
 
 
-def artifact_id(text: str) -> str:
+def compute_artifact_id(text: str) -> str:
     """Return the artifact id of a text: the first 12 digits of its SHA-256."""
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
@@ -267,7 +267,7 @@ def find_artifact_in_stub(message: Message) -> str | None:
     return match[1] if match else None
 
 
-def artifact_path(artifact: str) -> str:
+def get_artifact_path(artifact: str) -> str:
     """Return the path of an artifact that an agent is shown."""
     return f"{ARTIFACT_FOLDER}/{artifact}.txt"
 
@@ -310,6 +310,6 @@ def format_stub(
                 f"{message_content.format_call_hint(call)}"
             ),
             f"Artifact: {artifact}",
-            advice.format(path=artifact_path(artifact)),
+            advice.format(path=get_artifact_path(artifact)),
         ]
     )

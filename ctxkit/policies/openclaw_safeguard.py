@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import ModelError
-from ctxkit.policies.history.columns import USER
+from ctxkit.policies.history.growing_columns import USER
 from ctxkit.policies.history.history import find_turn_start
-from ctxkit.policies.offline_summarisers import summary_text
+from ctxkit.policies.offline_summarisers import get_summary_text
 from ctxkit.policies.summary_compaction import LOCAL_SUMMARISERS, PiSummary
 from ctxkit.policies.texts import message_content, tool_actions
 from ctxkit.session.messages import get_plain_text
@@ -84,7 +84,9 @@ class Safeguard(PiSummary):
         if not isinstance(summary, str):
             return summary
         places = np.arange(self.front(history), first)
-        return summary + failures_section(tool_actions.map_messages(history, places, failure_line))
+        return summary + format_failures_section(
+            tool_actions.map_messages(history, places, format_failure_line)
+        )
 
     def summarise_passage(self, maker: Any, passage: Passage) -> Message | str | int:
         """Return the summary of a passage, in chunks if long, each given the summary so far."""
@@ -94,7 +96,7 @@ class Safeguard(PiSummary):
         # of their own. Each part is summarised in chunks; several summaries are merged by one call.
         messages = passage.messages
         sizes = [passage.history.item(p).estimate for p in passage.positions]
-        fitting_rows, notes = exclude_oversized(messages, sizes, self.window)
+        fitting_rows, notes = exclude_oversized_messages(messages, sizes, self.window)
         positions = [passage.positions[i] for i in fitting_rows]
         fitting, fitting_sizes = (
             [messages[i] for i in fitting_rows],
@@ -110,7 +112,7 @@ class Safeguard(PiSummary):
                 summary = super().summarise_passage(maker, part)
                 if isinstance(summary, int):
                     return summary
-                text = summary_text(summary)
+                text = get_summary_text(summary)
                 instructions = f"{passage.instructions}\n\nThe summary so far:\n{text}"
             partial.append(text)
         if len(partial) > 1:
@@ -135,7 +137,7 @@ class Safeguard(PiSummary):
             others: tokens of the rest of the prompt, for `by_new`.
         """
         budget = int(self.window * self.max_history_share)
-        newer, dropped, _ = drop_oldest_to_budget(messages, sizes, budget)
+        newer, dropped, _ = drop_older_halves(messages, sizes, budget)
         if self.by_new and others <= int(self.window * self.max_history_share * SAFETY_MARGIN):
             newer, dropped = (*dropped, *newer), ()
         out: list[list[RowIndices]] = []
@@ -147,7 +149,7 @@ class Safeguard(PiSummary):
         return out
 
 
-def failures_section(lines: Sequence[str]) -> str:
+def format_failures_section(lines: Sequence[str]) -> str:
     """Return the section of at most eight failed tools; empty without any."""
     if not lines:
         return ""
@@ -155,14 +157,14 @@ def failures_section(lines: Sequence[str]) -> str:
     return "\n\n## Tool Failures\n" + "\n".join([*lines[:MAX_FAILURES], *more])
 
 
-def failure_line(message: Message) -> str | None:
+def format_failure_line(message: Message) -> str | None:
     """Return one line on a failed tool result, at most 240 characters of it; None: no failure."""
     if message.role != "tool" or not tool_actions.is_failed_result(message):
         return None
     text = get_plain_text(message)
     acts = tool_actions.ToolAction(message.tool or "tool", "", "", "failed", text, 0, "", 0)
     status = "" if acts.exit is None else f" (exitCode={acts.exit})"
-    return f"- {acts.tool}{status}: {message_content.one_line(acts.output, 240)}"
+    return f"- {acts.tool}{status}: {message_content.format_one_line(acts.output, 240)}"
 
 
 RowIndices = tuple[int, ...]
@@ -172,7 +174,7 @@ REQUEST_OVERHEAD = 4096
 """Tokens of each request that are free for instructions and the previous summary."""
 
 
-def group_rows(messages: Sequence[Message]) -> list[RowIndices]:
+def group_calls_with_results(messages: Sequence[Message]) -> list[RowIndices]:
     """Return groups of rows that stay together: a call with all rows up to its last result.
 
     All other rows are groups of one, also calls that were aborted, failed, or got no result.
@@ -199,7 +201,7 @@ def chunk_by_size(
 ) -> list[RowIndices]:
     """Return chunks of whole groups, of at most `limit` / 1.2 tokens or one group."""
     budget = max(1, int(limit / SAFETY_MARGIN))
-    return _pack_groups(group_rows(messages), sizes, lambda total, _: total > budget)
+    return _pack_groups(group_calls_with_results(messages), sizes, lambda total, _: total > budget)
 
 
 def chunk_by_share(
@@ -208,7 +210,9 @@ def chunk_by_share(
     """Return at most `parts` chunks of whole groups with similar numbers of tokens."""
     target = sum(sizes) / max(1, parts)
     return _pack_groups(
-        group_rows(messages), sizes, lambda total, done: done < parts - 1 and total > target
+        group_calls_with_results(messages),
+        sizes,
+        lambda total, done: done < parts - 1 and total > target,
     )
 
 
@@ -226,7 +230,7 @@ def _pack_groups(
     return [*chunks, chunk] if chunk else chunks
 
 
-def drop_oldest_to_budget(
+def drop_older_halves(
     messages: Sequence[Message], sizes: Sequence[int], budget: int
 ) -> tuple[RowIndices, RowIndices, int]:
     """Drop the older half, by tokens, until the rest fits the budget.
@@ -246,7 +250,7 @@ def drop_oldest_to_budget(
     return remaining, dropped, times
 
 
-def chunk_share(messages: int, tokens: int, window: int) -> float:
+def compute_chunk_share(messages: int, tokens: int, window: int) -> float:
     """Return the share of the window for a chunk: 0.4, down to 0.15 where messages are large."""
     if not messages or not window:
         return 0.4
@@ -254,12 +258,12 @@ def chunk_share(messages: int, tokens: int, window: int) -> float:
     return 0.4 if mean <= 0.1 else max(0.15, 0.4 - min(mean * 2, 0.25))
 
 
-def chunk_tokens(messages: int, tokens: int, window: int) -> int:
+def compute_chunk_tokens(messages: int, tokens: int, window: int) -> int:
     """Return the most tokens of history in one summary request."""
-    return max(1, int(window * chunk_share(messages, tokens, window)) - REQUEST_OVERHEAD)
+    return max(1, int(window * compute_chunk_share(messages, tokens, window)) - REQUEST_OVERHEAD)
 
 
-def exclude_oversized(
+def exclude_oversized_messages(
     messages: Sequence[Message], sizes: Sequence[int], window: int
 ) -> tuple[RowIndices, tuple[str, ...]]:
     """Return the rows that fit a summary request, and a note for each message that does not.
@@ -305,7 +309,7 @@ def plan_stages(
 
     Fewer than four messages, or messages that fit one chunk, are one part.
     """
-    limit = chunk_tokens(len(messages), sum(sizes), window)
+    limit = compute_chunk_tokens(len(messages), sum(sizes), window)
     if len(messages) < 4 or sum(sizes) <= limit:
         return [chunk_by_size(messages, sizes, limit)]
     out = []

@@ -1,4 +1,6 @@
-"""Protocols of policies, prunings, triggers and guards, and of what triggers and guards read."""
+"""Protocols of policies, prunings, triggers and guards, and the names of methods without a model.
+It imports nothing of the package, so that light commands can use it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.messages import Message
-    from ctxkit.tokens.counter_protocol import ContextBudget
+    from ctxkit.tokens.token_counters import ContextBudget
 
 
 @runtime_checkable
@@ -222,7 +224,7 @@ class FunctionWrapper:
         return repr(self.function)
 
 
-def is_call_overridden(part: object, method: str) -> bool:
+def is_only_call_overridden(part: object, method: str) -> bool:
     """Return True where a subclass redefines `__call__`, but not the method that predicts it.
 
     The inherited method describes a `__call__` that no longer exists, so it must not be used. A
@@ -239,3 +241,26 @@ def name_of(part: object) -> str:
     """Return the `name` of an object, the name of a function, else the name of the class."""
     name = getattr(part, "name", None) or getattr(part, "__name__", None)
     return name if isinstance(name, str) else type(part).__name__
+
+
+FUNCTION_METHOD = "function"
+"""Method of an edit whose text a plain function wrote: it costs nothing that is known."""
+INTENT_METHOD = "intents"
+"""Method of a summary that lists what the user asked for."""
+EVIDENCE_METHOD = "evidence"
+"""Method of a summary that lists what tools returned."""
+MODEL_FREE_METHODS = frozenset(
+    {
+        INTENT_METHOD,
+        EVIDENCE_METHOD,
+        FUNCTION_METHOD,
+        "intent",
+        "lossless",
+        "digest",
+        "tombstones",
+        "superseded",
+    }
+)
+"""Methods whose texts no model writes: policies that work them out from the record, plain functions
+and fuseraft's own words in its logs. Any other summary of a log is billed as a model's.
+"""

@@ -11,31 +11,31 @@ from time import monotonic
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ctxkit._internal.formatting import format_failure
+from ctxkit._internal.formatting_and_sanitizing import format_error_line
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.policies.base import BasePolicy, DataclassPolicy
-from ctxkit.policies.compaction_refusals import keep_if_smaller
-from ctxkit.policies.history.columns import USER
+from ctxkit.policies.guards import keep_if_smaller
+from ctxkit.policies.history.growing_columns import USER
 from ctxkit.policies.history.history import (
     find_end_of_leading_summaries,
     find_first_since_compaction,
     find_turn_start,
-    has_content,
+    has_summarisable_messages,
     is_new_request,
 )
-from ctxkit.policies.model_free_methods import FUNCTION_METHOD
 from ctxkit.policies.offline_summarisers import (
     ExtractiveSummariser,
     FixedSizeSummariser,
     InputShareSummariser,
     Passage,
     RecordedSummariser,
-    summary_text,
+    get_summary_text,
     validate_summary,
     with_summary_error,
 )
-from ctxkit.policies.texts import summary_prompts, tool_actions
-from ctxkit.policies.texts.summary_prompts import PI_SECTIONS, PI_TURN_SECTIONS
+from ctxkit.policies.protocols import FUNCTION_METHOD
+from ctxkit.policies.texts import summary_prompts_and_audits, tool_actions
+from ctxkit.policies.texts.summary_prompts_and_audits import PI_SECTIONS, PI_TURN_SECTIONS
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Message
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class Summary(DataclassPolicy):
             ModelError: the summariser failed, and `otherwise` is None.
         """
         start, first = self.front(history), self.find_cut(history, budget)
-        if first <= start or not has_content(history, first, start):
+        if first <= start or not has_summarisable_messages(history, first, start):
             return history
         summary = self.write_summary(history, first)
         why = "between the beginning and what is kept" if start else "older than what is kept"
@@ -263,7 +263,7 @@ class Summary(DataclassPolicy):
             self.find_read_start(history),
             self.find_split_turn(history, first),
         )
-        if turn <= start or not has_content(history, turn, start):
+        if turn <= start or not has_summarisable_messages(history, turn, start):
             return [Passage(history, first, start, self.limit, instructions)]
         return [
             Passage(history, turn, start, self.limit, instructions),
@@ -274,7 +274,7 @@ class Summary(DataclassPolicy):
         """Return the instructions for the summariser."""
         names = ", ".join(self.sections)
         sections = f"Write these sections: {names}." if names else ""
-        rest = summary_prompts.identifier_instructions(
+        rest = summary_prompts_and_audits.format_identifier_instructions(
             self.identifiers, self.identifier_instructions, self.focus
         )
         return "\n\n".join(t for t in (self.instructions, sections, rest) if t)
@@ -290,10 +290,12 @@ class Summary(DataclassPolicy):
         # Sizes without a text: add them up, and count the texts among them.
         if any(isinstance(m, int) for m in summaries):
             return sum(
-                m if isinstance(m, int) else parts[0].history.log.counter(summary_text(m))
+                m if isinstance(m, int) else parts[0].history.log.counter(get_summary_text(m))
                 for m in summaries
             )
-        text = "\n\n---\n\n**Turn Context (split turn):**\n\n".join(map(summary_text, summaries))
+        text = "\n\n---\n\n**Turn Context (split turn):**\n\n".join(
+            map(get_summary_text, summaries)
+        )
         if self.file_lists:
             file_paths = (
                 tool_actions.map_messages(p.history, p.places, tool_actions.get_files_in_message)
@@ -320,7 +322,7 @@ class Summary(DataclassPolicy):
         except (CtxkitError, OSError, ValueError, RuntimeError) as error:
             if self.otherwise is not None:
                 summary = validate_summary(
-                    self.otherwise(replace(passage, instructions=format_failure(error)))
+                    self.otherwise(replace(passage, instructions=format_error_line(error)))
                 )
                 return summary if isinstance(summary, int) else with_summary_error(summary, error)
             if isinstance(error, ModelError):
@@ -332,21 +334,25 @@ class Summary(DataclassPolicy):
         return validate_summary(self._time_limited(maker)(passage))
 
     def _time_limited(self, maker: Callable[[Passage], Any]) -> Callable[[Passage], Any]:
-        if self.seconds is None or isinstance(maker, (*LOCAL_SUMMARISERS, TimeLimited)):
+        if self.seconds is None or isinstance(maker, (*LOCAL_SUMMARISERS, TimeLimitedSummariser)):
             return maker
-        return TimeLimited(maker, self.seconds)
+        return TimeLimitedSummariser(maker, self.seconds)
 
     def audit(self, summary: Message | str | int, passage: Passage) -> tuple[str, ...]:
         """Return what a summary is missing: sections, identifiers (`strict`), the last request."""
         if isinstance(summary, int):
             return ()
-        texts = [summary_prompts.plain_text(m) for m in passage.messages]
-        requests = [summary_prompts.plain_text(m) for m in passage.messages if m.role == "user"]
+        texts = [summary_prompts_and_audits.get_text_without_reasoning(m) for m in passage.messages]
+        requests = [
+            summary_prompts_and_audits.get_text_without_reasoning(m)
+            for m in passage.messages
+            if m.role == "user"
+        ]
         strict = self.identifiers == "strict"
-        names = summary_prompts.select_identifiers_to_audit(texts) if strict else ()
+        names = summary_prompts_and_audits.select_identifiers_to_audit(texts) if strict else ()
         ask = requests[-1] if requests else ""
-        text, sections = summary_text(summary), self.sections
-        return summary_prompts.audit_summary(
+        text, sections = get_summary_text(summary), self.sections
+        return summary_prompts_and_audits.audit_summary(
             text, sections=sections, names=names, ask=ask, strict=strict
         )
 
@@ -443,7 +449,7 @@ class SummaryTimeout(ModelError):
         super().__init__(f"The summary took longer than {seconds:g} s.")
 
 
-class TimeLimited:
+class TimeLimitedSummariser:
     """A summariser whose calls share one time limit, which begins when it is made.
 
     Args:
@@ -467,12 +473,12 @@ class TimeLimited:
         try:
             if within is not None:
                 return within(passage, seconds)
-            return call_within(partial(self._maker, passage), seconds)
+            return call_with_time_limit(partial(self._maker, passage), seconds)
         except SummaryTimeout:
             raise SummaryTimeout(self._seconds) from None
 
 
-def call_within(work: Callable[[], Any], seconds: float) -> Any:
+def call_with_time_limit(work: Callable[[], Any], seconds: float) -> Any:
     """Return what work returns; its thread cannot be stopped, and goes on after the limit.
 
     Raises:

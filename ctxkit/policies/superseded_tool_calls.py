@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.policies.base import ScheduledPruning
 from ctxkit.policies.message_shortening import get_matching_call_path
-from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
+from ctxkit.policies.schedules.pruning_layers import UNDO_CHANGE
 from ctxkit.policies.texts import message_content, tool_actions
 from ctxkit.session.messages import get_plain_text
 from ctxkit.session.tool_calls import matches_tool

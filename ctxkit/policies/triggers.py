@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit.errors import BadArguments, short_repr
-from ctxkit.policies.base import ValidatedSettings, at_least
+from ctxkit.policies.base import ValidatedSettings, check_at_least
 from ctxkit.policies.history.history import is_new_request
 from ctxkit.policies.history.history_view import get_role_code
 from ctxkit.policies.history.message_log import ColdCacheCalls
-from ctxkit.policies.protocols import FunctionWrapper, HasName, is_call_overridden, name_of
+from ctxkit.policies.protocols import FunctionWrapper, HasName, is_only_call_overridden, name_of
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.policies.protocols import PromptForecast, Trigger
     from ctxkit.session.messages import Message
-    from ctxkit.tokens.counter_protocol import ContextBudget
+    from ctxkit.tokens.token_counters import ContextBudget
 
 
 __all__ = [
@@ -49,7 +49,7 @@ __all__ = [
     "find_calls_after_replies",
     "first_call_in",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
 # A trigger is searched, not polled: `first(forecast, start, stop)` returns the first call at which
@@ -154,7 +154,7 @@ def as_trigger(candidate: object, what: str = "trigger") -> BaseTrigger:
     Raises:
         BadArguments: it cannot be called.
     """
-    if isinstance(candidate, BaseTrigger) and not is_call_overridden(candidate, "first"):
+    if isinstance(candidate, BaseTrigger) and not is_only_call_overridden(candidate, "first"):
         return candidate
     if callable(candidate):
         return FunctionTrigger(candidate)
@@ -326,7 +326,7 @@ class Above(BaseTrigger):
     """Compare the messages in the system's own measure instead of the prompt's tokens."""
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "limit")
+        check_at_least(self, 0, "limit")
 
     def tokens(self, budget: ContextBudget) -> float:  # noqa: ARG002
         """Return the limit in tokens."""
@@ -625,7 +625,7 @@ def find_calls_after_replies(
         >>> import ctxkit as ck
         >>> from ctxkit.policies.history import MessageLog
         >>> messages = ck.read(ck.samples.path("chat")).messages
-        >>> from ctxkit.tokens.counter_registry import default_counter
+        >>> from ctxkit.tokens.token_counters import default_counter
         >>> log = MessageLog.of(messages, default_counter())
         >>> len(find_calls_after_replies(log, "done", lambda reply: reply.stop == "stop"))
         43
@@ -696,7 +696,7 @@ class LastUsageOverBudget(BaseTrigger):
                 self.waits and is_reply_aborted(log, call)
             ):
                 continue
-            last = last_successful_call(log, call)
+            last = find_last_successful_call(log, call)
             if last >= since and self.total(forecast, last, request) > limit:
                 return call
         return stop
@@ -722,7 +722,7 @@ def is_reply_aborted(log: MessageLog, call: int) -> bool:
     return reply.usage is None or not reply.usage.prompt_tokens
 
 
-def last_successful_call(log: MessageLog, call: int) -> int:
+def find_last_successful_call(log: MessageLog, call: int) -> int:
     """Return the last call before a call whose reply did not fail; -1 where there is none."""
     for before in range(call - 1, -1, -1):
         reply = log.replies[before]

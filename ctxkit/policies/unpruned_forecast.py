@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.history.history import History
     from ctxkit.policies.history.message_log import MessageLog
-    from ctxkit.tokens.counter_protocol import ContextBudget
+    from ctxkit.tokens.token_counters import ContextBudget
 
     BilledSizes = Callable[[int, int], list[int]]
     """Returns the billed prompt tokens of the calls start..stop."""

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.formatting_and_sanitizing import sanitize_text
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _yaml(text: str) -> Any:
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         # the events are checked before any value is built, so that nothing is unfolded first
-        check_events(yaml.parse(text, Loader=loader))
+        check_yaml_events(yaml.parse(text, Loader=loader))
         try:
             return yaml.load(text, Loader=loader)  # noqa: S506  a safe one, in C if there is one
         except (ArithmeticError, AttributeError, LookupError, TypeError):
@@ -236,7 +236,7 @@ class _Section:
 # aliases unfolded: an alias adds the size of what its anchor holds, so that nothing is unfolded in
 # memory. An alias to a section that is still open contains itself. The first entry of the stack
 # stands for the whole file. Cost: linear in the events, whatever they would unfold to.
-def check_events(events: Iterable[Any]) -> None:
+def check_yaml_events(events: Iterable[Any]) -> None:
     """Refuse what is too deep, unfolds to more values than anybody wrote, contains itself, has a
     number that is too long, or names a key twice.
 

@@ -1,14 +1,17 @@
-"""fuseraft's orchestration file: one table of its keys, and the settings of an agent's rules.
+"""fuseraft's orchestration file: one table of its keys, the settings of an agent's rules, and the
+sentence on ignored keys. The table serves the rules of one agent (`load_rules`), teams (`ck.team`)
+and `validate`.
 
 The table serves the rules of one agent (`load_rules`), teams (`ck.team`) and `validate`.
 """
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.formatting_and_sanitizing import sanitize_text
 from ctxkit._internal.setting_types import (
     COUNTS,
     FLAG,
@@ -22,7 +25,7 @@ from ctxkit._internal.setting_types import (
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.message_filters import Tail, TextOnly, TurnAge, WithoutAgents
 from ctxkit.policies.message_shortening import ReplyShortening, ResultShortening
-from ctxkit.presets.config_schema import (
+from ctxkit.presets.config_key_mapping import (
     ConfigKey,
     ConfigKeyTable,
     ConfigSection,
@@ -30,10 +33,10 @@ from ctxkit.presets.config_schema import (
     get_section,
     parse_keys,
 )
-from ctxkit.presets.fuseraft_ignored_keys import weigh_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
 
 _OWN_FOLDER = "their files lie below .ctxkit"
 _READ_FROM_FILE = "it is read where the config is a file, from that file's folder"
@@ -233,16 +236,16 @@ VIEW_KEYS = {
 MAX_AGENTS = 200
 MAX_STATES = 1000
 """States of a machine, nodes of a graph, stages; the states that are made of these, too."""
-MAX_WAYS = 5000
+MAX_TRANSITIONS = 5000
 """Transitions out of all states, routes, edges, contracts."""
 _get = partial(get_section, any_case=True)
 _STATES = ("StateMachine.States", "Graph.Nodes", "Adversarial.Stages")
-_WAYS = ("Routes", "StructuredRoutes", "Graph.Edges")
+_TRANSITIONS = ("Routes", "StructuredRoutes", "Graph.Edges")
 ANY_STATE = "Any"
 """The one state under which signals are written: rules hold no routes."""
 
 
-def weigh_config(config: Mapping[str, Any]) -> int:
+def count_identifying_keys(config: Mapping[str, Any]) -> int:
     """Count the keys that identify fuseraft."""
     body = _body(config)
     # only fuseraft puts everything under `Orchestration`
@@ -293,7 +296,7 @@ def read_config(config: Mapping[str, Any], agent: str | None) -> ParsedConfig:
         BadArguments: there is no such agent, or a value is of the wrong kind.
     """
     body, parsed = _body(config), ParsedConfig()
-    check_counts(body)
+    check_team_counts(body)
     CONFIG_TABLE.read(body, parsed)
     if body is not config:
         beside = [str(k) for k in config if str(k).casefold() != "orchestration"]
@@ -306,7 +309,7 @@ def read_config(config: Mapping[str, Any], agent: str | None) -> ParsedConfig:
     parsed.settings |= _pinned(body)
     names = [*parsed.elsewhere, *([SELECTION_NOTE] if _routes(_get(body, "Selection")) else [])]
     parsed.of_team = [n for n in names if n.rpartition(".")[2].casefold() in _OBEYED_BY_TEAM]
-    parsed.elsewhere = sorted((n for n in names if n not in parsed.of_team), key=weigh_key)
+    parsed.elsewhere = sorted((n for n in names if n not in parsed.of_team), key=rank_ignored_key)
     if (body is not config or agents) and _get(body, "Compaction") is None:
         _note_no_compaction(parsed)
     return parsed
@@ -319,7 +322,7 @@ def parse_agent_settings(config: Mapping[str, Any]) -> list[dict[str, Any]]:
         BadArguments: a value is of the wrong kind.
     """
     body, shared = _body(config), ParsedConfig()
-    check_counts(body)
+    check_team_counts(body)
     CONFIG_TABLE.read(body, shared)
     agents, pinned = _agents(body), _pinned(body)
     return [{**shared.settings, **own.settings, **pinned} for _, own in agents]
@@ -335,7 +338,7 @@ def _pinned(body: Mapping[str, Any]) -> dict[str, Any]:
     return {"routing_signals": signals} if signals else {}
 
 
-def check_counts(config: Mapping[str, Any]) -> None:
+def check_team_counts(config: Mapping[str, Any]) -> None:
     """Refuse a team with too many agents, states or transitions.
 
     Args:
@@ -346,17 +349,17 @@ def check_counts(config: Mapping[str, Any]) -> None:
     """
     body = _body(config)
     selection = _get(body, "Selection")
-    check_count("Agents", len(_members(_get(body, "Agents"))), MAX_AGENTS)
-    check_count("Contracts", len(_members(_get(body, "Contracts"))), MAX_WAYS)
-    for path in (*_STATES, *_WAYS):
-        max_count = MAX_STATES if path in _STATES else MAX_WAYS
-        check_count(f"Selection.{path}", len(_members(_get(selection, path))), max_count)
+    check_team_count("Agents", len(_members(_get(body, "Agents"))), MAX_AGENTS)
+    check_team_count("Contracts", len(_members(_get(body, "Contracts"))), MAX_TRANSITIONS)
+    for path in (*_STATES, *_TRANSITIONS):
+        max_count = MAX_STATES if path in _STATES else MAX_TRANSITIONS
+        check_team_count(f"Selection.{path}", len(_members(_get(selection, path))), max_count)
     states = _members(_get(selection, "StateMachine.States"))
     steps = sum(len(_members(_get(state, "Transitions"))) for state in states)
-    check_count("Transitions", steps, MAX_WAYS)
+    check_team_count("Transitions", steps, MAX_TRANSITIONS)
 
 
-def check_count(what: str, count: int, max_count: int) -> None:
+def check_team_count(what: str, count: int, max_count: int) -> None:
     """Refuse a list of a team that is too long.
 
     Raises:
@@ -569,3 +572,52 @@ def make_history_filters(
         ReplyShortening(max_chars=max_replay_chars, past_only=True) if max_replay_chars else None,
     ]
     return [part for part in parts if part is not None]
+
+
+PLUGINS_KEY, TERMINATION_KEY = "Plugins", "Termination"
+_WEIGHTY_KEYS = (
+    # other agents, tools and turns than the file asks for
+    *("RemoteAgent", "McpServers", PLUGINS_KEY, "SubGraphs", "Merge", "MaxConcurrency"),
+    *("FunctionChoice", TERMINATION_KEY, "Saga", "FindRelatedCommand", "ShellFallbackPattern"),
+    # what a person is asked, and what an agent is kept from
+    *("RequireHumanApproval", "EnablePlanReview", "Security", "TrustScore"),
+    # what a prompt holds, and how a model answers
+    *("Brownfield", "KnowledgeWeight", "SkipExecutionState", "Produces", "Requires", "Model"),
+)
+_LIGHT_KEYS = (
+    *("Output", "Telemetry", "Models", "ApiProfiles"),
+    # where fuseraft keeps its files
+    *("ChangeTracking", "EvidenceStore", "ChangeLogPath", "Checkpoint", "Events"),
+)
+_OTHERS = len(_WEIGHTY_KEYS)
+_KEY_WEIGHTS = {
+    key.casefold(): place for place, key in enumerate((*_WEIGHTY_KEYS, "", *_LIGHT_KEYS))
+}
+"""Places of keys in the list, by the key in lower case; all others are at `_OTHERS`."""
+
+
+def rank_ignored_key(path: str) -> int:
+    """Return the rank of a key in the list of ignored keys, the most important first."""
+    names = re.findall(r"\w+", path.casefold())
+    return min((_KEY_WEIGHTS[name] for name in names if name in _KEY_WEIGHTS), default=_OTHERS)
+
+
+MAX_REASONS = 8
+"""Maximum number of reasons in a list; the others are counted."""
+
+
+def format_ignored_keys(rows: Iterable[tuple[str, Sequence[str], str]]) -> str:
+    """Return a sentence on the ignored keys, the most important first; empty: none is ignored.
+
+    Args:
+        rows: key, agents that have it, reason; keys of one reason are named together.
+    """
+    by_reason: dict[str, list[str]] = {}
+    for key, agents, reason in sorted(rows, key=lambda row: rank_ignored_key(row[0])):
+        more = f" and {len(agents) - 3} more" if len(agents) > 3 else ""
+        of = f" of {', '.join(sanitize_text(a, 40) for a in agents[:3])}{more}" if agents else ""
+        by_reason.setdefault(reason, []).append(f"{sanitize_text(key, 80)}{of}")
+    parts = [", ".join(keys) + (f" ({why})" if why else "") for why, keys in by_reason.items()]
+    listed, omitted = parts[:MAX_REASONS], parts[MAX_REASONS:]
+    rest = f"; and {len(omitted)} more" if omitted else ""
+    return f"Not obeyed here, the weightiest first: {'; '.join(listed)}{rest}." if listed else ""

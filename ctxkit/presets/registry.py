@@ -120,7 +120,7 @@ def preset(name: str, **settings: Any) -> Rules:
         ) from None
 
 
-def preset_differences(name: str) -> tuple[PresetDifference, ...]:
+def preset_differences(name: str) -> tuple[DocumentationDifference, ...]:
     """Return where the document and the program of a preset differ, and what the preset does.
 
     Args:
@@ -254,7 +254,7 @@ def check_setting_types(make: Callable[P, Rules]) -> Callable[P, Rules]:
     return checked_preset
 
 
-class PresetDifference(NamedTuple):
+class DocumentationDifference(NamedTuple):
     """A difference between document and program, or one that a preset cannot reproduce."""
 
     topic: str
@@ -266,18 +266,18 @@ class PresetDifference(NamedTuple):
     """What it does with `quirks=True`."""
 
 
-LAST_CALL_DIFFERENCE = PresetDifference(
+LAST_CALL_DIFFERENCE = DocumentationDifference(
     "size that triggers",
     "tokens of the context",
     "prompt and reply of the last call together",
     "the prompt of the coming call",
 )
 """Of systems that go by the usage that the last reply brought."""
-LARGER_SUMMARY_DIFFERENCE = PresetDifference(
+LARGER_SUMMARY_DIFFERENCE = DocumentationDifference(
     "a summary larger than what it replaces", "not said", "is taken", "is refused"
 )
 """Of systems that do not look at the size of what was written."""
-MEMORY_TOOL_DIFFERENCE = PresetDifference(
+MEMORY_TOOL_DIFFERENCE = DocumentationDifference(
     "memory tool",
     "the model is warned to save what matters before",
     "a message at nine tenths of the threshold",

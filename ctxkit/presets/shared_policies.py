@@ -11,8 +11,8 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import DataclassPolicy, ScheduledPruning
-from ctxkit.policies.history.columns import ASSISTANT, TOOL
-from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
+from ctxkit.policies.history.growing_columns import ASSISTANT, TOOL
+from ctxkit.policies.schedules.pruning_layers import UNDO_CHANGE
 from ctxkit.policies.schedules.schedule_method_input import SlidingWindow
 from ctxkit.policies.schedules.unpruned_messages import NEVER
 from ctxkit.policies.summary_compaction import Summary
@@ -156,7 +156,7 @@ def find_api_message_starts(history: History) -> NDArray[np.int64]:
     return np.flatnonzero(~follows)
 
 
-def opens_turn(history: History, _budget: ContextBudget) -> bool:
+def is_request_pending(history: History, _budget: ContextBudget) -> bool:
     """Return whether a user message waits for its answer."""
     return len(history) > 0 and history[len(history) - 1].role == "user"
 
@@ -184,7 +184,7 @@ LANGCHAIN_ROLES = ("user", "assistant", "tool", "summary")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class KeepClauseSummary(Summary):
+class LangChainKeepSummary(Summary):
     """Summarise all but what is kept in LangChain's words."""
 
     apart: bool = False
@@ -196,7 +196,7 @@ class KeepClauseSummary(Summary):
         return find_langchain_cut(history, budget, self.keep)
 
 
-def check_clause(size: Any, what: str) -> tuple[str, float]:
+def check_langchain_clause(size: Any, what: str) -> tuple[str, float]:
     """Validate and return a LangChain size clause, such as ``("tokens", 4000)``.
 
     Raises:
@@ -235,14 +235,16 @@ def make_langchain_trigger(clauses: Any) -> Any:
     if isinstance(clauses, dict):
         if not clauses:
             raise BadArguments("A trigger without tokens, messages or fraction is none.")
-        parts = tuple(_clause_trigger(check_clause((k, v), "trigger")) for k, v in clauses.items())
+        parts = tuple(
+            _clause_trigger(check_langchain_clause((k, v), "trigger")) for k, v in clauses.items()
+        )
         return parts[0] if len(parts) == 1 else Both(parts)
     if isinstance(clauses, list):
         if not clauses:
             return None
         either = tuple(make_langchain_trigger(c) for c in clauses)
         return either[0] if len(either) == 1 else Either(either)
-    return _clause_trigger(check_clause(clauses, "trigger"))
+    return _clause_trigger(check_langchain_clause(clauses, "trigger"))
 
 
 def _clause_trigger(size: tuple[str, float]) -> Any:

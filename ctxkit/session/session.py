@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
-from ctxkit._internal.formatting import format_count, sanitize_line
-from ctxkit._internal.hooks import call_hook
+from ctxkit._internal.formatting_and_sanitizing import format_count, sanitize_line
+from ctxkit._internal.lazy_imports import call_hook
 from ctxkit.errors import BadArguments
-from ctxkit.session.compaction_groups import count_compactions
+from ctxkit.session.compactions_and_prunings import RecordedPrunings, count_compactions
 from ctxkit.session.messages import (
     ATTACHMENT_KEY,
     Edit,
@@ -27,14 +27,13 @@ from ctxkit.session.messages import (
     Text,
     ToolSchema,
 )
-from ctxkit.session.pruning_records import RecordedPrunings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import TypeAlias
 
     SentItem: TypeAlias = Any
-    """An `engine.sent_prompts.SentItem`."""
+    """An `engine.run_segments_and_prompts.SentItem`."""
 
 
 LogEntry = Message | Edit
@@ -237,7 +236,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
     @property
     def prompt_source(self) -> Any:
-        """The run that has the sent prompts (`engine.Run`, `engine.session_prompts`);
+        """The run that has the sent prompts (`engine.Run`, `engine.live_and_recorded_prompts`);
         None for a recorded session whose log has no prunings.
 
         It is not a field: it is neither compared nor written, and a changed copy has its log's.

@@ -6,21 +6,28 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.formatting_and_sanitizing import sanitize_text
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.presets.config_schema import ConfigSection, join_names
+from ctxkit.presets.config_key_mapping import ConfigSection, join_names
 from ctxkit.presets.fuseraft_config import (
+    PLUGINS_KEY,
     PROMPT_LIMITS,
     TEAM_SECTION_KEYS,
+    TERMINATION_KEY,
     UNREAD_REASONS,
     UNREAD_SECTION_KEYS,
     find_budget_faults,
+    format_ignored_keys,
     get_orchestration_section,
     read_config,
 )
-from ctxkit.presets.fuseraft_ignored_keys import PLUGINS_KEY, TERMINATION_KEY, format_ignored_keys
-from ctxkit.teams.handoffs import parse_context_sources
-from ctxkit.teams.permissions import parse_envelope
+from ctxkit.teams.handoffs_and_contracts import parse_context_sources
+from ctxkit.teams.member_views_and_permissions import (
+    get_model_name,
+    has_plugin_tool,
+    parse_envelope,
+    parse_members,
+)
 from ctxkit.teams.plan import (
     FAILURE_KINDS,
     ContractRequirement,
@@ -50,7 +57,6 @@ from ctxkit.teams.selection_state_graphs import (
     route_map_reduce,
     route_scatter_gather,
 )
-from ctxkit.teams.team_members import get_model_name, has_plugin_tool, parse_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -11,30 +11,31 @@ from hashlib import sha256
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.formatting_and_sanitizing import sanitize_text
 from ctxkit.agent.agent import COMPACT_TOOL
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.memory.folders import MemoryStore
-from ctxkit.agent.memory.session_memory import SessionMemory, make_memory_provider
-from ctxkit.agent.memory.session_memory import default_memory_folders as memory_homes
+from ctxkit.agent.memory.entry_store import MemoryStore
+from ctxkit.agent.memory.entry_store import get_user_memory_folders as memory_homes
+from ctxkit.agent.memory.providers import make_memory_provider
+from ctxkit.agent.memory.session_memory import SessionMemory
 from ctxkit.agent.models.model_factory import make_model as named
 from ctxkit.agent.system_prompt import OFF
-from ctxkit.agent.tools.file_tools import make_file_tools
-from ctxkit.agent.tools.tool_selection import FILE_TOOLS, make_tools
+from ctxkit.agent.tools.built_in_tools import FILE_TOOLS, make_tools
+from ctxkit.agent.tools.file_and_document_tools import make_file_tools
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.memory_entries import get_memory_folder_name
-from ctxkit.teams.handoffs import make_team_tools
-from ctxkit.teams.permissions import ToolCapabilities, limit_tools
-from ctxkit.teams.scripted_agents import is_scripted
-from ctxkit.teams.team_members import (
+from ctxkit.teams.handoffs_and_contracts import make_team_tools
+from ctxkit.teams.member_views_and_permissions import (
     ASKING,
     PLUGIN_TOOLS,
     SUB_AGENT_INSTRUCTIONS,
     SUB_AGENT_RULES,
     SubAgent,
+    limit_tools,
     sub_agent_name,
 )
+from ctxkit.teams.scripted_teams import is_team_script_name
 from ctxkit.tokens import default_counter
 from ctxkit.tokens.prices import price
 
@@ -43,14 +44,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ctxkit.agent.models.model import Model
-    from ctxkit.agent.store.project_folder import Workspace
+    from ctxkit.agent.project_folder_and_trust import Workspace
     from ctxkit.agent.tools.confined_root import RootFolder
-    from ctxkit.agent.tools.runner import Approve
+    from ctxkit.agent.tools.execution_and_results import Approve
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.agent.turn_state_and_events import Limits, Listener
     from ctxkit.policies.context_rules import Rules
-    from ctxkit.teams.contract_checks import TurnChanges
-    from ctxkit.teams.plan import Member, SubAgentPlan, TeamPlan
+    from ctxkit.teams.handoffs_and_contracts import TurnChanges
+    from ctxkit.teams.plan import Member, SubAgentPlan, TeamPlan, ToolCapabilities
 
 
 _SUMMARY_MODEL = "Compaction.Model"
@@ -212,7 +213,7 @@ class SessionFactory:
 
     def _session_names(self, team: str) -> dict[str, str]:
         if team not in self._named:
-            self._named[team] = session_names(team, self._plan)
+            self._named[team] = get_session_names(team, self._plan)
         return self._named[team]
 
     def _open_session(self, spec: _SessionSpec, team: str, workspace: Workspace) -> LiveSession:
@@ -318,7 +319,7 @@ class SessionFactory:
         None if the agents are scripted, as a script of turns has no summaries.
         """
         named_models = {name.casefold(), _SUMMARY_MODEL.casefold()}
-        if is_scripted(model) and not named_models & set(self._named_models):
+        if is_team_script_name(model) and not named_models & set(self._named_models):
             return None
         if not name:
             first = self._models[self._plan.members[0].name]
@@ -355,7 +356,7 @@ def _find_folder_as_written(folder: Path, agent: str) -> Path | None:
     return folder / agent if agent in names else None
 
 
-def session_names(team: str, plan: TeamPlan) -> dict[str, str]:
+def get_session_names(team: str, plan: TeamPlan) -> dict[str, str]:
     """Return the name of each agent's session, by the agent's name.
 
     Args:
@@ -408,8 +409,8 @@ def describe_missing_grants(
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ctxkit.teams.member_views_and_permissions import SubAgentListener
     from ctxkit.teams.plan import Member
-    from ctxkit.teams.team_members import SubAgentListener
 
     Open = Callable[[Member, SubAgent | None], LiveSession]
     OpenSub = Callable[[Member, LiveSession], LiveSession]

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.formatting_and_sanitizing import sanitize_text
 from ctxkit._internal.setting_types import FLAG
 from ctxkit.errors import BadArguments
-from ctxkit.presets.config_schema import join_names
-from ctxkit.teams.permissions import ChangeEnvelope, ToolCapabilities
+from ctxkit.presets.config_key_mapping import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ctxkit.policies.context_rules import Rules
-    from ctxkit.presets.config_schema import ConfigSection
+    from ctxkit.presets.config_key_mapping import ConfigSection
 
 
 FailureKind = Literal["MissingEvidence", "InvalidTransition", "ConflictingEvidence", "NoProgress"]
@@ -194,6 +194,14 @@ class SubAgentPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ToolCapabilities:
+    """Rights of an agent's tools by its `Capabilities`; an unnamed plugin has all rights."""
+
+    may_write: bool = True
+    may_run: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class Member:
     """One agent of a team."""
 
@@ -312,6 +320,21 @@ class ManagerStallLimits:
     """New plans after which the team stops."""
 
 
+@dataclass(frozen=True)
+class ChangeEnvelope:
+    """The files that file tools may write, as globs below the team's folder; none: all files.
+
+    `*` and `?` stay within a name, `**` reaches over folders.
+    """
+
+    globs: tuple[str, ...] = ()
+
+    def covers(self, path: str) -> bool:
+        """Return True if a path below the folder may be written."""
+        parts = path.split("/")
+        return not self.globs or any(_matches(glob.split("/"), parts) for glob in self.globs)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TeamPlan:
     """The plan of a team."""
@@ -354,7 +377,7 @@ class TeamPlan:
         return next(m for m in self.members if m.name.casefold() == name.casefold())
 
 
-def make_plan_details(plan: TeamPlan) -> dict[str, Any]:
+def make_stored_plan_details(plan: TeamPlan) -> dict[str, Any]:
     """Return the part of the plan that the ledger stores: names, views, thresholds.
 
     Args:
@@ -510,3 +533,17 @@ def matches_any(patterns: Iterable[str], text: str) -> bool:
         if match:
             return True
     return False
+
+
+def _matches(glob: Sequence[str], parts: Sequence[str]) -> bool:
+    """Match a path part by part; the time is at most the product of both lengths."""
+    # positions in the path that the glob's parts so far can match up to
+    reached = {0}
+    for name in glob:
+        if name == "**":
+            reached = set(range(min(reached), len(parts) + 1))
+        else:
+            reached = {n + 1 for n in reached if n < len(parts) and fnmatchcase(parts[n], name)}
+        if not reached:
+            return False
+    return len(parts) in reached

@@ -9,35 +9,36 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from ctxkit._internal.redaction import redact
-from ctxkit.agent.event_loops import BackgroundTask, run_coroutine
-from ctxkit.agent.store.project_folder import Workspace, check_session_name
-from ctxkit.agent.store.session_log import SessionLog
+from ctxkit.agent.event_loop_threads import BackgroundTask, run_coroutine
+from ctxkit.agent.project_folder_and_trust import Workspace, check_session_name
+from ctxkit.agent.session_log import SessionLog
 from ctxkit.errors import BadArguments, ModelError, StoreError
 from ctxkit.metrics.team_log import ARTIFACTS, SOURCE_KEY
 from ctxkit.policies.evidence_summaries import TEAM_STATE_KEY
 from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.session.session import Session
-from ctxkit.teams.contract_checks import ContractEvidence, collect_changes, make_turn_changes
-from ctxkit.teams.handoffs import (
+from ctxkit.teams.handoffs_and_contracts import (
     HANDOFF_TOOL,
+    ContractEvidence,
     SourceFilesAndChanges,
+    collect_changes,
     find_called_signals,
     format_declared_context,
     format_handoff,
     get_last_reply,
     is_turn_finished,
     list_empty_sources,
+    make_turn_changes,
 )
-from ctxkit.teams.live_team_sessions import TeamSessions, session_names
-from ctxkit.teams.shared_history import SharedHistory
+from ctxkit.teams.live_team_sessions import TeamSessions, get_session_names
+from ctxkit.teams.shared_history_and_files import SharedHistory, TeamFilesWriter
 from ctxkit.teams.state_machine import (
     check_resumable,
-    current_state,
     decide_turn,
-    initial_status,
-    next_agent,
+    get_current_state_name,
+    get_next_agent,
+    make_initial_status,
 )
-from ctxkit.teams.team_files import TeamFilesWriter
 from ctxkit.teams.turn_prompts_and_status import (
     TurnDecision,
     TurnReply,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.turn_state_and_events import Listener, Outcome
-    from ctxkit.teams.contract_checks import TurnChanges
+    from ctxkit.teams.handoffs_and_contracts import TurnChanges
     from ctxkit.teams.live_team_sessions import SessionFactory
     from ctxkit.teams.plan import Member, TeamPlan
     from ctxkit.teams.turn_prompts_and_status import TeamStatus
@@ -134,11 +135,11 @@ class Team:
     def _open_first(self) -> None:
         """Open the existing sessions, which may be refused, and that of the first agent."""
         session_names_here = set(self.workspace.names())
-        for agent, name in session_names(self.name, self.plan).items():
+        for agent, name in get_session_names(self.name, self.plan).items():
             if name in session_names_here:
                 self.sessions[agent]
         if not self.status.ended:
-            self.sessions[next_agent(self.plan, self.status)]
+            self.sessions[get_next_agent(self.plan, self.status)]
 
     # -- what it is ------------------------------------------------------------------------------
 
@@ -150,7 +151,7 @@ class Team:
     @property
     def status(self) -> TeamStatus:
         """Its state, number of turns, and whether and why it ended."""
-        return self.ledger.status(initial_status(self.plan))
+        return self.ledger.status(make_initial_status(self.plan))
 
     @property
     def moves(self) -> pd.DataFrame:
@@ -257,7 +258,7 @@ class Team:
                 "begin another team."
             )
         again = msgspec.structs.replace(
-            initial_status(self.plan), turns=status.turns, since=status.turns, own=status.own
+            make_initial_status(self.plan), turns=status.turns, since=status.turns, own=status.own
         )
         self.ledger.set_task(task, again)
 
@@ -339,7 +340,7 @@ class TurnRunner:
         Raises:
             ModelError: the model failed.
         """
-        member = self._plan.member(next_agent(self._plan, status))
+        member = self._plan.member(get_next_agent(self._plan, status))
         live = self._sessions[member.name]
         concluded_turn = status.own.get(member.name, -1)
         last_turn = live.session.turns[-1] if live.session.calls else -1
@@ -387,7 +388,7 @@ class TurnRunner:
         self._files.write_event("agent_start", status.turns, {"state": status.state}, member.name)
         if not status.helper:
             words += quote_previous_reply(
-                self._plan.states.get(current_state(status)), status, self._sessions
+                self._plan.states.get(get_current_state_name(status)), status, self._sessions
             )
         changes = self.collect_changes()
         details = self._status_details(member, status, changes)
@@ -498,7 +499,7 @@ class TurnRunner:
         last = session.turns[-1] if session.path else -1
         at = {**status.own, member.name: last}
         decision = decision._replace(status=msgspec.structs.replace(decision.status, own=at))
-        to = next_agent(self._plan, decision.status) if not decision.status.ended else ""
+        to = get_next_agent(self._plan, decision.status) if not decision.status.ended else ""
         self._ledger.conclude(
             member.name,
             turns,

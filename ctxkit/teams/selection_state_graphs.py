@@ -19,10 +19,16 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.formatting_and_sanitizing import sanitize_text
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.presets.config_schema import ConfigSection, join_names
-from ctxkit.presets.fuseraft_config import MAX_STATES, check_count
+from ctxkit.presets.config_key_mapping import ConfigSection, join_names
+from ctxkit.presets.fuseraft_config import MAX_STATES, check_team_count
+from ctxkit.teams.member_views_and_permissions import (
+    get_model_name,
+    parse_common_rules,
+    with_view_filters,
+    without_own_earlier_turns,
+)
 from ctxkit.teams.plan import (
     ContractRequirement,
     HandoffContract,
@@ -33,8 +39,6 @@ from ctxkit.teams.plan import (
     Transition,
     parse_condition,
 )
-from ctxkit.teams.shared_history import with_view_filters, without_own_earlier_turns
-from ctxkit.teams.team_members import get_model_name, parse_common_rules
 from ctxkit.teams.turn_prompts_and_status import MAX_ITEMS
 
 if TYPE_CHECKING:
@@ -264,7 +268,7 @@ def route_by_manager(parts: SelectionConfigParts) -> SelectionStateGraph:
         initial=manager.name,
         extra=(manager,),
         manager=parse_manager_limits(f, manager.name),
-        max_turns=count_manager_turns(f),
+        max_turns=parse_manager_max_turns(f),
     )
 
 
@@ -353,7 +357,7 @@ def make_manager(
         agents=describe_agents(agents),
     )
     config_instructions = f.text("Instructions").strip()
-    return make_selection_agent(
+    return make_selector_agent(
         "Manager",
         f"{config_instructions}\n\n{instructions}" if config_instructions else instructions,
         f,
@@ -362,7 +366,7 @@ def make_manager(
     )
 
 
-def make_selection_agent(
+def make_selector_agent(
     name: str,
     instructions: str,
     f: ConfigSection,
@@ -408,7 +412,7 @@ def parse_manager_limits(f: ConfigSection, name: str) -> ManagerStallLimits:
     return ManagerStallLimits(name=name, stalls=stalls, resets=f.number("MaxResetCount", 2))
 
 
-def count_manager_turns(f: ConfigSection) -> int:
+def parse_manager_max_turns(f: ConfigSection) -> int:
     """Return the turns of a manager's rounds: each is its own turn and one of an agent."""
     # one turn more, in which the manager says that the task is done
     return 2 * (f.number("MaxRoundCount") or 20) + 1
@@ -449,7 +453,7 @@ def route_by_model(parts: SelectionConfigParts) -> SelectionStateGraph:
     instructions = prompt.replace(AGENTS_PLACEHOLDER, describe_agents(parts.agents)).replace(
         HISTORY_PLACEHOLDER, "(it follows)"
     )
-    selector = make_selection_agent(
+    selector = make_selector_agent(
         "Selector", instructions, parts.selection, parts.agents, parts.config
     )
     ways = tuple(Transition(to=n, signal=n) for n in parts.names)
@@ -502,7 +506,7 @@ def route_adversarial(parts: SelectionConfigParts) -> SelectionStateGraph:
     stages = [_parse_stage(parts, s, n) for n, s in enumerate(f.rows("Stages"), 1)]
     if not stages:
         raise BadArguments("An adversarial selection needs Stages: a Generator and a Critic each.")
-    check_count("states made of Adversarial.Stages", 2 * rounds * len(stages), MAX_STATES)
+    check_team_count("states made of Adversarial.Stages", 2 * rounds * len(stages), MAX_STATES)
     check_unique("stages", [s.label for s in stages])
     both = {s.maker for s in stages} & {s.critic for s in stages}
     if both:

@@ -17,8 +17,6 @@ from ctxkit.teams.turn_prompts_and_status import (
     ambiguous_signal_message,
     blocked_handoff_message,
     enter_state,
-    escalation_message,
-    finding_message,
     mark_done,
     mark_stopped,
     missing_fields_message,
@@ -26,12 +24,14 @@ from ctxkit.teams.turn_prompts_and_status import (
     missing_signal_message,
     parse_items,
     replan_message,
+    too_many_revisits_message,
+    verifier_finding_message,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from ctxkit.teams.contract_checks import ContractEvidence
+    from ctxkit.teams.handoffs_and_contracts import ContractEvidence
     from ctxkit.teams.plan import ManagerStallLimits, TeamPlan, Transition
     from ctxkit.teams.turn_prompts_and_status import TurnReply
 
@@ -40,7 +40,7 @@ _TAIL_CHARS = 20_000
 """Characters at the end of a reply that are searched for the words that end a round robin."""
 
 
-def initial_status(plan: TeamPlan) -> TeamStatus:
+def make_initial_status(plan: TeamPlan) -> TeamStatus:
     """Return the status of a team before its first turn.
 
     Args:
@@ -82,7 +82,7 @@ def check_resumable(
     )
 
 
-def current_state(status: TeamStatus) -> str:
+def get_current_state_name(status: TeamStatus) -> str:
     """Return the name of the next turn's state.
 
     Args:
@@ -94,7 +94,7 @@ def current_state(status: TeamStatus) -> str:
     return (*status.branches, status.state)[0]
 
 
-def next_agent(plan: TeamPlan, status: TeamStatus) -> str:
+def get_next_agent(plan: TeamPlan, status: TeamStatus) -> str:
     """Return the name of the next agent.
 
     Args:
@@ -108,7 +108,7 @@ def next_agent(plan: TeamPlan, status: TeamStatus) -> str:
     if status.helper:
         return status.helper
     if plan.order == "statemachine":
-        return plan.states[current_state(status)].agent
+        return plan.states[get_current_state_name(status)].agent
     # turns of this task without the verifier's, so that an audit does not shift the round
     takers = _round_agents(plan)
     return takers[(status.turns - status.since - status.audits) % len(takers)]
@@ -145,7 +145,7 @@ def decide_turn(
     """
     now = replace(status, turns=status.turns + 1)
     if status.helper:
-        decision = decide_helper_turn(plan, now, turn)
+        decision = decide_recovery_or_verifier_turn(plan, now, turn)
     elif status.branches:
         decision = decide_branch_turn(plan, now, turn.agent)
     elif plan.order != "statemachine":
@@ -270,7 +270,7 @@ def _decide_advance(
         return TurnDecision(
             now,
             "back_edge_escalation",
-            escalation_message(way, objections),
+            too_many_revisits_message(way, objections),
             way,
             {"keyword": way.signal},
         )
@@ -337,7 +337,9 @@ def _decide_round_robin(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> Tur
     return TurnDecision(now, "agent_routed")
 
 
-def decide_helper_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnDecision:
+def decide_recovery_or_verifier_turn(
+    plan: TeamPlan, now: TeamStatus, turn: TurnReply
+) -> TurnDecision:
     """Return the decision after a turn of the recovery agent or the verifier."""
     status = replace(now, helper="", auditing=False)
     if not now.auditing:
@@ -345,7 +347,9 @@ def decide_helper_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> Turn
     word = plan.verifier.word.casefold() if plan.verifier is not None else ""
     has_finding = bool(word) and word in turn.reply.casefold()
     return TurnDecision(
-        status, "agent_routed", finding_message(turn.agent, turn.reply) if has_finding else ""
+        status,
+        "agent_routed",
+        verifier_finding_message(turn.agent, turn.reply) if has_finding else "",
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ctxkit._internal.redaction import redact
-from ctxkit.teams.handoffs import get_last_reply
+from ctxkit.teams.handoffs_and_contracts import get_last_reply
 from ctxkit.teams.plan import find_json_object
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def verifier_prompt(member: Member) -> str:
     )
 
 
-def finding_message(agent: str, words: str) -> str:
+def verifier_finding_message(agent: str, words: str) -> str:
     """Return the message to the next agent about a verifier's finding."""
     return f"VERIFICATION FINDING of {agent}, to be settled before you go on:\n{words[:4_000]}"
 
@@ -216,7 +216,7 @@ def blocked_handoff_message(signal: str, missing: Sequence[str]) -> str:
     )
 
 
-def escalation_message(way: Transition, objections: str) -> str:
+def too_many_revisits_message(way: Transition, objections: str) -> str:
     """Return the message to an agent that sent the work back too often."""
     objections_text = f"\nWhat was objected:\n{objections[:4_000]}" if objections else ""
     return (

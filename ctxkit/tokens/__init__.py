@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from ctxkit._internal.lazy import public_dir
-from ctxkit._internal.safe_fs import cache_folder
-from ctxkit.tokens.counter_protocol import (
-    IMAGE_TOKENS,
-    ContextBudget,
-    IncrementalCounter,
-    TokenCounter,
-    count_message_tokens,
+from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.safe_files import get_ctxkit_cache_folder
+from ctxkit.tokens.exact_counters import (
+    Claude2Counter,
+    TiktokenCounter,
+    anthropic_counter,
+    can_count_exactly,
+    encoding_for_model,
+    exact_counter,
 )
-from ctxkit.tokens.counter_registry import counter_names, default_counter, get_counter
-from ctxkit.tokens.estimated_counters import (
+from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
+from ctxkit.tokens.message_sizes import measure_sizes
+from ctxkit.tokens.message_token_counting import IMAGE_TOKENS, count_message_tokens
+from ctxkit.tokens.token_counters import (
     AI,
     FASED,
     FUSERAFT,
@@ -20,18 +23,14 @@ from ctxkit.tokens.estimated_counters import (
     PI,
     PULSE_CODER,
     TYRUM,
+    ContextBudget,
     EstimatedCounter,
+    IncrementalCounter,
+    TokenCounter,
+    counter_names,
+    default_counter,
     estimated_counter,
-)
-from ctxkit.tokens.live_prompt_sizes import estimate_schema_tokens
-from ctxkit.tokens.message_sizes import measure_sizes
-from ctxkit.tokens.tiktoken_counters import (
-    Claude2Counter,
-    TiktokenCounter,
-    anthropic_counter,
-    can_count_exactly,
-    encoding_for_model,
-    exact_counter,
+    get_counter,
 )
 
 __all__ = [
@@ -50,7 +49,6 @@ __all__ = [
     "TiktokenCounter",
     "TokenCounter",
     "anthropic_counter",
-    "cache_folder",
     "can_count_exactly",
     "count_message_tokens",
     "counter_names",
@@ -60,6 +58,7 @@ __all__ = [
     "estimated_counter",
     "exact_counter",
     "get_counter",
+    "get_ctxkit_cache_folder",
     "measure_sizes",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)

@@ -142,7 +142,7 @@ def get_full_context_window(
     return window.tokens
 
 
-def describe_windows_unlike_table(session: Session) -> list[str]:
+def describe_windows_that_refute_table(session: Session) -> list[str]:
     """Return the notes on the windows of a session's models."""
     models = dict.fromkeys(c.message.model or session.model for c in session.calls)
     windows = (get_context_window(session, m) for m in models)
@@ -207,11 +207,13 @@ def _with_like_windows(
     }
     if not windows:
         return session
-    before = set(describe_windows_unlike_table(session))
+    before = set(describe_windows_that_refute_table(session))
     informed = msgspec.structs.replace(
         session, details={**session.details, LIKE_WINDOWS_KEY: windows}
     )
-    notes = [n for n in session.notes if n not in before] + describe_windows_unlike_table(informed)
+    notes = [n for n in session.notes if n not in before] + describe_windows_that_refute_table(
+        informed
+    )
     return msgspec.structs.replace(informed, notes=tuple(notes))
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.session.messages import Edit, Message, Provenance
-from ctxkit.tokens.counter_protocol import estimate_message_tokens
 from ctxkit.tokens.message_sizes import TOOLS_DIGEST_KEY, estimate_tool_tokens
+from ctxkit.tokens.message_token_counting import estimate_message_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -75,7 +75,9 @@ def estimate_schema_tokens(tools: Iterable[ToolSchema]) -> int:
     return sum(estimate_tool_tokens(tools))
 
 
-def collect_bills(replies: Iterable[Message | None], base: int) -> list[BilledPrompt]:
+def list_counted_and_billed_prompts(
+    replies: Iterable[Message | None], base: int
+) -> list[BilledPrompt]:
     """Return the bills of prompts whose count is known, of the model and tools of the last call.
 
     Args:
@@ -139,7 +141,7 @@ def get_prompt_size(session: Session, call: int) -> PromptSize:
 def estimate_next_prompt(session: Session) -> PromptSize:
     """Return the size of a live session's next prompt, as if nothing were compacted before it."""
     source, last = session.prompt_source, _reply_before(session, len(session.path))
-    billed = collect_bills((c.message for c in session.calls), source.schemas)
+    billed = list_counted_and_billed_prompts((c.message for c in session.calls), source.schemas)
     extends_last = last is not None and _is_plausible_bill(last, source.schemas)
     base = billed[-1] if billed and extends_last else None
     return PromptSize(estimate_billed_tokens(source.counted_next, billed, base), "estimated")

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit.session.compactions_and_prunings import has_new_pruning
 from ctxkit.session.messages import WHOLE_PROMPTS_KEY, Edit, Message, Provenance, SizeOnly
-from ctxkit.session.pruning_records import has_new_pruning
 from ctxkit.session.session import Session, apply_edit
-from ctxkit.tokens.counter_protocol import count_json_chars
-from ctxkit.tokens.counter_registry import default_counter
+from ctxkit.tokens.message_token_counting import count_json_chars
+from ctxkit.tokens.token_counters import default_counter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ctxkit.session.messages import ToolSchema
     from ctxkit.session.session import LogEntry, ModelCall
-    from ctxkit.tokens.counter_protocol import TokenCounter
+    from ctxkit.tokens.token_counters import TokenCounter
 
 
 __all__ = ["MessageSizes", "measure_sizes"]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 # How messages get their sizes.
 #

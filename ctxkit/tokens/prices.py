@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ctxkit._internal.lazy import public_dir
-from ctxkit._internal.safe_fs import SafeFolder, cache_folder
+from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.safe_files import SafeFolder, get_ctxkit_cache_folder
 from ctxkit.data import DATA_DIR
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.tokens import provider_rules
@@ -31,7 +31,7 @@ __all__ = [
     "table_version",
     "update",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
 _MAX_NAME_CHARS = 200
@@ -88,7 +88,7 @@ class PriceTier(msgspec.Struct, frozen=True):
     output: float | None = None
 
 
-class SplitDollars(msgspec.Struct, frozen=True, gc=False):
+class DollarsByTokenClass(msgspec.Struct, frozen=True, gc=False):
     """The dollars of one call by disjoint token class."""
 
     fresh: float
@@ -204,12 +204,12 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
         """Return the dollars of a call's prompt; unknown classes count as 0 tokens."""
         return self.split_usd(usage).prompt
 
-    def split_usd(self, usage: BillableUsage) -> SplitDollars:
+    def split_usd(self, usage: BillableUsage) -> DollarsByTokenClass:
         """Return the dollars of a call by token class; unknown classes count as 0 tokens."""
         prices = self.at(usage.prompt_tokens or 0) if self.tiers else self
         is_written = self.writes_unread and self.has_unlogged_writes(usage)
         short_write, hour_write = usage.cache_write_tokens, usage.cache_write_1h_tokens
-        return SplitDollars(
+        return DollarsByTokenClass(
             (usage.input_tokens or 0) * (prices.write() if is_written else prices.input),
             (usage.cache_read_tokens or 0) * prices.read,
             short_write * prices.write() if short_write else 0.0,
@@ -313,7 +313,7 @@ def context_limit(model: str | None) -> int | None:
 def _find_price(model: str) -> Price | None:
     name = model.strip().lower()
     is_million = name.endswith(MILLION_SUFFIX)
-    for entry, rule in candidate_rows(name.removesuffix(MILLION_SUFFIX)):
+    for entry, rule in iter_candidate_row_names(name.removesuffix(MILLION_SUFFIX)):
         prices = _registered.get(entry) or _read_price(entry)
         if prices is not None:
             changes: dict[str, Any] = {"derived": (*prices.derived, rule)} if rule else {}
@@ -496,7 +496,7 @@ MILLION_SUFFIX = "[1m]"
 """Suffix of Claude Code for models with a window of a million tokens."""
 
 
-def candidate_rows(name: str) -> Iterator[tuple[str, str | None]]:
+def iter_candidate_row_names(name: str) -> Iterator[tuple[str, str | None]]:
     """Yield the names of rows that may be a model's, the most certain first.
 
     Each has the rule that is in `Price.derived`, or None.
@@ -584,7 +584,7 @@ def _trim_row(name: str, full: Mapping[str, Any]) -> dict[str, Any]:
 
 def user_price_file() -> Path:
     """Return the path of the user's own table."""
-    return cache_folder() / "prices.json"
+    return get_ctxkit_cache_folder() / "prices.json"
 
 
 def save_user_prices(data: bytes) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit.data import DATA_DIR
 
 __all__ = [
@@ -20,9 +20,9 @@ __all__ = [
     "find_rules",
     "get_provider",
     "get_value",
-    "load_rules",
+    "load_provider_rules",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 # `data/provider_rules.json` holds one row for each fact, family of models and period. Rows are
 # ordered from general to specific: of those that match a model and a day, the last one applies.
@@ -103,7 +103,7 @@ def _read_file() -> _RuleFile:
     return msgspec.json.decode((DATA_DIR / "provider_rules.json").read_bytes(), type=_RuleFile)
 
 
-def load_rules() -> tuple[ProviderRule, ...]:
+def load_provider_rules() -> tuple[ProviderRule, ...]:
     """Return all rules in the order of the data file.
 
     Returns:
@@ -167,7 +167,9 @@ def _match_rules(fact: Fact, model: str) -> tuple[ProviderRule, ...]:
     if provider == "anthropic":
         name = re.sub(r"[.@]", "-", name)
     return tuple(
-        r for r in load_rules() if r.fact == fact and r.provider == provider and r.is_about(name)
+        r
+        for r in load_provider_rules()
+        if r.fact == fact and r.provider == provider and r.is_about(name)
     )
 
 
@@ -223,7 +225,7 @@ def get_value(
 
 def get_comparison_models() -> list[str]:
     """Return the current models whose prices are compared with a session's own."""
-    return [r.value for r in load_rules() if r.fact == "compare_with" and r.until is None]
+    return [r.value for r in load_provider_rules() if r.fact == "compare_with" and r.until is None]
 
 
 def compare_tokenizers(model: str | None, other: str | None) -> float | None:

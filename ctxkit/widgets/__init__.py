@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, overload
 
-from ctxkit._internal.lazy import public_dir
-from ctxkit.formats.session_arguments import accepts_session, as_session
+from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit.formats.sessions_from_arguments import accepts_session, as_session
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    from ctxkit.formats.session_arguments import SessionLike
+    from ctxkit.formats.sessions_from_arguments import SessionLike
     from ctxkit.presets.registry import RulesLike
     from ctxkit.session.session import Session
     from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ctxkit.widgets.watcher import Watcher
 
 __all__ = ["break_even", "budget", "explore", "savings", "thrash", "tune", "watch"]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
 @overload
@@ -89,10 +89,10 @@ def break_even(session: Session, call: int = -1) -> BreakEvenWidget:
         >>> type(widget).__name__
         'BreakEvenWidget'
     """
-    from ctxkit.plots.cache_charts import get_strip_data
+    from ctxkit.plots.cache_charts import get_prompt_strip
     from ctxkit.widgets.break_even_widget import BreakEvenWidget
 
-    return BreakEvenWidget(session, get_strip_data(session, call))
+    return BreakEvenWidget(session, get_prompt_strip(session, call))
 
 
 def tune(session: Any, rules: RulesLike | None = None, **ranges: tuple[float, ...]) -> Tuner:

@@ -15,13 +15,13 @@ from ctxkit.plots.compaction_charts import (
     build_thrash_data,
     draw_thrash_chart,
     find_guard_closing,
-    get_suppressed,
     is_guard_off,
     is_saving_too_small,
+    list_suppressed_compactions,
 )
 from ctxkit.policies.guards import AntiThrash, BaseGuard
-from ctxkit.session.compaction_groups import hides_compactions
-from ctxkit.widgets.base import ChartWidget, build_esm
+from ctxkit.session.compactions_and_prunings import hides_compactions
+from ctxkit.widgets.base_widget import ChartWidget, build_javascript_module
 from ctxkit.widgets.compaction_savings_widget import (
     CompactionRow,
     list_frame_compactions,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ctxkit.widgets.data_source import WidgetDataSource
 
 
-EXPORTED_PRICES = 40
+MAX_EXPORTED_PRICES = 40
 """Places at which a guard can close whose dollars a page without a kernel holds."""
 
 
@@ -48,7 +48,9 @@ class ThrashWidget(ChartWidget):
     `min_savings`, `window` and `by` can be set; `closes` is what the browser shows.
     """
 
-    _esm = build_esm("thrash.js", rules=[is_saving_too_small, is_guard_off, find_guard_closing])
+    _esm = build_javascript_module(
+        "thrash.js", rules=[is_saving_too_small, is_guard_off, find_guard_closing]
+    )
     shared: ClassVar = ("data", "min_savings", "window", "by", "session", "usd")
     min_savings = t.Float(0.10, min=0.0, max=1.0).tag(sync=True)
     """Minimum share that a compaction must save; 0: off."""
@@ -134,7 +136,7 @@ class ThrashWidget(ChartWidget):
     def _exported_requests(self) -> list[dict[str, Any]]:
         if not self.rows or self._guarded[self.session] is None:
             return []
-        places = [None, *range(min(len(self.shares()), EXPORTED_PRICES))]
+        places = [None, *range(min(len(self.shares()), MAX_EXPORTED_PRICES))]
         return [{"kind": "usd", "session": self.session, "at": at} for at in places]
 
     def _build_chart(self) -> Chart:
@@ -166,7 +168,7 @@ def _row_of_session(session: Session, name: str, why: str) -> dict[str, Any]:
     columns, n = per_compaction.rows([session]), len(session.calls)
     # A compaction that no call follows comes after the last call.
     calls = [n if c is None else c for c in columns["call"]]
-    suppressed = [(one.call, one.why) for one in get_suppressed(session)]
+    suppressed = [(one.call, one.why) for one in list_suppressed_compactions(session)]
     row = _chart_row(
         name, calls, columns["token_savings"], columns["message_savings"], suppressed, n, why
     )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 
-from ctxkit._internal.formatting import escape_html, pluralize
-from ctxkit._internal.palette import COLOURS
+from ctxkit._internal.chart_style import COLOURS
+from ctxkit._internal.formatting_and_sanitizing import escape_html, pluralize
 from ctxkit.engine.cache_model.call_features import has_hour_writes
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.breakeven import mutation_gain, reads_until_mutation_pays
+from ctxkit.metrics.compaction_formulas import mutation_gain, reads_until_mutation_pays
 from ctxkit.plots.cache_charts import (
     BILLING_KINDS,
     BlockRow,
@@ -21,10 +21,10 @@ from ctxkit.plots.cache_charts import (
     PromptBlock,
     PromptStrip,
 )
-from ctxkit.plots.chart import render_table
-from ctxkit.plots.xy_figure import Axes, Trace, VerticalMark
+from ctxkit.plots.chart import render_small_table
+from ctxkit.plots.xy_figure import Trace, VerticalMark, XyDrawing
 from ctxkit.tokens.prices import Price, price
-from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, StaticOutputsMixin
+from ctxkit.widgets.base_widget import SOFT_COLOUR, TEXT_COLOUR, StaticOutputsMixin
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
@@ -221,7 +221,7 @@ class BreakEvenWidget(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
             BlockRow("without it", removal.without().split_by_billing()),
         )
         kinds = (*BILLING_KINDS, ("taken out", COLOURS[0]))
-        bill = render_table(_HEAD, self.rows())
+        bill = render_small_table(_HEAD, self.rows())
         return (
             f'<div style="color:{TEXT_COLOUR}">'
             f'<div role="status" style="line-height:1.6"><strong>{escape_html(self.answer, 200)}'
@@ -241,7 +241,7 @@ class BreakEvenWidget(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
             f"<div>{escape_html(self.formula, 500)}</div></details>"
         )
 
-    def _gain_axes(self) -> Axes:
+    def _gain_axes(self) -> XyDrawing:
         removal = self.removal
         places = list(range(1, _MOST + 1, 3))
         traces = tuple(
@@ -252,4 +252,4 @@ class BreakEvenWidget(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
             )
         )
         mark = (VerticalMark(x=float(self.calls.value)),)
-        return Axes(x="calls to come", y="gained", traces=traces, marks=mark, y_dollars=True)
+        return XyDrawing(x="calls to come", y="gained", traces=traces, marks=mark, y_dollars=True)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import traitlets as t
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.frames import frame
 from ctxkit.plots.cumulative_input_charts import (
     CumulativeInputData,
-    draw_budget_chart,
-    get_budget_data,
+    draw_cumulative_input_chart,
+    get_cumulative_input_data,
 )
-from ctxkit.widgets.base import ChartWidget, build_esm
+from ctxkit.widgets.base_widget import ChartWidget, build_javascript_module
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +76,7 @@ class BudgetWidget(ChartWidget):
     `warn` and `cutover` can be set; `verdict` is what the browser shows.
     """
 
-    _esm = build_esm("budget.js", rules=[judge_turns])
+    _esm = build_javascript_module("budget.js", rules=[judge_turns])
     shared: ClassVar = ("data", "warn", "cutover", "again", "picked")
     warn = t.Int(0, min=0).tag(sync=True)
     """Tokens at which a turn warns; 0: off."""
@@ -117,13 +117,13 @@ class BudgetWidget(ChartWidget):
     def _build_data(self) -> dict[str, Any]:
         titles = self.feed.titles
         table = self.feed.frame
-        self._found = get_budget_data(
+        self._found = get_cumulative_input_data(
             frame(self.feed.sessions(), per="turn") if table is None else table
         )
         agents = tuple(a._replace(name=_agent_title(a.name, titles)) for a in self._found.agents)
         self._found = self._found._replace(agents=agents)
         return {
-            "agents": [pack_agent(a) for a in agents],
+            "agents": [pack_agent_for_browser(a) for a in agents],
             "compactions": list(self._found.compactions),
             "suggested": self._suggested,
         }
@@ -137,7 +137,7 @@ class BudgetWidget(ChartWidget):
     def _build_chart(self) -> Chart:
         cutovers = {name: len(hits.cutovers) for name, hits in self.verdict.items()}
         at = self._found._replace(warn_at=self.warn or None, cutover_at=self.cutover or None)
-        chart = draw_budget_chart(at, cutovers)
+        chart = draw_cumulative_input_chart(at, cutovers)
         if self._found.agents and [self.warn, self.cutover] == self._suggested:
             return replace(chart, caption=f"{chart.caption} {_SUGGESTED}")
         return chart
@@ -169,7 +169,7 @@ def check_thresholds(**thresholds: Any) -> None:
             raise BadArguments(f"{name}= takes a number of tokens, 0 for off, not {value!r}.")
 
 
-def pack_agent(agent: CumulativeAgentTokens) -> dict[str, Any]:
+def pack_agent_for_browser(agent: CumulativeAgentTokens) -> dict[str, Any]:
     """Return an agent's columns as the browser takes them.
 
     Turns are steps from one to the next; sums are given where they do not follow from the inputs.

@@ -12,32 +12,36 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import traitlets as t
 
-from ctxkit._internal.formatting import format_message_number, format_usd, sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import (
+    format_message_number,
+    format_usd,
+    sanitize_line,
+)
 from ctxkit.errors import BadArguments
-from ctxkit.formats.snapshots.schema import SNAPSHOT_FIELDS
-from ctxkit.metrics import loss_tables, thrashing
-from ctxkit.metrics.cost.replay_bill import ReplayCostModel
+from ctxkit.formats.snapshots.column_blocks_and_faults import SNAPSHOT_FIELDS
+from ctxkit.metrics import compaction_outcomes, loss_tables
+from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel
 from ctxkit.metrics.frames import per_compaction
-from ctxkit.metrics.view_figures import register_view_figures
+from ctxkit.metrics.view_value_registry import register_view_values
 from ctxkit.plots.compaction_charts import (
     CompactionSaving,
     draw_savings_chart,
-    drop_unmarked,
+    drop_unmarked_compactions,
     hides_all_compactions,
 )
 from ctxkit.plots.compaction_diff_chart import get_diff_data
-from ctxkit.widgets.base import ChartWidget, build_esm
+from ctxkit.widgets.base_widget import ChartWidget, build_javascript_module
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxkit.metrics.thrashing import CompactionOutcome
+    from ctxkit.metrics.compaction_outcomes import CompactionOutcome
     from ctxkit.plots.chart import Chart
     from ctxkit.session.session import Session
     from ctxkit.widgets.data_source import WidgetDataSource
 
 
-EXPORTED_DETAILS = 60
+MAX_EXPORTED_DETAILS = 60
 """Compactions whose details a page without a kernel holds."""
 
 
@@ -47,7 +51,7 @@ class SavingsWidget(ChartWidget):
     `picked` is the compaction that is shown, and can be set; `detail` is what is known of it.
     """
 
-    _esm = build_esm("savings.js")
+    _esm = build_javascript_module("savings.js")
     shared: ClassVar = ("data", "picked")
     picked = t.Int(0, min=0).tag(sync=True)
 
@@ -103,7 +107,7 @@ class SavingsWidget(ChartWidget):
     def _exported_requests(self) -> list[dict[str, Any]]:
         return [
             {"kind": "detail", "at": i}
-            for i, r in enumerate(self._rows[:EXPORTED_DETAILS])
+            for i, r in enumerate(self._rows[:MAX_EXPORTED_DETAILS])
             if r.detail
         ]
 
@@ -136,7 +140,8 @@ class CompactionDetails:
     @cached_property
     def _outcomes_by_call(self) -> dict[int, CompactionOutcome]:
         return {
-            outcome.call: outcome for outcome in thrashing.get_compaction_outcomes(self.session)
+            outcome.call: outcome
+            for outcome in compaction_outcomes.get_compaction_outcomes(self.session)
         }
 
     @cached_property
@@ -336,7 +341,7 @@ def list_frame_compactions(table: pd.DataFrame) -> tuple[list[CompactionRow], st
     names = [
         n for n in ("session", *_SIZE_COLUMNS, *_WORD_COLUMNS, *_SOURCED_COLUMNS) if n in table
     ]
-    table_part = drop_unmarked(table)[names]
+    table_part = drop_unmarked_compactions(table)[names]
     # pandas has NaN and NA for missing values; as objects all of them become None.
     plain = table_part.astype(object).where(table_part.notna(), None)
     rows: list[dict[Any, Any]] = plain.to_dict("records")
@@ -382,7 +387,7 @@ def _join_words(row: Any) -> str:
     return sanitize_line(" · ".join(str(word) for word in row if word), 120)
 
 
-@register_view_figures("savings")
+@register_view_values("savings")
 def _read_figures(session: Session) -> dict[str, Any]:
     compactions = list_session_compactions(session, "")
     if not compactions:

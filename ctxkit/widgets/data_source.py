@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments, CtxkitError, ReadError, did_you_mean
 from ctxkit.formats.reading import read
-from ctxkit.formats.session_arguments import as_session, as_sessions
+from ctxkit.formats.sessions_from_arguments import as_session, as_sessions
 from ctxkit.session.session import Session, with_unique_ids
 from ctxkit.session.titles import get_title, make_unique_titles
 
@@ -91,8 +91,11 @@ def _snapshots_of_path(source: Any) -> pd.DataFrame | None:
         return None
     from pathlib import Path
 
-    from ctxkit.formats.snapshots.incremental_reader import find_snapshot_logs, to_absolute_paths
-    from ctxkit.formats.snapshots.log_reader import read_snapshots
+    from ctxkit.formats.snapshots.incremental_reading_and_following import (
+        find_snapshot_logs,
+        to_absolute_paths,
+    )
+    from ctxkit.formats.snapshots.log_reader_with_cache import read_snapshots
 
     try:
         files = find_snapshot_logs(to_absolute_paths(Path(source)))
@@ -183,7 +186,7 @@ def _source_by_name(name: str | None) -> SessionSource:
 
 
 def _source_on_disk(name: str, names: list[str]) -> SessionSource:
-    from ctxkit.agent.store.project_folder import Workspace
+    from ctxkit.agent.project_folder_and_trust import Workspace
 
     place = Workspace()
     if name not in place.names():

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import traitlets as t
 
-from ctxkit._internal.formatting import (
+from ctxkit._internal.chart_style import GROUP_COLOURS
+from ctxkit._internal.formatting_and_sanitizing import (
     escape_html,
     format_message_number,
-    render_notes,
+    render_notes_html,
     sanitize_line,
 )
-from ctxkit._internal.palette import GROUP_COLOURS
 from ctxkit.metrics.prompt_composition import GROUPS
-from ctxkit.plots.decimation import decimate
+from ctxkit.plots.figure_geometry import decimate_points
 from ctxkit.plots.plotly_to_svg import render_svg
-from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
+from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
 from ctxkit.session.messages import Edit
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import describe_call
-from ctxkit.widgets.base import TEXT_COLOUR, ChartWidget, build_esm
+from ctxkit.widgets.base_widget import TEXT_COLOUR, ChartWidget, build_javascript_module
 from ctxkit.widgets.data_source import WidgetDataSource
 from ctxkit.widgets.explorer_values import (
     MAX_TEXT_CHARS,
@@ -33,12 +33,12 @@ from ctxkit.widgets.explorer_values import (
     FilterResult,
     MessageFilter,
     count_filter_choices,
-    describe_tree,
+    describe_session_tree,
     filter_messages,
-    get_preview,
-    is_failed,
+    format_full_text,
+    get_message_preview,
+    is_failed_message,
     list_session_tree,
-    render_full_text,
 )
 from ctxkit.widgets.python_to_javascript import ROWS_PER_CHUNK
 
@@ -66,7 +66,7 @@ class Explorer(ChartWidget):
     get the same as text and as HTML.
     """
 
-    _esm = build_esm("list.js", "explore.js", render="explore")
+    _esm = build_javascript_module("list.js", "explore.js", render="explore")
     shared: ClassVar = ("data", "call")
     call = t.Int(0).tag(sync=True)
     """The call that is shown, counted from 0; negatives count from the end."""
@@ -120,7 +120,7 @@ class Explorer(ChartWidget):
     def _build_data(self) -> dict[str, Any]:
         session, n = self.explorer_session.session, len(self.explorer_session)
         sizes = [float("nan") if p is None else float(p) for p in self.explorer_session.prompts]
-        indices = decimate(np.array(sizes), _MAX_LINE_POINTS).tolist()
+        indices = decimate_points(np.array(sizes), _MAX_LINE_POINTS).tolist()
         places = [c.position for c in session.calls]
         compacted_calls = _compacted_calls(session, places)
         call_view = self._view_of_call(self._first)
@@ -141,7 +141,7 @@ class Explorer(ChartWidget):
     def _describe_subagents(self) -> list[list[Any]]:
         if len(self._family) == 1:
             return []
-        descriptions = describe_tree(self._family)
+        descriptions = describe_session_tree(self._family)
         return [[r.depth, r.title, descriptions[i]] for i, r in enumerate(self._family)]
 
     def _answer_request(self, request: dict[str, Any]) -> dict[str, Any] | None:
@@ -170,7 +170,7 @@ class Explorer(ChartWidget):
                 )
                 out.append({"kind": "rows", "at": at, **request})
         for item in self._filter_lines(self.call, MessageFilter()).lines[: _HELD * ROWS_PER_CHUNK]:
-            remaining_chars -= min(len(render_full_text(item.message, _HELD_CHARS)), _HELD_CHARS)
+            remaining_chars -= min(len(format_full_text(item.message, _HELD_CHARS)), _HELD_CHARS)
             if remaining_chars < 0:
                 break
             place = {"call": self.call, "row": item.position, "most": _HELD_CHARS}
@@ -236,8 +236,8 @@ class Explorer(ChartWidget):
 
     def _pack_line(self, item: MessageLine) -> list[Any]:
         m, call = item.message, self.explorer_session.asked(item.message)
-        marks = "✗" * is_failed(m) + "~" * (item.changed_by is not None)
-        name, words = m.tool or m.role, get_preview(m)
+        marks = "✗" * is_failed_message(m) + "~" * (item.changed_by is not None)
+        name, words = m.tool or m.role, get_message_preview(m)
         if call is not None:  # a result is what was asked for, not how it begins
             words = (
                 describe_call(call, self.explorer_session.session.cwd, 200)
@@ -272,7 +272,7 @@ class Explorer(ChartWidget):
         size = "size not known yet" if item.tokens is None else f"{item.tokens:,} tokens"
         parts = (item.name, size, item.change, f"message {format_message_number(item.number)}")
         most = min(_int_or_zero(request.get("most")) or 10**9, MAX_TEXT_CHARS)
-        text = render_full_text(item.message, most)
+        text = format_full_text(item.message, most)
         return {"kind": "text", "head": " · ".join(filter(None, parts)), "text": text}
 
     # -- twins -----------------------------------------------------------
@@ -301,16 +301,16 @@ class Explorer(ChartWidget):
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
         call_view = self.call_view
-        head = render_heading(call_view, len(self.explorer_session)) + render_notes(
+        head = render_call_heading(call_view, len(self.explorer_session)) + render_notes_html(
             self.explorer_session.session.notes
         )
-        drawn = draw_growth(
+        drawn = render_growth_chart(
             self.explorer_session.prompts, call_view.limit, call_view.call
         ) + render_groups_bar(call_view)
         return (
             head
             + drawn
-            + render_messages_table(self.explorer_session, call_view.largest[:_TWIN_ROWS])
+            + render_largest_messages_table(self.explorer_session, call_view.largest[:_TWIN_ROWS])
         )
 
 
@@ -336,7 +336,7 @@ def _int_or_zero(value: Any) -> int:
 _HEIGHT = 140
 
 
-def render_heading(call_view: CallView, calls: int) -> str:
+def render_call_heading(call_view: CallView, calls: int) -> str:
     """Return the heading as HTML: call, prompt size, share of the window."""
     return (
         "<div "
@@ -362,13 +362,13 @@ def format_call_heading(call_view: CallView, calls: int) -> str:
     return f"{where} · {size}{full} · {len(call_view.items):,} messages{model}"
 
 
-def draw_growth(prompts: Sequence[int | None], limit: int | None, at: int | None) -> str:
+def render_growth_chart(prompts: Sequence[int | None], limit: int | None, at: int | None) -> str:
     """Draw prompt sizes as a line, with a mark at one call; empty if no size is known."""
     sizes = [n for n in prompts if n is not None]
     if len(sizes) < 2:
         return ""
     is_near = choose_axis_top(prompts, limit) == limit
-    axes = Axes(
+    axes = XyDrawing(
         x="call",
         y="prompt tokens",
         traces=(Trace(name="prompt", x=range(len(prompts)), y=prompts, marked=False),),
@@ -409,7 +409,9 @@ def render_groups_bar(call_view: CallView) -> str:
     )
 
 
-def render_messages_table(explorer_session: ExplorerSession, items: Sequence[MessageLine]) -> str:
+def render_largest_messages_table(
+    explorer_session: ExplorerSession, items: Sequence[MessageLine]
+) -> str:
     """Return some messages as an HTML table, for front ends without widgets."""
     rows = "".join(
         f'<tr><td style="text-align:right">{number}</td><td'

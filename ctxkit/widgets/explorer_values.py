@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from ctxkit._internal.formatting import (
+from ctxkit._internal.formatting_and_sanitizing import (
     format_message_number,
     format_tokens,
     format_usd,
@@ -20,14 +20,13 @@ from ctxkit._internal.formatting import (
     sanitize_line,
     sanitize_text,
 )
-from ctxkit.agent.tools import search_worker
-from ctxkit.agent.tools.search import kill_after, start_search
+from ctxkit.agent.tools import file_search_worker
+from ctxkit.agent.tools.file_search import kill_after, start_search_worker
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.frames.per_session import rows
 from ctxkit.metrics.prompt_composition import count_groups_by_call
-from ctxkit.metrics.prompt_contents import get_prompt_contents
-from ctxkit.metrics.prompt_sizes import get_prompt_sizes
-from ctxkit.metrics.view_figures import register_view_figures
+from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_contents, get_prompt_sizes
+from ctxkit.metrics.view_value_registry import register_view_values
 from ctxkit.session.messages import Edit, Image, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import (
@@ -74,7 +73,7 @@ class MessageLine(NamedTuple):
     def name(self) -> str:
         """The role, or the tool for a result; marked where it failed."""
         m = self.message
-        return sanitize_line(("✗ " if is_failed(m) else "") + (m.tool or m.role), 30)
+        return sanitize_line(("✗ " if is_failed_message(m) else "") + (m.tool or m.role), 30)
 
     @property
     def change(self) -> str:
@@ -222,7 +221,7 @@ class ExplorerSession:
     def describe_line(self, line: MessageLine) -> tuple[str, str]:
         """Return the number and the name of a message, as all views give them."""
         name = describe_message(line.message, self.asked(line.message), self.session.cwd)
-        return format_message_number(line.number), "✗ " * is_failed(line.message) + name
+        return format_message_number(line.number), "✗ " * is_failed_message(line.message) + name
 
     @cached_property
     def _number_by_id(self) -> Mapping[int, int]:
@@ -251,7 +250,7 @@ class ExplorerSession:
         return {id(m): c for m, c in pair_with_calls(self.session.messages) if c is not None}
 
 
-def is_failed(message: Message) -> bool:
+def is_failed_message(message: Message) -> bool:
     """Say whether a message is a failed call, or the result of a tool that failed.
 
     Args:
@@ -263,7 +262,7 @@ def is_failed(message: Message) -> bool:
     return bool(message.is_error) or message.error is not None
 
 
-def get_preview(message: Message) -> str:
+def get_message_preview(message: Message) -> str:
     """Return the beginning of a message, for a list.
 
     Args:
@@ -284,7 +283,7 @@ def get_preview(message: Message) -> str:
     return message.error or ""
 
 
-def render_full_text(message: Message, limit: int = MAX_TEXT_CHARS) -> str:
+def format_full_text(message: Message, limit: int = MAX_TEXT_CHARS) -> str:
     """Return the whole message as text; a longer one is shortened, and its last line says so.
 
     Args:
@@ -427,7 +426,7 @@ def _matches_filter(
     m = item.message
     return (
         (not message_filter.role or m.role == message_filter.role)
-        and (not message_filter.errors or is_failed(m))
+        and (not message_filter.errors or is_failed_message(m))
         and (not message_filter.tool or message_filter.tool in _count_tools(explorer_session, item))
         and (not message_filter.file or message_filter.file in explorer_session.files(m))
     )
@@ -457,7 +456,7 @@ def count_filter_choices(explorer_session: ExplorerSession) -> dict[str, list[li
         "file": _sort_counts(
             f for i in every for f in dict.fromkeys(explorer_session.files(i.message))
         ),
-        "errors": [["", sum(is_failed(i.message) for i in every)]],
+        "errors": [["", sum(is_failed_message(i.message) for i in every)]],
     }
 
 
@@ -512,7 +511,7 @@ def _search_words(texts: Iterable[str], words: str, seconds: float) -> SearchHit
 def _search_pattern(texts: Iterable[str], pattern: str, seconds: float) -> SearchHits:
     batches = _Batches()
     numbered = enumerate(batches.of(texts))
-    process = start_search(
+    process = start_search_worker(
         pattern, _HITS, ({"name": str(i), "first": 1, "text": text} for i, text in numbered)
     )
     with kill_after(process, seconds) as late:
@@ -529,7 +528,7 @@ def _search_pattern(texts: Iterable[str], pattern: str, seconds: float) -> Searc
         errors: Any = process.stderr
         wrong = errors.read().decode("utf-8", "replace")
         process.wait()
-    if process.returncode == search_worker.BAD_PATTERN_STATUS:
+    if process.returncode == file_search_worker.BAD_PATTERN_STATUS:
         raise BadArguments(f"That is no regular expression: {wrong[:200].strip().rstrip('.')}.")
     rows = dict.fromkeys(batches.row(*hit) for hit in hits)
     return SearchHits(list(rows), batches.row(batch, 1) if late.is_set() else None)
@@ -603,7 +602,7 @@ def list_session_tree(session: Session) -> list[SessionTreeNode]:
     return list(islice(_iter_tree(session, 0), _MAX_TREE))
 
 
-def describe_tree(family: list[SessionTreeNode]) -> list[str]:
+def describe_session_tree(family: list[SessionTreeNode]) -> list[str]:
     """Return a sentence per session: calls, largest prompt, cost.
 
     Args:
@@ -632,7 +631,7 @@ def _iter_tree(session: Session, depth: int) -> Iterator[SessionTreeNode]:
         yield from _iter_tree(child, depth + 1)
 
 
-@register_view_figures("explore")
+@register_view_values("explore")
 def _read_figures(session: Session) -> dict[str, Any]:
     if not session.calls or session.calls[-1].message.kind == "turn":
         return {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit._internal.formatting import (
+from ctxkit._internal.formatting_and_sanitizing import (
     MISSING,
     format_count,
     format_tokens,
@@ -20,9 +20,9 @@ from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.reading import read_all
 from ctxkit.metrics.cache_misses import find_cache_misses
+from ctxkit.metrics.compaction_outcomes import thrash
 from ctxkit.metrics.frames.per_session import rows
-from ctxkit.metrics.thrashing import thrash
-from ctxkit.metrics.view_figures import register_view_figures
+from ctxkit.metrics.view_value_registry import register_view_values
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
@@ -97,14 +97,14 @@ def make_row_cells(i: int, r: BoardRow) -> tuple[Cell, ...]:
     )
 
 
-def limit_rows(table: Table, rows: int) -> Table:
+def limit_table_rows(table: Table, rows: int) -> Table:
     """Return the dearest rows of sums."""
     more = len(table.rows) - rows
     legend = f"and {format_count(more)} more" if more > 0 else ""
     return replace(table, rows=table.rows[:rows], legend=legend)
 
 
-def make_group_cells(name: str, rows: list[BoardRow]) -> tuple[Cell, ...]:
+def make_group_sum_cells(name: str, rows: list[BoardRow]) -> tuple[Cell, ...]:
     """Return the sums of some rows as cells.
 
     Args:
@@ -259,7 +259,7 @@ def iter_sessions_in_same_file(session: Session) -> Iterator[Session]:
             yield from iter_sessions_in_same_file(child)
 
 
-def open_session(row: BoardRow) -> Session:
+def read_session_of_row(row: BoardRow) -> Session:
     """Return the session of a row, read from its file.
 
     Args:
@@ -290,7 +290,7 @@ def _sparkline_points(session: Session) -> tuple[int, ...]:
     return tuple(max(sizes[i : i + step]) for i in range(0, len(sizes), step))
 
 
-@register_view_figures("board")
+@register_view_values("board")
 def _read_figures(session: Session) -> dict[str, Any]:
     row = make_board_row(session)
     return {

@@ -2,7 +2,8 @@
 
 A rule must answer while a line is dragged, in a page without a kernel too, for any number that can
 be typed; a table of its answers would grow with the square of the turns. So it is written once, in
-the small part of Python that `translate_rule` knows, and is handed to the browser as text.
+the small part of Python that `translate_function_to_javascript` knows, and is handed to the
+browser as text.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import textwrap
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.palette import (
+from ctxkit._internal.chart_style import (
     COLOURS,
     DASHES,
     GRID_COLOUR,
@@ -60,7 +61,7 @@ _OPERATORS: dict[type[ast.AST], str] = {
 }
 
 
-def declare_constants() -> str:
+def declare_javascript_constants() -> str:
     """Return the constants as declarations of JavaScript.
 
     Returns:
@@ -71,7 +72,7 @@ def declare_constants() -> str:
 
 
 @cache
-def translate_rule(rule: Callable[..., Any]) -> str:
+def translate_function_to_javascript(rule: Callable[..., Any]) -> str:
     """Return a function as JavaScript of the same name and parameters.
 
     It may assign, append, loop by ``for i, x in enumerate(xs)``, branch, call other rules and

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import traitlets as t
 
-from ctxkit._internal.formatting import format_message_number, pluralize, sanitize_line
-from ctxkit.metrics.prompt_sizes import get_prompt_sizes
-from ctxkit.plots.decimation import decimate
+from ctxkit._internal.formatting_and_sanitizing import (
+    format_message_number,
+    pluralize,
+    sanitize_line,
+)
+from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes
+from ctxkit.plots.figure_geometry import decimate_points
 from ctxkit.session.messages import Edit, Message
 from ctxkit.session.titles import get_title, make_names_unique
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
-from ctxkit.widgets.base import ChartWidget, build_esm
+from ctxkit.widgets.base_widget import ChartWidget, build_javascript_module
 from ctxkit.widgets.data_source import WidgetDataSource
-from ctxkit.widgets.explorer_values import (
-    get_searchable_text,
-    is_failed,
-    render_full_text,
-)
+from ctxkit.widgets.explorer_values import format_full_text, get_searchable_text, is_failed_message
 from ctxkit.widgets.python_to_javascript import ROWS_PER_CHUNK
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class SessionDiffWidget(ChartWidget):
     `row` is what is shown, and can be set; it begins at the first difference.
     """
 
-    _esm = build_esm("list.js", "beside.js")
+    _esm = build_javascript_module("list.js", "beside.js")
     shared: ClassVar = ("data", "row")
     row = t.Int(0, min=0).tag(sync=True)
 
@@ -56,7 +56,7 @@ class SessionDiffWidget(ChartWidget):
     @cached_property
     def rows(self) -> tuple[tuple[int | None, int | None], ...]:
         """Places in the two paths that are side by side; None: the other one has more there."""
-        return tuple(align_entries(*self._entry_keys))
+        return tuple(align_log_entries(*self._entry_keys))
 
     @cached_property
     def _entry_keys(self) -> tuple[list[Hashable], list[Hashable]]:
@@ -103,7 +103,7 @@ class SessionDiffWidget(ChartWidget):
         entry = self.both[side].path[place]
         if isinstance(entry, Edit):
             return _describe_edit(entry)
-        mark = "✗ " if is_failed(entry) else ""
+        mark = "✗ " if is_failed_message(entry) else ""
         call = self._calls_by_message[side].get(id(entry))
         return mark + describe_message(entry, call, self.both[side].cwd)
 
@@ -176,8 +176,8 @@ class SessionDiffWidget(ChartWidget):
             return ""
         entry = self.both[side].path[place]
         if isinstance(entry, Message):
-            return render_full_text(entry)
-        put = "\n\n".join(render_full_text(m) for m in entry.inserted)
+            return format_full_text(entry)
+        put = "\n\n".join(format_full_text(m) for m in entry.inserted)
         return f"[{_describe_edit(entry)}]\n{put}"
 
     def _exported_requests(self) -> list[dict[str, Any]]:
@@ -207,8 +207,8 @@ class SessionDiffWidget(ChartWidget):
 
     def to_html(self) -> str:
         """Return where they part as HTML that needs neither kernel nor script."""
-        from ctxkit._internal.formatting import escape_html
-        from ctxkit.plots.chart import render_table
+        from ctxkit._internal.formatting_and_sanitizing import escape_html
+        from ctxkit.plots.chart import render_small_table
 
         first = self.parted or 0
         rows = [
@@ -216,7 +216,7 @@ class SessionDiffWidget(ChartWidget):
             for pair in self.rows[first : first + _TWIN]
         ]
         head = (self.names[0], self.names[1])
-        return f"<div>{escape_html(self.head, 500)}</div>{render_table(head, rows)}"
+        return f"<div>{escape_html(self.head, 500)}</div>{render_small_table(head, rows)}"
 
 
 # Sequence alignment. A replay and its record share a long prefix and often a suffix, so both are
@@ -224,7 +224,7 @@ class SessionDiffWidget(ChartWidget):
 # longest common block, then the same on both sides of it), which is quadratic at worst; a remainder
 # of more than `_MATCHED` entries is paired by position instead. Invariants: each place of either
 # list occurs exactly once, and the places of a list ascend.
-def align_entries(
+def align_log_entries(
     one: list[Hashable], other: list[Hashable]
 ) -> Iterator[tuple[int | None, int | None]]:
     """Yield places of two lists side by side; None: only the other one has something there.
@@ -279,5 +279,5 @@ def _describe_edit(edit: Edit) -> str:
 def _growth_points(session: Session) -> list[list[Any]]:
     sizes, _ = get_prompt_sizes(session)
     floats = np.array([float("nan") if n is None else float(n) for n in sizes])
-    indices = decimate(floats, _POINTS).tolist()
+    indices = decimate_points(floats, _POINTS).tolist()
     return [indices, [sizes[i] for i in indices]]

@@ -6,9 +6,14 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.formatting import escape_html, has_value, pluralize, sanitize_line
-from ctxkit._internal.palette import ALERT_TEXT_CSS
-from ctxkit._internal.palette import TEXT_COLOUR as GREY
+from ctxkit._internal.chart_style import ALERT_TEXT_CSS
+from ctxkit._internal.chart_style import TEXT_COLOUR as GREY
+from ctxkit._internal.formatting_and_sanitizing import (
+    escape_html,
+    has_value,
+    pluralize,
+    sanitize_line,
+)
 from ctxkit.engine import get_run_of_replay, make_log_from_session, run_rules, with_message_ids
 from ctxkit.engine.replay import build_replay_log, find_context_window, make_session_from_run
 from ctxkit.errors import CtxkitError
@@ -20,15 +25,15 @@ from ctxkit.experiments.cost_and_loss_scores import (
     score_run,
     score_session,
 )
-from ctxkit.metrics.compactions import MIN_PROGRESS, get_run_compactions
+from ctxkit.metrics.compaction_payback import MIN_PROGRESS, get_run_compactions
 from ctxkit.metrics.optimal_trigger import when_to_compact
-from ctxkit.metrics.prompt_sizes import get_prompt_sizes as recorded_prompts
-from ctxkit.metrics.view_figures import register_view_figures
-from ctxkit.plots.chart import render_table
-from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
+from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes as recorded_prompts
+from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.plots.chart import render_small_table
+from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
 from ctxkit.policies.base import Chain
 from ctxkit.policies.offline_summarisers import ExtractiveSummariser, FixedSizeSummariser
-from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, render_dense
+from ctxkit.widgets.base_widget import SOFT_COLOUR, TEXT_COLOUR, wrap_in_scroll_box
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -219,7 +224,7 @@ _LOSS_COLUMNS = ("lost", "needed_later_loss")
 _SHARE_COLUMNS = ("token_savings", "paid_back_share", "refilled_share", "lost", "needed_later_loss")
 
 
-def render_growth(
+def render_trial_growth_chart(
     recorded: Sequence[int | None], trial: Trial, error: str = "", pinned: Trial | None = None
 ) -> str:
     """Return how the context grew and how it would have grown, with the compactions as lines."""
@@ -238,7 +243,7 @@ def render_growth(
     peak = max((n for n in (*recorded, *trial.prompts) if n), default=0)
     # A limit above four times the peak would flatten the curves, so only the legend names it.
     limit = LimitLine(y=trial.limit, label=f"limit {trial.limit:,}", shown=4 * peak >= trial.limit)
-    axes = Axes(
+    axes = XyDrawing(
         x="call", y="tokens in the prompt", traces=tuple(traces), limits=(limit,), marks=marks
     )
     wrong = error and (
@@ -247,11 +252,11 @@ def render_growth(
     )
     return (
         f'{wrong}<div role="img" '
-        f'aria-label="{escape_html(describe_compactions(trial), 300)}">{axes.svg()}</div>'
+        f'aria-label="{escape_html(describe_trial_compactions(trial), 300)}">{axes.svg()}</div>'
     )
 
 
-def describe_compactions(trial: Trial) -> str:
+def describe_trial_compactions(trial: Trial) -> str:
     """Return the compactions in a sentence."""
     done = [s for s in trial.steps if s.saved is not None]
     low = sum((s.saved or 0) < MIN_PROGRESS for s in done)
@@ -276,7 +281,7 @@ def render_trial_figures(rows: Mapping[str, Mapping[str, Any]], note: str = "") 
         if note
         else ""
     )
-    return render_dense(render_table(head, table_rows) + note_html)
+    return wrap_in_scroll_box(render_small_table(head, table_rows) + note_html)
 
 
 def format_trial_figures(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -289,32 +294,32 @@ def format_trial_figures(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def render_compactions(trial: Trial) -> str:
+def render_trial_compactions(trial: Trial) -> str:
     """Return what the compactions saved, by tokens and by messages, against the threshold of an
     anti-thrash guard.
     """
     words = (
         "<div "
         f'style="color:{TEXT_COLOUR};line-height:1.6">'
-        f"{escape_html(describe_compactions(trial), 300)}</div>"
+        f"{escape_html(describe_trial_compactions(trial), 300)}</div>"
     )
     if not trial.steps:
         return words
     more = len(trial.steps) - _MAX_ROWS
     caption = f"The last {_MAX_ROWS} of {len(trial.steps):,}" if more > 0 else "Each compaction"
     head = ("before call", "tokens", "after", "saved", "of messages", "verdict")
-    return render_dense(
+    return wrap_in_scroll_box(
         words
-        + render_table(
+        + render_small_table(
             head, [_compaction_cells(s) for s in trial.steps[-_MAX_ROWS:]], caption=caption
         )
     )
 
 
-def render_when_to_compact(html: str, error: str = "") -> str:
+def render_trigger_advice(html: str, error: str = "") -> str:
     """Return what the log itself says about when to compact, folded away; or why it cannot say."""
     body = html or f"<p>{escape_html(error, 400)}</p>"
-    return render_dense(
+    return wrap_in_scroll_box(
         f'<details><summary style="color:{TEXT_COLOUR};cursor:pointer">When to'
         f" compact</summary>{body}</details>"
     )
@@ -347,7 +352,7 @@ def _format_cell(column: str, row: Mapping[str, Any]) -> str:
     return f"${value:,.2f}" if column == "cost_usd" else f"{int(value):,}"
 
 
-@register_view_figures("tune")
+@register_view_values("tune")
 def _read_figures(session: Session) -> dict[str, Any]:
     """Return what the table of `tune` shows: the record, or a trial of the replay's rules."""
     if session.origin is None:

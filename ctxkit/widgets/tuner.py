@@ -10,23 +10,23 @@ import anywidget
 import ipywidgets as w
 import traitlets as t
 
-from ctxkit._internal.formatting import escape_html, render_notes, sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import escape_html, render_notes_html, sanitize_line
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.presets.config_schema import get_preset_defaults
+from ctxkit.presets.config_key_mapping import get_preset_defaults
 from ctxkit.presets.registry import names, resolve_rules
 from ctxkit.widgets import setting_trials
 from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
-from ctxkit.widgets.base import TEXT_COLOUR, StaticOutputsMixin
+from ctxkit.widgets.base_widget import TEXT_COLOUR, StaticOutputsMixin
 from ctxkit.widgets.budget_thresholds_widget import BudgetWidget
 from ctxkit.widgets.data_source import WidgetDataSource
 from ctxkit.widgets.setting_trials import TrialRunner, compute_mean_summary_tokens
 from ctxkit.widgets.tuner_controls import (
     InertSettingNotes,
-    arrange_controls,
+    arrange_controls_by_effect,
     make_slider,
     make_toggle,
-    measure_prompt_changes,
-    replace_zeros,
+    measure_setting_effects,
+    replace_zeros_with_none,
 )
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
         self._start_trial()
         self._trial = self.begun
         self._summary = compute_mean_summary_tokens(self.begun)
-        self.effects = measure_prompt_changes(trials, setting_controls, self._summary)
+        self.effects = measure_setting_effects(trials, setting_controls, self._summary)
         turned = {k.name: make_slider(k) for k in setting_controls.every} | {
             c.name: make_toggle(c) for c in setting_controls.choices
         }
@@ -100,9 +100,9 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
             disabled=True,
         )
         self.from_here = None if live is None else ApplyToLiveButton(live, lambda: self.words)
-        self.copier = CopyButton()
+        self.copier = CopyTextButton()
         wide = w.Layout(width="auto")
-        self.when = w.HTML(setting_trials.render_when_to_compact(*trials.when), layout=wide)
+        self.when = w.HTML(setting_trials.render_trigger_advice(*trials.when), layout=wide)
         self.growth, self.figures, self.steps = (w.HTML(layout=wide) for _ in range(3))
         self.panes = w.Accordion(
             [w.VBox(), w.VBox()], titles=("Budget", "Guard"), selected_index=None
@@ -130,7 +130,7 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
 
     def _arrange_parts(self) -> list[w.Widget]:
         controls = [self.inert_notes.wrap(name, control) for name, control in self.sliders.items()]
-        parts = arrange_controls(controls, self.effects)
+        parts = arrange_controls_by_effect(controls, self.effects)
         live_parts = [] if self.from_here is None else [self.from_here]
         buttons = w.HBox([self.exact, self.back, self.pin, self.swap, *live_parts])
         outputs = [self.growth, self.figures, self.steps, self.panes, self.copier, self.when]
@@ -141,7 +141,7 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
         """The settings as `%%agent --rules` takes them; empty where no words name such rules."""
         if self.setting_controls.label not in names():
             return ""
-        settings = replace_zeros(
+        settings = replace_zeros_with_none(
             self.settings, {control.name for control in self.setting_controls.every if control.none}
         )
         return f"{self.setting_controls.label}:{', '.join(f'{n}={v}' for n, v in settings.items())}"
@@ -251,9 +251,9 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
             self.copier.label, self.copier.text, self.copier.note = self.written
 
     @property
-    def written(self) -> SettingText:
+    def written(self) -> RulesConfigText:
         """The settings as the system's own config, else in Python: what the button copies."""
-        return render_settings(self.rules, self.setting_controls.label, self.settings)
+        return format_rules_as_config(self.rules, self.setting_controls.label, self.settings)
 
     def _draw_trial(self) -> None:
         # Figures are rough where a setting was turned and summaries have an assumed size.
@@ -264,12 +264,12 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
         note = f"{sentence}; `exact` writes them." if rough else ""
         if not self._error:
             self.inert_notes.update(self.rules.parameters)
-        self.growth.value = setting_trials.render_growth(
+        self.growth.value = setting_trials.render_trial_growth_chart(
             self.trials.prompts, self._trial, self._error, self._pinned[1] if self._pinned else None
         )
-        notes = render_notes(self.trials.session.notes)
+        notes = render_notes_html(self.trials.session.notes)
         self.figures.value = setting_trials.render_trial_figures(self._figure_rows(), note) + notes
-        self.steps.value = setting_trials.render_compactions(self._trial)
+        self.steps.value = setting_trials.render_trial_compactions(self._trial)
         self._fill_pane()
 
     def _figure_rows(self) -> dict[str, dict[str, Any]]:
@@ -293,7 +293,7 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
             [
                 *self._describe_settings(),
                 *setting_trials.format_trial_figures(self._figure_rows()),
-                setting_trials.describe_compactions(self._trial),
+                setting_trials.describe_trial_compactions(self._trial),
                 *notes,
             ]
         )
@@ -352,17 +352,18 @@ class ApplyToLiveButton(w.HBox):  # type: ignore[misc]
         self.message.value = f"<small>{escape_html(message, 400)}</small>"
 
 
-class SettingText(NamedTuple):
+class RulesConfigText(NamedTuple):
     """A setting as text."""
 
     label: str
     """Label of the button that copies the text."""
     text: str
     note: str
-    """Settings that the text cannot express, or why it is not the system's own config; else empty."""
+    """Settings that the text cannot express, or why it is not the system's own config; else empty.
+    """
 
 
-def render_settings(rules: Rules, label: str, values: Mapping[str, Any]) -> SettingText:
+def format_rules_as_config(rules: Rules, label: str, values: Mapping[str, Any]) -> RulesConfigText:
     """Return rules in their own system's config syntax, or as the Python call that makes them.
 
     Args:
@@ -379,10 +380,14 @@ def render_settings(rules: Rules, label: str, values: Mapping[str, Any]) -> Sett
             text = rules.to_config()
     except CtxkitError as error:
         return _python_settings(rules, label, values, str(error).rstrip("."))
-    return SettingText(f"Copy as {label}'s config", text, " ".join(str(w.message) for w in caught))
+    return RulesConfigText(
+        f"Copy as {label}'s config", text, " ".join(str(w.message) for w in caught)
+    )
 
 
-def _python_settings(rules: Rules, label: str, values: Mapping[str, Any], why: str) -> SettingText:
+def _python_settings(
+    rules: Rules, label: str, values: Mapping[str, Any], why: str
+) -> RulesConfigText:
     name, what = label, "this is the call that makes these rules"
     if rules.name in names():
         usual = get_preset_defaults(rules.name)
@@ -391,7 +396,7 @@ def _python_settings(rules: Rules, label: str, values: Mapping[str, Any], why: s
     elif label == rules.label:
         name, what = "dict", "these are the settings of their parts"
     text = f"{name}({', '.join(f'{k}={v!r}' for k, v in values.items())})\n"
-    return SettingText("Copy as Python", text, f"{why}: {what}.")
+    return RulesConfigText("Copy as Python", text, f"{why}: {what}.")
 
 
 _ESM = """
@@ -425,7 +430,7 @@ export default { render({ model, el }) {
 """
 
 
-class CopyButton(anywidget.AnyWidget):  # type: ignore[misc]
+class CopyTextButton(anywidget.AnyWidget):  # type: ignore[misc]
     """A button and the text that it copies; the text is shown when the button is first pressed."""
 
     _esm = _ESM

@@ -14,7 +14,7 @@ import ipywidgets as w
 import numpy as np
 
 from ctxkit import presets
-from ctxkit._internal.formatting import escape_html
+from ctxkit._internal.formatting_and_sanitizing import escape_html
 from ctxkit.engine.replay import find_context_window
 from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
 from ctxkit.policies.context_rules import Rules, unwrap_function
@@ -115,10 +115,12 @@ def make_setting_controls(
         return slider._replace(none=name in none)
 
     every = tuple(control(n, v) for n, v in (values | dict.fromkeys(none, 0)).items())
-    return SettingControls(label, every, lambda turned: make(replace_zeros(turned, none)), choices)
+    return SettingControls(
+        label, every, lambda turned: make(replace_zeros_with_none(turned, none)), choices
+    )
 
 
-def replace_zeros(turned: Mapping[str, Any], none: Collection[str]) -> dict[str, Any]:
+def replace_zeros_with_none(turned: Mapping[str, Any], none: Collection[str]) -> dict[str, Any]:
     """Return settings with None for those that are turned off by a 0."""
     return {n: None if n in none and not v else v for n, v in turned.items()}
 
@@ -309,7 +311,7 @@ _FEW = 6
 """With more settings than this the others are folded away."""
 
 
-def arrange_controls(
+def arrange_controls_by_effect(
     controls: Sequence[w.Widget], effects: Sequence[SettingPromptEffect]
 ) -> list[w.Widget]:
     """Return controls in a grid, those folded away that change least, with the reason."""
@@ -437,7 +439,7 @@ class SettingPromptEffect(NamedTuple):
 # of a prompt. Each try is a replay, so the sum of processor time is bounded: choices first, then
 # one end of each number, then the other end. `left` counts the tries that were not made; a setting
 # without effect and with tries left is unknown (None), not 0. Interactions are not seen.
-def measure_prompt_changes(
+def measure_setting_effects(
     trials: TrialRunner, setting_controls: SettingControls, summary: int
 ) -> list[SettingPromptEffect]:
     """Return the effect of each setting, the largest first, then unknown ones, then none."""

@@ -10,18 +10,27 @@ from typing import TYPE_CHECKING, NamedTuple
 import anywidget
 import traitlets as t
 
-from ctxkit._internal.formatting import escape_html, format_count, pluralize, sanitize_line
-from ctxkit._internal.palette import COLOURS
-from ctxkit.metrics.prompt_contents import get_prompt_contents
-from ctxkit.metrics.prompt_sizes import get_prompt_sizes
-from ctxkit.metrics.view_figures import register_view_figures
-from ctxkit.plots.chart import format_tokens, render_table
-from ctxkit.session.compaction_groups import count_compactions
+from ctxkit._internal.chart_style import COLOURS
+from ctxkit._internal.formatting_and_sanitizing import (
+    escape_html,
+    format_count,
+    pluralize,
+    sanitize_line,
+)
+from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_contents, get_prompt_sizes
+from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.plots.chart import format_token_count, render_small_table
+from ctxkit.session.compactions_and_prunings import count_compactions
 from ctxkit.session.messages import Edit, Message
 from ctxkit.session.tool_calls import describe_message, pair_with_calls
 from ctxkit.tokens.context_windows import get_context_window
-from ctxkit.tokens.counter_protocol import estimate_message_tokens
-from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, StaticOutputsMixin, render_dense
+from ctxkit.tokens.message_token_counting import estimate_message_tokens
+from ctxkit.widgets.base_widget import (
+    SOFT_COLOUR,
+    TEXT_COLOUR,
+    StaticOutputsMixin,
+    wrap_in_scroll_box,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,7 +127,7 @@ class Watcher(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc]
         session = self._session()
         self.gauge = self.state.html()
         self.ahead = render_sentences(self.forecast_sentences)
-        self.growth = render_context_growth(session, self.name)
+        self.growth = render_growth_picture(session, self.name)
         self.calls = render_recent_calls(session)
 
     def stop(self) -> None:
@@ -140,7 +149,9 @@ class Watcher(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc]
         session = self._session()
         if self._tail is None or not session.calls:
             return []
-        return [s for s in (describe_prompt_growth(session), predict_next_compaction(session)) if s]
+        return [
+            s for s in (describe_last_prompt_growth(session), predict_next_compaction(session)) if s
+        ]
 
     @property
     def state(self) -> ContextGauge:
@@ -248,7 +259,7 @@ class ContextGauge(NamedTuple):
         )
 
 
-def render_context_growth(session: Session, name: str) -> str:
+def render_growth_picture(session: Session, name: str) -> str:
     """Return the growth of the context as a static picture, cheap enough to be drawn again after
     each call.
     """
@@ -279,7 +290,12 @@ def list_recent_calls(session: Session) -> list[tuple[str, ...]]:
         )
         sizes = (u.prompt_tokens, u.cache_read_tokens, u.output_tokens) if u else (None, None, None)
         out.append(
-            (str(call.index), str(call.turn), *map(format_tokens, sizes), sanitize_line(tools, 70))
+            (
+                str(call.index),
+                str(call.turn),
+                *map(format_token_count, sizes),
+                sanitize_line(tools, 70),
+            )
         )
     return out
 
@@ -288,8 +304,8 @@ def render_recent_calls(session: Session) -> str:
     """Return the last calls as a table."""
     recent = list_recent_calls(session)
     return (
-        render_dense(
-            render_table(
+        wrap_in_scroll_box(
+            render_small_table(
                 _CALLS_HEAD, recent, caption=f"The last {len(recent)} calls, the newest first"
             )
         )
@@ -311,7 +327,7 @@ _RECENT_STEPS = 20
 _MAX_NAMED_TOOLS = 3
 
 
-def describe_prompt_growth(session: Session) -> str:
+def describe_last_prompt_growth(session: Session) -> str:
     """Return what came between the last two prompts, in a sentence; empty where it cannot be said.
 
     The sum is as recorded where the log has usage; the parts are estimates of their text.
@@ -395,7 +411,7 @@ def _growth_per_call(sizes: list[int | None]) -> int:
     return round(median(steps)) if steps else 0
 
 
-@register_view_figures("watch")
+@register_view_values("watch")
 def _read_figures(session: Session) -> dict[str, object]:
     gauge = Watcher("", lambda: session, lambda: None).state
     figures: dict[str, object] = {"calls_n": gauge.calls, "compactions_n": gauge.compactions}

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 import pandas as pd
 
-from ctxkit.course.pair.task import make_world
+from ctxkit.course.pair.number_lookup_task import make_lookup_task
 from ctxkit.course.pair.tiny_language_model import WEIGHTS_PATH, TinyReaderNetwork, encode_message
 from pair.histories import make_conversation
 
@@ -33,10 +33,10 @@ def make_test_conversations(worlds: int = 20, seed: int = 1_000) -> Iterator[lis
     """
     random = Random(seed)
     for n in range(worlds):
-        yield make_conversation(make_world(seed=seed + n), random=random)
+        yield make_conversation(make_lookup_task(seed=seed + n), random=random)
     for n in range(worlds):
         for questions in range(1, 13):
-            world = make_world(seed=seed + n, questions=questions)
+            world = make_lookup_task(seed=seed + n, questions=questions)
             yield make_conversation(world, 3, random=random)
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.course.pair.task import INSTRUCTIONS, format_config_path, make_world
+from ctxkit.course.pair.number_lookup_task import INSTRUCTIONS, format_config_path, make_lookup_task
 from ctxkit.course.pair.tiny_language_model import PLACEHOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.course.pair.task import LookupTask
+    from ctxkit.course.pair.number_lookup_task import LookupTask
 
 
 class HistoryStep(NamedTuple):
@@ -78,7 +78,7 @@ def draw_conversation(
     cleared, or none.
     """
     services = random.randint(3, 10)
-    world = make_world(
+    world = make_lookup_task(
         questions=random.randint(min(2, max_questions), max_questions),
         services=services,
         numbers_per_question=random.choice((1, 2, 2, 2)),

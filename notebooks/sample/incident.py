@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.course.generator.recorder import ModelProfile, SessionRecorder
+from ctxkit.course.generator.session_recorder import ModelProfile, SessionRecorder
 from sample.prose import log
 
 if TYPE_CHECKING:

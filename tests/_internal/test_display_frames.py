@@ -12,9 +12,10 @@ from magics.shells import new_shell
 from widgets.reports.hostile import hostile, intruders
 
 import ctxkit as ck
-from ctxkit._internal.display_frame import DisplayFrame
+from ctxkit._internal.data_frame_display import DisplayFrame
 from ctxkit._internal.tables import display_width
-from ctxkit.formats.session_archive import _searchable_text
+from ctxkit.experiments.score_columns import _SCORE_ROWS
+from ctxkit.formats.archive_and_search import _searchable_text
 
 BILLING = ck.samples.path("billing")
 RULES = ["pi", "codex", "strands", "inspect_edit"]
@@ -185,6 +186,6 @@ def test_what_is_advised_on_needs_usage_and_prices():
 
 def test_each_figure_of_a_display_is_a_column_of_its_frame():
     """A name that is in no score would be left out of the display without a word."""
-    from ctxkit.experiments import SCORE_COLUMN_NAMES, result_displays
+    from ctxkit.experiments import SCORE_COLUMN_NAMES
 
-    assert {name for name, _ in result_displays._SCORE_ROWS} <= set(SCORE_COLUMN_NAMES)
+    assert {name for name, _ in _SCORE_ROWS} <= set(SCORE_COLUMN_NAMES)

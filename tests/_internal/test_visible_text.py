@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit._internal.formatting import make_visible
+from ctxkit._internal.formatting_and_sanitizing import escape_invisible_characters
 
 HIDERS = st.sampled_from("\x00\x07\x08\x1b\r\x0b\x0c\x1c\x7f\x85\xa0\xad\u200b\u200d\u202e\u2028"
                          "\u2066\ufeff\ufe0f\u3164\u2800\u034f\U000e0041\ud800\t\n⟨⟩⇥ aU+0301B"
@@ -25,12 +25,12 @@ def read_back(shown: str) -> str:
 
 @given(TEXTS)
 def test_the_text_can_be_read_back(text):
-    assert read_back(make_visible(text)) == text
+    assert read_back(escape_invisible_characters(text)) == text
 
 
 @given(TEXTS)
 def test_nothing_invisible_is_left(text):
-    shown = make_visible(text).replace("⇥\t", "")
+    shown = escape_invisible_characters(text).replace("⇥\t", "")
     assert all(c == " " or unicodedata.category(c)[0] not in "CZ" for c in shown)
 
 
@@ -47,10 +47,10 @@ def test_nothing_invisible_is_left(text):
     ],
 )
 def test_what_leaves_no_mark_has_its_number(text, shown):
-    assert make_visible(text) == shown
+    assert escape_invisible_characters(text) == shown
 
 
 def test_a_percentage_is_not_split_between_lines():
-    from ctxkit._internal.formatting import wrap_lines
+    from ctxkit._internal.formatting_and_sanitizing import wrap_lines
 
     assert wrap_lines("It is up to 100 % here.", 14) == ["It is up to", "100 % here."]

@@ -164,7 +164,7 @@ def test_the_loop_has_its_turn_at_every_chunk(kind):
 
 
 @pytest.mark.parametrize(
-    "slow", ["ctxkit.agent.models.provider.load_litellm", "litellm.stream_chunk_builder"]
+    "slow", ["ctxkit.agent.models.litellm_provider.load_litellm", "litellm.stream_chunk_builder"]
 )
 def test_what_litellm_does_at_a_stretch_is_done_beside_the_loop(slow, monkeypatch):
     module, name = slow.rsplit(".", 1)
@@ -246,9 +246,7 @@ def test_of_a_reply_with_too_many_calls_none_is_run():
 
 def test_a_huge_result_does_not_hold_the_turn_while_it_is_redacted(tmp_path, monkeypatch):
     over = threading.Event()
-    monkeypatch.setattr(
-        "ctxkit.agent.store.artifacts.redact", lambda text: over.wait(HANG) and text
-    )
+    monkeypatch.setattr("ctxkit.agent.session_files.redact", lambda text: over.wait(HANG) and text)
 
     def work(n: int) -> str:
         """Say much."""

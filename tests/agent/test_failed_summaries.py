@@ -16,7 +16,7 @@ from talkers import COUNT, Says, agent, live, run, said
 
 import ctxkit as ck
 from ctxkit import presets
-from ctxkit._internal.formatting import FAILURE_CHARS
+from ctxkit._internal.formatting_and_sanitizing import FAILURE_CHARS
 from ctxkit.agent import ProviderModel
 from ctxkit.errors import ModelError
 from ctxkit.policies import Fallback, HybridSummary, Rules, Summary
@@ -251,7 +251,8 @@ def test_a_result_whose_summary_fails_is_told_and_stands_as_an_excerpt(how, monk
     heard = []
     rules = presets.ai(context_window=50_000, tool_call_cutoff=2, tool_summary_strategy="llm")
     monkeypatch.setattr(
-        "ctxkit.agent.model_summaries.SUMMARY_SECONDS", 0.05 if how == "times out" else 300
+        "ctxkit.agent.summaries_and_unsuccessful_compactions.SUMMARY_SECONDS",
+        0.05 if how == "times out" else 300,
     )
     with failing(how) as model:
         one = agent(at=long("y" * 4_000), rules=rules, heard=heard, summary_model=model)

@@ -85,7 +85,7 @@ def test_intents_are_pending_until_their_result_came():
     assert log.entries[2].error_message == "It leads out."
     assert log.entries[3].operation.target_path is None
     assert all(len(e.intent_id) == 16 for e in log.entries)
-    text = evidence.write_intents(held.messages, [m.turn or 0 for m in held.messages])
+    text = evidence.write_tool_call_lines(held.messages, [m.turn or 0 for m in held.messages])
     marks = {"Applied": "✓", "Failed": "✗", "Pending": "⧖"}
     rows = [row for row in text.split("\n") if row.startswith(("  ✓", "  ✗", "  ⧖"))]
     assert [(r[2], r[4:].split(" ")[0]) for r in rows] == [

@@ -13,14 +13,14 @@ from agent import made_documents as made
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit._internal.safe_fs import SafeFolder
+from ctxkit._internal.safe_files import SafeFolder
 from ctxkit.agent import ContextStore, MemoryStore, RootFolder, import_files, make_file_tools
 from ctxkit.agent.document_store import (
     INDEX_HEADING,
     MAX_INDEX_CHARS,
-    decode_index,
+    decode_valid_index_items,
     format_index_block,
-    split_path,
+    split_relative_path,
 )
 from ctxkit.errors import BadArguments, StoreError
 
@@ -296,13 +296,13 @@ def test_what_cannot_be_taken_is_said(tmp_path, base):
 
 @given(st.text(alphabet="./\\a\0", max_size=12))
 def test_no_path_has_a_part_that_leads_up(path):
-    parts = split_path(path)
+    parts = split_relative_path(path)
     assert parts is None or not {"..", ".", ""} & set(parts)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_index_or_none(data):
-    items, unsound = decode_index(data)
+    items, unsound = decode_valid_index_items(data)
     assert unsound or isinstance(items, dict)
 
 

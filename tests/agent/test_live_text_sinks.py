@@ -28,32 +28,32 @@ RUNNING = ("agent", "magics", "teams", "widgets")
 """The folders whose code runs beside an agent."""
 
 SCREENS = {
-    ("magics/agent.py", "run_agent"): "what the kit says of how a session goes on",
-    ("magics/approvals.py", "_read_answer"): "the question whether a call may run, for the person alone",
-    ("magics/approvals.py", "show_question"): "the call that is asked about, which its redacted form replaces",
-    ("magics/turn_handle.py", "_ipython_display_"): "a turn beside the notebook: what `RenderedTurn` made",
-    ("magics/section_and_store_commands.py", "list_store"): "what is damaged in the library",
-    ("magics/memory_commands.py", "list_entries"): "what is damaged in the memory",
-    ("widgets/waiting_line.py", "_show_html"): "a fixed line of the kit while something takes long",
-    ("magics/turn_display.py", "__init__"): "the turn in its cell: what `RenderedTurn` made",
-    ("magics/turn_display.py", "end"): "the turn in a terminal: what `RenderedTurn` made",
-    ("agent/tools/python_and_shell.py", "_execute_code"): "into the captured output of a tool, which its result holds",
+    ("magics/agent_magic.py", "run_agent"): "what the kit says of how a session goes on",
+    ("magics/turn_handle_and_approvals.py", "_read_answer"): "the question whether a call may run, for the person alone",
+    ("magics/turn_handle_and_approvals.py", "show_question_and_yield_prompt"): "the call that is asked about, which its redacted form replaces",
+    ("magics/turn_handle_and_approvals.py", "_ipython_display_"): "a turn beside the notebook: what `TurnRenderer` made",
+    ("magics/section_and_store_commands.py", "list_store_items"): "what is damaged in the library",
+    ("magics/memory_commands.py", "list_memory_entries"): "what is damaged in the memory",
+    ("widgets/progress_notice.py", "_show_html"): "a fixed line of the kit while something takes long",
+    ("magics/turn_display.py", "__init__"): "the turn in its cell: what `TurnRenderer` made",
+    ("magics/turn_display.py", "end"): "the turn in a terminal: what `TurnRenderer` made",
+    ("agent/tools/built_in_tools.py", "_execute_code"): "into the captured output of a tool, which its result holds",
 }  # fmt: skip
 """Every place that prints or displays while an agent may run, and what it shows: none of them gets
 text of an agent but by events. One that is new here shows it by way of `LiveEventEmitter.emit`, too.
 """
 WORKERS = (
-    "agent/tools/search_worker.py",
+    "agent/tools/file_search_worker.py",
     "agent/document_worker.py",
     "agent/process_supervisor.py",
 )
 """Scripts that run in a process of their own: what they print is a result, or goes to a pipe."""
 LISTENERS = {
     "agent/live_session.py": "spans of a collector; the listeners that a session is made with",
-    "magics/live_sessions.py": "those who listened to a session that is opened anew",
+    "magics/kernel_sessions.py": "those who listened to a session that is opened anew",
     "magics/turn_display.py": "the turn on the screen",
-    "teams/runner.py": "those who listen to all agents of a team",
-    "widgets/base.py": "a chart that grows",
+    "teams/execution_and_results.py": "those who listen to all agents of a team",
+    "widgets/base_widget.py": "a chart that grows",
     "widgets/tuner.py": "the dials of a live session",
     "widgets/watcher.py": "the gauge of a session; the end of a log that is followed",
 }
@@ -91,9 +91,9 @@ def test_one_function_makes_the_events():
 
 def test_events_of_an_agent_and_of_its_session_go_through_the_one_way():
     made = [(name, f) for name, f, call in calls() if called(call) == "LiveEventEmitter"]
-    assert made == [("agent/agent.py", "__init__")]
+    assert made == [("agent/agent_magic.py", "__init__")]
     told = {name for name, _, call in calls() if called(call) in EVENT_CALLS}
-    assert told == {"agent/agent.py"}
+    assert told == {"agent/agent_magic.py"}
 
 
 def test_pieces_of_text_are_told_by_these_alone():

@@ -13,11 +13,11 @@ from ctxkit import presets
 from ctxkit.agent import RootFolder
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import Above, Rules, Summary
-from ctxkit.policies.memory_policies import MemoryFlush
+from ctxkit.policies.memory_flush_and_lessons import MemoryFlushSettings
 from ctxkit.session import ToolCall
 
-BEFORE = MemoryFlush(below=45_000)
-DROPPED = MemoryFlush(writes=1, message_chars=2_000, seconds=2.5, turn_share=0.1)
+BEFORE = MemoryFlushSettings(below=45_000)
+DROPPED = MemoryFlushSettings(writes=1, message_chars=2_000, seconds=2.5, turn_share=0.1)
 TODAY = f"memory/{datetime.fromtimestamp(1_800_000_000, UTC).astimezone():%Y-%m-%d}.md"
 
 
@@ -113,7 +113,7 @@ def test_what_a_compaction_takes_is_saved_with_one_write_and_cut_messages(tmp_pa
 @pytest.mark.parametrize("reply", [ModelError("down"), ValueError("odd"), None])
 def test_a_failed_or_hung_flush_never_holds_a_compaction_back(tmp_path, reply):
     heard = []
-    flush = MemoryFlush(seconds=0.05)
+    flush = MemoryFlushSettings(seconds=0.05)
     a = agent(
         at=full(),
         rules=rules(flush),
@@ -174,14 +174,17 @@ def test_its_cost_is_billed(tmp_path):
     ],
 )
 def test_the_threshold(tokens, window, below, due):
-    assert MemoryFlush(below=below).is_due(tokens, window) is due
+    assert MemoryFlushSettings(below=below).is_due(tokens, window) is due
 
 
 def test_a_prompt_of_the_users_own_gets_the_word_for_nothing():
-    assert MemoryFlush(prompt="Save it.").full_prompt.endswith("answer NO_REPLY.")
-    assert MemoryFlush(prompt="Save it or say NO_REPLY").full_prompt == "Save it or say NO_REPLY"
+    assert MemoryFlushSettings(prompt="Save it.").full_prompt.endswith("answer NO_REPLY.")
+    assert (
+        MemoryFlushSettings(prompt="Save it or say NO_REPLY").full_prompt
+        == "Save it or say NO_REPLY"
+    )
     with pytest.raises(BadArguments):
-        MemoryFlush(writes=0)
+        MemoryFlushSettings(writes=0)
 
 
 def test_the_presets_hold_their_systems_settings():

@@ -9,7 +9,7 @@ from talkers import COUNT, live, run, said
 
 from ctxkit import presets
 from ctxkit.agent import tool
-from ctxkit.agent.store.artifacts import describe_artifact_reading
+from ctxkit.agent.tools.file_and_document_tools import describe_artifact_reading
 from ctxkit.policies import ResultOffload
 from ctxkit.policies.offload import STUB_PREFIX
 from ctxkit.presets import preset

@@ -11,7 +11,7 @@ from ctxkit import tokens
 from ctxkit.agent import ArtifactStore, LiveContext, Workspace
 from ctxkit.errors import StoreError
 from ctxkit.policies import Chain, Fallback, ResultOffload, ResultShortening, Rules
-from ctxkit.policies.offload import STUB_PREFIX, artifact_id, find_artifact_in_stub
+from ctxkit.policies.offload import STUB_PREFIX, compute_artifact_id, find_artifact_in_stub
 
 COUNT = tokens.get_counter("chars/4")
 LONG = "row\n" * 500
@@ -43,7 +43,7 @@ def test_what_a_part_before_left_is_what_is_kept(tmp_path):
     prompt(save, ResultShortening(max_chars=900), ResultOffload(threshold=300))
     (kept,) = workspace.results("s").glob("*.txt")
     assert kept.read_text().startswith(LONG[:900] + "\n[...truncated")
-    assert kept.stem == artifact_id(kept.read_text())
+    assert kept.stem == compute_artifact_id(kept.read_text())
 
 
 @pytest.mark.parametrize("error", [OSError("disk full"), StoreError("out of the root")])
@@ -70,7 +70,7 @@ def test_an_artifact_is_kept_once():
     for n in range(3):
         assert context.prepare(float(n)).messages[2].text.startswith(STUB_PREFIX)
         context.add(assistant("on", time=float(n)))
-    assert kept == [(artifact_id(LONG), LONG, "bash", "")]
+    assert kept == [(compute_artifact_id(LONG), LONG, "bash", "")]
 
 
 class Wrapped:
@@ -108,7 +108,7 @@ def test_in_any_chain_a_stub_names_what_was_kept_or_the_result_goes(pruning, roo
     else:
         assert sent.startswith(LONG[:900])
         assert not kept
-    assert all(artifact_id(text) == name for name, text in kept.items())
+    assert all(compute_artifact_id(text) == name for name, text in kept.items())
     if room and not isinstance(pruning[0], Wrapped):
         assert kept
 

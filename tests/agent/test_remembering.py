@@ -21,7 +21,7 @@ from ctxkit.agent import (
     Webhook,
     Workspace,
 )
-from ctxkit.agent.memory.session_memory import make_memory_provider
+from ctxkit.agent.memory.providers import make_memory_provider
 from ctxkit.policies import Above, LessonRecall, Rules, Summary
 from ctxkit.policies.memory_entries import make_entry
 from ctxkit.session import Usage

@@ -11,7 +11,7 @@ from builders import tool_call
 
 from ctxkit import presets
 from ctxkit.agent import make_python_tool, run_tool, tool
-from ctxkit.agent.tools.runner import OutputLimits
+from ctxkit.agent.tools.execution_and_results import OutputLimits
 from ctxkit.errors import BadArguments
 from ctxkit.session import Text
 

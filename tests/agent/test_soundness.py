@@ -11,8 +11,8 @@ from talkers import COUNT, ECHO, USAGE, Says, agent, run, said
 
 import ctxkit as ck
 from ctxkit.agent import Limits, SpentInTurn, tool
-from ctxkit.agent.model_summaries import ModelSummariser
-from ctxkit.agent.transcript import LOST_RESULT
+from ctxkit.agent.live_context_and_transcript import LOST_RESULT
+from ctxkit.agent.summaries_and_unsuccessful_compactions import ModelSummariser
 from ctxkit.engine import make_log_from_session
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.formats import MISSING_RESULT, to_chat_messages

@@ -13,7 +13,7 @@ from talkers import COUNT, agent, run, said
 from waiting import HANG
 
 from ctxkit.errors import ModelError
-from ctxkit.policies.summary_compaction import TimeLimited
+from ctxkit.policies.summary_compaction import TimeLimitedSummariser
 from ctxkit.presets import fased
 
 
@@ -64,7 +64,7 @@ def test_the_calls_of_one_compaction_share_the_limit():
             sleep(0.1)
             return "Short."
 
-    limited = TimeLimited(Notes(), 30)
+    limited = TimeLimitedSummariser(Notes(), 30)
     assert [limited(None), limited(None)] == ["Short."] * 2
     first, second = Notes.given
     assert 0 <= second <= first - 0.1 <= 29.9
@@ -73,7 +73,7 @@ def test_the_calls_of_one_compaction_share_the_limit():
 def test_a_summariser_past_the_limit_is_left_behind():
     over = Event()
     with pytest.raises(ModelError, match=r"longer than 0\.1 s"):
-        TimeLimited(lambda _passage: over.wait(HANG), 0.1)(None)
+        TimeLimitedSummariser(lambda _passage: over.wait(HANG), 0.1)(None)
     over.set()
 
 
@@ -82,4 +82,4 @@ def test_an_error_of_the_summariser_is_not_taken_for_the_limit():
         raise TimeoutError("the host did not answer")
 
     with pytest.raises(TimeoutError, match="did not answer"):
-        TimeLimited(fails, 30)(None)
+        TimeLimitedSummariser(fails, 30)(None)

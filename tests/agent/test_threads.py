@@ -11,7 +11,7 @@ import textwrap
 import pytest
 from waiting import HANG, PATIENCE
 
-from ctxkit.agent.event_loops import BackgroundTask, run_coroutine
+from ctxkit.agent.event_loop_threads import BackgroundTask, run_coroutine
 
 
 async def slow(log: list):
@@ -61,7 +61,7 @@ def test_an_interrupt_cancels_and_waits_for_the_end():
     code = """
         import asyncio
         import signal
-        from ctxkit.agent.event_loops import run_coroutine as run
+        from ctxkit.agent.event_loop_threads import run_coroutine as run
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may ignore it: nohup make test &
         async def slow():
             try:

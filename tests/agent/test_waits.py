@@ -8,7 +8,7 @@ import pytest
 from talkers import COUNT, Says, run
 
 from ctxkit.agent import Delta, LiveSession, Workspace
-from ctxkit.magics.turn_display import RenderedTurn
+from ctxkit.magics.turn_display import TurnRenderer
 from ctxkit.policies import Rules
 
 SECRET = "sk-planted0123456789abcdef"
@@ -33,7 +33,7 @@ def live(tmp_path):
 
 
 def test_a_wait_is_heard_and_shown_and_no_part_of_the_reply(live):
-    heard, shown = [], RenderedTurn(live)
+    heard, shown = [], TurnRenderer(live)
     live.listen(heard.append)
     live.listen(shown.on_event)
     run(live.turn("go"))

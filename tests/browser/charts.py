@@ -55,7 +55,7 @@ def plotly_gallery(made: dict[str, Chart]) -> str:
     """The same charts as plotly draws them, in one page."""
     from plotly.offline import get_plotlyjs
 
-    from ctxkit._internal.palette import PLOTLY_TEXT_CSS
+    from ctxkit._internal.chart_style import PLOTLY_TEXT_CSS
     from ctxkit.widgets.reports.html_page import render_chart
 
     page = gallery({n: render_chart(c, f"c{i}") for i, (n, c) in enumerate(made.items())})

@@ -14,9 +14,9 @@ import ctxkit as ck
 from browser.lab import Seen, browser_page, settle
 from ctxkit.plots.compaction_charts import find_guard_closing, is_guard_off, is_saving_too_small
 from ctxkit.plots.cumulative_input_charts import CumulativeAgentTokens
-from ctxkit.widgets.base import read_asset
-from ctxkit.widgets.budget_thresholds_widget import judge_turns, pack_agent
-from ctxkit.widgets.python_to_javascript import translate_rule
+from ctxkit.widgets.base_widget import read_widget_asset
+from ctxkit.widgets.budget_thresholds_widget import judge_turns, pack_agent_for_browser
+from ctxkit.widgets.python_to_javascript import translate_function_to_javascript
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,14 +67,14 @@ def test_the_browser_and_python_judge_alike(chromium, tmp_path: Path):
         for _ in range(300)
     ]
     rules = (judge_turns, is_saving_too_small, is_guard_off, find_guard_closing)
-    columns = read_asset("budget.js").split("function render")[0]
-    code = "\n".join([columns, *map(translate_rule, rules)])
+    columns = read_widget_asset("budget.js").split("function render")[0]
+    code = "\n".join([columns, *map(translate_function_to_javascript, rules)])
     file = tmp_path / "rules.html"
     file.write_text(f"<script>{code}</script>", encoding="utf-8")
     with browser_page(chromium, Seen()) as page:
         page.goto(file.as_uri())
         found = page.evaluate(
-            OPENED, [[pack_agent(a), warn, cut, again] for a, warn, cut, again in cases]
+            OPENED, [[pack_agent_for_browser(a), warn, cut, again] for a, warn, cut, again in cases]
         )
         shut = page.evaluate(
             "cases => cases.map(([shares, least, window]) => find_guard_closing(shares, least, window))",

@@ -10,7 +10,7 @@ import pytest
 import ctxkit as ck
 from browser.lab import Seen, browser_page
 from browser.views import SAMPLE, list_views
-from ctxkit._internal.plotly_javascript import read_plotly_library
+from ctxkit._internal.chart_style import read_plotly_javascript
 from ctxkit.plots.chart import PLOTLY_MIME_TYPE
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def test_words_have_the_colour_of_the_page_where_nothing_of_ours_runs(chromium, 
     log = ck.read(SAMPLE)
     charts = {n: make(log) for n, make in list_views().items() if n.startswith("plots.")}
     figures = {n: chart._repr_mimebundle_()[PLOTLY_MIME_TYPE] for n, chart in charts.items()}
-    library = read_plotly_library().decode().replace("</script", "<\\/script")
+    library = read_plotly_javascript().decode().replace("</script", "<\\/script")
     places = "".join(f'<div id="{name}"></div>' for name in figures)
     page_file = tmp_path / "page.html"
     page_file.write_text(

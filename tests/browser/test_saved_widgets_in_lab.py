@@ -11,7 +11,7 @@ import pytest
 
 import ctxkit as ck
 from browser.lab import IDLE, REOPEN, browser_page, jupyter_in, settle, written
-from ctxkit.widgets.saved_outputs import STILL_NOTE
+from ctxkit.widgets.base_widget import STATIC_PICTURE_NOTE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,7 @@ def wait_for_views(page: Any) -> None:
 def assert_still(stills: list[dict[str, Any]]) -> None:
     assert len(stills) == len(WIDGETS)
     for name, one in zip(WIDGETS, stills, strict=True):
-        assert STILL_NOTE in one["text"], name
+        assert STATIC_PICTURE_NOTE in one["text"], name
         assert one["pictures"] + one["tables"] > 0, name
 
 

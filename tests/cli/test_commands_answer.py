@@ -160,7 +160,7 @@ def test_nothing_is_wider_than_the_terminal_and_nothing_is_coloured(one, words):
 
 
 def test_when_answers_for_a_folder(tmp_path):
-    from ctxkit.experiments.studies.threshold_holdout import make_developers
+    from ctxkit.experiments.studies.forecast_and_threshold_holdout import make_developers
 
     (tmp_path / "sessions").mkdir()
     for s in make_developers(2, sessions=4)["dev-1"]:

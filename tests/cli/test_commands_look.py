@@ -150,7 +150,7 @@ def test_a_narrow_terminal_gets_a_narrow_table(home):
 
 
 def test_a_session_is_named_by_path_id_beginning_title_or_last(home, monkeypatch):
-    from ctxkit.cli.arguments import resolve_session
+    from ctxkit.cli.arguments_and_output import resolve_session
 
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
@@ -237,13 +237,15 @@ def test_a_summary_is_paid_on_the_day_of_the_call_that_was_shown_it():
 
 
 def test_a_summary_without_a_price_hides_no_dollars_of_calls():
-    from ctxkit.cli.list_report_spend_watch_commands import sum_spend
+    from ctxkit.cli.list_report_spend_watch_commands import sum_spend_by_group
     from ctxkit.cli.session_index import IndexedLogFile, index_session
 
     made = _two_days(model="no-such-model")
     told = index_session(made)
     assert told.cost_usd is None
-    (row,) = sum_spend([IndexedLogFile(path="x", modified=0.0, size=0, sessions=(told,))], "model")
+    (row,) = sum_spend_by_group(
+        [IndexedLogFile(path="x", modified=0.0, size=0, sessions=(told,))], "model"
+    )
     assert (row["calls_n"], row["unpriced_n"]) == (3, 1)
     assert row["total_usd"] == pytest.approx(ck.spend(made).total_usd)
 
@@ -257,7 +259,7 @@ def test_a_title_shows_no_secret():
 
 
 def test_last_is_the_newest_that_is_a_session(home, monkeypatch):
-    from ctxkit.cli.arguments import resolve_session
+    from ctxkit.cli.arguments_and_output import resolve_session
 
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))

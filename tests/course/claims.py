@@ -17,30 +17,35 @@ import pytest
 from numpy import median
 
 import ctxkit as ck
-from ctxkit.course.lessons.lesson_03_thrash import growth
-from ctxkit.course.lessons.lesson_07_sweeps import losses as jitter
-from ctxkit.course.lessons.lesson_09_replay_trust import _measure_masked_costs
-from ctxkit.course.lessons.lesson_appendix import _sweep_fuseraft
-from ctxkit.course.sample_data import load_sample, make_rules_above, replay_sample, score_replay
+from ctxkit.course.lessons.appendix_and_capstone_exercises import _sweep_fuseraft
+from ctxkit.course.lessons.lesson_07_sweeps import measure_losses_near_trigger as jitter
+from ctxkit.course.lessons.lessons_02_03_policies_and_thrash import measure_growth_per_call
+from ctxkit.course.lessons.lessons_08_09_snapshot_logs_and_replay_trust import _measure_masked_costs
+from ctxkit.course.sample_sessions import (
+    load_sample,
+    make_rules_with_trigger,
+    replay_sample,
+    score_replay,
+)
 from ctxkit.engine.cache_model import input_cost_prediction as prediction
 from ctxkit.engine.cache_model import interval_calibration
 from ctxkit.engine.cache_model.call_features import measure_pause
 from ctxkit.experiments import compare_settings, studies
 from ctxkit.metrics import (
-    breakeven,
+    compaction_formulas,
+    compaction_outcomes,
     drift,
     extract_items,
     find_cache_misses,
     losses,
-    prediction_intervals,
-    thrashing,
+    means_and_prediction_intervals,
     when_to_compact,
 )
-from ctxkit.metrics.compactions import MIN_PROGRESS, get_replay_compactions, is_thrashing
+from ctxkit.metrics.compaction_payback import MIN_PROGRESS, get_replay_compactions, is_thrashing
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.losable_items import ITEM_FAMILIES
 from ctxkit.policies import Rules, guards, modifiers, triggers
-from ctxkit.policies.texts import summary_prompts
+from ctxkit.policies.texts import summary_prompts_and_audits
 from ctxkit.presets.systems.tyrum import CheckpointSummariser
 from ctxkit.tokens import default_counter, get_counter, live_prompt_sizes
 
@@ -56,7 +61,7 @@ WINNER = Rules(
     policy=CHAIN, trigger=triggers.Above(18_000), guards=guards.UntilCold(hard_limit=40_000), name="cheapest on billing"
 )  # fmt: skip
 MARGIN = Rules(policy="clear:keep_last=5", trigger=triggers.Share(0.8), name="clear at 80%")
-CAREFUL = make_rules_above("summary:keep_tokens=18000", 20_000)
+CAREFUL = make_rules_with_trigger("summary:keep_tokens=18000", 20_000)
 SENTENCES = (
     "The agent reads the file again because the summary no longer names the port of the service.",
     '{"path": "etc/archive.toml", "limit": 200, "offset": 0}',
@@ -157,7 +162,10 @@ def four():
         "window:keep_tokens=12000",
         "summary:keep_tokens=8000",
     )
-    return [score_replay(replay_sample(make_rules_above(p, 30_000)), loss=False) for p in policies]
+    return [
+        score_replay(replay_sample(make_rules_with_trigger(p, 30_000)), loss=False)
+        for p in policies
+    ]
 
 
 def most_are_tests():
@@ -170,8 +178,11 @@ def paid_by_hand():
     """Calls until the first compaction of notebook 03 has paid: by its formula, without what was
     new at the call, and as the kit says.
     """
-    replay = replay_sample(make_rules_above("summary:keep_tokens=8000", 30_000))
-    cut, (spot, *_) = thrashing.get_compaction_outcomes(replay)[0], get_replay_compactions(replay)
+    replay = replay_sample(make_rules_with_trigger("summary:keep_tokens=8000", 30_000))
+    cut, (spot, *_) = (
+        compaction_outcomes.get_compaction_outcomes(replay)[0],
+        get_replay_compactions(replay),
+    )
     (summary,) = cut.summaries
     usd = summary.source * PRICE.input + summary.summary * PRICE.output
     anew = (PRICE.cache_write - PRICE.cache_read) * (cut.after - 1_545)
@@ -185,7 +196,7 @@ def results_pay(call):
     items = load_sample().sent(call)
     behind = [sum(item.tokens for item in items[i + 1 :]) for i in range(len(items))]
     return [
-        breakeven.reads_until_mutation_pays(item.tokens, rest)
+        compaction_formulas.reads_until_mutation_pays(item.tokens, rest)
         for item, rest in zip(items, behind, strict=True)
         if item.message.role == "tool"
     ]
@@ -200,7 +211,7 @@ def waits(at=24_000, limit=44_000):
 
 @cache
 def shared_by_trigger():
-    return [cost(make_rules_above("clear:keep_last=20", t)) for t in (26_000, 10_000)] + [
+    return [cost(make_rules_with_trigger("clear:keep_last=20", t)) for t in (26_000, 10_000)] + [
         cost("none")
     ]
 
@@ -248,14 +259,16 @@ def gaps():
 def taken_roles(policy):
     roles = {m.id: m.role for m in load_sample().messages}
     return {
-        roles[i] for e in replay_sample(make_rules_above(policy, 30_000)).edits for i in e.targets
+        roles[i]
+        for e in replay_sample(make_rules_with_trigger(policy, 30_000)).edits
+        for i in e.targets
     }
 
 
 def sent(above_):
-    return score_replay(replay_sample(make_rules_above("clear:keep_last=20", above_)), loss=False)[
-        "prompt_tokens"
-    ]
+    return score_replay(
+        replay_sample(make_rules_with_trigger("clear:keep_last=20", above_)), loss=False
+    )["prompt_tokens"]
 
 
 def read_share():
@@ -338,7 +351,7 @@ CLAIMS = {
         "36 long web pages, read once": lambda: sum(
             c.name == "open" and "find" not in c.arguments for m in load_sample("research").messages for c in m.tool_calls
         ) == 36,
-        "`claude_code` keeps 33,000 free, and is due at 15,000": lambda: min(c.before for c in thrashing.get_compaction_outcomes(replay_sample("claude_code"))) >= 15_000,
+        "`claude_code` keeps 33,000 free, and is due at 15,000": lambda: min(c.before for c in compaction_outcomes.get_compaction_outcomes(replay_sample("claude_code"))) >= 15_000,
         "Some begin to act near the end of the window and have not reached it here": lambda: not (
             replay_sample("codex", "research").edits or replay_sample("pi", "research").edits
         ),
@@ -350,10 +363,10 @@ CLAIMS = {
             max(f["peak_tokens"] for f in four()) < 30_000
             and max(f["cost_usd"] for f in four()) < 1.2 * min(f["cost_usd"] for f in four())
         ),
-        "there is nothing to clear": lambda: not replay_sample(make_rules_above("clear:keep_last=5", 8_000), "chat").edits,
+        "there is nothing to clear": lambda: not replay_sample(make_rules_with_trigger("clear:keep_last=5", 8_000), "chat").edits,
         "The chain costs less than either and loses no more than clearing alone": lambda: (
-            cost(make_rules_above(CHAIN, 30_000)) < cost(make_rules_above("clear:keep_last=5", 30_000)) < cost(make_rules_above("summary:keep_tokens=8000", 30_000))
-            and lost(make_rules_above(CHAIN, 30_000)) == lost(make_rules_above("clear:keep_last=5", 30_000))
+            cost(make_rules_with_trigger(CHAIN, 30_000)) < cost(make_rules_with_trigger("clear:keep_last=5", 30_000)) < cost(make_rules_with_trigger("summary:keep_tokens=8000", 30_000))
+            and lost(make_rules_with_trigger(CHAIN, 30_000)) == lost(make_rules_with_trigger("clear:keep_last=5", 30_000))
         ),
         "`no management` runs past the window": lambda: score_replay(replay_sample("none"), loss=False)["first_call_over_window"] > 0,
     },
@@ -367,7 +380,7 @@ CLAIMS = {
             round(usd, 2) == 0.02 for usd in ck.frame(load_sample(), per="compaction")["cost_usd"]
         ),
         "each compaction would need hundreds of calls, and the next one comes after a few": lambda: all(
-            c.pays_after > 200 and c.interval < 10 for c in thrashing.get_compaction_outcomes(replay_sample(CAREFUL))[:3]
+            c.pays_after > 200 and c.interval < 10 for c in compaction_outcomes.get_compaction_outcomes(replay_sample(CAREFUL))[:3]
         ),
         "1 where each has paid, 0 where none has": lambda: [
             score_replay(r, loss=False)["paid_back_share"] for r in (load_sample(), replay_sample(CAREFUL))
@@ -379,7 +392,7 @@ CLAIMS = {
         "it takes off what was new at this call and would have been written anyway": lambda: (
             [f"{n:.1f}" for n in paid_by_hand()] == ["23.5", "22.6", "22.6"]
         ),
-        "fill the 2,000 tokens in between at once": lambda: 2_000 / growth() < 10,
+        "fill the 2,000 tokens in between at once": lambda: 2_000 / measure_growth_per_call() < 10,
         "the context grows without an end, past the window": lambda: (
             score_replay(replay_sample(guarded(guards.AntiThrash(window=3))), loss=False)["peak_tokens"] > 48_000
         ),
@@ -388,9 +401,9 @@ CLAIMS = {
         ),
     },
     "04": {
-        "Such an agent answered sixty questions": lambda: len(studies.closed_loop.make_world().services_by_question) == 60,
+        "Such an agent answered sixty questions": lambda: len(studies.closed_loop.make_port_lookup_task().services_by_question) == 60,
         "Never compacted it read each of the 24 files once": lambda: (
-            len(studies.closed_loop.make_world().files) == 24 and lived()["rereads_n"]["none"] == 0
+            len(studies.closed_loop.make_port_lookup_task().files) == 24 and lived()["rereads_n"]["none"] == 0
         ),
         "As predicted, `mask 2` is the cheapest of all; as really paid, `none` is": lambda: (
             (lived()["usd_predicted"].idxmin(), lived()["usd_real"].idxmin()) == ("mask 2", "none")
@@ -426,7 +439,7 @@ CLAIMS = {
                 + (PRICE.cache_write - PRICE.cache_read) * (of.floor - 1_545)
             )
         ),
-        "it cuts before three of four calls": lambda: round(len(replay_sample(make_rules_above("clear:keep_last=20", 10_000)).edits) / 343, 2) == 0.77,
+        "it cuts before three of four calls": lambda: round(len(replay_sample(make_rules_with_trigger("clear:keep_last=20", 10_000)).edits) / 343, 2) == 0.77,
         "all that both prompts share was read (1,545 tokens as worked out, 1,546 as billed)": lambda: [
             (m.expected, m.read_tokens) for m in find_cache_misses(load_sample()) if m is not None and m.kind == "compaction"
         ] == [(1_545, 1_546)] * 2,
@@ -452,7 +465,7 @@ CLAIMS = {
     },
     "06": {
         "of the next 24 calls of tools after a compaction, the share that repeats one which it took (here 54 %)": lambda: (
-            thrashing.REREAD_WINDOW == 24 and round(ck.score(load_sample())["reread_rate"], 2) == 0.54
+            compaction_outcomes.REREAD_WINDOW == 24 and round(ck.score(load_sample())["reread_rate"], 2) == 0.54
         ),
         "1.02 of 3.29 dollars, the runbook a seventh of a cent": lambda: (
             f"{sum(f.usd for f in ck.spend(load_sample()).fetched):.2f}" == "1.02"
@@ -506,9 +519,9 @@ CLAIMS = {
         }) == 1,
         "It advises nothing on fewer than five sessions": lambda: advises_nothing(ck.samples.paths()[:4]),
         "chains lose little (02), distance cures thrash (03)": lambda: (
-            lost(make_rules_above(CHAIN, 30_000)) < 0.06 and not score_replay(replay_sample(make_rules_above("summary:keep_tokens=8000", 30_000)), loss=False)["is_thrashing"]
+            lost(make_rules_with_trigger(CHAIN, 30_000)) < 0.06 and not score_replay(replay_sample(make_rules_with_trigger("summary:keep_tokens=8000", 30_000)), loss=False)["is_thrashing"]
         ),
-        "55 % of what is needed later out of sight": lambda: round(lost(make_rules_above("summary:keep_tokens=8000", 30_000)), 2) == 0.55,
+        "55 % of what is needed later out of sight": lambda: round(lost(make_rules_with_trigger("summary:keep_tokens=8000", 30_000)), 2) == 0.55,
         "`research` pays six times as much for one setting as for another": lambda: 5.5 < (
             cost(Rules(policy="clear:keep_last=20", trigger=triggers.Share(0.2)), "research")
             / cost(Rules(policy="clear:keep_last=5", trigger=triggers.Share(0.2)), "research")
@@ -579,9 +592,9 @@ CLAIMS = {
         ),
         "Without management it pays 42 cents": lambda: round(lived()["usd_real"]["none"], 2) == 0.42,
         "is predicted to cost 45 cents": lambda: round(_measure_masked_costs()[0], 2) == 0.45,
-        "shown their last five observations": lambda: studies.masks.RECORDED_WINDOW == 5,
+        "shown their last five observations": lambda: studies.mask_and_visibility_accuracy.RECORDED_WINDOW == 5,
         "it is smallest at the window that was used, though windows next to it are hardly worse": lambda: (
-            (of := studies.masks.by_window(studies.table("masks"), "o200k").set_index("window")["median"]).idxmin() == 5
+            (of := studies.mask_and_visibility_accuracy.summarise_errors_by_window(studies.table("masks"), "o200k").set_index("window")["median"]).idxmin() == 5
             and of[[4, 6]].max() < of[5] + 0.01
         ),
         "with three models, two of them also thinking": lambda: (
@@ -593,12 +606,12 @@ CLAIMS = {
         "no single run can show a policy to be better": lambda: (
             studies.table("floors").set_index(["tasks", "figure"]).loc[(1, "usd"), "floor"] > 1
         ),
-        "half of all questions go far back": lambda: signature(studies.closed_loop.make_world).parameters["near"].default == 0.5,
+        "half of all questions go far back": lambda: signature(studies.closed_loop.make_port_lookup_task).parameters["near"].default == 0.5,
         "models other than Gemini, Qwen and one made for a single task": lambda: (
             {name.split("-")[0].rstrip("3") for name in studies.table("ratios")["model"]} == {"gemini", "qwen"}
         ),
         "trusted to a few per cent, where the steps are known": lambda: (
-            median(abs(studies.masks.measure_prediction_errors(studies.table("masks"), 5, "o200k"))) < 0.05
+            median(abs(studies.mask_and_visibility_accuracy.measure_mask_prediction_errors(studies.table("masks"), 5, "o200k"))) < 0.05
         ),
         "The mask that suits SWE-agent doubles the turns of OpenHands": lambda: (
             (of := published()[published()["setting"] == "M=10"].groupby("scaffold")["turns"].max())["openhands"] > 2
@@ -642,7 +655,7 @@ CLAIMS = {
         "On this session `tyrum`, by rule alone, loses 86 % of what is needed later, for $1.44": lambda: (
             round(lost("tyrum"), 2) == 0.86 and round(cost("tyrum"), 2) == 1.44
         ),
-        "a sentence of the source that shares at least half of its words": lambda: summary_prompts._INVENTED_BELOW == 0.5,
+        "a sentence of the source that shares at least half of its words": lambda: summary_prompts_and_audits._INVENTED_BELOW == 0.5,
         "the model is asked once more and told what was wrong": lambda: CheckpointSummariser().attempts == 2,
         "summaries stay until four of one level are merged": lambda: signature(modifiers.leveled).parameters["fan"].default == 4,
         "fifteen of fifteen facts are there; under the preset `codex` twelve are": lambda: [
@@ -659,7 +672,7 @@ CLAIMS = {
         ),
     },
     "a3": {
-        "dollars or calls outside the 80 % interval clearly more often than once in five": lambda: prediction_intervals.SHARE == 0.8,
+        "dollars or calls outside the 80 % interval clearly more often than once in five": lambda: means_and_prediction_intervals.SHARE == 0.8,
         "Over the six samples the preset `fuseraft` costs a dollar a session less than no management, on the mean": lambda: (
             compare_settings(_sweep_fuseraft(), "fuseraft", "none")["mean"] == pytest.approx(-1, abs=0.05)
         ),

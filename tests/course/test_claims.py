@@ -15,8 +15,8 @@ from course.notebook_claims import NOTEBOOK_CLAIMS
 from numpy import median
 
 from ctxkit.course import load_exercises
-from ctxkit.course.sample_data import replay_sample
-from ctxkit.metrics import thrashing
+from ctxkit.course.sample_sessions import replay_sample
+from ctxkit.metrics import compaction_outcomes
 
 
 def printed(number):
@@ -144,5 +144,5 @@ def test_a_sentence_stands_there_and_is_so(number, said):
 def test_claude_code_keeps_what_the_teacher_says_it_keeps():
     """In a window of 48,000 it is due at 15,000: it keeps 33,000 free."""
     assert [
-        c.before for c in thrashing.get_compaction_outcomes(replay_sample("claude_code"))
+        c.before for c in compaction_outcomes.get_compaction_outcomes(replay_sample("claude_code"))
     ] == pytest.approx([15_000] * 8, abs=1_600)

@@ -13,7 +13,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.course.contest_entries import encode_rules
-from ctxkit.course.contest_judging import judge_rules
+from ctxkit.course.contests import judge_rules
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, guards, triggers
 
@@ -272,14 +272,14 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
 
 
 def test_marks_of_a_folder_that_cannot_be_written_are_returned_all_the_same(tmp_path, monkeypatch):
-    from ctxkit.course import contest_judging
+    from ctxkit.course import contests
 
     write_entries(tmp_path, {"clear": CLEAR})
 
     def refused(self, *args, **more):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(contest_judging.SafeFolder, "write", refused)
+    monkeypatch.setattr(contests.SafeFolder, "write", refused)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         assert len(ck.course.mark(tmp_path, seed=1, sessions=1, progress=False)) == 1

@@ -18,9 +18,9 @@ import pandas as pd
 import pytest
 
 import ctxkit as ck
-from ctxkit.course import answer_marking as marks
+from ctxkit.course import exercises as marks
 from ctxkit.course import load_exercises
-from ctxkit.course.contest_judging import judge_rules
+from ctxkit.course.contests import judge_rules
 from ctxkit.course.lessons import lesson_07_sweeps
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, triggers
@@ -175,7 +175,7 @@ def test_rules_that_shorten_words_are_told_so():
 
 
 def test_both_standard_deviations_are_right():
-    losses = [100 * each for each in lesson_07_sweeps.losses()]
+    losses = [100 * each for each in lesson_07_sweeps.measure_losses_near_trigger()]
     assert pstdev(losses) < 0.95 * stdev(losses)
     for right in (stdev(losses), pstdev(losses)):
         assert ck.check("07-a", right).right

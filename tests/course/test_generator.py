@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit.course.generator.billing_sample import make_billing
-from ctxkit.course.generator.recorder import NameReplacer
+from ctxkit.course.generator.billing_sample import make_billing_session
+from ctxkit.course.generator.session_recorder import NameReplacer
 from ctxkit.errors import BadArguments
 
 SAMPLE_FACTS = dict(ck.read(ck.samples.path()).details["facts"])
@@ -41,7 +41,7 @@ def test_no_name_of_the_sample_is_left(made):
 
 
 def test_bills_and_pauses_are_like_those_of_the_sample(made):
-    rows = ck.frame([make_billing(), *made.values()], per="session")
+    rows = ck.frame([make_billing_session(), *made.values()], per="session")
     assert rows["compactions_n"].between(1, 3).all()
     assert rows["cost_usd"].between(2, 5).all()
     assert rows["cost_usd"].nunique() == len(rows)

@@ -12,7 +12,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.course import students
-from ctxkit.course.contest_judging import judge_rules
+from ctxkit.course.contests import judge_rules
 from ctxkit.policies import Rules
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"

@@ -15,7 +15,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.agent import Request, ignore_delta
-from ctxkit.course.pair import runs, task
+from ctxkit.course.pair import live_runs_and_replays, number_lookup_task
 from ctxkit.course.pair import tiny_language_model as reader_module
 from ctxkit.errors import ModelError
 from ctxkit.session import Message, Text
@@ -29,7 +29,7 @@ PAIR = Path(ck.__file__).parent / "course" / "pair"
 def script():
     # the exam and the training stay beside the notebooks
     sys.path.insert(0, str(NOTEBOOKS))
-    yield runs
+    yield live_runs_and_replays
     sys.path.remove(str(NOTEBOOKS))
 
 
@@ -41,7 +41,8 @@ def reader(script):
 @pytest.fixture(scope="module")
 def recorded(script):
     return {
-        name: ck.read(PAIR / f"{name.replace(' ', '-')}.jsonl") for name in script.make_settings()
+        name: ck.read(PAIR / f"{name.replace(' ', '-')}.jsonl")
+        for name in script.make_run_settings()
     }
 
 
@@ -54,7 +55,7 @@ def steps(session):
 
 
 def test_the_committed_weights_make_the_committed_pair_again(script, tmp_path):
-    script.record_pair(folder=tmp_path)
+    script.record_both_runs(folder=tmp_path)
     made = sorted(tmp_path.glob("*"))
     assert [new.name for new in made] == ["mask-3.jsonl", "none.jsonl", "pair.csv"]
     for new in made:
@@ -95,7 +96,7 @@ def test_other_weights_take_other_steps(script, recorded, monkeypatch):
 
     monkeypatch.setattr(script, "TinyReaderModel", Worse)
     at = script.make_world(questions=1)
-    session = asyncio.run(script.run_task("reader", script.make_settings()["none"], at))
+    session = asyncio.run(script.run_task("reader", script.make_run_settings()["none"], at))
     assert steps(session) != steps(recorded["none"])[: len(session.calls)]
 
 
@@ -162,8 +163,8 @@ def test_no_number_of_the_task_was_ever_trained_with(script):
     numbers = {int(n) for text in seen for n in re.findall(r"= (\d{4})", text)}
     assert len(numbers) > 3_000
     assert not numbers & held
-    assert {task.is_unseen(n) for n in numbers} == {False}
-    assert {task.is_unseen(n) for n in held} == {True}
+    assert {number_lookup_task.is_excluded_from_training(n) for n in numbers} == {False}
+    assert {number_lookup_task.is_excluded_from_training(n) for n in held} == {True}
 
 
 def test_only_steps_that_are_right_by_what_is_in_sight_are_learned(script):
@@ -197,7 +198,7 @@ def test_the_exam_counts_wrong_steps(script):
 
     with np.load(reader_module.WEIGHTS_PATH) as kept:
         network = reader_module.TinyReaderNetwork(dict(kept))
-    at = task.make_world(questions=3, seed=5)
+    at = number_lookup_task.make_lookup_task(questions=3, seed=5)
     good = histories.make_conversation(at)
     wrong = [
         s._replace(text=s.text.translate({ord("4"): "5"})) if s.kind == "answer" else s
@@ -228,7 +229,9 @@ def test_the_recipe_says_what_the_weights_can_do(script):
 
 
 def test_another_model_is_asked_by_its_name_and_keeps_its_bill(script, tmp_path):
-    made = script.record_pair("scripted/ports", tmp_path / "deep" / "pair")  # it answers sums alone
+    made = script.record_both_runs(
+        "scripted/ports", tmp_path / "deep" / "pair"
+    )  # it answers sums alone
     assert made["right"].tolist() == ["0 of 12"] * 2
     session = ck.read(tmp_path / "deep/pair/none.jsonl")
     assert {c.message.model for c in session.calls} == {"scripted/ports"}
@@ -240,7 +243,7 @@ def test_the_other_worlds_are_made_again(script):
     kept = pd.read_csv(PAIR / "worlds.csv", index_col=[0, 1])
     assert len(kept) == 40
     assert (kept.xs("mask 3", level=1)["read again"] > 0).all()
-    made = script.compare_worlds([105])
+    made = script.compare_in_other_worlds([105])
     pd.testing.assert_frame_equal(made.infer_objects(), kept.loc[[105]], check_dtype=False)
 
 

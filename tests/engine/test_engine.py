@@ -21,7 +21,7 @@ from ctxkit.policies import triggers as t
 from ctxkit.policies.modifiers import TaskBoundaryTrigger
 from ctxkit.policies.triggers import CompositeTrigger, as_trigger
 from ctxkit.presets.systems.boise import RearmBelowCeiling
-from ctxkit.presets.systems.claude_code import OneHourWriteTrigger
+from ctxkit.presets.systems.claude_code import OneHourCacheWriteTrigger
 from ctxkit.presets.systems.fuseraft import GuardUnlessTriggerDue
 from ctxkit.session import Usage
 
@@ -115,7 +115,7 @@ FAMILIES = {
     "armed": lambda a, b: dict(
         policy=window(a), trigger=t.Above(a), guards=RearmBelowCeiling(a / 2, 2 * a)
     ),
-    "one hour": lambda a, b: dict(policy=pi(b), trigger=t.Above(a) & OneHourWriteTrigger()),
+    "one hour": lambda a, b: dict(policy=pi(b), trigger=t.Above(a) & OneHourCacheWriteTrigger()),
     "except": lambda a, b: dict(
         policy=window(a),
         trigger=t.Above(a),

@@ -46,7 +46,7 @@ from ctxkit.policies import (
     apply_policy,
     triggers,
 )
-from ctxkit.policies.protocols import is_call_overridden
+from ctxkit.policies.protocols import is_only_call_overridden
 from ctxkit.session import Message, Text
 
 POLICIES = {
@@ -408,11 +408,11 @@ def test_no_part_of_the_kit_says_first_for_a_call_that_it_redefines():
     """such a part is asked at each due call: what it inherits must say just that"""
     for kind in kinds(BasePolicy, "policies", "presets"):
         made = object.__new__(kind)
-        assert kind.first is BasePolicy.first or not is_call_overridden(made, "first"), (
+        assert kind.first is BasePolicy.first or not is_only_call_overridden(made, "first"), (
             kind.__name__
         )
     for kind in kinds(BaseTrigger, "policies", "presets"):
-        assert not is_call_overridden(object.__new__(kind), "first"), kind.__name__
+        assert not is_only_call_overridden(object.__new__(kind), "first"), kind.__name__
 
 
 class Patient(triggers.Above):

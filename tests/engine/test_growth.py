@@ -10,7 +10,7 @@ from builders import assistant, result, session, tool_call, usage, user
 
 import ctxkit as ck
 from ctxkit.formats import otel
-from ctxkit.policies import memory_entries, memory_policies
+from ctxkit.policies import memory_entries, memory_flush_and_lessons
 from ctxkit.session import Edit
 
 SMALL = "pi:context_window=20_000,reserve_tokens=4_000,keep_recent_tokens=4_000"
@@ -73,7 +73,7 @@ def test_each_lesson_becomes_an_entry_once_however_many_compactions_recall_it(mo
         made[description] += 1
         return make(name, description, *rest, **more)
 
-    monkeypatch.setattr(memory_policies, "make_entry", counted)
+    monkeypatch.setattr(memory_flush_and_lessons, "make_entry", counted)
     table = ck.experiments.with_memory(talk(300), SMALL).set_index("variant")
     assert table.loc["with memory", "compactions_n"] > 3
     assert len(made) > 300

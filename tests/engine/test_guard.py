@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import ctxkit as ck
-from ctxkit.engine.provider_guard import describe_guard, find_refusals
+from ctxkit.engine.provider_guard import describe_provider_rules, find_refusals
 from ctxkit.policies import Rules, triggers
 from ctxkit.presets import names, preset
 from ctxkit.session import Message, Session, Text, Thinking, ToolCall
@@ -37,8 +37,8 @@ def signatures(prompt):
 
 
 def test_the_page_says_what_it_is_held_against():
-    assert "changed_thinking" in describe_guard(OPUS)
-    assert "No provider's rule is known" in describe_guard("llama-4")
+    assert "changed_thinking" in describe_provider_rules(OPUS)
+    assert "No provider's rule is known" in describe_provider_rules("llama-4")
 
 
 @pytest.mark.parametrize("model", [OPUS, None])

@@ -9,7 +9,7 @@ from ctxkit.engine.provider_guard import (
     OPENING,
     ChatPromptRepairer,
     PromptRepairer,
-    count_shared,
+    count_common_prefix,
     find_refusals,
     find_stale_thinking,
 )
@@ -100,9 +100,9 @@ def test_the_thinking_of_a_log_is_stale_before_its_last_compaction():
 
 
 def test_prompts_share_the_items_before_the_first_that_differs():
-    assert count_shared("abc", "abd") == 2
-    assert count_shared("abc", "abcd") == count_shared("abcd", "abc") == 3
-    assert count_shared("", "a") == count_shared("b", "a") == 0
+    assert count_common_prefix("abc", "abd") == 2
+    assert count_common_prefix("abc", "abcd") == count_common_prefix("abcd", "abc") == 3
+    assert count_common_prefix("", "a") == count_common_prefix("b", "a") == 0
 
 
 # -- Chat Completions dicts

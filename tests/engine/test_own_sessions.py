@@ -11,7 +11,7 @@ import ctxkit as ck
 from ctxkit.metrics import count_groups_by_call
 from ctxkit.policies import Clear, Rules
 from ctxkit.presets import names
-from ctxkit.session.pruning_records import PRUNED_KEY
+from ctxkit.session.compactions_and_prunings import PRUNED_KEY
 
 
 def read_call(n):

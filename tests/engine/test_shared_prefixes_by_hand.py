@@ -7,19 +7,23 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ctxkit.engine.shared_prefixes import MAX_DIVERGENCES, PromptPrefixes, measure_common_prefix
+from ctxkit.engine.prompt_sizes_and_prefixes import (
+    MAX_DIVERGENCES,
+    SharedPrefixFinder,
+    measure_common_prefix,
+)
 
 
-def make_prefixes(lives: int = 99, cold: tuple[int, ...] = ()) -> PromptPrefixes:
+def make_prefixes(lives: int = 99, cold: tuple[int, ...] = ()) -> SharedPrefixFinder:
     """Return no divergences yet, where a cache lives for so many calls."""
     clock = SimpleNamespace(
         alive=lambda earlier, later: later - earlier <= lives,
         cold=[n in cold for n in range(400)],
     )
-    return PromptPrefixes(clock)
+    return SharedPrefixFinder(clock)
 
 
-def share(prefixes: PromptPrefixes, *prompts: str) -> list[int]:
+def share(prefixes: SharedPrefixFinder, *prompts: str) -> list[int]:
     """Return what each prompt but the first shares, a letter being a message."""
     coded = [np.array([ord(c) for c in p]) for p in prompts]
     return [prefixes.count_shared(n, coded[n - 1], coded[n]) for n in range(1, len(coded))]

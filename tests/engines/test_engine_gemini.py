@@ -11,7 +11,7 @@ from engines.running import Tally, ask, sessions, version
 from ctxkit import presets
 from ctxkit.engine import make_log_from_session
 from ctxkit.policies import History
-from ctxkit.presets.systems.gemini import split_point
+from ctxkit.presets.systems.gemini import find_split_point
 from ctxkit.session import Image, Text, ToolCall
 from ctxkit.tokens import ContextBudget, get_counter
 
@@ -113,4 +113,4 @@ def by_its_sizes(answer, first, history):
     """Where the preset would cut if each message weighed what the program says."""
     chars = np.zeros(len(history), dtype=np.int64)
     chars[[p for p in first if p < len(history)]] = answer["sizes"]
-    return split_point(OwnSizes(history, chars), 0.7) or None
+    return find_split_point(OwnSizes(history, chars), 0.7) or None

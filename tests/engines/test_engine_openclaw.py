@@ -16,12 +16,12 @@ from ctxkit import presets
 from ctxkit.engine import make_log_from_session
 from ctxkit.policies import Rules
 from ctxkit.policies import openclaw_safeguard as safeguard
-from ctxkit.policies.history import columns
+from ctxkit.policies.history import growing_columns
 from ctxkit.policies.texts import message_content
 from ctxkit.session import Image, Message, SizeOnly, ToolCall, get_plain_text
 from ctxkit.tokens import get_counter
-from ctxkit.tokens.counter_protocol import encode_arguments
-from ctxkit.tokens.estimated_counters import OPENCLAW
+from ctxkit.tokens.message_token_counting import encode_arguments
+from ctxkit.tokens.token_counters import OPENCLAW
 
 pytestmark = pytest.mark.engines
 WINDOWS = (32_000, 64_000, 200_000)
@@ -71,7 +71,7 @@ def test_plans_of_a_summary(engines, found):
         looked = [(n, w) for n in cuts[:: max(1, len(cuts) // 6)] for w in WINDOWS]
         wanted, jobs = [], []
         for n, window in looked:
-            chunk = safeguard.chunk_tokens(n, sum(ours[:n]), window)
+            chunk = safeguard.compute_chunk_tokens(n, sum(ours[:n]), window)
             others = (n * 7919) % window
             about = {"window": window, "chunk": chunk, "others": others}
             jobs.append({"file": file, "upto": n, **about})
@@ -89,11 +89,11 @@ def test_plans_of_a_summary(engines, found):
 def planned(messages, sizes, window, chunk, others):
     """What the preset's rules plan."""
     rules = presets.openclaw(context_window=window, keep_recent_tokens=1000)
-    kept, _, _ = safeguard.drop_oldest_to_budget(messages, sizes, int(window * 0.5))
+    kept, _, _ = safeguard.drop_older_halves(messages, sizes, int(window * 0.5))
     return {
         "halves": [[*rows] for rows in safeguard.chunk_by_share(messages, sizes)],
         "chunks": [[*rows] for rows in safeguard.chunk_by_size(messages, sizes, chunk)],
-        "ratio": safeguard.chunk_share(len(messages), sum(sizes), window),
+        "ratio": safeguard.compute_chunk_share(len(messages), sum(sizes), window),
         "kept": sorted(kept),
         "apart": others > int(window * 0.5 * safeguard.SAFETY_MARGIN),
         "reserve": rules.reserve,
@@ -125,7 +125,7 @@ def test_what_a_call_after_a_pause_is_sent(engines, found, tmp_path, monkeypatch
     talks = [each[:4] for each in found if len(each[1].calls) <= 100 and plain(each[1])]
     longer = [lengthened(each, tmp_path / f"{i}.json") for i, each in enumerate(talks)]
     runs, answers = both_sides(engines, talks)
-    counting = columns.count_chars
+    counting = growing_columns.count_chars
     users = [m for m in [*sys.modules.values()] if vars(m).get("count_chars") is counting]
     assert len(users) > 3
     for module in users:

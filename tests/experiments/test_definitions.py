@@ -7,17 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from ctxkit._internal.formatting import format_percent
+from ctxkit._internal.formatting_and_sanitizing import format_percent
 from ctxkit.experiments import SCORE_COLUMNS
-from ctxkit.metrics import compactions, elongation, item_index, thrashing
+from ctxkit.metrics import (
+    compaction_outcomes,
+    compaction_payback,
+    item_search_index,
+    run_elongation,
+)
 
 MEANINGS = {column.name: column.meaning for column in SCORE_COLUMNS}
 DOCS = Path(__file__).parents[2] / "docs"
 NUMBERS = {
-    "no_progress_streak": f"less than {format_percent(compactions.MIN_PROGRESS)}",
-    "rebound_calls": f"at {format_percent(compactions.REFILLED_SHARE)} of its size",
-    "reread_rate": f"{thrashing.REREAD_WINDOW} tool calls",
-    "weighted_loss": f"weighs {item_index.USER_WEIGHT:g}",
+    "no_progress_streak": f"less than {format_percent(compaction_payback.MIN_PROGRESS)}",
+    "rebound_calls": f"at {format_percent(compaction_payback.REFILLED_SHARE)} of its size",
+    "reread_rate": f"{compaction_outcomes.REREAD_WINDOW} tool calls",
+    "weighted_loss": f"weighs {item_search_index.USER_WEIGHT:g}",
 }
 
 
@@ -28,13 +33,13 @@ def test_the_column_states_the_number_of_the_constant(column):
 
 @pytest.mark.parametrize("column", ["no_progress_streak", "rebound_calls", "reread_rate"])
 def test_the_attribute_of_a_thrash_summary_states_it_too(column):
-    assert NUMBERS[column] in " ".join(inspect.getsource(thrashing.ThrashSummary).split())
+    assert NUMBERS[column] in " ".join(inspect.getsource(compaction_outcomes.ThrashSummary).split())
 
 
 def test_the_pages_state_the_noise_floor():
     for page in ("scores.md", "frames.md", "trust.md"):
         text = (DOCS / page).read_text("utf-8")
         assert (
-            f"{elongation.NOISE_FLOOR:.0%}" in text
-            or format_percent(elongation.NOISE_FLOOR) in text
+            f"{run_elongation.NOISE_FLOOR:.0%}" in text
+            or format_percent(run_elongation.NOISE_FLOOR) in text
         ), page

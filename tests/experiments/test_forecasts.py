@@ -12,18 +12,18 @@ import pytest
 from builders import assistant, session, usage, user
 
 import ctxkit as ck
-from ctxkit._internal.safe_fs import LOCK_NAME, SafeFolder
+from ctxkit._internal.safe_files import LOCK_NAME, SafeFolder
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.experiments import write_forecast
-from ctxkit.experiments.forecast_records import (
+from ctxkit.experiments.session_forecasts_and_outcomes import (
     FILE_NAME,
     MAX_FILE_BYTES,
     Forecast,
     _append_forecasts,
+    format_trigger_setting,
     load_forecasts,
-    write_trigger_setting,
 )
-from ctxkit.metrics.prediction_intervals import PredictionInterval, predict_interval
+from ctxkit.metrics.means_and_prediction_intervals import PredictionInterval, predict_interval
 from ctxkit.presets import resolve_rules
 
 START = 1_770_000_000.0
@@ -98,7 +98,7 @@ def test_under_other_rules_later_sessions_are_replayed(tmp_path):
 
 def test_when_promises_rules_that_compact_at_its_trigger():
     timing = ck.when(ck.samples.path("billing"))
-    made = resolve_rules(write_trigger_setting(timing))
+    made = resolve_rules(format_trigger_setting(timing))
     assert made.window - made.reserve == timing.best
 
 

@@ -14,8 +14,13 @@ from experiments.test_sweeps_scores import talk
 import ctxkit as ck
 from ctxkit.engine import run_replay
 from ctxkit.experiments import SCORE_COLUMN_NAMES
-from ctxkit.experiments.parallel import RemainingSessionWork, WorkPlan
-from ctxkit.experiments.rules_on_one_session import NamedRules, SessionRunner, SweepOptions
+from ctxkit.experiments.sweep_workers import (
+    NamedRules,
+    RemainingSessionWork,
+    SessionRunner,
+    SweepOptions,
+    WorkPlan,
+)
 from ctxkit.policies import recorded_rules
 from ctxkit.presets import resolve_rules
 
@@ -130,11 +135,11 @@ def test_finished_runs_are_kept_and_not_made_again(tmp_path, monkeypatch):
     first = ck.sweep(s, rules[:2], out=out)
     out.write_bytes(out.read_bytes() + b'{"torn": ')
     made = []
-    from ctxkit.experiments import rules_on_one_session
+    from ctxkit.experiments import sweep_workers
 
-    honest = rules_on_one_session.SessionRunner.row
+    honest = sweep_workers.SessionRunner.row
     monkeypatch.setattr(
-        rules_on_one_session.SessionRunner,
+        sweep_workers.SessionRunner,
         "row",
         lambda self, setting, o: made.append(setting.label) or honest(self, setting, o),
     )

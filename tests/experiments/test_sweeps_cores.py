@@ -11,7 +11,7 @@ from experiments.test_sweeps_scores import talk
 from waiting import wait_until
 
 import ctxkit as ck
-from ctxkit.experiments import parallel, sweep_runs
+from ctxkit.experiments import sweep_runs, sweep_workers
 
 
 @pytest.fixture
@@ -20,14 +20,14 @@ def at_once(monkeypatch):
     started = []
 
     def pool(travels):
-        started.append(parallel.make_process_pool(travels))
+        started.append(sweep_workers.make_process_pool(travels))
         return started[-1]
 
-    monkeypatch.setattr(parallel, "count_cores", lambda: 2)
-    monkeypatch.setattr(parallel, "is_interactive", lambda: True)
-    monkeypatch.setattr(parallel, "FIRST_CHECK_SECONDS", 0.0)
-    monkeypatch.setattr(parallel, "CHECK_INTERVAL_SECONDS", 0.0)
-    monkeypatch.setattr(parallel, "MIN_REMAINING_SECONDS", 0.0)
+    monkeypatch.setattr(sweep_workers, "count_cores", lambda: 2)
+    monkeypatch.setattr(sweep_workers, "is_interactive", lambda: True)
+    monkeypatch.setattr(sweep_workers, "FIRST_CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(sweep_workers, "CHECK_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(sweep_workers, "MIN_REMAINING_SECONDS", 0.0)
     monkeypatch.setattr(sweep_runs, "make_process_pool", pool)
     return started
 
@@ -92,25 +92,25 @@ def test_an_interrupt_keeps_what_is_done_and_leaves_no_worker(at_once, monkeypat
 def test_no_pool_is_started_by_a_script_or_a_worker(monkeypatch):
     main = ModuleType("__main__")
     monkeypatch.setitem(sys.modules, "__main__", main)
-    assert parallel.is_interactive()
+    assert sweep_workers.is_interactive()
     main.__file__ = "study.py"
-    assert not parallel.is_interactive()
+    assert not sweep_workers.is_interactive()
     del main.__file__
     monkeypatch.setattr(multiprocessing, "parent_process", object)
-    assert not parallel.is_interactive()
+    assert not sweep_workers.is_interactive()
 
 
 def test_one_core_needs_no_pool(monkeypatch):
-    monkeypatch.setattr(parallel, "is_interactive", lambda: True)
-    monkeypatch.setattr(parallel, "count_cores", lambda: 1)
-    assert parallel.make_process_pool([]) is None
+    monkeypatch.setattr(sweep_workers, "is_interactive", lambda: True)
+    monkeypatch.setattr(sweep_workers, "count_cores", lambda: 1)
+    assert sweep_workers.make_process_pool([]) is None
 
 
 def test_only_what_takes_long_is_worth_a_start(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(parallel, "process_time", lambda: now[0])
-    monkeypatch.setattr(parallel, "monotonic", lambda: now[0])
-    pace = parallel.RemainingTimeEstimate(110)
+    monkeypatch.setattr(sweep_workers, "process_time", lambda: now[0])
+    monkeypatch.setattr(sweep_workers, "monotonic", lambda: now[0])
+    pace = sweep_workers.RemainingTimeEstimate(110)
     now[0] = 5.0
     pace.record_run(10)
     assert not pace.is_slow  # reading the log tells nothing of the other runs
@@ -118,32 +118,32 @@ def test_only_what_takes_long_is_worth_a_start(monkeypatch):
     now[0] = 6.0
     assert pace.is_slow  # nine seconds are left
     pace.record_run(70)
-    now[0] += parallel.CHECK_INTERVAL_SECONDS
+    now[0] += sweep_workers.CHECK_INTERVAL_SECONDS
     assert not pace.is_slow
 
 
 def test_it_does_not_look_at_each_short_run(monkeypatch):
     now, looks = [0.0], []
-    monkeypatch.setattr(parallel, "process_time", lambda: looks.append(now[0]) or now[0])
-    monkeypatch.setattr(parallel, "monotonic", lambda: now[0])
-    pace = parallel.RemainingTimeEstimate(100)
+    monkeypatch.setattr(sweep_workers, "process_time", lambda: looks.append(now[0]) or now[0])
+    monkeypatch.setattr(sweep_workers, "monotonic", lambda: now[0])
+    pace = sweep_workers.RemainingTimeEstimate(100)
     looks.clear()
     for n in range(100):
-        now[0] = n * parallel.CHECK_INTERVAL_SECONDS / 10
+        now[0] = n * sweep_workers.CHECK_INTERVAL_SECONDS / 10
         assert not pace.is_slow
     assert len(looks) == 10
 
 
 def test_it_is_too_early_to_say(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(parallel, "process_time", lambda: now[0])
-    monkeypatch.setattr(parallel, "monotonic", lambda: now[0])
-    pace = parallel.RemainingTimeEstimate(100)
+    monkeypatch.setattr(sweep_workers, "process_time", lambda: now[0])
+    monkeypatch.setattr(sweep_workers, "monotonic", lambda: now[0])
+    pace = sweep_workers.RemainingTimeEstimate(100)
     pace.record_run(1)
     pace.record_run(1)
-    now[0] = parallel.FIRST_CHECK_SECONDS / 2
+    now[0] = sweep_workers.FIRST_CHECK_SECONDS / 2
     assert not pace.is_slow
-    now[0] = parallel.FIRST_CHECK_SECONDS
+    now[0] = sweep_workers.FIRST_CHECK_SECONDS
     assert pace.is_slow
 
 

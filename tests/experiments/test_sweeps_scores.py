@@ -14,9 +14,9 @@ from ctxkit.engine import run_replay
 from ctxkit.engine.replay import compute_shared_tokens
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import SCORE_COLUMN_NAMES
-from ctxkit.experiments.comparison import DETAIL_HEADS
 from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, score_run, score_session
-from ctxkit.metrics.prompt_sizes import SentPromptSizes
+from ctxkit.experiments.rules_comparison import DETAIL_HEADS
+from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
 from ctxkit.policies import Above, Rules, recorded_rules
 from ctxkit.session import Usage
 

@@ -11,8 +11,7 @@ import ctxkit as ck
 from ctxkit.agent import ContextStore
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import SECTION_COLUMNS
-from ctxkit.experiments.section_costs import TIME_AT_TOP_ROW
-from ctxkit.experiments.store_and_memory_ablations import _paste_session
+from ctxkit.experiments.context_ablations import TIME_AT_TOP_ROW, _paste_session
 from ctxkit.tokens import default_counter
 
 
@@ -180,7 +179,7 @@ REAL = (
 
 
 def test_of_real_sessions_the_rows_add_up_to_the_bill_without_all(real):
-    from ctxkit.experiments.section_costs import PromptBilling
+    from ctxkit.experiments.context_ablations import PromptVariantBilling
 
     seen = 0
     for pattern in REAL:
@@ -193,12 +192,12 @@ def test_of_real_sessions_the_rows_add_up_to_the_bill_without_all(real):
                 if rows.empty or session.edits:
                     continue
                 seen += 1
-                system = sum(n for m, n in zip(session.messages, PromptBilling(session).sizes.tokens, strict=True)
+                system = sum(n for m, n in zip(session.messages, PromptVariantBilling(session).sizes.tokens, strict=True)
                              if m.role == "system" and m.visible)  # fmt: skip
                 assert rows.tokens.sum() == system
                 bare = ck.experiments.without(session, *rows.section)
                 assert all(m.role != "system" for c in range(len(bare.calls)) for m in bare.view(c))
-                asked = PromptBilling(session)
+                asked = PromptVariantBilling(session)
                 none = [0 if m.role == "system" else n
                         for m, n in zip(session.messages, asked.sizes.tokens, strict=True)]  # fmt: skip
                 less = asked.bill(asked.run(bare, none)).prompts

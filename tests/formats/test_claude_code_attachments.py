@@ -7,7 +7,7 @@ import json
 import pytest
 
 import ctxkit as ck
-from ctxkit.formats.claude_code_attachments import _TEXTS, parse_attachment
+from ctxkit.formats.claude_code_attachments import _TEXTS, get_attachment_text
 
 RULES = "Always run the linter before you commit, and name the ticket. " * 400
 SHAPES = {
@@ -72,7 +72,7 @@ def test_its_text_is_a_message_of_its_own_that_starts_no_turn(tmp_path, kind):
 )
 def test_what_has_no_text_or_a_damaged_one_is_counted_and_no_message(tmp_path, attachment):
     s = read(tmp_path, attachment)
-    assert parse_attachment({"attachment": attachment}) == ""
+    assert get_attachment_text({"attachment": attachment}) == ""
     assert len(s.messages) == 2
     assert any("attachment" in name for name in s.skipped)
 

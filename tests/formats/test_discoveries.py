@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import ctxkit as ck
-from ctxkit.formats import discovery
+from ctxkit.formats import log_discovery
 
 
 def put(home, path: str, data: bytes = b'{"a":1}\n{"b":2}\n'):
@@ -38,7 +38,9 @@ def test_a_row_for_each_session(home):
     claude = frame.loc["claude-code"]
     assert (claude["project"], claude["messages"], claude["compactions"]) == ("-w-shop", 3, 2)
     assert frame.loc["opencode", "messages":"compactions"].isna().all()
-    assert {c: str(t) for c, t in ck.discover(home).dtypes.items()} == discovery.DISCOVERY_COLUMNS
+    assert {
+        c: str(t) for c, t in ck.discover(home).dtypes.items()
+    } == log_discovery.DISCOVERY_COLUMNS
 
 
 def test_a_large_file_is_estimated_from_its_start(home):
@@ -74,7 +76,7 @@ def test_a_variable_moves_a_tools_folder(home, tmp_path, monkeypatch):
 def test_an_empty_home_gives_an_empty_frame(tmp_path):
     frame = ck.discover(tmp_path)
     assert frame.empty
-    assert {c: str(t) for c, t in frame.dtypes.items()} == discovery.DISCOVERY_COLUMNS
+    assert {c: str(t) for c, t in frame.dtypes.items()} == log_discovery.DISCOVERY_COLUMNS
 
 
 def test_names_are_made_safe_to_show(tmp_path):

@@ -16,8 +16,8 @@ from opencode_databases import older
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.formats import session_archive
-from ctxkit.formats.session_archive import FIND_COLUMNS, KEEP_COLUMNS
+from ctxkit.formats import archive_and_search
+from ctxkit.formats.archive_and_search import FIND_COLUMNS, KEEP_COLUMNS
 
 GOLDEN = Path(__file__).parents[1] / "formats" / "golden"
 PLACES = {
@@ -110,7 +110,7 @@ def test_what_the_tool_deletes_stays(home: Path, tmp_path: Path):
 def test_a_copy_that_was_broken_off_goes_on(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    real, done = session_archive.Archive.copy_original, []
+    real, done = archive_and_search.Archive.copy_original, []
 
     def killed(self, original):
         if len(done) == 3:
@@ -120,11 +120,11 @@ def test_a_copy_that_was_broken_off_goes_on(
         done.append(original)
         return real(self, original)
 
-    monkeypatch.setattr(session_archive.Archive, "copy_original", killed)
+    monkeypatch.setattr(archive_and_search.Archive, "copy_original", killed)
     with pytest.raises(KeyboardInterrupt):
         ck.keep(tmp_path / "kept", home)
     monkeypatch.undo()
-    with (tmp_path / "kept" / session_archive.INDEX_NAME).open("ab") as file:
+    with (tmp_path / "kept" / archive_and_search.INDEX_NAME).open("ab") as file:
         file.write(b'\n{"path": "/torn')
     told = ck.keep(tmp_path / "kept", home)
     assert told["what"].tolist().count("same") == 3
@@ -133,7 +133,7 @@ def test_a_copy_that_was_broken_off_goes_on(
 
 def test_a_torn_line_of_the_index_takes_no_other_with_it(home: Path, tmp_path: Path):
     ck.keep(tmp_path / "kept", home, tools="codex")
-    index = tmp_path / "kept" / session_archive.INDEX_NAME
+    index = tmp_path / "kept" / archive_and_search.INDEX_NAME
     index.write_bytes(index.read_bytes()[:-10])
     ck.keep(tmp_path / "kept", home, tools="pi")
     assert ck.keep(tmp_path / "kept", home, tools="pi")["what"].tolist() == ["same"]
@@ -148,7 +148,7 @@ def test_a_kill_between_a_copy_and_its_note_loses_and_doubles_nothing(
 
     def kill() -> None:
         with monkeypatch.context() as m:
-            m.setattr(session_archive.Archive, "_append_entry", killed)
+            m.setattr(archive_and_search.Archive, "_append_entry", killed)
             with pytest.raises(KeyboardInterrupt):
                 ck.keep(tmp_path / "kept", home, tools="pi")
 
@@ -276,9 +276,9 @@ def test_mistakes_are_told_in_a_sentence(home: Path, tmp_path: Path):
 
 
 def test_two_at_once_do_not_mix(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(session_archive, "LOCK_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(archive_and_search, "LOCK_TIMEOUT_SECONDS", 0.1)
     with (
-        session_archive.Archive(tmp_path / "kept"),
+        archive_and_search.Archive(tmp_path / "kept"),
         pytest.raises(CtxkitError, match="Another keep"),
     ):
         ck.keep(tmp_path / "kept", home)
@@ -335,8 +335,8 @@ COPY = "pi/agent-sessions/--w--/s.jsonl"
 LINKED = {
     "tool": ("pi", to_folder), "place": ("pi/agent-sessions", to_folder), "folder": (str(Path(COPY).parent), to_folder),
     "copy": (COPY, to_file), "hard copy": (COPY, hard), "part": (f"{COPY}.part", to_file),
-    "hard part": (f"{COPY}.part", hard), "name": (f"{COPY}.part2", to_file), "index": (session_archive.INDEX_NAME, to_file),
-    "hard index": (session_archive.INDEX_NAME, hard), "lock": (".lock", to_file), "hard lock": (".lock", hard),
+    "hard part": (f"{COPY}.part", hard), "name": (f"{COPY}.part2", to_file), "index": (archive_and_search.INDEX_NAME, to_file),
+    "hard index": (archive_and_search.INDEX_NAME, hard), "lock": (".lock", to_file), "hard lock": (".lock", hard),
     "database": ("opencode/opencode/opencode.db", to_folder),
 }  # fmt: skip
 """Where in an archive a link may stand, and how it is made."""
@@ -358,7 +358,7 @@ def test_nothing_is_written_outside_the_archive(
         (home / PLACES["pi.jsonl"]).write_bytes(data + more if grown else data[:-9])
     link(kept / place, outside)
     before = snapshot(outside)
-    if link is to_file and place in (session_archive.INDEX_NAME, ".lock"):
+    if link is to_file and place in (archive_and_search.INDEX_NAME, ".lock"):
         with pytest.raises(CtxkitError, match="links are not followed"):
             ck.keep(kept, home)
         assert snapshot(outside) == before
@@ -367,7 +367,7 @@ def test_nothing_is_written_outside_the_archive(
     assert snapshot(outside) == before
     assert len(told) == len(ck.keep(tmp_path / "other", home))
     failed = told[told["what"] == "failed"]
-    linked = link is to_folder or place == session_archive.INDEX_NAME
+    linked = link is to_folder or place == archive_and_search.INDEX_NAME
     assert bool(len(failed)) == linked
     assert all("links" in why for why in failed["why"])
 

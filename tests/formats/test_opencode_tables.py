@@ -14,7 +14,7 @@ from opencode_databases import newer, older
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.formats import Source, read_source, sqlite
+from ctxkit.formats import Source, read_only_sqlite, read_source
 from ctxkit.session import Edit, Message
 
 EXPORT = Path(__file__).parent / "golden" / "opencode.json"
@@ -104,7 +104,7 @@ def test_nothing_is_made_beside_it(database: Path):
 
 
 def test_a_locked_one_gives_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sqlite, "LOCK_TIMEOUT", 0.1)
+    monkeypatch.setattr(read_only_sqlite, "LOCK_TIMEOUT", 0.1)
     file = tmp_path / "opencode.db"
     older(file, TALK).close()
     db = sqlite3.connect(file, isolation_level=None)

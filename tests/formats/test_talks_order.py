@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit.formats.conversation_from_requests import ChatConversation
+from ctxkit.formats.conversations_from_requests import ChatConversation
 
 
 def user(text: str) -> dict:

@@ -10,7 +10,7 @@ from made_logs import LANGCHAIN, MADE, OTLP, lines, span
 
 import ctxkit as ck
 from ctxkit.formats import Source, detect_reader, get_reader, read_source
-from ctxkit.formats.whole_prompt_threads import PromptThreads, key_message
+from ctxkit.formats.conversations_from_requests import PromptThreads, make_keyed_message
 from ctxkit.session import Message, Text
 
 
@@ -18,7 +18,9 @@ def talk(*prompts: tuple[str, ...], compacted: bool = False) -> PromptThreads:
     threads = PromptThreads()
     for n, prompt in enumerate(prompts):
         heard = [
-            key_message(Message(role="user" if i % 2 == 0 else "assistant", parts=(Text(t),)))
+            make_keyed_message(
+                Message(role="user" if i % 2 == 0 else "assistant", parts=(Text(t),))
+            )
             for i, t in enumerate(prompt)
         ]
         threads.add_call(

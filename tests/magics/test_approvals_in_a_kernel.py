@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from magics.test_agent_in_a_kernel import WAIT, Kernel, errors
 
-from ctxkit.magics.approvals import CAPTURED, UNASKED
+from ctxkit.magics.turn_handle_and_approvals import NOBODY_TO_ASK_MESSAGE, OUTPUT_CAPTURED_MESSAGE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,7 +142,7 @@ def test_a_front_end_without_a_field_shows_no_key(kernel):
     seen = kernel.end(kernel.client.execute(turn("none"), allow_stdin=False))
     assert errors(seen) == []
     assert PASSWORD not in str(seen)
-    assert UNASKED in printed(kernel, "a.session.messages[-2].text")
+    assert NOBODY_TO_ASK_MESSAGE in printed(kernel, "a.session.messages[-2].text")
 
 
 def test_a_call_that_nobody_would_see_is_not_asked_for(kernel):
@@ -151,7 +151,7 @@ def test_a_call_that_nobody_would_see_is_not_asked_for(kernel):
     capture = "from IPython.utils.capture import capture_output\nwith capture_output():"
     sent = kernel.client.execute(f"{capture}\n    {cell}", allow_stdin=True)
     assert errors(kernel.end(sent)) == []
-    assert CAPTURED in printed(kernel, "a.session.messages[-2].text")
+    assert OUTPUT_CAPTURED_MESSAGE in printed(kernel, "a.session.messages[-2].text")
 
 
 def test_a_turn_beside_the_notebook_shows_it_in_its_widget_and_takes_it_away(kernel, folder):

@@ -164,9 +164,9 @@ def test_without_a_session_it_says_how_to_get_one(loaded):
 def test_a_usage_error_of_ipython_leaves_as_one_of_ours():
     from IPython.core.error import UsageError
 
-    from ctxkit.magics.magics_class import convert_errors
+    from ctxkit.magics.magics_class import convert_to_kit_errors
 
-    @convert_errors
+    @convert_to_kit_errors
     def magic():
         raise UsageError("no such thing")
 

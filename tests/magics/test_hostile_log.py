@@ -7,7 +7,7 @@ from magics.test_every_subcommand import EVERY, forms, kernel, prepare
 from widgets.reports.hostile import EVIL, SECRET, hostile, list_leaks
 
 from ctxkit.errors import CtxkitError
-from ctxkit.magics.cell_options_and_config import open_memory
+from ctxkit.magics.session_settings import open_memory_store
 from ctxkit.policies.memory_entries import make_entry
 
 __all__ = ["kernel"]
@@ -31,7 +31,7 @@ def run_over_hostile_log(shell, capsys, magic: str, name: str) -> dict[tuple[str
     """Run each form of a subcommand over a hostile session, beside a hostile entry of the memory; return each output
     by its line and kind."""
     report, out = prepare(shell), {}
-    open_memory().add(make_entry("evil", EVIL, "user", EVIL))
+    open_memory_store().add(make_entry("evil", EVIL, "user", EVIL))
     for number, line in enumerate(forms(magic, name, report)):
         prepare(shell)
         shell.user_ns["bad"] = hostile(text=f"{SECRET} {EVIL}")

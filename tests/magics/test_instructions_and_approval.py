@@ -14,7 +14,7 @@ from waiting import PATIENCE, wait_until
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.magics.approvals import MOST_SHOWN, UNASKED
+from ctxkit.magics.turn_handle_and_approvals import MAX_CALL_CHARS, NOBODY_TO_ASK_MESSAGE
 
 
 def run(shell, cell: str):
@@ -176,7 +176,7 @@ def test_the_word_is_asked_for_in_later_turns_too_until_it_is_taken_back(shell, 
 def test_where_nobody_can_be_asked_nothing_runs(shell, asked, error):
     asked.answers[:] = [error] * 9
     answer = run(shell, "%%agent --approve write_file\nWrite it")
-    assert results(answer)[0] == UNASKED
+    assert results(answer)[0] == NOBODY_TO_ASK_MESSAGE
     assert not Path(".ctxkit/scratch/main/heat.py").exists()
 
 
@@ -188,13 +188,13 @@ def test_an_unknown_tool_is_refused(shell):
 
 def test_a_group_of_tools_asks_for_each_of_them(tmp_path):
     from ctxkit.agent import RootFolder
-    from ctxkit.magics.approvals import select_approval_tools
+    from ctxkit.magics.turn_handle_and_approvals import parse_approval_tools
 
     root = RootFolder(tmp_path)
-    assert {"brief_write", "session_context_write"} <= select_approval_tools(
+    assert {"brief_write", "session_context_write"} <= parse_approval_tools(
         "work", ["brief_write"], root
     )
-    assert {"write_file", "document"} <= select_approval_tools(
+    assert {"write_file", "document"} <= parse_approval_tools(
         "files,document", ["write_file"], root
     )
 
@@ -214,7 +214,7 @@ def scripted(shell, *contents: str) -> None:
 
 
 def test_a_call_that_cannot_be_shown_whole_does_not_run_and_says_why(shell, asked):
-    scripted(shell, "x" * MOST_SHOWN, "short")
+    scripted(shell, "x" * MAX_CALL_CHARS, "short")
     asked.answers[:] = ["y"]
     answer = run(shell, "%%agent --session s --approve write_file --model scripted/talk\nWrite it")
     assert len(asked) == 1

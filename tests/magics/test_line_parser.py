@@ -12,37 +12,37 @@ from hypothesis import strategies as st
 from ctxkit.errors import BadArguments
 from ctxkit.magics.line_parser import (
     format_usage,
-    option,
+    option_field,
     parse_line,
-    rest,
+    positional_field,
+    remaining_text_field,
     split_tokens,
     strip_comment,
     strip_semicolon,
-    word,
 )
 
 
 @dataclass(frozen=True)
 class Line:
-    file: str = word("a file")
-    again: str = word("another", default="none")
-    keep: int = option("turns to keep", default=3)
-    share: float | None = option("a share")
-    dry_run: bool = option("show it only", default=False)
+    file: str = positional_field("a file")
+    again: str = positional_field("another", default="none")
+    keep: int = option_field("turns to keep", default=3)
+    share: float | None = option_field("a share")
+    dry_run: bool = option_field("show it only", default=False)
 
 
 @dataclass(frozen=True)
 class Focus:
-    text: str = rest("what matters")
-    keep: int | None = option("turns to keep")
+    text: str = remaining_text_field("what matters")
+    keep: int | None = option_field("turns to keep")
 
 
 @dataclass(frozen=True)
 class Wish:
-    text: str = rest("what matters")
-    keep: int | None = option("turns to keep")
-    name: str | None = option("a name")
-    dry_run: bool = option("show it only", default=False)
+    text: str = remaining_text_field("what matters")
+    keep: int | None = option_field("turns to keep")
+    name: str | None = option_field("a name")
+    dry_run: bool = option_field("show it only", default=False)
 
 
 @pytest.mark.parametrize(

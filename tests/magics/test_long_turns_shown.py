@@ -10,10 +10,10 @@ from itertools import count
 import pytest
 from talkers import COUNT, Says
 
-from ctxkit._internal.palette import choose_ink
+from ctxkit._internal.chart_style import choose_text_colour
 from ctxkit.agent import LiveEvent, LiveSession, Workspace
 from ctxkit.magics import turn_display
-from ctxkit.magics.turn_display import RenderedTurn
+from ctxkit.magics.turn_display import TurnRenderer
 from ctxkit.policies import Rules
 
 
@@ -47,7 +47,7 @@ def test_a_long_reply_is_shown_in_time_that_grows_with_it(tmp_path):
     ticks = count(1)
     with LiveSession("one", model=Says(), rules=Rules(counter=COUNT), clock=lambda: next(ticks),
                      workspace=Workspace(tmp_path)) as live:  # fmt: skip
-        display = RenderedTurn(live)
+        display = TurnRenderer(live)
         began = time.thread_time()
         for _ in range(60_000):
             display._add_piece("text", "x" * 40)
@@ -61,7 +61,7 @@ def test_notices_stay_where_a_long_reply_is_cut(tmp_path):
     ticks = count(1)
     with LiveSession("one", model=Says(), rules=Rules(counter=COUNT), clock=lambda: next(ticks),
                      workspace=Workspace(tmp_path)) as live:  # fmt: skip
-        display = RenderedTurn(live)
+        display = TurnRenderer(live)
         for n in range(5):
             attempt = {"outcome": "refused", "reason": f"reason {n} <b>"}
             display.on_event(LiveEvent("compaction_end", 1.0, 0, attempt))
@@ -85,7 +85,7 @@ def test_a_warning_about_a_budget_is_black_on_yellow(tmp_path, is_final):
     """F86: While the turn runs and after it; a word of the model that begins so stays as it is."""
     with LiveSession("one", model=Says(), rules=Rules(counter=COUNT), clock=lambda: 1.0,
                      workspace=Workspace(tmp_path)) as live:  # fmt: skip
-        display = RenderedTurn(live)
+        display = TurnRenderer(live)
         sums = {"cumulative_input_tokens": 81_000, "warn_at": 80_000, "cutover_at": 120_000}
         display.on_event(LiveEvent("context_budget_warn", 1.0, 0, sums))
         display.on_event(LiveEvent("reply_cut_short", 1.0, 0, {"continues": True}))
@@ -97,5 +97,5 @@ def test_a_warning_about_a_budget_is_black_on_yellow(tmp_path, is_final):
     fill, ink = re.fullmatch(r"background:(#\w{6});color:(#\w{6})", style).groups()
     red, green, blue = (int(fill[i : i + 2], 16) for i in (1, 3, 5))
     assert min(red, green) > 2 * blue  # yellow
-    assert choose_ink(fill) == ink
+    assert choose_text_colour(fill) == ink
     assert html.count("<b style") == 1

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxkit.magics.cell_options_and_config import AgentArguments, KitSettings
-from ctxkit.magics.line_parser import get_settings
+from ctxkit.magics.line_parser import get_setting_defaults_and_help
+from ctxkit.magics.session_settings import AgentArguments, KitSettings
 
 MADE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_magics.py"))
 
@@ -16,9 +16,9 @@ def test_the_page_is_current():
     assert MADE["PAGE"].read_text(encoding="utf-8") == MADE["page"]()
 
 
-@pytest.mark.parametrize("name", get_settings(AgentArguments))
+@pytest.mark.parametrize("name", get_setting_defaults_and_help(AgentArguments))
 def test_an_option_with_a_setting_is_a_setting_of_the_kernel(name, shell):
-    default, what = get_settings(AgentArguments)[name]
+    default, what = get_setting_defaults_and_help(AgentArguments)[name]
     trait = KitSettings.class_own_traits(config=True)[name]
     assert (trait.default_value, what in trait.help) == (default, True)
     shell.run_line_magic("config", f"CtxKit.{name} = 'other'")

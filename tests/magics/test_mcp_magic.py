@@ -9,7 +9,7 @@ import pytest
 from outside.test_mcp_servers import PROGRAM
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.mcp_and_acp_programs import McpServerCommand, parse_servers
+from ctxkit.magics.mcp_servers_and_acp_agents import McpServerCommand, parse_mcp_servers
 
 COMMAND = f"{sys.executable} {PROGRAM}"
 
@@ -44,14 +44,16 @@ def test_files_variables_and_commands_name_servers(tmp_path):
         json.dumps({"mcpServers": {"a": {"command": "x", "args": ["-v"], "env": {"K": "1"}}}})
     )
     a = {"a": McpServerCommand(("x", "-v"), (("K", "1"),))}
-    assert parse_servers(str(path), {}) == a
+    assert parse_mcp_servers(str(path), {}) == a
     assert (
-        parse_servers("held", {"held": {"a": {"command": "x", "args": ["-v"], "env": {"K": "1"}}}})
+        parse_mcp_servers(
+            "held", {"held": {"a": {"command": "x", "args": ["-v"], "env": {"K": "1"}}}}
+        )
         == a
     )
-    assert parse_servers("held", {"held": ["x", "-v"]}) == {"": McpServerCommand(("x", "-v"))}
-    assert parse_servers("x 'two words'", {}) == {"": McpServerCommand(("x", "two words"))}
-    assert parse_servers("  ", {}) == {}
+    assert parse_mcp_servers("held", {"held": ["x", "-v"]}) == {"": McpServerCommand(("x", "-v"))}
+    assert parse_mcp_servers("x 'two words'", {}) == {"": McpServerCommand(("x", "two words"))}
+    assert parse_mcp_servers("  ", {}) == {}
 
 
 @pytest.mark.parametrize(("words", "said"), [
@@ -66,4 +68,4 @@ def test_what_names_none_is_a_sentence(words, said, tmp_path, monkeypatch):
     (tmp_path / "args.json").write_text('{"mcpServers": {"a": {"command": "x", "args": "-v y"}}}')
     (tmp_path / "empty.json").write_text('{"mcpServers": {"a": {}}}')
     with pytest.raises(BadArguments, match=said):
-        parse_servers(words, {"held": 3})
+        parse_mcp_servers(words, {"held": 3})

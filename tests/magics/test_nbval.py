@@ -84,14 +84,14 @@ def test_without_a_seed_it_does_not(tmp_path):
 
 NO_NOTICE = """
 import tqdm.auto
-from ctxkit.widgets import waiting_line
+from ctxkit.widgets import progress_notice
 
 class LateBar(tqdm.auto.tqdm):
     def __init__(self, *args, **options):
         super().__init__(*args, **options | {"delay": 600})
 
 tqdm.auto.tqdm = LateBar
-waiting_line._WAIT_SECONDS = 600
+progress_notice._WAIT_SECONDS = 600
 """
 """Without bars and lines of cells that wait: they come and go with the load of the machine."""
 

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 import ctxkit
 from ctxkit.agent import ReplyBuilder
 from ctxkit.errors import BadArguments
-from ctxkit.magics.approvals import (
-    MOST_SHOWN,
-    UNSAFE,
-    ask_blocking,
+from ctxkit.magics.turn_handle_and_approvals import (
+    KEYS_WOULD_BE_SAVED_MESSAGE,
+    MAX_CALL_CHARS,
+    ask_by_input,
     format_question_html,
     make_approval_question,
 )
@@ -109,11 +109,11 @@ def test_what_a_key_hides_is_seen_and_what_stays_has_no_key(secret):
 @pytest.mark.parametrize(
     ("command", "shown"),
     [
-        (MARKER + "x" * (MOST_SHOWN // 2), True),
-        ("x" * (MOST_SHOWN // 2) + MARKER, True),
-        ("x" * MOST_SHOWN, False),
-        ("\x00" * (MOST_SHOWN // 4), False),
-        ("\n" * (MOST_SHOWN // 4), False),
+        (MARKER + "x" * (MAX_CALL_CHARS // 2), True),
+        ("x" * (MAX_CALL_CHARS // 2) + MARKER, True),
+        ("x" * MAX_CALL_CHARS, False),
+        ("\x00" * (MAX_CALL_CHARS // 4), False),
+        ("\n" * (MAX_CALL_CHARS // 4), False),
     ],
 )
 def test_a_call_that_cannot_be_shown_whole_is_refused_with_the_reason(command, shown):
@@ -134,12 +134,12 @@ def test_arguments_that_are_nested_too_deep_are_refused_with_the_reason():
 
 def test_where_a_terminal_is_a_file_a_key_is_not_printed(monkeypatch, capsys):
     monkeypatch.setattr("builtins.input", lambda asked: sys.stdout.write(asked) and "y")
-    assert ask_blocking(make_approval_question(called("ls"))) == "y"
-    with pytest.raises(BadArguments, match=UNSAFE):
-        ask_blocking(make_approval_question(called(f"echo {KEY}")))
+    assert ask_by_input(make_approval_question(called("ls"))) == "y"
+    with pytest.raises(BadArguments, match=KEYS_WOULD_BE_SAVED_MESSAGE):
+        ask_by_input(make_approval_question(called(f"echo {KEY}")))
     assert KEY not in capsys.readouterr().out
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert ask_blocking(make_approval_question(called(f"echo {KEY}"))) == "y"
+    assert ask_by_input(make_approval_question(called(f"echo {KEY}"))) == "y"
     assert KEY in capsys.readouterr().out
 
 
@@ -186,11 +186,14 @@ def calls_of(name: str) -> dict[str, list[str]]:
 
 
 def test_every_front_end_asks_by_this_function():
-    assert set(calls_of("input")) == {"approvals.py"}
+    assert set(calls_of("input")) == {"turn_handle_and_approvals.py"}
     asking = [each for calls in calls_of("ToolApprover").values() for each in calls]
     assert len(asking) >= 3  # a cell, a turn beside the notebook, a team
-    assert {re.search(r"(\S+)\)$", each)[1] for each in asking} == {"ask_in_cell", "handle.ask"}
-    assert set(calls_of("make_approval_question")) == {"approvals.py"}
+    assert {re.search(r"(\S+)\)$", each)[1] for each in asking} == {
+        "ask_by_input_async",
+        "handle.ask",
+    }
+    assert set(calls_of("make_approval_question")) == {"turn_handle_and_approvals.py"}
 
 
 def test_names_of_arguments_that_look_like_rows_are_quoted():

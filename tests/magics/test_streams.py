@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from talkers import COUNT, ECHO, Says, live, run, said
 
-from ctxkit._internal.formatting import TextAndHtml, escape_html
+from ctxkit._internal.formatting_and_sanitizing import TextAndHtml, escape_html
 from ctxkit.agent import Delta, LiveSession, ProviderModel, Workspace
 from ctxkit.errors import ModelError
 from ctxkit.magics.turn_display import LiveTurnDisplay, truncate_start
@@ -129,7 +129,7 @@ def test_the_import_of_litellm_is_told(monkeypatch):
     def importing():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ctxkit.agent.models.provider.load_litellm", importing)
+    monkeypatch.setattr("ctxkit.agent.models.litellm_provider.load_litellm", importing)
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(
             ProviderModel("openai/x", options={"api_base": "http://127.0.0.1:9"})(

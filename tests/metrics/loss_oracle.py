@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from metrics.oracle_inputs import PageInputs, PromptHistory, average, divide
 
-from ctxkit.metrics.item_index import RuleMatcher
+from ctxkit.metrics.item_search_index import RuleMatcher
 from ctxkit.metrics.losable_items import (
     LosableItem,
     expand_path_endings,
     extract_items,
-    extract_spoken_items,
-    iter_texts,
+    extract_items_without_thinking,
+    iter_texts_and_argument_strings,
 )
 from ctxkit.session import Text
 from ctxkit.session.tool_calls import get_call_path, is_read_tool, is_write_tool
@@ -47,7 +47,7 @@ class LossFigures:
         self.named = [n | self.find_rules(m) for n, m in zip(named, inputs.rows, strict=True)]
         self.uses: dict[LosableItem, list[int]] = {}
         for call in self.session.calls:
-            spoken = expand_path_endings(extract_spoken_items(call.message))
+            spoken = expand_path_endings(extract_items_without_thinking(call.message))
             for item in spoken | self.find_rules(call.message):
                 self.uses.setdefault(item, []).append(call.index)
         self.of_user = {
@@ -85,7 +85,7 @@ class LossFigures:
 
     def find_items(self, message: Message) -> frozenset[LosableItem]:
         """Return the items that an inserted text states."""
-        text = " ".join(" ".join(iter_texts(message)).split())
+        text = " ".join(" ".join(iter_texts_and_argument_strings(message)).split())
         if text not in self.items_of_text:
             low = text.casefold()
             found = {self.items[n] for n in self.rules.in_text(message.text)}

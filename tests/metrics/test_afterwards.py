@@ -6,7 +6,10 @@ import pytest
 from builders import assistant, result, session, step, summarised, tool_call, user
 
 import ctxkit as ck
-from ctxkit.metrics.compaction_consequences import extract_value_pairs, tabulate_aftermath
+from ctxkit.metrics.user_rules_after_compaction import (
+    extract_value_pairs,
+    tabulate_user_rules_after_compaction,
+)
 
 BAN = "Never write to config/live.yaml, it is finance's."
 
@@ -17,7 +20,7 @@ def one(*after, summary: str = "ok", first: str = BAN):
     old = [user(first), assistant("The retry limit is 3."), user("Make it 5: the retry limit is now 5."),
            assistant("Yes."), asked, told]  # fmt: skip
     s = session(*old, summarised(old, summary), *after)
-    [row] = tabulate_aftermath(s).to_dict("records")
+    [row] = tabulate_user_rules_after_compaction(s).to_dict("records")
     return row, ck.score(s)
 
 

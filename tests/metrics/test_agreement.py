@@ -14,7 +14,7 @@ from conftest import SEED, sample
 import ctxkit
 import ctxkit as ck
 from ctxkit.experiments.cost_and_loss_scores import score_session
-from ctxkit.metrics.view_figures import get_figure_sources
+from ctxkit.metrics.view_value_registry import get_view_value_sources
 from ctxkit.presets import names
 
 REPLAYS = 8
@@ -25,7 +25,7 @@ def sources():
     for module in walk_packages(ctxkit.__path__, "ctxkit."):
         if module.name.split(".")[1] in ("metrics", "experiments", "widgets", "plots", "cli"):
             import_module(module.name)
-    return get_figure_sources()
+    return get_view_value_sources()
 
 
 def is_missing(value) -> bool:

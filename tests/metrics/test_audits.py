@@ -8,7 +8,8 @@ from builders import assistant, call, result, session, summarised, user
 from experiments.test_sweeps_scores import talk
 
 import ctxkit as ck
-from ctxkit.metrics import audits, drift, retention_checks, thrash
+from ctxkit.metrics import audits, drift, planted_facts_and_audits, thrash
+from ctxkit.metrics.run_statistics import mcnemar
 from ctxkit.session import Edit
 
 
@@ -72,17 +73,17 @@ def test_drift_follows_the_same_items_through_the_cuts():
 
 
 def test_planted_facts_stand_until_a_summary_drops_them():
-    given = retention_checks.make_facts(8)
+    given = planted_facts_and_audits.make_facts(8)
     recorded = talk(20)
-    s = retention_checks.plant_facts(recorded, given, until=0.3)
+    s = planted_facts_and_audits.plant_facts(recorded, given, until=0.3)
     assert len({f.family for f in given}) == 4
-    assert all(retention_checks.check_facts_in_view(s, given).values())
+    assert all(planted_facts_and_audits.check_facts_in_prompt(s, given).values())
     again = ck.replay(
         s, ck.presets.pi(context_window=50_000, keep_recent_tokens=3000, summariser="fixed")
     )
     assert again.edits
-    assert not any(retention_checks.check_facts_in_view(again, given).values())
-    assert retention_checks.plant_facts(recorded, given, until=0.3) == s
+    assert not any(planted_facts_and_audits.check_facts_in_prompt(again, given).values())
+    assert planted_facts_and_audits.plant_facts(recorded, given, until=0.3) == s
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_the_paired_exact_test_has_the_published_values(one, other, p):
     """10 losses without a win are p=0.002, 9 are p=0.004 in the study that the method is taken from."""
     a = [True] * one + [False] * other + [True, False]
     b = [False] * one + [True] * other + [True, False]
-    verdict = retention_checks.mcnemar(a, b)
+    verdict = mcnemar(a, b)
     assert verdict.p == pytest.approx(p)
     assert (verdict.only_one, verdict.only_other, verdict.both, verdict.neither) == (
         one,
@@ -105,9 +106,11 @@ def test_the_paired_exact_test_has_the_published_values(one, other, p):
 
 def test_unpaired_outcomes_and_sessions_without_a_user_are_refused():
     with pytest.raises(ck.BadArguments, match="paired"):
-        retention_checks.mcnemar([True], [])
+        mcnemar([True], [])
     with pytest.raises(ck.BadArguments, match="user message"):
-        retention_checks.plant_facts(session(assistant()), retention_checks.make_facts(1))
+        planted_facts_and_audits.plant_facts(
+            session(assistant()), planted_facts_and_audits.make_facts(1)
+        )
 
 
 def test_what_follows_cuts_is_what_thrash_says(real):
@@ -185,7 +188,7 @@ def test_drift_tells_the_call_the_shares_and_the_summary_of_each_step():
 
 
 def test_planted_facts_are_alike_for_a_seed_and_stand_before_requests_of_the_first_part():
-    one, again, other = (retention_checks.make_facts(9, seed=s) for s in (0, 0, 1))
+    one, again, other = (planted_facts_and_audits.make_facts(9, seed=s) for s in (0, 0, 1))
     assert one == again != other
     assert [f.family for f in one[:5]] == [
         *("constraint", "decision", "reference", "superseded", "constraint"),
@@ -193,28 +196,28 @@ def test_planted_facts_are_alike_for_a_seed_and_stand_before_requests_of_the_fir
     assert len({f.key for f in one}) == 9
     assert all(f.key in f.text and f.key.endswith(f"-{i}") for i, f in enumerate(one))
     log = [m for n in range(10) for m in (user(f"ask {n}"), assistant())]
-    planted = retention_checks.plant_facts(session(*log), one, until=0.2)
+    planted = planted_facts_and_audits.plant_facts(session(*log), one, until=0.2)
     places = [i for i, m in enumerate(planted.messages) if m.kind == "planted"]
     texts = [m.text for m in planted.messages if m.kind != "planted"]
     assert texts == [m.text for m in log]
     behind = [next(m.text for m in planted.messages[i:] if m.kind != "planted") for i in places]
     assert set(behind) <= {"ask 0", "ask 1", "ask 2"}  # positions 0, 2 and 4 of 20
     assert {m.role for m in planted.messages if m.kind == "planted"} == {"user"}
-    everywhere = retention_checks.plant_facts(session(*log), one * 9, seed=3, until=1.0)
+    everywhere = planted_facts_and_audits.plant_facts(session(*log), one * 9, seed=3, until=1.0)
     assert len([m for m in everywhere.messages if m.kind == "planted"]) == 81
     assert everywhere.messages[-3].text != "ask 8"
 
 
 def test_a_fact_is_in_view_of_a_call_or_not():
-    facts = retention_checks.make_facts(2)
+    facts = planted_facts_and_audits.make_facts(2)
     log = [user(facts[0].text), assistant(), user(facts[1].text), assistant()]
     s = session(*log, Edit(kind="hidden", id="e", targets=(log[0].id,)), user())
-    found = [list(retention_checks.check_facts_in_view(s, facts, call).values()) for call in (0, 1, None)]  # fmt: skip
+    found = [list(planted_facts_and_audits.check_facts_in_prompt(s, facts, call).values()) for call in (0, 1, None)]  # fmt: skip
     assert found == [[True, False], [True, True], [False, True]]
 
 
 def test_paired_outcomes_are_counted_by_both():
     one, other = [True, True, False, True, False], [True, False, True, False, False]
-    assert retention_checks.mcnemar(one, other) == (1, 2, 1, 1, 1.0)
-    assert retention_checks.mcnemar([True] * 5, [False] * 5).p == 2 / 2**5
-    assert retention_checks.mcnemar([], []).p == 1.0
+    assert mcnemar(one, other) == (1, 2, 1, 1, 1.0)
+    assert mcnemar([True] * 5, [False] * 5).p == 2 / 2**5
+    assert mcnemar([], []).p == 1.0

@@ -7,18 +7,18 @@ import pytest
 from builders import assistant, session, summarised, user
 
 import ctxkit as ck
-from ctxkit.metrics import breakeven, thrash
-from ctxkit.metrics import compactions as sizes_module
-from ctxkit.metrics.compactions import (
+from ctxkit.metrics import compaction_formulas, thrash
+from ctxkit.metrics import compaction_payback as sizes_module
+from ctxkit.metrics.compaction_payback import (
     SPIRAL_LENGTH,
-    Compaction,
+    CompactionAtCall,
     count_requests_to_break_even,
     is_thrashing,
     judge_compactions,
     make_compaction_columns,
 )
-from ctxkit.metrics.cost.replay_bill import ReplayCostModel
-from ctxkit.metrics.prompt_sizes import SentPromptSizes
+from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel
+from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
 from ctxkit.policies import Rules, triggers
 from ctxkit.session import Usage
 
@@ -51,7 +51,7 @@ def sheet(**more) -> ReplayCostModel:
 
 
 changed = msgspec.structs.replace
-CUT = Compaction(10, 30_000, 10_000, 20, 4, 500)
+CUT = CompactionAtCall(10, 30_000, 10_000, 20, 4, 500)
 
 
 def pays(cut, of):
@@ -124,7 +124,7 @@ def test_without_a_summary_it_is_the_formula_of_an_edit():
     """``N > (w - r) S / (r x)``, where ``S`` comes after the change and ``x`` went."""
     p = ck.prices.price(MODEL)
     shares = {"write_share": p.cache_write / p.input, "read_share": p.cache_read / p.input}
-    wanted = breakeven.reads_until_mutation_pays(20_000, 2_000, **shares)
+    wanted = compaction_formulas.reads_until_mutation_pays(20_000, 2_000, **shares)
     assert pays(changed(CUT, front=8_000), sheet()) == pytest.approx(wanted)
 
 
@@ -132,7 +132,7 @@ def test_without_a_summary_it_is_the_formula_of_an_edit():
 @pytest.mark.parametrize("front", [0, 7_000])
 def test_paid_back_is_when_the_bills_with_and_without_it_are_equal(found, front):
     read, write, cost, before, after = 0.1, 1.25, 4_000.0, 30_000, 10_000
-    n = breakeven.requests_until_reset_pays(
+    n = compaction_formulas.requests_until_reset_pays(
         before,
         after,
         cost_usd=cost,

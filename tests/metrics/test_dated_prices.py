@@ -41,7 +41,9 @@ def test_when_break_even_and_the_strip_go_by_the_date_of_the_calls(begin):
     assert ck.break_even(recorded, 30).price.read == read
     strip = ck.plots.strip(recorded, 30)
     _, tokens, _, dollars = strip.rows[0]
-    assert dollars == ck._internal.formatting.format_usd(int(tokens.replace(",", "")) * read)
+    assert dollars == ck._internal.formatting_and_sanitizing.format_usd(
+        int(tokens.replace(",", "")) * read
+    )
 
 
 @TIMES

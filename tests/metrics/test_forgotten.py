@@ -15,11 +15,17 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.engine import run_rules
 from ctxkit.engine.replay import make_session_from_run
-from ctxkit.experiments.rules_on_one_session import NamedRules, SessionRunner, SweepOptions
+from ctxkit.experiments.sweep_workers import NamedRules, SessionRunner, SweepOptions
 from ctxkit.metrics.loss_analysis import ORACLE_MOMENTS, LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
-from ctxkit.metrics.visibility import get_run_visibility, get_session_visibility
-from ctxkit.policies import FixedSizeSummariser, Rules, Summary, triggers, window_compaction
+from ctxkit.metrics.message_visibility import get_run_visibility, get_session_visibility
+from ctxkit.policies import (
+    FixedSizeSummariser,
+    Rules,
+    Summary,
+    compaction_without_summary,
+    triggers,
+)
 
 WORDS = [f"src/part{i}/file{k}.py" for i in range(5) for k in range(3)] + [
     f"file{k}.py" for k in range(3)
@@ -72,8 +78,8 @@ POLICIES = [
     for s in (FixedSizeSummariser(90), said, None)
 ]
 POLICIES += [
-    window_compaction.Window(keep_tokens=1500),
-    window_compaction.KeepTurns(keep_turns=2),
+    compaction_without_summary.Window(keep_tokens=1500),
+    compaction_without_summary.KeepTurns(keep_turns=2),
     ck.presets.openhands(max_size=20).policy,
 ]
 POLICIES += [
@@ -192,7 +198,8 @@ def test_the_work_does_not_grow_with_the_cuts():
     def work(more: int) -> tuple[int, int]:
         own = bench(5, 300)
         rules = Rules(
-            policy=window_compaction.Window(keep_tokens=1500), trigger=triggers.Above(1500 + more)
+            policy=compaction_without_summary.Window(keep_tokens=1500),
+            trigger=triggers.Above(1500 + more),
         )
         done = run_rules(own.log(rules), rules, own.limit)
         lost, n = found(own, done), 0

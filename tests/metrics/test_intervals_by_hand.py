@@ -6,8 +6,13 @@ import pandas as pd
 import pytest
 
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.means_with_unknowns import mean_or_none, median_or_none, sum_if_complete
-from ctxkit.metrics.prediction_intervals import PredictionInterval, predict_interval
+from ctxkit.metrics.means_and_prediction_intervals import (
+    PredictionInterval,
+    mean_or_none,
+    median_or_none,
+    predict_interval,
+    sum_if_complete,
+)
 from ctxkit.metrics.run_statistics import (
     average_cost_model_uncertainty,
     compare_settings,

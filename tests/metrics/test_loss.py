@@ -74,7 +74,7 @@ def test_retained_lost_and_needed_later():
     assert fates == {"src/kept.py": "retained", "src/gone.py": "lost", "src/idle.py": "lost"}
     opened = losses(cut_session()).dropna(subset="needed_call")
     assert opened[["item", "needed_call"]].to_numpy().tolist() == [["src/gone.py", 1]]
-    told = loss_tables.score_loss_shares(cut_session())
+    told = loss_tables.compute_loss_columns(cut_session())
     assert (
         told["items_n"],
         told["reused_items_n"],
@@ -162,17 +162,17 @@ def test_an_item_counts_once_however_often_it_is_cut_away_and_however_late_it_is
         == [1] * 10
     )
     assert (
-        loss_tables.score_loss_shares(long_session(*range(10)))["needed_later_loss"]
-        == loss_tables.score_loss_shares(long_session(9))["needed_later_loss"]
+        loss_tables.compute_loss_columns(long_session(*range(10)))["needed_later_loss"]
+        == loss_tables.compute_loss_columns(long_session(9))["needed_later_loss"]
         == 1
     )
-    assert loss_tables.score_loss_shares(long_session(4))["needed_later_loss"] == 0.5
+    assert loss_tables.compute_loss_columns(long_session(4))["needed_later_loss"] == 0.5
 
 
 @given(st.sets(st.integers(0, 9)), st.integers(0, 9))
 def test_one_more_cut_never_looks_better(cuts, more):
     few, many = (
-        loss_tables.score_loss_shares(long_session(*sorted(c))) for c in (cuts, cuts | {more})
+        loss_tables.compute_loss_columns(long_session(*sorted(c))) for c in (cuts, cuts | {more})
     )
     assert few["reused_items_n"] == many["reused_items_n"]
     assert few["needed_later_loss"] <= many["needed_later_loss"]
@@ -194,8 +194,8 @@ def test_a_need_is_charged_to_the_last_cut_that_took_the_item_before_it():
     assert opened["compaction"].tolist() == [0, 1]
     assert opened["needed_call"].isna().tolist() == [True, False]
     assert (
-        loss_tables.score_loss_shares(s)["needed_lost_n"],
-        loss_tables.score_loss_shares(s)["calls_to_first_use"],
+        loss_tables.compute_loss_columns(s)["needed_lost_n"],
+        loss_tables.compute_loss_columns(s)["calls_to_first_use"],
     ) == (
         1,
         0.0,
@@ -208,9 +208,9 @@ def test_what_the_very_next_call_is_told_again_was_never_out_of_sight():
         a, b, summarised([a, b], "nothing"), user("lib/a.py once more"), assistant("lib/a.py it is")
     )
     assert (
-        loss_tables.score_loss_shares(s)["retained"],
-        loss_tables.score_loss_shares(s)["needed_later_n"],
-        loss_tables.score_loss_shares(s)["needed_lost_n"],
+        loss_tables.compute_loss_columns(s)["retained"],
+        loss_tables.compute_loss_columns(s)["needed_later_n"],
+        loss_tables.compute_loss_columns(s)["needed_lost_n"],
     ) == (
         1,
         1,
@@ -224,7 +224,7 @@ def test_what_is_opened_is_what_is_counted(real):
     )
     opened = losses(s)
     missed = opened[opened["needed_call"].notna()]
-    told = loss_tables.score_loss_shares(s)
+    told = loss_tables.compute_loss_columns(s)
     assert (
         missed.groupby(["family", "item"]).ngroups
         == told["needed_lost_n"]
@@ -236,16 +236,16 @@ def test_what_is_opened_is_what_is_counted(real):
 
 def test_no_cut_loses_nothing_and_no_text_says_nothing():
     assert (
-        loss_tables.score_loss_shares(session(user("a/b.py"), assistant()))["needed_later_loss"]
+        loss_tables.compute_loss_columns(session(user("a/b.py"), assistant()))["needed_later_loss"]
         == 0
     )
-    assert loss_tables.score_loss_shares(session(Message(role="assistant", id="x"))) == {}
+    assert loss_tables.compute_loss_columns(session(Message(role="assistant", id="x"))) == {}
 
 
 def test_families_add_up():
     s = cut_session()
     frame = loss_tables.loss_by_family(s)
-    assert frame["items_n"].sum() == loss_tables.score_loss_shares(s)["items_n"]
+    assert frame["items_n"].sum() == loss_tables.compute_loss_columns(s)["items_n"]
     assert set(frame["family"]) >= {"path", "command", "constraint"}
 
 

@@ -19,7 +19,7 @@ from ctxkit.metrics.fact_retention import (
     extract_exact_values,
     find_missing_values,
     get_similarity_measure,
-    split_plain_sentences,
+    split_sentences_and_lines,
 )
 
 FACTS = (
@@ -92,7 +92,7 @@ def test_a_session_is_asked_after_each_cut_for_what_was_removed():
 
 def test_nothing_shown_keeps_nothing():
     assert StemSimilarity()(["a fact"], []) == [0.0]
-    assert split_plain_sentences("One. Two things!\nthree") == ["One.", "Two things!", "three"]
+    assert split_sentences_and_lines("One. Two things!\nthree") == ["One.", "Two things!", "three"]
 
 
 def test_an_unknown_measure_is_named():

@@ -7,7 +7,7 @@ from builders import assistant, session, summarised, user
 
 import ctxkit as ck
 from ctxkit.metrics import cache_misses, find_cache_misses, session_bill
-from ctxkit.metrics.cost.cache_fit import bill_modelled_reads, closure_error
+from ctxkit.metrics.cost.replay_cost_model import bill_modelled_reads, closure_error
 from ctxkit.session import Usage
 
 MODEL = "claude-sonnet-4-5"

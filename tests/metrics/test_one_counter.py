@@ -11,7 +11,7 @@ from builders import session as make_session
 from conftest import sample
 
 import ctxkit as ck
-from ctxkit.metrics.prompt_sizes import get_prompt_sizes
+from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes
 from ctxkit.tokens.message_sizes import has_mask_processor
 from ctxkit.widgets.explorer_values import ExplorerSession
 

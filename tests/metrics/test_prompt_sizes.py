@@ -13,9 +13,9 @@ from ctxkit.session import ToolCall, Usage
 from ctxkit.tokens.live_prompt_sizes import (
     COUNTED_TOKENS_KEY,
     BilledPrompt,
-    collect_bills,
     estimate_billed_tokens,
     get_current_size,
+    list_counted_and_billed_prompts,
 )
 from ctxkit.tokens.message_sizes import TOOLS_DIGEST_KEY
 
@@ -87,7 +87,10 @@ def test_bills_of_another_model_or_of_other_tools_do_not_count():
     other = reply(300, 100, model="b")
     tools = reply(400, 100, model="b", details={TOOLS_DIGEST_KEY: "0f" * 6})
     failed = assistant("", model="c", is_error=True)
-    assert collect_bills([first, second, failed], 10) == [(110, 900), (210, 1_800)]
-    assert collect_bills([first, second, failed, other], 10) == [(110, 300)]
-    assert collect_bills([first, other, tools], 10) == [(110, 400)]
-    assert collect_bills([None, reply(10, 100)], 10) == []
+    assert list_counted_and_billed_prompts([first, second, failed], 10) == [
+        (110, 900),
+        (210, 1_800),
+    ]
+    assert list_counted_and_billed_prompts([first, second, failed, other], 10) == [(110, 300)]
+    assert list_counted_and_billed_prompts([first, other, tools], 10) == [(110, 400)]
+    assert list_counted_and_billed_prompts([None, reply(10, 100)], 10) == []

@@ -7,7 +7,12 @@ from builders import assistant, session, usage, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics import compactions, session_bill, thrash
+from ctxkit.metrics import session_bill, thrash
+from ctxkit.metrics.compaction_formulas import (
+    compute_headroom_share,
+    estimate_append_only_prompts,
+    get_append_only_token_ratio,
+)
 
 
 @pytest.fixture(scope="module")
@@ -62,26 +67,26 @@ def test_what_its_compactions_saved(pi):
 
 
 def test_the_room_of_a_cycle():
-    assert compactions.headroom(100_000, 25_000) == 0.75
-    assert compactions.headroom(100_000, 110_000) == pytest.approx(-0.1)
+    assert compute_headroom_share(100_000, 25_000) == 0.75
+    assert compute_headroom_share(100_000, 110_000) == pytest.approx(-0.1)
     with pytest.raises(BadArguments, match="above 0"):
-        compactions.headroom(0, 1)
+        compute_headroom_share(0, 1)
 
 
 def test_the_append_only_twin_grows_by_the_reply_and_300_where_the_prompt_fell():
-    assert compactions.append_only([100, 150, 40, 60], [10, 20, 30, 40]) == [
+    assert estimate_append_only_prompts([100, 150, 40, 60], [10, 20, 30, 40]) == [
         100,
         150,
         470,
         490,
     ]
-    assert compactions.append_only([], []) == []
+    assert estimate_append_only_prompts([], []) == []
     with pytest.raises(BadArguments, match="do not match"):
-        compactions.append_only([1], [])
+        estimate_append_only_prompts([1], [])
 
 
 def test_amplification_is_one_where_nothing_was_taken_away(pi):
     grown = [m for n in (100, 200, 300) for m in (user(), assistant(usage=usage(n)))]
-    assert compactions.amplification(session(*grown)) == 1.0
-    assert compactions.amplification(pi) == pytest.approx(2.29, abs=0.01)
-    assert compactions.amplification(session(user(), assistant())) is None
+    assert get_append_only_token_ratio(session(*grown)) == 1.0
+    assert get_append_only_token_ratio(pi) == pytest.approx(2.29, abs=0.01)
+    assert get_append_only_token_ratio(session(user(), assistant())) is None

@@ -20,14 +20,14 @@ def compact(*, summary: str, needed: str, other: str):
 
 
 def test_what_no_choice_of_that_size_could_hold_is_not_regretted():
-    small = loss_tables.score_loss_shares(compact(summary="Nothing.", needed=LONG, other=""))
+    small = loss_tables.compute_loss_columns(compact(summary="Nothing.", needed=LONG, other=""))
     assert small["needed_later_loss"] == 1
     # Some ten tokens remain, and the message that names the file has 400.
     assert 0 < small["regret"] < 0.1
 
 
 def test_what_would_have_had_room_is_regretted_whole():
-    wasteful = loss_tables.score_loss_shares(
+    wasteful = loss_tables.compute_loss_columns(
         compact(summary=f"Nothing. {LONG}", needed="", other=LONG)
     )
     assert wasteful["needed_later_loss"] == 1
@@ -35,7 +35,7 @@ def test_what_would_have_had_room_is_regretted_whole():
 
 
 def test_what_is_half_too_large_is_regretted_by_half():
-    half = loss_tables.score_loss_shares(
+    half = loss_tables.compute_loss_columns(
         compact(summary="Nothing. " + "word " * 195, needed=LONG, other="")
     )
     assert half["regret"] == pytest.approx(0.5, abs=0.03)

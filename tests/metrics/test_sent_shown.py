@@ -19,8 +19,8 @@ from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.policies import Rules
 from ctxkit.presets import names, preset
 from ctxkit.session import Session, Usage
-from ctxkit.session.compaction_groups import group_edits
-from ctxkit.tokens import counter_protocol
+from ctxkit.session.compactions_and_prunings import group_edits
+from ctxkit.tokens import message_token_counting
 
 
 def sent_ids(session, call):
@@ -57,7 +57,9 @@ def framed(session):
         sent = {said[i.row].id: i for i in items}
         for name, tokens in frame[column].dropna().items():
             assert tokens == (
-                counter_protocol.estimate_message_tokens(sent[name].message) if name in sent else 0
+                message_token_counting.estimate_message_tokens(sent[name].message)
+                if name in sent
+                else 0
             )
         if call is None:
             assert set(frame.index[frame["visible"]]) == sent.keys()

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.metrics import LosableItem, extract_items
-from ctxkit.metrics.item_index import (
+from ctxkit.metrics.item_search_index import (
     MultiTextSearch,
-    NumberedTextSearch,
     RuleMatcher,
     TextItemMatcher,
+    WholeWordSearch,
 )
 from ctxkit.metrics.losable_items import ERROR_LINE_CHARS
 
@@ -22,7 +22,7 @@ SIGNS = st.text(st.sampled_from("ab/.é語_ "), max_size=40)
 
 
 def found(texts, text, cut_at=ERROR_LINE_CHARS):
-    return NumberedTextSearch(((t, n) for n, t in enumerate(texts) if t), cut_at).in_text(text)
+    return WholeWordSearch(((t, n) for n, t in enumerate(texts) if t), cut_at).in_text(text)
 
 
 def stands(words, text):

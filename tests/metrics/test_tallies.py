@@ -13,9 +13,14 @@ import ctxkit as ck
 from ctxkit.engine import run_rules
 from ctxkit.engine.replay import compute_shared_tokens
 from ctxkit.experiments.cost_and_loss_scores import score_run
-from ctxkit.experiments.rules_on_one_session import SessionRunner
-from ctxkit.metrics.cost.replay_bill import LogPrefixSums, ReplayCostModel, TokenTally, bill_replay
-from ctxkit.metrics.prompt_sizes import RunPromptSizes, SentPromptSizes
+from ctxkit.experiments.sweep_workers import SessionRunner
+from ctxkit.metrics.cost.replay_cost_model import (
+    LogPrefixSums,
+    ReplayCostModel,
+    TokenSumsByPriceTier,
+    bill_replay,
+)
+from ctxkit.metrics.prompt_sizes_and_contents import RunPromptSizes, SentPromptSizes
 from ctxkit.policies import Clear, Rules
 from ctxkit.session import Usage
 
@@ -78,7 +83,9 @@ def test_stretches_are_summed_up_where_it_matters(monkeypatch):
     done = run_rules(bench.log(rules), rules, 200_000)
     assert len(done.compactions) > 2
     by_hand = []
-    monkeypatch.setattr(TokenTally, "each", lambda self, sent, calls: by_hand.append(calls))
+    monkeypatch.setattr(
+        TokenSumsByPriceTier, "each", lambda self, sent, calls: by_hand.append(calls)
+    )
     monkeypatch.setattr(ReplayCostModel, "read", lambda self, call, sent: by_hand.append(call) or 0)
     sheet = bench.base.sheet
     bill_replay(sheet, RunPromptSizes(done))
@@ -114,7 +121,7 @@ def test_a_record_without_a_cache_split_is_summed_up_as_its_calls(monkeypatch):
     assert done.compactions
     found = agree(bench, done)
     assert (found.read, found.write, found.fresh) == (0, 0, found.prompts)
-    monkeypatch.setattr(TokenTally, "each", None)
+    monkeypatch.setattr(TokenSumsByPriceTier, "each", None)
     assert bill_replay(bench.base.sheet, RunPromptSizes(done)) == found
 
 

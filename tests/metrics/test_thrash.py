@@ -7,7 +7,7 @@ from builders import assistant, call, result, session, summarised, user
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.metrics import thrash, thrashing
+from ctxkit.metrics import compaction_outcomes, thrash
 from ctxkit.session import Message, Usage
 
 MODEL = "claude-sonnet-4-5"
@@ -65,7 +65,7 @@ def test_the_last_cut_is_neither():
 def test_cuts_without_progress_are_counted_in_a_run():
     s = sawtooth((100_000,), (99_000,), (98_000,), (20_000,))
     assert thrash(s).no_progress_streak == 2
-    assert thrashing.spiral(s, 97_000) == 3
+    assert compaction_outcomes.measure_longest_run_over_limit(s, 97_000) == 3
 
 
 def test_a_file_read_again_after_its_result_went():

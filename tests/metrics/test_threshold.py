@@ -10,21 +10,21 @@ from widgets.reports.hostile import EVIL, list_leaks
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.studies.threshold_holdout import make_developers
+from ctxkit.experiments.studies.forecast_and_threshold_holdout import make_developers
 from ctxkit.metrics import optimal_trigger
+from ctxkit.metrics.coding_agent_trigger_settings import PRESETS_BY_FORMAT, find_default_trigger
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.shared_threshold import SharedThreshold
-from ctxkit.metrics.threshold_costs import (
+from ctxkit.metrics.threshold_replays import (
     LaterSessionsTrial,
     SessionThresholdCosts,
     ThresholdCost,
-    choose_size,
-    hold_out,
-    is_near_step,
-    list_sizes,
-    measure_costs_by_size,
+    choose_threshold,
+    is_near_price_step,
+    list_candidate_thresholds,
+    measure_costs_by_threshold,
+    validate_on_later_sessions,
 )
-from ctxkit.metrics.tool_setting_syntax import PRESETS_BY_FORMAT, find_default_trigger
 from ctxkit.session import Session
 
 
@@ -49,14 +49,14 @@ def answer(developer) -> SharedThreshold:
 
 def test_the_cheapest_within_the_loss_of_the_default_is_chosen():
     measured = rows({10: (1.0, 0.3), 20: (2.0, 0.1), 30: (3.0, 0.1)})
-    assert choose_size(measured, 30) == 20
-    assert choose_size(measured, 30, 0.25) == 10
-    assert choose_size(measured, 10) == 10
+    assert choose_threshold(measured, 30) == 20
+    assert choose_threshold(measured, 30, 0.25) == 10
+    assert choose_threshold(measured, 10) == 10
 
 
 def test_a_choice_leaves_a_part_of_the_allowed_loss_to_chance():
     measured = rows({10: (1.0, 0.29), 20: (2.0, 0.26), 30: (3.0, 0.1)})
-    assert choose_size(measured, 30, 0.2) == 20  # aims at 0.16 more than the default's 0.1
+    assert choose_threshold(measured, 30, 0.2) == 20  # aims at 0.16 more than the default's 0.1
 
 
 def test_losses_are_means_over_sessions_that_use_something_again():
@@ -65,29 +65,29 @@ def test_losses_are_means_over_sessions_that_use_something_again():
         {10: (1.0, 0.0), 20: (2.0, 0.2)},
         {10: (1, None), 20: (2, None)},
     )
-    assert choose_size(measured, 20) == 10
+    assert choose_threshold(measured, 20) == 10
 
 
 def test_of_equal_costs_the_default_is_the_answer():
-    assert choose_size(rows({10: (1.0, 0.0), 20: (1.0, 0.0), 30: (1.0, 0.0)}), 20) == 20
+    assert choose_threshold(rows({10: (1.0, 0.0), 20: (1.0, 0.0), 30: (1.0, 0.0)}), 20) == 20
 
 
 def test_no_threshold_lies_near_a_price_step_even_if_it_is_the_default():
     measured = rows({95: (2.0, 0.0), 96: (0.5, 0.0), 104: (1.0, 0.0)}, steps=(100,))
-    assert choose_size(measured, 104) == 95
-    assert choose_size(rows({99: (1.0, 0.0)}, steps=(100,)), 99) is None
+    assert choose_threshold(measured, 104) == 95
+    assert choose_threshold(rows({99: (1.0, 0.0)}, steps=(100,)), 99) is None
 
 
 def test_sizes_just_below_steps_are_candidates():
-    sizes = list_sizes(400_000, 360_000, {272_000})
+    sizes = list_candidate_thresholds(400_000, 360_000, {272_000})
     assert {258_000, 360_000, 400_000} <= set(sizes)
     assert sizes == tuple(sorted(sizes))
-    assert not is_near_step(258_000, {272_000})
+    assert not is_near_price_step(258_000, {272_000})
 
 
 def test_a_size_within_the_floor_of_a_session_is_no_threshold(developer):
     profile = GrowthProfile(developer[0])
-    measured = measure_costs_by_size(profile, (30_000, 90_000), floor=50_000)
+    measured = measure_costs_by_threshold(profile, (30_000, 90_000), floor=50_000)
     assert list(measured.costs) == [90_000]
     assert measured.keep < measured.floor == 50_000
 
@@ -95,7 +95,7 @@ def test_a_size_within_the_floor_of_a_session_is_no_threshold(developer):
 def test_a_session_costs_what_compare_says(developer):
     s = developer[1]
     timing = ck.when(s)
-    measured = measure_costs_by_size(GrowthProfile(s), (timing.best,))
+    measured = measure_costs_by_threshold(GrowthProfile(s), (timing.best,))
     assert measured.costs[timing.best].usd == pytest.approx(timing.session_usd)
     losses = {c.name: c.loss for c in timing.ceilings}
     assert measured.costs[timing.best].loss == pytest.approx(losses["best"])
@@ -121,7 +121,7 @@ def test_the_answer_is_the_best_of_all_sizes_by_hand(developer, answer):
     fits = {
         n: usd
         for n, (usd, loss) in means.items()
-        if loss <= most and not is_near_step(n, {100_000})
+        if loss <= most and not is_near_price_step(n, {100_000})
     }
     assert fits[answer.best] == pytest.approx(min(fits.values()))
     assert answer.saved_usd.mean == pytest.approx(means[default][0] - means[answer.best][0])
@@ -145,8 +145,8 @@ def test_the_later_half_has_no_say_in_what_is_tried_on_it(answer):
         m._replace(costs={n: ThresholdCost(1 / n, 1.0) for n in m.costs})
         for m in answer.measured[4:]
     ]
-    tried = hold_out([*half, *dear], answer.default, 0.05)
-    assert tried.size == answer.held_out.size == choose_size(half, answer.default, 0.05)
+    tried = validate_on_later_sessions([*half, *dear], answer.default, 0.05)
+    assert tried.size == answer.held_out.size == choose_threshold(half, answer.default, 0.05)
     assert tried.loss == 1.0
 
 

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics import trigger_replays, when_to_compact
-from ctxkit.metrics.trigger_replays import NEAR_OPTIMAL, TriggerReplays
+from ctxkit.metrics import threshold_replays, when_to_compact
+from ctxkit.metrics.threshold_replays import NEAR_OPTIMAL, TriggerReplays
 from ctxkit.policies import FixedSizeSummariser, Rules, Summary, triggers
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ def test_a_longer_session_is_replayed_at_fewer_triggers(calls, replays, monkeypa
 
 
 def test_replays_show_their_progress_after_a_second(monkeypatch, capsys):
-    at_once = partial(trigger_replays.make_progress_bar, delay=0)
-    monkeypatch.setattr(trigger_replays, "make_progress_bar", at_once)
+    at_once = partial(threshold_replays.make_progress_bar, delay=0)
+    monkeypatch.setattr(threshold_replays, "make_progress_bar", at_once)
     when_to_compact(working(60), floor=30_000, progress=False)
     assert capsys.readouterr().err == ""
     when_to_compact(working(60), floor=30_000)
@@ -167,7 +167,7 @@ def test_a_range_ends_where_the_dearest_costs_a_twentieth_more_than_the_cheapest
     def make_bar(**options):
         return Bar(n=0, **options)
 
-    monkeypatch.setattr(trigger_replays, "make_progress_bar", make_bar)
+    monkeypatch.setattr(threshold_replays, "make_progress_bar", make_bar)
     rising = Priced(lambda size: 100 + abs(size - 100) / 10)
     assert rising.find_alike(100, 50, 200, 10) == (50, 150)
     assert rising.asked == [100, 90, 80, 70, 60, 50, 110, 120, 130, 140, 150, 160]

@@ -9,7 +9,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.formats import format_names
-from ctxkit.metrics.tool_setting_syntax import TRIGGER_SETTINGS, describe_setting
+from ctxkit.metrics.coding_agent_trigger_settings import TRIGGER_SETTINGS, describe_trigger_setting
 
 WINDOW = 200_000
 FILES = {
@@ -40,7 +40,7 @@ def first_compaction(rules):
 @pytest.mark.parametrize("log_format", FILES)
 @pytest.mark.parametrize("trigger", [60_000, 120_000])
 def test_the_tools_own_loader_takes_the_setting_and_compacts_there(tmp_path, log_format, trigger):
-    setting = describe_setting(log_format, trigger, WINDOW).split("\n", 1)[1]
+    setting = describe_trigger_setting(log_format, trigger, WINDOW).split("\n", 1)[1]
     path = tmp_path / FILES[log_format]
     path.write_text(setting.strip() + "\n")
     rules = ck.load_rules(path, system=SYSTEMS[log_format])
@@ -51,7 +51,7 @@ def test_the_tools_own_loader_takes_the_setting_and_compacts_there(tmp_path, log
 
 @pytest.mark.parametrize("trigger", [40_000, 60_000, 120_000, 160_000])
 def test_claude_code_is_told_the_window_that_it_compacts_before(trigger):
-    setting = describe_setting("claude-code", trigger, WINDOW)
+    setting = describe_trigger_setting("claude-code", trigger, WINDOW)
     if window := re.search(r"/autocompact (\d+)k", setting):
         rules = ck.presets.claude_code(
             context_window=WINDOW, auto_compact_window=1000 * int(window[1])
@@ -63,19 +63,19 @@ def test_claude_code_is_told_the_window_that_it_compacts_before(trigger):
 
 
 def test_later_than_claude_code_can_is_its_default():
-    assert "/autocompact auto" in describe_setting("claude-code", 190_000, WINDOW)
+    assert "/autocompact auto" in describe_trigger_setting("claude-code", 190_000, WINDOW)
 
 
 def test_goose_opencode_and_fuseraft_name_the_share_or_the_rest():
-    assert describe_setting("goose", 150_000, WINDOW).endswith("THRESHOLD: 0.75")
-    reserved = describe_setting("opencode", 150_000, WINDOW).split("\n")[1]
+    assert describe_trigger_setting("goose", 150_000, WINDOW).endswith("THRESHOLD: 0.75")
+    reserved = describe_trigger_setting("opencode", 150_000, WINDOW).split("\n")[1]
     assert json.loads(reserved) == {"compaction": {"reserved": 50_000}}
-    assert "TokenBudget: 150000" in describe_setting("fuseraft-events", 150_000, WINDOW)
+    assert "TokenBudget: 150000" in describe_trigger_setting("fuseraft-events", 150_000, WINDOW)
 
 
 def test_each_format_is_answered_and_each_setting_is_of_a_format():
     assert set(TRIGGER_SETTINGS) <= set(format_names())
     for name in format_names():
-        lines = describe_setting(name, 144_000, WINDOW).splitlines()
+        lines = describe_trigger_setting(name, 144_000, WINDOW).splitlines()
         assert max(map(len, lines)) <= 80
         assert name in TRIGGER_SETTINGS or "by hand at 144,000" in lines[0]

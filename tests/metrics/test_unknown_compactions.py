@@ -11,7 +11,7 @@ from metrics.test_agreement import sources
 
 import ctxkit as ck
 from ctxkit.formats import format_names
-from ctxkit.session.compaction_groups import hides_compactions
+from ctxkit.session.compactions_and_prunings import hides_compactions
 from ctxkit.widgets.watcher import Watcher
 
 GOLDEN = Path(__file__).parents[1] / "formats" / "golden"

@@ -7,7 +7,7 @@ from builders import assistant, call, result, session, step, summarised, tool_ca
 
 import ctxkit as ck
 from ctxkit.metrics import user_rules
-from ctxkit.metrics.user_rule_fates import UserRuleFate, UserRuleFates, trace_user_rules
+from ctxkit.metrics.user_rules_after_compaction import UserRuleFate, UserRuleFates, trace_user_rules
 
 BAN, TONGUE = "Never push to main.", "Please answer in German."
 

@@ -13,10 +13,18 @@ from builders import session, summarised, user
 from metrics.test_thrash import said
 
 import ctxkit as ck
-from ctxkit.metrics import thrash, thrashing
-from ctxkit.metrics.compactions import Compaction, judge_compactions, summarise_verdicts
-from ctxkit.metrics.cost.replay_bill import UNLIMITED_TOKENS
-from ctxkit.metrics.prompt_sizes import SentPromptSizes
+from ctxkit.metrics import compaction_outcomes, thrash
+from ctxkit.metrics.compaction_formulas import (
+    estimate_append_only_prompts,
+    get_append_only_token_ratio,
+)
+from ctxkit.metrics.compaction_payback import (
+    CompactionAtCall,
+    judge_compactions,
+    summarise_verdicts,
+)
+from ctxkit.metrics.cost.replay_cost_model import UNLIMITED_TOKENS
+from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
 from ctxkit.session import Edit
 from ctxkit.tokens.prices import price
 
@@ -86,7 +94,7 @@ def judge(*intervals: int, cost: float = 0.15):
     At 0.30 dollars a million cached tokens each saves 0.015 dollars a call.
     """
     calls = list(accumulate(intervals, initial=1))
-    compactions = [Compaction(c, 100_000, 50_000, 9, 5, 7, front=50_000) for c in calls]
+    compactions = [CompactionAtCall(c, 100_000, 50_000, 9, 5, 7, front=50_000) for c in calls]
     prompts = SentPromptSizes([50_000] * (calls[-1] + 1))
     cost_model = SimpleNamespace(
         at=lambda _call: price("claude-sonnet-4-5"),
@@ -132,18 +140,20 @@ def test_where_no_price_is_known_one_compaction_is_not_unpaid_and_two_are_unknow
 
 def test_a_spiral_is_of_prompts_above_the_limit():
     s = session(*[m for n in (10, 11, 12, 10, 11) for m in (user(), said(n))])
-    assert [thrashing.spiral(s, limit) for limit in (9, 10, 11, 12)] == [5, 2, 1, 0]
+    assert [
+        compaction_outcomes.measure_longest_run_over_limit(s, limit) for limit in (9, 10, 11, 12)
+    ] == [5, 2, 1, 0]
 
 
 def test_headroom_is_the_free_share_and_a_trigger_of_nothing_is_refused():
-    assert ck.metrics.compactions.headroom(8, 6) == 0.25
-    assert ck.metrics.compactions.headroom(1, 2) == -1.0
+    assert ck.metrics.compaction_payback.headroom(8, 6) == 0.25
+    assert ck.metrics.compaction_payback.headroom(1, 2) == -1.0
     with pytest.raises(ck.errors.BadArguments, match="above 0, not 0"):
-        ck.metrics.compactions.headroom(0, 0)
+        ck.metrics.compaction_payback.headroom(0, 0)
 
 
 def test_an_append_only_session_grows_by_what_was_added():
-    append_only = ck.metrics.compactions.append_only
+    append_only = estimate_append_only_prompts
     assert append_only([], []) == []
     assert append_only([100, 100, 130, 50, 60], [7, 8, 9, 10, 11]) == [
         100,
@@ -158,5 +168,5 @@ def test_an_append_only_session_grows_by_what_was_added():
 
 def test_amplification_is_what_append_only_sends_over_what_was_sent():
     s = session(*[m for n in (1_000, 2_000, 500) for m in (user(), said(n))])
-    assert ck.metrics.compactions.amplification(s) == (1_000 + 2_000 + 2_310) / 3_500
-    assert ck.metrics.compactions.amplification(session(user(), said(0))) is None
+    assert get_append_only_token_ratio(s) == (1_000 + 2_000 + 2_310) / 3_500
+    assert get_append_only_token_ratio(session(user(), said(0))) is None

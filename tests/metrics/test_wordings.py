@@ -7,9 +7,9 @@ from builders import assistant, session, summarised, user
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.metrics import LosableItem, extract_items, item_index, loss_tables
+from ctxkit.metrics import LosableItem, extract_items, item_search_index, loss_tables
 from ctxkit.metrics.fact_retention import extract_exact_values, find_missing_values
-from ctxkit.metrics.item_index import RuleMatcher
+from ctxkit.metrics.item_search_index import RuleMatcher
 
 RULE = "Never write to the table billing_runs directly, and support Python 3.9 only"
 
@@ -61,7 +61,7 @@ def told_in(summary: str) -> tuple[float, float]:
         for item, fate in loss_tables.analyse_loss(s).fates().items()
         if item.family == "constraint"
     ]
-    return loss_tables.score_loss_shares(s)["user_rules_kept"], constraint
+    return loss_tables.compute_loss_columns(s)["user_rules_kept"], constraint
 
 
 def test_a_summary_in_other_words_keeps_a_rule_and_an_empty_one_loses_it():
@@ -100,7 +100,7 @@ def test_many_texts_are_searched_as_each_alone_is(rules_and_texts, at_once):
     rules, texts = rules_and_texts
     matcher = RuleMatcher((n, LosableItem("constraint", rule)) for n, rule in enumerate(rules))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(item_index, "_SEARCHED_AT_ONCE", at_once)
+        patch.setattr(item_search_index, "_SEARCHED_AT_ONCE", at_once)
         assert list(matcher.in_texts(texts)) == list(map(matcher.in_text, texts))
 
 

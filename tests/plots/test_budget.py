@@ -9,7 +9,7 @@ import pytest
 from builders import assistant, session, summarised, usage
 
 import ctxkit as ck
-from ctxkit.plots.cumulative_input_charts import get_budget_data
+from ctxkit.plots.cumulative_input_charts import get_cumulative_input_data
 from ctxkit.session import Message
 
 
@@ -44,11 +44,13 @@ def test_the_data_are_running_sums_an_agent():
     drawn = {t["name"]: (list(t["x"]), list(t["y"])) for t in lines.to_plotly()["data"][:2]}
     assert drawn == {"Dev": ([0, 2], [10, 40]), "Rev": ([1], [20])}
     agents = {"Dev": ([0, 2], [10, 30], [10, 30], [10, 10]), "Rev": ([1], [20], [20], [10])}
-    assert plain(get_budget_data(team())) == (agents, (1.5,), 50, 90)
+    assert plain(get_cumulative_input_data(team())) == (agents, (1.5,), 50, 90)
 
 
 def test_a_turn_frame_gives_the_same():
-    assert plain(get_budget_data(ck.frame(team()))) == plain(get_budget_data(team()))
+    assert plain(get_cumulative_input_data(ck.frame(team()))) == plain(
+        get_cumulative_input_data(team())
+    )
 
 
 def test_markers_of_a_snapshot_log_are_no_agent_and_count_one_ahead():
@@ -67,7 +69,7 @@ def test_markers_of_a_snapshot_log_are_no_agent_and_count_one_ahead():
         "cutover_at",
     ]
     log = pd.DataFrame(rows, columns=[*names, "compaction_occurred"])
-    assert plain(get_budget_data(log)) == (
+    assert plain(get_cumulative_input_data(log)) == (
         {"Dev": ([0, 1], [10, 7], [10, 7], [1, 2])},
         (0.5,),
         60,
@@ -93,7 +95,7 @@ def test_hover_tells_the_turns_input_and_output():
 
 def test_agents_of_several_sessions_are_told_apart():
     s = session(assistant(usage=usage(5)), id="one"), session(assistant(usage=usage(5)), id="two")
-    assert [a.name for a in get_budget_data(s).agents] == ["one · main", "two · main"]
+    assert [a.name for a in get_cumulative_input_data(s).agents] == ["one · main", "two · main"]
 
 
 def test_another_frame_is_refused_by_its_missing_columns():
@@ -110,7 +112,7 @@ def test_rows_without_an_agent_belong_to_no_total():
         "turn_output_tokens": [1, 2, 3, 4],
         "cumulative_input_tokens": [10, 20, 30, 40],
     }
-    data = get_budget_data(pd.DataFrame(rows))
+    data = get_cumulative_input_data(pd.DataFrame(rows))
     assert {a.name: a.inputs.tolist() for a in data.agents} == {
         "a · Dev": [10],
         "b · Dev": [30],

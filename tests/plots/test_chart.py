@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import ctxkit as ck
-from ctxkit._internal.palette import (
+from ctxkit._internal.chart_style import (
     COLOURS,
     DASHES,
     GRID_COLOUR,
@@ -23,10 +23,9 @@ from ctxkit._internal.palette import (
     SYMBOLS,
     TEXT_COLOUR,
 )
-from ctxkit.plots.chart import PAGE_TEXT_COLOUR, PLOTLY_MIME_TYPE, Chart, escape_label
-from ctxkit.plots.decimation import decimate
-from ctxkit.plots.figure_geometry import choose_ticks, format_tick
-from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
+from ctxkit.plots.chart import PAGE_TEXT_COLOUR, PLOTLY_MIME_TYPE, Chart, escape_plotly_label
+from ctxkit.plots.figure_geometry import choose_ticks, decimate_points, format_tick
+from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
 
 EVIL = '<script>alert(1)</script><a href="javascript:x()">y</a><img src=x onerror=z()>%{x}$\\href{javascript:x}{y}$\x1b[31m\u202e'
 CHARTS = ["growth", "budget", "composition", "tiles", "savings", "thrash", "diff"]
@@ -153,7 +152,7 @@ def test_a_page_opens_offline(tmp_path):
     st.integers(4, 400),
 )
 def test_decimation_keeps_order_ends_and_extremes(y, n):
-    kept = decimate(y, n)
+    kept = decimate_points(y, n)
     assert (np.diff(kept) > 0).all()
     assert len(kept) <= max(len(y) if len(y) <= n else n + 8, 0)
     if len(y):
@@ -169,7 +168,7 @@ def test_a_million_points_are_few_bytes_with_exact_extremes():
         Trace(name=f"t{i}", x=np.arange(200_000), y=rng.integers(0, 10**6, 200_000))
         for i in range(5)
     )
-    chart = Chart(title="t", drawing=Axes(x="x", y="y", traces=traces))
+    chart = Chart(title="t", drawing=XyDrawing(x="x", y="y", traces=traces))
     drawn = chart.to_plotly()
     assert len(json.dumps(drawn)) <= 50_000
     for trace, data in zip(traces, drawn["data"], strict=True):
@@ -180,20 +179,20 @@ def test_stacked_traces_keep_common_places_and_each_extreme():
     rng = np.random.default_rng(1)
     ys = [rng.integers(0, 1000, 5000).tolist() for _ in range(4)]
     traces = tuple(Trace(name=str(i), x=range(5000), y=y, kind="area") for i, y in enumerate(ys))
-    data = Axes(x="x", y="y", traces=traces, stacked=True).plotly()["data"]
+    data = XyDrawing(x="x", y="y", traces=traces, stacked=True).plotly()["data"]
     assert len({tuple(d["x"]) for d in data}) == 1
     assert [(min(d["y"]), max(d["y"])) for d in data] == [(min(y), max(y)) for y in ys]
 
 
 def test_missing_values_are_gaps_not_zeros():
-    data = Axes(
+    data = XyDrawing(
         x="x", y="y", traces=(Trace(name="t", x=[0, 1, 2], y=[1, None, float("nan")]),)
     ).plotly()["data"][0]
     assert data["y"] == [1, None, None]
 
 
 def test_limits_are_traces_and_marks_are_lines():
-    axes = Axes(
+    axes = XyDrawing(
         x="x",
         y="y",
         traces=(Trace(name="t", x=[0, 9], y=[1, 2]),),
@@ -210,7 +209,7 @@ def test_the_text_twin_is_bounded():
     chart = Chart(
         title="t" * 999,
         caption="c",
-        drawing=Axes(x="x", y="y"),
+        drawing=XyDrawing(x="x", y="y"),
         head=("a",),
         rows=tuple((str(i),) for i in range(99)),
     )
@@ -221,7 +220,7 @@ def test_the_text_twin_is_bounded():
 
 
 def test_labels_keep_what_looks_like_markup_as_text():
-    assert escape_label("<b>&$x$") == "&lt;b&gt;&amp;&#36;x&#36;"
+    assert escape_plotly_label("<b>&$x$") == "&lt;b&gt;&amp;&#36;x&#36;"
 
 
 def luminance(colour):

@@ -7,12 +7,12 @@ import re
 import pytest
 
 import ctxkit as ck
-from ctxkit.plots.xy_figure import Axes, Trace
+from ctxkit.plots.xy_figure import Trace, XyDrawing
 
 
 @pytest.mark.parametrize("x", [[1, 9, 0, 5], [5, 0, 9, 1]])
 def test_points_in_any_order_are_within_the_range(x):
-    axes = Axes(x="call", y="tokens", traces=(Trace(name="a", x=x, y=[1.0, 2.0, 3.0, 4.0]),))
+    axes = XyDrawing(x="call", y="tokens", traces=(Trace(name="a", x=x, y=[1.0, 2.0, 3.0, 4.0]),))
     low, high = axes.plotly()["layout"]["xaxis"]["range"]
     assert low < 0 < 9 < high
 

@@ -11,7 +11,7 @@ import ctxkit as ck
 from ctxkit.plots.compaction_charts import CompactionSaving, savings_data, thrash_data
 from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.session import Edit, Message
-from ctxkit.session.compaction_groups import group_edits
+from ctxkit.session.compactions_and_prunings import group_edits
 from ctxkit.tokens import estimated_counter
 
 COUNTER = estimated_counter()

@@ -6,8 +6,7 @@ import pytest
 from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
-from ctxkit.plots.compaction_marks import CompactionMark
-from ctxkit.plots.growth_chart import GrowthLine, growth_data
+from ctxkit.plots.growth_chart import CompactionMark, GrowthLine, growth_data
 from ctxkit.session import Message
 from ctxkit.tokens import default_counter
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ctxkit.plots.xy_figure import Axes, LimitLine, Trace, VerticalMark
+from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
 
 LIMIT = LimitLine(y=100, label="limit 100", colour="#888888")
 
 
-def axes(y: list[float], *marks: float) -> Axes:
+def axes(y: list[float], *marks: float) -> XyDrawing:
     trace = Trace(name="line", x=range(len(y)), y=y)
-    return Axes(
+    return XyDrawing(
         x="call",
         y="tokens",
         traces=(trace,),

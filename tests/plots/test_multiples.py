@@ -9,7 +9,7 @@ from builders import assistant, session, summarised, usage, user
 from plots.test_chart import EVIL, SAFE_TAGS, Tags, evil_session
 
 import ctxkit as ck
-from ctxkit._internal.palette import COLOURS
+from ctxkit._internal.chart_style import COLOURS
 from ctxkit.plots.growth_chart import MAX_PANELS
 
 

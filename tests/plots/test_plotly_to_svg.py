@@ -16,12 +16,12 @@ from plots.test_plots_of_long_sessions import GIVEN, SETTINGS, long_record
 
 import ctxkit as ck
 from ctxkit.plots.cache_charts import BlockRow, BlockRowsDrawing, BlockSpan
-from ctxkit.plots.chart import Chart, escape_label
+from ctxkit.plots.chart import Chart, escape_plotly_label
 from ctxkit.plots.cumulative_input_charts import (
     CumulativeAgentTokens,
     CumulativeInputData,
     HandOff,
-    draw_budget_chart,
+    draw_cumulative_input_chart,
 )
 from ctxkit.plots.figure_geometry import SEQUENTIAL_COLOURS
 from ctxkit.plots.plotly_to_svg import render_svg
@@ -42,7 +42,7 @@ FIGURES = {
     "empty": go.Figure(),
     "evil": go.Figure(
         go.Scatter(x=[1, 2], y=[1, 2], text=[EVIL, EVIL], mode="markers+text",
-                   name=escape_label(EVIL)),
+                   name=escape_plotly_label(EVIL)),
         layout={"xaxis": {"title": {"text": EVIL}}, "annotations": [{"text": EVIL, "x": 1, "y": 1}]},
     ),
 }  # fmt: skip
@@ -175,7 +175,7 @@ def test_named_points_hide_nothing_of_the_lines_beside_them():
     data = CumulativeInputData(
         (agent,), (), 60_000, None, (HandOff(5, 5_000, "b"), HandOff(9, 9_000, "c"))
     )
-    layout = draw_budget_chart(data).to_plotly()["layout"]
+    layout = draw_cumulative_input_chart(data).to_plotly()["layout"]
     assert layout["xaxis"]["range"][0] <= 0 < 49 <= layout["xaxis"]["range"][1]
     assert layout["yaxis"]["range"][1] >= 60_000
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.plots.chart import PLOTLY_MIME_TYPE
 from ctxkit.plots.compaction_diff_chart import get_diff_data
-from ctxkit.plots.decimation import decimate_stack
-from ctxkit.plots.xy_figure import Axes, Trace
+from ctxkit.plots.figure_geometry import decimate_stacked_bands
+from ctxkit.plots.xy_figure import Trace, XyDrawing
 from ctxkit.presets import names
-from ctxkit.session.compaction_groups import group_edits
+from ctxkit.session.compactions_and_prunings import group_edits
 
 CALLS, OUTPUT, RESULT = 450, 40, 380
 RULE = "Never push to main."
@@ -101,14 +101,14 @@ def test_a_compaction_of_any_size_is_shown_message_by_message(rules):
     for number in {0, len(compactions) - 1} if compactions else ():
         render(ck.plots.diff(replay, number))
     if rules in CUT:
-        assert len(get_diff_data(replay)) > max(800, Axes.points)
+        assert len(get_diff_data(replay)) > max(800, XyDrawing.points)
 
 
 def test_more_compactions_than_a_picture_has_points_are_shown():
     """savings stacks what each compaction put in, left and saved"""
     one = long_replay("agent_framework")
     several = [msgspec.structs.replace(one, id=name) for name in "abc"]
-    assert sum(len(group_edits(s)) for s in several) > Axes.points
+    assert sum(len(group_edits(s)) for s in several) > XyDrawing.points
     render(ck.plots.savings(several))
 
 
@@ -122,10 +122,10 @@ def test_bands_of_a_stack_are_drawn_at_the_same_places_with_their_extremes(n, si
     r = np.random.default_rng(seed)
     heights = [np.where(r.random(size) < 0.5, np.nan, r.random(size)) for _ in range(n)]
     traces = tuple(Trace(name="t", x=range(size), y=y, kind=kind, look=0) for y in heights)
-    axes = Axes(x="x", y="y", traces=traces, stacked=True)
+    axes = XyDrawing(x="x", y="y", traces=traces, stacked=True)
     axes.svg()
     assert len({tuple(t["x"]) for t in axes.plotly()["data"]}) == 1
-    drawn = decimate_stack(heights, 600)
+    drawn = decimate_stacked_bands(heights, 600)
     assert len(drawn) <= 600 + 2 * n + 8
     for y in heights:
         if np.isfinite(y).any():

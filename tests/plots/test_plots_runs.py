@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.plots.cache_charts import cache_data
 from ctxkit.plots.compaction_charts import loss_data
-from ctxkit.plots.label_placement import place_labels
+from ctxkit.plots.figure_geometry import place_labels
 from ctxkit.plots.sweep_charts import frontier_data, heatmap_data
 
 

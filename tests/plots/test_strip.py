@@ -9,7 +9,7 @@ from builders import assistant, session, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.plots.cache_charts import BILLING_KINDS, get_strip_data
+from ctxkit.plots.cache_charts import BILLING_KINDS, get_prompt_strip
 
 BILLING = ck.read(ck.samples.path())
 
@@ -17,7 +17,7 @@ BILLING = ck.read(ck.samples.path())
 @pytest.mark.parametrize("call", [0, 7, 150, 176, 274, -1])
 @pytest.mark.parametrize("rules", [None, "clear:keep_last=5", "swe_agent_mask"])
 def test_blocks_add_up_to_what_was_billed(call, rules):
-    data = get_strip_data(BILLING if rules is None else ck.replay(BILLING, rules), call)
+    data = get_prompt_strip(BILLING if rules is None else ck.replay(BILLING, rules), call)
     spans = data.split_by_billing()
     assert sum(s.tokens for s in spans) == sum(b.tokens for b in data.blocks) <= data.tokens
     assert data.tokens - sum(s.tokens for s in spans) < 0.01 * data.tokens
@@ -32,7 +32,7 @@ def test_blocks_add_up_to_what_was_billed(call, rules):
 
 
 def test_what_no_message_holds_stands_first():
-    data = get_strip_data(ck.samples.path("inbox"), 3)
+    data = get_prompt_strip(ck.samples.path("inbox"), 3)
     assert (data.blocks[0].start, data.blocks[0].tokens) == (0, 60_000)
     assert "no message" in data.blocks[0].name
 

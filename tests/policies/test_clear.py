@@ -17,7 +17,7 @@ from ctxkit.policies import (
     MessageLog,
     Rules,
 )
-from ctxkit.policies.clearing import PAIR_PLACEHOLDER, stable_window_size
+from ctxkit.policies.tool_result_clearing import PAIR_PLACEHOLDER, compute_stable_window_size
 
 LONG = "long result " * 50
 
@@ -59,7 +59,7 @@ def test_fu16_keep_no_pair_omits_all():
 )
 def test_fu17_the_stable_window_floats(groups, size):
     """StableWindowSize(min 12, step 8): 10→12, 12→12, 13→13, 19→19, 20→12, 27→19"""
-    assert stable_window_size(groups, 12, 8) == size
+    assert compute_stable_window_size(groups, 12, 8) == size
 
 
 def test_fu18_a_step_of_eight_keeps_the_prefix():

@@ -8,14 +8,14 @@ from builders import assistant, session, step, user
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Above, Rules, modifiers
-from ctxkit.policies.texts.user_rules import (
+from ctxkit.policies.user_rules import (
+    RULES_HEADING,
     SentenceKind,
     UserRule,
     extract_user_rules,
     fit_rules,
-    iter_text_statements,
+    parse_rules_and_statements,
 )
-from ctxkit.policies.user_rules_digest import RULES_HEADING
 from ctxkit.session import RECALLED_KIND
 
 BAN = "Never push to main."
@@ -90,7 +90,7 @@ def test_only_what_the_user_wrote_counts():
 
 
 def test_a_sentence_of_a_megabyte_is_read_in_time():
-    assert list(iter_text_statements("never " * 200_000)) == []
+    assert list(parse_rules_and_statements("never " * 200_000)) == []
 
 
 def test_a_rule_that_went_stands_behind_the_summary_once():

@@ -8,8 +8,8 @@ from talks_by_chance import Fours
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies import History, MessageLog, Rules, UnprunedForecast, triggers
+from ctxkit.policies.compaction_without_summary import ProviderCompaction
 from ctxkit.policies.modifiers import TaskBoundaryTrigger, at_boundaries
-from ctxkit.policies.provider_native import ProviderCompaction
 from ctxkit.tokens import ContextBudget
 
 KEEPS = "summary:keep_tokens=500"

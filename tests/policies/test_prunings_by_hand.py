@@ -24,8 +24,9 @@ from ctxkit.policies import (
     StaleReadShortening,
     TombstoneEviction,
 )
-from ctxkit.policies.clearing import ELIDED_PLACEHOLDER, PAIR_PLACEHOLDER, TRUNCATED_HERE
-from ctxkit.policies.history.columns import count_chars
+from ctxkit.policies.history.growing_columns import count_chars
+from ctxkit.policies.message_shortening import ELIDED_PLACEHOLDER, TRUNCATED_HERE
+from ctxkit.policies.tool_result_clearing import PAIR_PLACEHOLDER
 from ctxkit.session import Image, Message, SizeOnly, Text, Thinking, ToolCall
 
 FILE = "".join(f"{'abcdefghij'[n % 10] * 9}\n" for n in range(100))

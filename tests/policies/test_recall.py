@@ -15,7 +15,7 @@ from talkers import COUNT, said
 import ctxkit as ck
 from ctxkit.agent import Agent, ScriptedModel, tool
 from ctxkit.policies import Above, LessonRecall, MessageLog, Rules, Summary
-from ctxkit.policies.memory_policies import (
+from ctxkit.policies.memory_flush_and_lessons import (
     RECALL_HEADING,
     Lesson,
     LessonIndex,

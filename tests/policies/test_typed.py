@@ -14,7 +14,7 @@ from ctxkit.policies.history import History
 from ctxkit.session.messages import Message
 from ctxkit.policies import guards, triggers
 from ctxkit.policies.base import Chain, Fallback, apply_policy
-from ctxkit.policies.clearing import Clear
+from ctxkit.policies.tool_result_clearing import Clear
 from ctxkit.policies.context_rules import Rules, as_rules
 from ctxkit.tokens import ContextBudget
 

@@ -10,8 +10,8 @@ from conftest import sample, sessions_folder
 import ctxkit as ck
 from ctxkit.agent.change_intent_evidence_records import build_evidence_graph
 from ctxkit.formats import format_names, get_reader
-from ctxkit.policies.evidence_summaries import UNKNOWN_NOTE, write_evidence, write_intents
-from ctxkit.policies.offload import digest_line
+from ctxkit.policies.evidence_summaries import UNKNOWN_NOTE, write_evidence, write_tool_call_lines
+from ctxkit.policies.offload import format_digest_line
 from ctxkit.policies.texts.tool_actions import OUTCOME_MARKS, collect_actions
 
 FOLDER = sessions_folder()
@@ -39,7 +39,7 @@ def test_a_failed_call_of_a_list_of_messages_is_not_reported_as_done():
     actions = collect_actions(session.messages)
     assert [a.outcome for a in actions] == ["unknown", "failed", "done"]
     intents, evidence = (
-        write_intents(session.messages, session.turns),
+        write_tool_call_lines(session.messages, session.turns),
         write_evidence(actions),
     )
     for text in (intents, evidence):
@@ -49,7 +49,7 @@ def test_a_failed_call_of_a_list_of_messages_is_not_reported_as_done():
         assert UNKNOWN_NOTE in text
     assert "FILES PERHAPS WRITTEN\n  f1.py" in evidence
     assert "FILES WRITTEN" not in evidence
-    assert "(unknown)" in digest_line(session.messages[2])
+    assert "(unknown)" in format_digest_line(session.messages[2])
 
 
 def test_rules_that_write_intents_say_so_in_a_replay():

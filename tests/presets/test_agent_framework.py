@@ -7,7 +7,7 @@ from histories import CHARS, ids, shown, texts
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.presets.systems.agent_framework import TRUNCATED_MARK, tool_results_line
+from ctxkit.presets.systems.agent_framework import TRUNCATED_MARK, format_tool_results_line
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(2000, 0, CHARS)
@@ -51,7 +51,7 @@ def test_the_first_user_group_stays_where_asked():
 
 
 def test_a_line_has_at_most_4096_characters():
-    text = tool_results_line(["bash: " + "x" * 9000])
+    text = format_tool_results_line(["bash: " + "x" * 9000])
     assert len(text) == 4096
     assert text.endswith(TRUNCATED_MARK + "]")
 

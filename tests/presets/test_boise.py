@@ -7,7 +7,7 @@ from histories import CHARS, ids, shown
 from ctxkit import presets
 from ctxkit.engine import run_replay
 from ctxkit.errors import BadArguments
-from ctxkit.presets.systems.boise import FloorSummary, window_thresholds
+from ctxkit.presets.systems.boise import FloorSummary, get_window_thresholds
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(200_000, 0, CHARS)
@@ -24,7 +24,7 @@ ROOM = ContextBudget(200_000, 0, CHARS)
 )
 def test_three_numbers_from_the_window(window, row):
     """the table of section 3.1"""
-    assert tuple(round(n) for n in window_thresholds(window)) == row
+    assert tuple(round(n) for n in get_window_thresholds(window)) == row
 
 
 def turns(n, chars):

@@ -9,7 +9,7 @@ import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.policies import FixedSizeSummariser
-from ctxkit.presets.systems.claude_code import ClaudeSummary, last_files
+from ctxkit.presets.systems.claude_code import ClaudeSummary, find_last_files
 from ctxkit.session import Session, Usage
 
 
@@ -45,7 +45,7 @@ def test_what_was_written_or_failed_is_no_text_of_a_file():
     h = shown(
         user("go"), edit, result("done", edit), bad, result("no such file", bad, is_error=True)
     )
-    assert last_files(h, 5) == {"/b": "", "/a": ""}
+    assert find_last_files(h, 5) == {"/b": "", "/a": ""}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import ctxkit as ck
 from ctxkit._internal import setting_types as value_kinds
 from ctxkit.errors import BadArguments
 from ctxkit.presets import fuseraft_config
-from ctxkit.presets.loading import SYSTEM_CONFIG_FILES
+from ctxkit.presets.rules_from_config_files import SYSTEM_CONFIG_FILES
 from ctxkit.presets.systems import (
     ai,
     codex,

@@ -8,8 +8,8 @@ from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.policies import ARCHIVED_STUB, ResultDigest, ResultExcerpts
 from ctxkit.policies.offload import DIGEST_HEADING
-from ctxkit.policies.texts import message_content, summary_prompts
-from ctxkit.presets.systems.ai import AiSummary, effective_limit, parse_strategy
+from ctxkit.policies.texts import message_content, summary_prompts_and_audits
+from ctxkit.presets.systems.ai import AiSummary, get_effective_limit, parse_tool_summary_strategy
 from ctxkit.session import Image, Message, Text, Thinking
 from ctxkit.tokens import AI
 
@@ -32,13 +32,13 @@ def due(rules, *messages):
     ],
 )
 def test_effective_limits(window, limit, keep):
-    assert effective_limit(window)[0] == limit
+    assert get_effective_limit(window)[0] == limit
     assert presets.ai(context_window=window).policy.keep_tokens == keep
 
 
 def test_there_is_no_limit_of_tokens_where_nothing_sets_one():
     """A13: Neither a window nor MaxTokens: no number of tokens makes a compaction due."""
-    assert effective_limit(0, max_tokens=0) == (0, "none")
+    assert get_effective_limit(0, max_tokens=0) == (0, "none")
     assert not due(presets.ai(max_tokens=0, context_window=0), user("x" * 4_000_000))
 
 
@@ -107,10 +107,10 @@ def test_go6_old_results_go_behind_a_digest():
 
 def test_go7_results_are_cut_for_the_summariser():
     """5000 characters become 1821 with the mark in the middle; an empty result says so"""
-    text = summary_prompts.ai_tool_result("a" * 5000)
+    text = summary_prompts_and_audits.format_tool_result_for_ai_preset("a" * 5000)
     assert len(text) == 1821
     assert "... (truncated) ..." in text
-    assert summary_prompts.ai_tool_result("") == "(empty output)"
+    assert summary_prompts_and_audits.format_tool_result_for_ai_preset("") == "(empty output)"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,14 @@ def test_go15_estimates_of_single_messages():
 def test_go16_strategies():
     """empty and unknown words mean llm"""
     words = ["", "llm", "LLM", "heuristic", "off", "unknown"]
-    assert [parse_strategy(w) for w in words] == ["llm", "llm", "llm", "heuristic", "off", "llm"]
+    assert [parse_tool_summary_strategy(w) for w in words] == [
+        "llm",
+        "llm",
+        "llm",
+        "heuristic",
+        "off",
+        "llm",
+    ]
 
 
 def test_the_programs_session_path_keeps_whole_turns():

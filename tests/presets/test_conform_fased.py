@@ -8,14 +8,18 @@ from histories import shown, texts
 
 from ctxkit import presets
 from ctxkit.agent import RootFolder
-from ctxkit.agent.memory.flush import MemoryFlusher
+from ctxkit.agent.memory.session_memory import MemoryFlusher
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies import cache_ttl
 from ctxkit.policies import openclaw_safeguard as safeguard
-from ctxkit.policies.openclaw_safeguard import Safeguard, failure_line, failures_section
-from ctxkit.policies.texts import summary_prompts
-from ctxkit.presets.openclaw_shared import get_effective_reserve
-from ctxkit.presets.systems.fased import memory_flush_threshold
+from ctxkit.policies import tool_result_clearing
+from ctxkit.policies.openclaw_safeguard import (
+    Safeguard,
+    format_failure_line,
+    format_failures_section,
+)
+from ctxkit.policies.texts import summary_prompts_and_audits
+from ctxkit.presets.openclaw_and_fased_settings import get_effective_reserve
+from ctxkit.presets.systems.fased import get_memory_flush_threshold
 from ctxkit.session import Image, Message, Text
 from ctxkit.tokens import PI, ContextBudget
 
@@ -82,8 +86,8 @@ def test_fa4_what_is_beyond_the_share_is_summarised_first():
 
 def test_fa5_chunks_follow_the_size_of_messages():
     """chunk = window x ratio - 4096, ratio 0.4 down to 0.15 where the mean message is above a tenth of the window"""
-    assert safeguard.chunk_tokens(10, 1000, 100_000) == 40_000 - 4096
-    assert safeguard.chunk_tokens(2, 60_000, 100_000) == 15_000 - 4096
+    assert safeguard.compute_chunk_tokens(10, 1000, 100_000) == 40_000 - 4096
+    assert safeguard.compute_chunk_tokens(2, 60_000, 100_000) == 15_000 - 4096
 
 
 def test_fa6_a_long_history_is_summarised_in_parts_and_merged():
@@ -108,14 +112,16 @@ def test_fa8_failed_tools_are_listed():
     """at most eight, 240 characters each, with status, and how many more"""
     bad = [result(f"boom {i}\nexit code: {i}", tool="bash", is_error=True) for i in range(1, 11)]
     lines = (
-        failures_section([said for m in [*bad, result("fine")] if (said := failure_line(m))])
+        format_failures_section(
+            [said for m in [*bad, result("fine")] if (said := format_failure_line(m))]
+        )
         .strip()
         .splitlines()
     )
     assert lines[:2] == ["## Tool Failures", "- bash (exitCode=1): boom 1 exit code: 1"]
     assert lines[-1] == "- ...and 2 more"
-    assert failure_line(result("fine")) is None
-    assert failures_section([]) == ""
+    assert format_failure_line(result("fine")) is None
+    assert format_failures_section([]) == ""
 
 
 @pytest.mark.parametrize(
@@ -128,7 +134,7 @@ def test_fa8_failed_tools_are_listed():
 )
 def test_fa9_an_audit_names_its_reasons(summary, why):
     """OpenClaw's reasons: missing sections, missing identifiers, the last request"""
-    reasons = summary_prompts.audit_summary(
+    reasons = summary_prompts_and_audits.audit_summary(
         summary,
         sections=("## Decisions", "## Open TODOs"),
         names=("/a/b/c",),
@@ -139,25 +145,28 @@ def test_fa9_an_audit_names_its_reasons(summary, why):
 
 def test_fa10_identifiers_are_strict_off_or_custom():
     """strict asks to keep them exactly; off says nothing; custom says its own; a blank custom is strict"""
-    assert "UUIDs" in summary_prompts.identifier_instructions("strict")
-    assert summary_prompts.identifier_instructions("off") == ""
+    assert "UUIDs" in summary_prompts_and_audits.format_identifier_instructions("strict")
+    assert summary_prompts_and_audits.format_identifier_instructions("off") == ""
     assert (
-        summary_prompts.identifier_instructions("custom", "Keep ticket keys.")
+        summary_prompts_and_audits.format_identifier_instructions("custom", "Keep ticket keys.")
         == "Keep ticket keys."
     )
     assert (
-        summary_prompts.identifier_instructions("custom", " ")
-        == summary_prompts.STRICT_INSTRUCTIONS
+        summary_prompts_and_audits.format_identifier_instructions("custom", " ")
+        == summary_prompts_and_audits.STRICT_INSTRUCTIONS
     )
 
 
 def test_fa11_a_focus_follows_the_identifiers():
     """identifier text, blank line, Additional focus; with off exactly the focus"""
     assert (
-        summary_prompts.identifier_instructions("strict", focus="x")
-        == summary_prompts.STRICT_INSTRUCTIONS + "\n\nAdditional focus:\nx"
+        summary_prompts_and_audits.format_identifier_instructions("strict", focus="x")
+        == summary_prompts_and_audits.STRICT_INSTRUCTIONS + "\n\nAdditional focus:\nx"
     )
-    assert summary_prompts.identifier_instructions("off", focus="x") == "Additional focus:\nx"
+    assert (
+        summary_prompts_and_audits.format_identifier_instructions("off", focus="x")
+        == "Additional focus:\nx"
+    )
 
 
 def test_fa12_mode_default_ignores_the_identifier_policy():
@@ -200,8 +209,8 @@ def test_fa14_fa15_fa16_fa17_memory_is_flushed_once_a_cycle(
 
 def test_fa19_numbers_that_make_no_sense_are_defaults():
     """soft -100 is 4000, a floor of NaN is 20000"""
-    assert memory_flush_threshold(100_000, 20_000, -100) == 76_000
-    assert memory_flush_threshold(100_000, nan, 4000) == 76_000
+    assert get_memory_flush_threshold(100_000, 20_000, -100) == 76_000
+    assert get_memory_flush_threshold(100_000, nan, 4000) == 76_000
 
 
 TTL = {
@@ -231,7 +240,7 @@ def results(history):
 
 def test_fa20_results_before_the_last_replies_are_cleared():
     """four turns, keep 3: the first result is cleared, the others intact"""
-    assert results(cache_ttl.CacheTtl(**TTL)(shown(talk(4)), SMALL)) == [
+    assert results(tool_result_clearing.CacheTtl(**TTL)(shown(talk(4)), SMALL)) == [
         "[cleared]",
         "t2",
         "t3",
@@ -242,9 +251,9 @@ def test_fa20_results_before_the_last_replies_are_cleared():
 def test_fa21_results_before_the_first_user_message_are_left():
     """a result before the first user message is intact"""
     c = call("t0")
-    assert results(cache_ttl.CacheTtl(**TTL)(shown(c, result("x" * 20_000, c), talk(4)), SMALL))[
-        :2
-    ] == [
+    assert results(
+        tool_result_clearing.CacheTtl(**TTL)(shown(c, result("x" * 20_000, c), talk(4)), SMALL)
+    )[:2] == [
         "t0",
         "[cleared]",
     ]
@@ -257,7 +266,7 @@ def test_fa22_several_results_of_a_reply():
     h = shown(
         user(), both, result("x" * 9000, a), result("x" * 9000, b), user(), c, result("x" * 9000, c)
     )
-    assert results(cache_ttl.CacheTtl(**TTL, keep_last_assistants=1)(h, SMALL)) == [
+    assert results(tool_result_clearing.CacheTtl(**TTL, keep_last_assistants=1)(h, SMALL)) == [
         "[cleared]",
         "[cleared]",
         "t3",
@@ -267,14 +276,14 @@ def test_fa22_several_results_of_a_reply():
 def test_fa23_deny_wins_over_allow():
     """allow ex*, deny exec: nothing is pruned"""
     h = shown(user(), step("exec", "x" * 9000), user(), assistant(), assistant(), assistant())
-    assert cache_ttl.CacheTtl(**TTL, allow=("ex*",), deny=("exec",))(h, SMALL) is h
-    assert cache_ttl.CacheTtl(**TTL, allow=("EX*",))(h, SMALL) is not h
+    assert tool_result_clearing.CacheTtl(**TTL, allow=("ex*",), deny=("exec",))(h, SMALL) is h
+    assert tool_result_clearing.CacheTtl(**TTL, allow=("EX*",))(h, SMALL) is not h
 
 
 def test_fa24_a_trimmed_result_says_what_it_was():
     """AAAAA and BBBBB, max 5, head 7, tail 3"""
     expected = "AAAAA\nB\n...\nBBB\n\n[Tool result trimmed: kept first 7 chars and last 3 chars of 11 chars.]"
-    assert cache_ttl.soft_trim_text("AAAAA\nBBBBB", 7, 3) == expected
+    assert tool_result_clearing.soft_trim_text("AAAAA\nBBBBB", 7, 3) == expected
 
 
 @pytest.mark.parametrize(("pause", "pruned"), [(299, False), (300, True), (None, False)])
@@ -282,13 +291,17 @@ def test_fa25_nothing_within_the_life_of_the_cache(pause, pruned):
     """a second call within the ttl changes nothing; an unknown time neither"""
     rows = [*talk(4), assistant("end", time=1000.0)]
     h = shown(rows, time=None if pause is None else 1000.0 + pause)
-    assert (cache_ttl.CacheTtl(**{**TTL, "ttl_seconds": 300})(h, SMALL) is not h) is pruned
+    assert (
+        tool_result_clearing.CacheTtl(**{**TTL, "ttl_seconds": 300})(h, SMALL) is not h
+    ) is pruned
 
 
 def test_fa26_pruning_is_off_unless_set():
     """mode off, or nothing said: no pruning"""
     assert presets.fased().pruning is None
-    assert isinstance(presets.fased(context_pruning="cache-ttl").pruning, cache_ttl.CacheTtl)
+    assert isinstance(
+        presets.fased(context_pruning="cache-ttl").pruning, tool_result_clearing.CacheTtl
+    )
 
 
 def test_fa27_below_the_ratios_nothing_happens_and_between_them_only_trimming():
@@ -301,13 +314,17 @@ def test_fa27_below_the_ratios_nothing_happens_and_between_them_only_trimming():
         )
 
     budget = ContextBudget(20_000, 0, PI)  # 80,000 characters
-    policy = cache_ttl.CacheTtl(ttl_seconds=0, min_prunable_tool_chars=0)
+    policy = tool_result_clearing.CacheTtl(ttl_seconds=0, min_prunable_tool_chars=0)
     few = said(2)
     assert policy(few, budget) is few
     some = policy(said(3), budget)
     assert ["trimmed" in m.text for m in some.messages if m.role == "tool"] == [True] * 3
     many = policy(said(30), budget)
-    cleared = [m.text == cache_ttl.CLEARED_PLACEHOLDER for m in many.messages if m.role == "tool"]
+    cleared = [
+        m.text == tool_result_clearing.CLEARED_PLACEHOLDER
+        for m in many.messages
+        if m.role == "tool"
+    ]
     assert cleared[0]
     assert not cleared[-1]
     assert int(many.chars.sum()) < 0.5 * 80_000
@@ -324,7 +341,7 @@ def test_fa28_results_with_images_are_skipped():
         parts=(Text("x" * 9000), Image()),
     )
     h = shown(user(), c, seen, assistant(), assistant(), assistant())
-    assert cache_ttl.CacheTtl(**TTL)(h, SMALL) is h
+    assert tool_result_clearing.CacheTtl(**TTL)(h, SMALL) is h
 
 
 def test_modes_and_shares_are_checked():

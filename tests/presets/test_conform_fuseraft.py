@@ -8,7 +8,7 @@ from histories import CHARS, ROOM, shown, texts
 
 import ctxkit as ck
 from ctxkit import presets
-from ctxkit.agent.live_context import ArtifactOffloader
+from ctxkit.agent.live_context_and_transcript import ArtifactOffloader
 from ctxkit.engine import Run, advance_run
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import (

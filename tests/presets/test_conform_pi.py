@@ -11,7 +11,7 @@ from ctxkit.engine import Run, advance_run
 from ctxkit.errors import BadArguments
 from ctxkit.formats import read
 from ctxkit.policies import History, MessageLog, PiSummary
-from ctxkit.policies.texts import summary_prompts
+from ctxkit.policies.texts import summary_prompts_and_audits
 from ctxkit.session import Usage
 from ctxkit.tokens import PI, ContextBudget, get_counter
 
@@ -117,7 +117,7 @@ def test_pi11_disabled_compacts_nothing():
 def test_pi12_tool_results_are_cut_for_the_summariser():
     """5000 characters become 2000 and a note; 1500 are unchanged"""
     c = call("read", path="a.py", limit=3)
-    text = summary_prompts.write_pi_transcript([c, result("x" * 5000, c)])
+    text = summary_prompts_and_audits.write_pi_transcript([c, result("x" * 5000, c)])
     assert (
         text
         == '[Assistant tool calls]: read(path="a.py", limit=3)\n\n[Tool result]: '
@@ -125,7 +125,8 @@ def test_pi12_tool_results_are_cut_for_the_summariser():
         + "\n\n[... 3000 more characters truncated]"
     )
     assert (
-        summary_prompts.write_pi_transcript([result("x" * 1500)]) == "[Tool result]: " + "x" * 1500
+        summary_prompts_and_audits.write_pi_transcript([result("x" * 1500)])
+        == "[Tool result]: " + "x" * 1500
     )
 
 

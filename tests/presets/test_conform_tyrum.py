@@ -12,8 +12,8 @@ from ctxkit.policies import Passage
 from ctxkit.presets.systems.tyrum import (
     CheckpointSummariser,
     TyrumSummary,
-    checkpoint_without_model,
-    last_units_start,
+    find_last_units_start,
+    make_checkpoint_without_model,
     make_pruning,
     render_checkpoint,
 )
@@ -153,9 +153,9 @@ def test_ty13_overflow_is_known_by_its_words(text):
 
 def test_a_reply_with_all_its_steps_is_one_message():
     h = shown(user("a"), *pairs(3), assistant("end"), user("b"), assistant("c"))
-    assert last_units_start(h, 2) == len(h) - 2
-    assert last_units_start(h, 3) == 1
-    assert last_units_start(h, 99) == 0
+    assert find_last_units_start(h, 2) == len(h) - 2
+    assert find_last_units_start(h, 3) == 1
+    assert find_last_units_start(h, 99) == 0
 
 
 def passage(*rows):
@@ -186,8 +186,8 @@ def test_a_handoff_keeps_its_newest_lines_within_a_bound():
     point = wild = None
     for n in range(12):
         rows = [user(f"ask {n}.{k} " + "x" * 300) for k in range(8)]
-        point = checkpoint_without_model(rows, point)
-        wild = checkpoint_without_model(rows, wild, quirks=True)
+        point = make_checkpoint_without_model(rows, point)
+        wild = make_checkpoint_without_model(rows, wild, quirks=True)
     lines = point.handoff_md.splitlines()
     assert len(point.handoff_md) <= 8_100 < len(wild.handoff_md)
     assert lines[0] == "(earlier lines left out)"
@@ -255,7 +255,7 @@ def test_the_program_looks_only_before_a_turn():
 
 
 def test_names_that_nobody_said_are_paths_files_numbers_and_tickets():
-    from ctxkit.policies.texts.summary_prompts import find_invented_identifiers
+    from ctxkit.policies.texts.summary_prompts_and_audits import find_invented_identifiers
 
     said = "We read src/a.py of PR-7, and/or the rest."
     told = "See src/a.py, PR-7, and/or src/ghost.py, ABC-12, read/write v1.2, /etc/made/up.conf."
@@ -382,6 +382,6 @@ def test_what_the_kit_puts_in_is_no_constraint_of_the_user():
                details={"sections": [{"name": "own", "raw_chars": 9}, {"name": "memory", "raw_chars": 9}]}),
         user("Build it."),
     ]  # fmt: skip
-    point = checkpoint_without_model(rows)
+    point = make_checkpoint_without_model(rows)
     assert "MEMORY" not in render_checkpoint(point)
     assert point.user_constraints == ("Build it.", "Keep lines short.")

@@ -13,10 +13,10 @@ from builders import assistant, result, session, step, tool_call, usage, user
 import ctxkit as ck
 from ctxkit.agent import Workspace
 from ctxkit.policies import AdaptiveTrim, ResultExcerpts
-from ctxkit.policies.clearing import PAIR_PLACEHOLDER
-from ctxkit.policies.evidence_summaries import make_failure_marker, write_intents
+from ctxkit.policies.evidence_summaries import make_failure_marker, write_tool_call_lines
 from ctxkit.policies.offload import DIGEST_HEADING
 from ctxkit.policies.texts.tool_actions import format_reasoning_block
+from ctxkit.policies.tool_result_clearing import PAIR_PLACEHOLDER
 from ctxkit.presets import preset, preset_differences
 from ctxkit.presets.systems import ai
 from ctxkit.session import Message, Text
@@ -95,7 +95,7 @@ def test_intents_say_what_not_to_do_again_and_what_to_retry():
     """F66: Lines marked done or failed, and a note: what is done is not done again, what failed is
     tried again where the task needs it.
     """
-    said = write_intents(
+    said = write_tool_call_lines(
         session(user("Go"), *step("write_file", "ok", path="a.py")).messages, [0] * 3
     )
     assert 'OPERATIONS (chronological):\n  ✓ write_file → "a.py" (turn 1, main)\n' in said

@@ -10,7 +10,7 @@ from presets.test_loaders import SAMPLES
 import ctxkit as ck
 from ctxkit.presets import fuseraft_config as keys
 from ctxkit.presets.config_syntax import load_config
-from ctxkit.presets.fuseraft_ignored_keys import MAX_REASONS, format_ignored_keys, weigh_key
+from ctxkit.presets.fuseraft_config import MAX_REASONS, format_ignored_keys, rank_ignored_key
 from ctxkit.teams import parse_plan
 
 TABLES = {
@@ -44,7 +44,7 @@ def test_keys_of_files_weigh_least_and_others_lie_between():
     """What changes who works with which tools weighs more than where files lie."""
     order = ["McpServers", "Plugins Git, Http", "Agents.A.FunctionChoice required", "Security",
              "Agents.A.KnowledgeWeight", "Model.Temperature", "SkillCuration", "Output", "Events"]  # fmt: skip
-    weights = [weigh_key(key) for key in order]
+    weights = [rank_ignored_key(key) for key in order]
     assert weights == sorted(set(weights))
 
 

@@ -6,7 +6,7 @@ from histories import CHARS, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.presets.systems.gemini import GeminiSummary, split_point
+from ctxkit.presets.systems.gemini import GeminiSummary, find_split_point
 from ctxkit.tokens import ContextBudget
 
 ROOM = ContextBudget(100_000, 0, CHARS)
@@ -15,20 +15,20 @@ ROOM = ContextBudget(100_000, 0, CHARS)
 def test_the_split_is_the_first_user_message_beyond_the_share():
     """chatCompressionService: first user content at or beyond 70 % of the characters"""
     h = shown([user("x" * 100), assistant("y" * 100)] * 5)
-    assert split_point(h, 0.7) == 8
-    assert split_point(h, 0.5) == 6
+    assert find_split_point(h, 0.7) == 8
+    assert find_split_point(h, 0.5) == 6
 
 
 def test_everything_is_compressed_after_a_plain_reply():
     """no split point beyond the share: the whole where the last is a reply without calls"""
-    assert split_point(shown(user("x"), assistant("y" * 900)), 0.7) == 2
+    assert find_split_point(shown(user("x"), assistant("y" * 900)), 0.7) == 2
 
 
 def test_the_last_split_point_where_a_tool_is_at_work():
     """else the last user message"""
     asked = call("bash", command="ls")
     assert (
-        split_point(
+        find_split_point(
             shown(user("x" * 90), assistant("y"), user("z"), asked, result("r" * 900, asked)), 0.7
         )
         == 2

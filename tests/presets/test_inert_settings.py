@@ -15,17 +15,17 @@ from presets.test_contract_presets import SMALL, WINDOWS
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import CtxkitError
-from ctxkit.experiments.rules_on_one_session import SessionRunner
+from ctxkit.experiments.sweep_workers import SessionRunner
 from ctxkit.presets import names, preset
 from ctxkit.presets.inert_settings import (
     INERT_SETTINGS,
-    SettingScope,
+    InertSettingScope,
     describe_inert_settings,
     find_inert_setting,
     has_effect,
     have_same_effect,
 )
-from ctxkit.presets.systems.tyrum import checkpoint_without_model, parse_checkpoint
+from ctxkit.presets.systems.tyrum import make_checkpoint_without_model, parse_checkpoint
 from ctxkit.session import Usage
 
 CLAUSES = [("messages", 6), ("tokens", 5_000), ("fraction", 0.2)]
@@ -45,7 +45,7 @@ def write_checkpoint(passage) -> str:
     """A checkpoint of Tyrum that its audit lets pass: the one without a model, with another goal."""
     before = passage.previous.details.get("checkpoint") if passage.previous else None
     previous = parse_checkpoint(before) if before else None
-    point = vars(checkpoint_without_model(passage.messages, previous))
+    point = vars(make_checkpoint_without_model(passage.messages, previous))
     return json.dumps({**{k: v for k, v in point.items() if v}, "goal": "Do what was asked."})
 
 
@@ -239,7 +239,7 @@ def declared(name: str, setting: str) -> list:
 def test_every_setting_changes_a_replay_or_is_declared_inert(name, runners):
     turns, idle = Turns(name, runners), []
     for setting, parameter in signature(getattr(presets, name)).parameters.items():
-        if any(r.scope is SettingScope.LIVE for r in declared(name, setting)):
+        if any(r.scope is InertSettingScope.LIVE for r in declared(name, setting)):
             continue
         if not any(
             turns.changes_a_replay(base, at, setting, value)
@@ -255,8 +255,10 @@ def test_every_setting_changes_a_replay_or_is_declared_inert(name, runners):
 def test_settings_for_models_and_live_sessions_change_no_replay_without_them(name, runners):
     turns, parameters = Turns(name, runners[:3]), signature(getattr(presets, name)).parameters
     for reason in INERT_SETTINGS[name]:
-        for setting in reason.settings if reason.scope is not SettingScope.OTHER_SETTINGS else ():
-            for at, base in enumerate(bases(name, models=reason.scope is SettingScope.LIVE)):
+        for setting in (
+            reason.settings if reason.scope is not InertSettingScope.OTHER_SETTINGS else ()
+        ):
+            for at, base in enumerate(bases(name, models=reason.scope is InertSettingScope.LIVE)):
                 for value in values_of(setting, parameters[setting])[:3]:
                     assert not turns.changes_a_replay(base, at, setting, value), (setting, base)
 
@@ -284,7 +286,7 @@ def test_what_holds_a_setting_lets_it_act_once_it_is_turned(name):
     parameters = signature(getattr(presets, name)).parameters
     for reason in INERT_SETTINGS[name]:
         assert set(reason.settings) <= set(parameters)
-        for setting in reason.settings if reason.scope is SettingScope.OTHER_SETTINGS else ():
+        for setting in reason.settings if reason.scope is InertSettingScope.OTHER_SETTINGS else ():
             values = values_of(setting, parameters[setting])
             freed = [
                 has_effect(name, {**settings, reason.controller: reason.free}, setting, values)

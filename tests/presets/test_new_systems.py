@@ -7,7 +7,7 @@ from histories import CHARS, shown, texts
 from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.presets.shared_policies import DropOlderHalf
-from ctxkit.presets.systems.cline import reserve_for_window
+from ctxkit.presets.systems.cline import get_reserve_for_window
 from ctxkit.session import get_plain_text
 from ctxkit.tokens import ContextBudget
 
@@ -30,7 +30,7 @@ def talk(n):
 )
 def test_cline_3_holds_so_much_free(window, free):
     """context-window-utils.ts: three windows by name, else the larger of window - 40,000 and 0.8 of it"""
-    assert reserve_for_window(window) == free
+    assert get_reserve_for_window(window) == free
 
 
 @pytest.mark.parametrize(

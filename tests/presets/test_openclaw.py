@@ -8,7 +8,7 @@ from histories import shown, texts
 from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.policies import History, MessageLog
-from ctxkit.presets.systems.openclaw import recent_turns_section
+from ctxkit.presets.systems.openclaw import make_recent_turns_section
 from ctxkit.session import Image, Message, Text, get_plain_text
 from ctxkit.tokens import PI, ContextBudget
 
@@ -106,7 +106,7 @@ def test_without_pruning_nothing_is():
 def test_the_newest_turns_of_what_goes_follow_word_for_word():
     """recentTurnsPreserve 3, 600 characters each"""
     gone = [m for i in range(5) for m in (user(f"ask {i}"), assistant("r" * 700))]
-    lines = recent_turns_section(gone, 3).strip().splitlines()
+    lines = make_recent_turns_section(gone, 3).strip().splitlines()
     assert lines[1] == "- user: ask 2"
     assert len(lines) == 7
     assert max(map(len, lines)) < 620

@@ -6,7 +6,7 @@ import pytest
 from builders import assistant, call, result, session, tool_call, user
 
 import ctxkit as ck
-from ctxkit.policies.openclaw_safeguard import group_rows
+from ctxkit.policies.openclaw_safeguard import group_calls_with_results
 from ctxkit.policies.texts.tool_actions import collect_actions
 from ctxkit.session import (
     ToolCall,
@@ -105,5 +105,5 @@ def test_a_result_is_its_own_calls_where_ids_are_used_again():
     messages = [asked[0], told[0], asked[1], told[1]]
     found = map_results_by_call(messages)
     assert [found[id(m.tool_calls[0])].text for m in asked] == ["a.py", "/w"]
-    assert group_rows(messages) == [(0, 1), (2, 3)]
+    assert group_calls_with_results(messages) == [(0, 1), (2, 3)]
     assert [a.output for a in collect_actions(messages)] == ["a.py", "/w"]

@@ -14,7 +14,7 @@ from teams.makes import DONE, config, made, shown, state, to
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.presets.config_syntax import MAX_BYTES, MAX_DEPTH, MAX_DIGITS, MAX_VALUES, load_config
-from ctxkit.presets.fuseraft_config import MAX_AGENTS, MAX_STATES, MAX_WAYS
+from ctxkit.presets.fuseraft_config import MAX_AGENTS, MAX_STATES, MAX_TRANSITIONS
 from ctxkit.teams import parse_plan
 from ctxkit.teams.plan import MAX_CONTRACT_FAILURES, MAX_SILENT_TURNS
 from ctxkit.teams.state_machine import find_signals
@@ -329,7 +329,7 @@ FAULTS = [
     (written(rows("Agents", MAX_AGENTS + 1, lambda n: {"Name": f"A{n}"})), "There are 201 Agents"),
     (written(rows("Agents", 2000, lambda n: {"AgentFile": f"a{n}.yaml"})), "There are 2,000 Agents"),
     (written(config(["A"], {**MACHINE, f"S{MAX_STATES}": DONE})), "There are 1,001 Selection.StateMachine.States"),
-    (written(config(["A"], {"S": state("A", *(to("T", f"X{n}") for n in range(MAX_WAYS + 1))), "T": DONE})),
+    (written(config(["A"], {"S": state("A", *(to("T", f"X{n}") for n in range(MAX_TRANSITIONS + 1))), "T": DONE})),
      "There are 5,001 Transitions"),
     *((written({**AGENTS, "Selection": {"Type": kind, **section}}), f"{words} Selection.{path}")
       for kind, path, section, words in (
@@ -407,7 +407,7 @@ def test_stages_make_no_more_states_than_a_team_may_have(tmp_path):
 def test_the_bounds_of_team_files_stand_in_the_policy():
     policy = (Path(__file__).parents[2] / "SECURITY.md").read_text()
     for bound in (
-        f"{MAX_AGENTS} agents", f"{MAX_STATES:,} states", f"{MAX_WAYS:,} ways", f"{MAX_BYTES:,} bytes",
+        f"{MAX_AGENTS} agents", f"{MAX_STATES:,} states", f"{MAX_TRANSITIONS:,} ways", f"{MAX_BYTES:,} bytes",
         f"{MAX_DEPTH} deep", f"{MAX_VALUES:,} values", f"numbers of {MAX_DIGITS:,} characters",
     ):  # fmt: skip
         assert bound in policy

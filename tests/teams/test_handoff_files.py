@@ -6,9 +6,13 @@ import pytest
 
 from ctxkit.agent import RootFolder
 from ctxkit.errors import BadArguments
-from ctxkit.presets.config_schema import ConfigSection
-from ctxkit.teams.contract_checks import TurnChanges
-from ctxkit.teams.handoffs import SourceFilesAndChanges, format_handoff, parse_context_sources
+from ctxkit.presets.config_key_mapping import ConfigSection
+from ctxkit.teams.handoffs_and_contracts import (
+    SourceFilesAndChanges,
+    TurnChanges,
+    format_handoff,
+    parse_context_sources,
+)
 from ctxkit.teams.plan import ContextSource
 
 

@@ -9,7 +9,7 @@ from agent import made_documents as documents
 from teams.makes import config, made
 
 from ctxkit.errors import BadArguments
-from ctxkit.teams.permissions import ChangeEnvelope
+from ctxkit.teams.plan import ChangeEnvelope
 
 ENVELOPE = {"Security": {"FileSystemSandboxPath": ".", "ChangeEnvelope": ["output/**", "*.md"]}}
 READS = {"Plugins": ["FileSystem", "Shell"], "Capabilities": {"FileSystem": ["read"]}}

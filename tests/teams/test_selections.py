@@ -16,7 +16,7 @@ import ctxkit as ck
 from ctxkit.presets.config_syntax import load_config
 from ctxkit.teams import parse_plan
 from ctxkit.teams.plan import JsonCondition, find_json_object
-from ctxkit.teams.team_building import load_referenced_files
+from ctxkit.teams.team_factory import load_referenced_files
 
 CONFIGS = Path(__file__).parents[1] / "presets/configs"
 

@@ -15,7 +15,7 @@ from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats import reading
 from ctxkit.presets.fuseraft_config import MAX_AGENTS
 from ctxkit.teams import make_scripted_agent, parse_plan
-from ctxkit.teams.live_team_sessions import session_names
+from ctxkit.teams.live_team_sessions import get_session_names
 
 STATES = {"One": state("A", to("Two", "ON")), "Two": state("B", to("End", "DONE")), "End": DONE}
 PLAN = config(["A", "B", "C"], STATES)
@@ -111,7 +111,11 @@ def test_a_team_that_cannot_be_opened_leaves_nothing_locked(tmp_path):
 
 def test_names_of_sessions_are_apart():
     plan = parse_plan(config(["A b", "A-b", "C"]))
-    assert session_names("team", plan) == {"A b": "team.A-b-0", "A-b": "team.A-b-1", "C": "team.C"}
+    assert get_session_names("team", plan) == {
+        "A b": "team.A-b-0",
+        "A-b": "team.A-b-1",
+        "C": "team.C",
+    }
 
 
 def test_the_names_of_its_tools_are_those_of_all_its_agents(tmp_path):

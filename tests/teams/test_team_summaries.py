@@ -99,10 +99,10 @@ def test_what_a_log_says_of_a_standing_is_bounded_data():
 
     odd = {"state": "x" * 9_000 + "\n## Signals", "entered": list(range(9_000)), "contracts": [
         7, {"name": ["a"], "why": {"b": "c" * 9_000}}], "signals": "no list", "failures": None}  # fmt: skip
-    text = "\n".join(evidence.team_state_sections(odd))
+    text = "\n".join(evidence.format_team_state_sections(odd))
     assert len(text) < 3_000
     assert "\n## " not in text
-    assert evidence.team_state_sections({"state": None}) == []
+    assert evidence.format_team_state_sections({"state": None}) == []
 
 
 def summed_by(folder, names, **more):

@@ -14,7 +14,7 @@ from builders import session, user
 from cached_talks import reply
 
 from ctxkit.engine.cache_model.call_features import find_miss_cause, get_call_features
-from ctxkit.metrics import breakeven
+from ctxkit.metrics import compaction_formulas
 from ctxkit.session import Usage
 from ctxkit.tokens import prices
 from ctxkit.tokens.provider_rules import (
@@ -26,7 +26,7 @@ from ctxkit.tokens.provider_rules import (
     get_comparison_models,
     get_provider,
     get_value,
-    load_rules,
+    load_provider_rules,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,9 @@ def test_the_page_is_made_from_the_data():
     assert set(made["FACTS"]) == set(get_args(Fact))
 
 
-@pytest.mark.parametrize("rule", load_rules(), ids=lambda r: f"{r.fact}-{r.models}-{r.value}")
+@pytest.mark.parametrize(
+    "rule", load_provider_rules(), ids=lambda r: f"{r.fact}-{r.models}-{r.value}"
+)
 def test_every_rule_has_a_source_a_day_and_models(rule):
     assert rule.source.startswith("https://") or (DOCS.parent / rule.source).is_file()
     assert DAY.fullmatch(rule.read)
@@ -109,12 +111,14 @@ def test_a_price_holds_on_its_days():
 
 def test_keep_alive_and_mutations_go_by_the_model():
     models = ("claude-opus-5", "claude-opus-5-5", "claude-fable-5-1")
-    limits = [breakeven.keep_alive_limit(model=m) for m in models]
+    limits = [compaction_formulas.keep_alive_limit(model=m) for m in models]
     assert limits == pytest.approx([3_750, 7_500, 15_000])
-    reads = [breakeven.reads_until_mutation_pays(10_000, 40_000, model=m) for m in models]
+    reads = [compaction_formulas.reads_until_mutation_pays(10_000, 40_000, model=m) for m in models]
     assert reads == pytest.approx([46, 96, 196])
-    with pytest.raises(breakeven.BadArguments, match="No provider's rule is known for model 'x'"):
-        breakeven.keep_alive_limit(model="x")
+    with pytest.raises(
+        compaction_formulas.BadArguments, match="No provider's rule is known for model 'x'"
+    ):
+        compaction_formulas.keep_alive_limit(model="x")
 
 
 def test_models_of_today_are_compared_and_have_prices():

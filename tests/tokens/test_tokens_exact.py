@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit import tokens
-from ctxkit._internal import safe_fs
+from ctxkit._internal import safe_files
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.session import Image, Message, SizeOnly, Thinking
-from ctxkit.tokens import tiktoken_counters, vocabularies
+from ctxkit.tokens import exact_counters
 
 NAMES = ["o200k_base", "cl100k_base", "p50k_base"]
 ODD = st.text(
@@ -39,7 +39,7 @@ WORDS = st.lists(
 
 @functools.cache
 def published(name: str) -> tiktoken.Encoding:
-    return tiktoken.Encoding(**vocabularies.get_encoding_definition(name))
+    return tiktoken.Encoding(**exact_counters.get_encoding_definition(name))
 
 
 def reference(name: str, text: str) -> int:
@@ -55,7 +55,7 @@ def test_counts_as_tiktoken_does(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_pattern_is_one_automaton_and_a_look_ahead(name: str) -> None:
-    pattern = vocabularies.load_encoding(name)._pat_str
+    pattern = exact_counters.load_encoding(name)._pat_str
     assert pattern != published(name)._pat_str
     easy, rest = pattern.split(r")|\s+(?!\S)|")
     assert not re.search(r"[?*+]\+|,\d\}\+|\(\?[=!<>]", easy + rest)
@@ -73,8 +73,8 @@ def test_texts_of_real_logs_count_as_tiktoken_counts_them(real) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @given(text=ODD | WORDS.map("".join))
 def test_splitting_by_ourselves_counts_the_same(name: str, text: str) -> None:
-    assert tiktoken_counters.count_in_pieces(
-        vocabularies.load_encoding(name), tiktoken_counters.replace_surrogates(text)
+    assert exact_counters.count_in_pieces(
+        exact_counters.load_encoding(name), exact_counters.replace_surrogates(text)
     ) == reference(name, text)
 
 
@@ -84,7 +84,7 @@ def test_splitting_by_ourselves_counts_the_same(name: str, text: str) -> None:
     ["a" * 60_000, "=" * 70_001 + "\n", "x\n" + " " * 60_007 + "y", "-" * 55_555, " \t" * 40_000],
 )
 def test_runs_are_counted_by_their_period(name: str, text: str) -> None:
-    assert tiktoken_counters.has_long_run(text) == (not text.startswith(" \t") or text.isspace())
+    assert exact_counters.has_long_run(text) == (not text.startswith(" \t") or text.isspace())
     assert tokens.exact_counter(name).count_uncached(text) == reference(name, text)
 
 
@@ -110,7 +110,7 @@ def test_a_panic_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
     def panic(text: str) -> int:
         raise PanicException
 
-    counter = tiktoken_counters.TiktokenCounter("o200k_base")
+    counter = exact_counters.TiktokenCounter("o200k_base")
     counter._count = panic
     assert counter("a b c") == 3
     counter._count = lambda text: (_ for _ in ()).throw(KeyboardInterrupt)
@@ -126,7 +126,7 @@ def test_special_tokens_and_surrogates_are_text() -> None:
 
 
 def test_a_text_is_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    counter, seen = tiktoken_counters.TiktokenCounter("o200k_base"), []
+    counter, seen = exact_counters.TiktokenCounter("o200k_base"), []
     monkeypatch.setattr(counter, "count_uncached", lambda text: seen.append(text) or 7)
     text = "some text of which there are two"
     assert counter(text) == counter("".join(list(text))) == 7
@@ -134,8 +134,8 @@ def test_a_text_is_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_memo_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiktoken_counters, "MEMO_BYTES", 20_000)
-    counter = tiktoken_counters.TiktokenCounter("o200k_base")
+    monkeypatch.setattr(exact_counters, "MEMO_BYTES", 20_000)
+    counter = exact_counters.TiktokenCounter("o200k_base")
     for i in range(200):
         counter(f"{i} " + "x " * 500)
     assert sum(map(sys.getsizeof, counter)) <= 20_000
@@ -144,9 +144,9 @@ def test_the_memo_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_empty_counter_is_still_a_counter() -> None:
-    counter = tiktoken_counters.TiktokenCounter("cl100k_base")
+    counter = exact_counters.TiktokenCounter("cl100k_base")
     assert counter
-    assert counter != tiktoken_counters.TiktokenCounter("cl100k_base")
+    assert counter != exact_counters.TiktokenCounter("cl100k_base")
     assert {counter: 1}[counter] == 1
     assert counter("") == 0
 
@@ -157,7 +157,7 @@ def test_counters_travel_to_other_processes() -> None:
 
 
 def test_threads_share_a_counter() -> None:
-    counter = tiktoken_counters.TiktokenCounter("cl100k_base")
+    counter = exact_counters.TiktokenCounter("cl100k_base")
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(counter, ["one two"] * 100)) == [2] * 100
 
@@ -243,15 +243,15 @@ def test_the_vocabulary_comes_from_litellms_wheel_without_running_it(tmp_path) -
     assert kept.name == "p50k_base.tiktoken"
 
 
-@pytest.mark.parametrize("name", vocabularies.BUNDLED_VOCABULARIES)
+@pytest.mark.parametrize("name", exact_counters.BUNDLED_VOCABULARIES)
 def test_two_vocabularies_are_carried(name, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(vocabularies, "find_litellm_tokenizers", lambda: None)
-    monkeypatch.setattr(vocabularies, "_loaded", {})
-    monkeypatch.setattr(vocabularies.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(exact_counters, "find_litellm_tokenizers", lambda: None)
+    monkeypatch.setattr(exact_counters, "_loaded", {})
+    monkeypatch.setattr(exact_counters.tempfile, "gettempdir", lambda: str(tmp_path))
     for variable in ("TIKTOKEN_CACHE_DIR", "CUSTOM_TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         monkeypatch.delenv(variable, raising=False)
-    assert tiktoken_counters.TiktokenCounter(name)("hello world") == 2
+    assert exact_counters.TiktokenCounter(name)("hello world") == 2
 
 
 def test_a_damaged_cache_is_passed_over_and_a_users_cache_left_alone(
@@ -279,27 +279,27 @@ def test_without_a_vocabulary_the_error_says_what_to_do(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(vocabularies, "find_litellm_tokenizers", lambda: None)
-    monkeypatch.setattr(vocabularies, "DATA_DIR", tmp_path)
-    monkeypatch.setattr(vocabularies, "_loaded", {})
-    monkeypatch.setattr(vocabularies.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(exact_counters, "find_litellm_tokenizers", lambda: None)
+    monkeypatch.setattr(exact_counters, "DATA_DIR", tmp_path)
+    monkeypatch.setattr(exact_counters, "_loaded", {})
+    monkeypatch.setattr(exact_counters.tempfile, "gettempdir", lambda: str(tmp_path))
     for name in ("TIKTOKEN_CACHE_DIR", "CUSTOM_TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(StoreError, match="allow_download=True"):
-        tiktoken_counters.TiktokenCounter("o200k_base")("text")
+        exact_counters.TiktokenCounter("o200k_base")("text")
     assert tokens.default_counter().name == "chars/4"
     with pytest.raises(StoreError, match=r"install jupyter-ctxkit\[live\]"):
-        vocabularies.find_anthropic_tokenizer()
+        exact_counters.find_anthropic_tokenizer()
 
 
 def test_the_cache_folder_follows_the_platform(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     monkeypatch.delenv("CTXKIT_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(safe_fs.sys, "platform", "linux")
-    assert tokens.cache_folder() == tmp_path / "ctxkit"
-    assert not tokens.cache_folder().exists()
-    monkeypatch.setattr(safe_fs.sys, "platform", "darwin")
-    assert tokens.cache_folder().parts[-3:] == ("Library", "Caches", "ctxkit")
+    monkeypatch.setattr(safe_files.sys, "platform", "linux")
+    assert tokens.get_ctxkit_cache_folder() == tmp_path / "ctxkit"
+    assert not tokens.get_ctxkit_cache_folder().exists()
+    monkeypatch.setattr(safe_files.sys, "platform", "darwin")
+    assert tokens.get_ctxkit_cache_folder().parts[-3:] == ("Library", "Caches", "ctxkit")
 
 
 # -- a text that grows -----------------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ def test_the_cache_folder_follows_the_platform(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("name", NAMES)
 @given(parts=st.lists(ODD | WORDS.map("".join), max_size=12))
 def test_a_growing_text_is_exact_at_every_append(name: str, parts: list[str]) -> None:
-    parts = [tiktoken_counters.replace_surrogates(p) for p in parts]
+    parts = [exact_counters.replace_surrogates(p) for p in parts]
     grows = tokens.IncrementalCounter(tokens.exact_counter(name))
     for i, part in enumerate(parts):
         assert grows.append(part) == reference(name, "".join(parts[: i + 1]))
@@ -316,7 +316,7 @@ def test_a_growing_text_is_exact_at_every_append(name: str, parts: list[str]) ->
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_growing_text_counts_only_what_is_new(name: str) -> None:
-    counter, seen = tiktoken_counters.TiktokenCounter(name), []
+    counter, seen = exact_counters.TiktokenCounter(name), []
     whole = counter.count_uncached
     counter.count_uncached = lambda text: seen.append(len(text)) or whole(text)  # type: ignore[method-assign]
     line = '{"path": "src/a.py", "ok": true, "n": 17}, '  # one line of JSON, no newline to cut at
@@ -354,7 +354,7 @@ def test_a_text_counts_as_its_lines_do(name: str, text: str) -> None:
 
 
 def test_of_a_list_only_new_lines_are_counted() -> None:
-    counter, seen = tiktoken_counters.TiktokenCounter("o200k_base"), []
+    counter, seen = exact_counters.TiktokenCounter("o200k_base"), []
     whole = counter.count_uncached
     counter.count_uncached = lambda text: seen.append(text) or whole(text)  # type: ignore[method-assign]
     items = [f"- read(file{n}.py)" for n in range(9)]

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.advice import MAX_SESSION_SHARE, measure_saving_concentration
+from ctxkit.experiments.setting_advice import MAX_SESSION_SHARE, measure_saving_concentration
 from ctxkit.metrics import when_to_compact
-from ctxkit.metrics.growth_profile import MAX_TURN_TOKENS, LossBoundBySize, estimate_floor
-from ctxkit.metrics.item_index import ItemIndex
+from ctxkit.metrics.growth_profile import MAX_TURN_TOKENS, estimate_floor
+from ctxkit.metrics.item_search_index import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.optimal_trigger import EXTRA_LOSS, NEAR_OPTIMAL
+from ctxkit.metrics.threshold_replays import LossBoundByThreshold
 from ctxkit.tokens import measure_sizes
 
 MODEL = "claude-sonnet-4-5"
@@ -71,7 +72,7 @@ def test_the_bound_comes_from_what_is_used_again_and_not_from_the_size():
 
 def test_loss_at_a_size_falls_as_the_size_grows_and_is_nothing_where_nothing_is_cut():
     anchored, memory, must = parts(working())
-    risk = LossBoundBySize(memory, anchored, must.total, must.fixed)
+    risk = LossBoundByThreshold(memory, anchored, must.total, must.fixed)
     found = [risk.at(size) for size in (30_000, 60_000, 90_000, 10**7)]
     assert found == sorted(found, reverse=True)
     assert found[0] > 0.5
@@ -129,7 +130,7 @@ def test_a_saving_below_the_error_of_the_dollars_is_not_advised(monkeypatch):
     """The same sessions as below, their dollars known to nobody: each setting is like the last."""
     nobody = defaultdict(lambda: 1e6)
     monkeypatch.setattr(
-        "ctxkit.experiments.advice.average_cost_model_uncertainty", lambda _runs: nobody
+        "ctxkit.experiments.setting_advice.average_cost_model_uncertainty", lambda _runs: nobody
     )
     found = ck.advise([working(150 + 5 * i, back=40, id=f"s{i}") for i in range(5)], RULES)
     mine = found[found["rules"].str.startswith("pi")]

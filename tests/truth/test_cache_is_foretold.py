@@ -17,24 +17,27 @@ from trust_training import (
 
 import ctxkit as ck
 from ctxkit.engine.cache_model.call_features import find_miss_cause, has_reliable_times
-from ctxkit.engine.cache_model.input_cost_prediction import predict_input_cost
+from ctxkit.engine.cache_model.input_cost_prediction import (
+    predict_input_cost,
+    with_random_reads,
+    with_shuffled_reads,
+)
 from ctxkit.engine.cache_model.interval_calibration import LONG_CALLS, MIN_DEVELOPERS
-from ctxkit.engine.cache_model.negative_controls import with_random_reads, with_shuffled_reads
-from ctxkit.engine.cache_model.training_counts import load_counts
+from ctxkit.engine.cache_model.training_counts import load_training_counts
 from ctxkit.metrics import find_cache_misses
-from ctxkit.metrics.cost.cache_fit import closure_error
+from ctxkit.metrics.cost.replay_cost_model import closure_error
 
 
 @pytest.fixture(scope="module")
 def judged(real):
     found = predict_leave_one_out(
-        select_distinct_sessions(ck.read_all(real, progress=False)), load_counts()
+        select_distinct_sessions(ck.read_all(real, progress=False)), load_training_counts()
     )
     return [(s, p) for s, p in found if p.error is not None]
 
 
 def predict_again(spoilt):
-    ((_, prediction),) = predict_leave_one_out([spoilt], load_counts())
+    ((_, prediction),) = predict_leave_one_out([spoilt], load_training_counts())
     return prediction
 
 
@@ -46,7 +49,11 @@ def errors(rows, name):
 @pytest.mark.parametrize("least", [8, LONG_CALLS])
 def test_bills_of_developers_never_seen_are_predicted_better_than_by_the_lifetime(mode, least):
     """Of kinds that four or more others taught; errors and intervals leave a developer out."""
-    rows = [r for r in trust_developers.judge(load_counts(), mode) if r.teachers >= MIN_DEVELOPERS]
+    rows = [
+        r
+        for r in trust_developers.judge(load_training_counts(), mode)
+        if r.teachers >= MIN_DEVELOPERS
+    ]
     rows = [r for r in rows if r.row.calls >= least]
     assert len({r.row.owner for r in rows}) >= trust_developers.ESTABLISHED
     middle, nine = errors(rows, "error")
@@ -60,7 +67,7 @@ def test_the_interval_of_a_developer_never_seen_holds_about_four_in_five(mode):
     """Of kinds that four or more others taught. No interval is narrower than the raw one, which
     holds some more where a developer's own logs teach, too.
     """
-    judged_rows = trust_developers.judge(load_counts(), mode)
+    judged_rows = trust_developers.judge(load_training_counts(), mode)
     rows = [r for r in judged_rows if r.low is not None and r.teachers >= MIN_DEVELOPERS]
     by_owner = defaultdict(list)
     for row in rows:
@@ -76,7 +83,7 @@ def test_the_interval_of_a_developer_never_seen_holds_about_four_in_five(mode):
 
 def test_the_table_has_the_errors_that_the_code_makes(judged):
     """The logs of the folder, predicted again from the rows of other developers."""
-    rows = {row.session: row for row in load_counts()}
+    rows = {row.session: row for row in load_training_counts()}
     compared = 0
     for s, p in judged:
         past = rows[s.id].past
@@ -95,7 +102,7 @@ def test_no_read_of_a_session_changes_what_is_predicted_of_it(judged):
 def test_no_session_teaches_itself(judged):
     """Teachers that hold the session twice over change nothing: it is left out by its id."""
     s, _ = judged[0]
-    twice = [*load_counts(), *(t for t in load_counts() if t.session == s.id)]
+    twice = [*load_training_counts(), *(t for t in load_training_counts() if t.session == s.id)]
     assert predict_input_cost(s, twice) == predict_input_cost(s)
 
 

@@ -11,20 +11,20 @@ import trust_developers
 from msgspec.structs import replace
 
 from ctxkit.engine.cache_model import input_cost_prediction, interval_calibration, miss_rates
-from ctxkit.engine.cache_model.training_counts import load_counts
+from ctxkit.engine.cache_model.training_counts import load_training_counts
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", trust_developers.MODES)
 def test_intervals_hold_four_in_five_by_constants_of_other_developers(mode):
-    rows = trust_calibration.judge_with_chosen_constants(load_counts(), mode)
+    rows = trust_calibration.judge_with_chosen_constants(load_training_counts(), mode)
     held = [fmean(j.is_held for j in g) for g in trust_developers.group_by_owner(rows)]
     assert 0.75 <= fmean(held) <= 0.85
     assert 0.75 <= fmean(j.is_held for j in rows) <= (0.86 if mode == "known" else 0.85)
 
 
 def test_by_its_shipped_constants_the_choice_gives_the_shipped_intervals():
-    choice = trust_calibration.NestedChoice(load_counts(), "folder")
+    choice = trust_calibration.NestedChoice(load_training_counts(), "folder")
     at = trust_calibration.CANDIDATES.index(trust_calibration.SHIPPED)
     for judged in choice.judged[::40]:
         ours = choice._replace_interval(judged, at)
@@ -34,7 +34,7 @@ def test_by_its_shipped_constants_the_choice_gives_the_shipped_intervals():
 @pytest.mark.long
 def test_the_shipped_constants_score_about_as_well_as_the_best():
     scores = [
-        trust_calibration.NestedChoice(load_counts(), mode).measure_scores()
+        trust_calibration.NestedChoice(load_training_counts(), mode).measure_scores()
         for mode in trust_developers.MODES
     ]
     relative = sum(score / score.min() for score in scores)
@@ -45,7 +45,7 @@ def test_the_shipped_constants_score_about_as_well_as_the_best():
 @pytest.mark.long
 def test_a_developers_own_errors_have_no_say_in_the_choice():
     """All errors of one developer are made huge: without them the scores are the same."""
-    rows = load_counts()
+    rows = load_training_counts()
     owner = Counter(row.owner for row in rows if row.past).most_common(1)[0][0]
 
     def spoil(row):

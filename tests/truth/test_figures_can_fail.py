@@ -15,16 +15,17 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     compute_compaction_read_error,
     predict_input_cost,
     predict_reads_after_compactions,
+    replace_reads,
+    with_random_reads,
 )
-from ctxkit.engine.cache_model.negative_controls import replace_reads, with_random_reads
 from ctxkit.engine.cache_model.training_counts import (
     classify_call,
     get_class_base,
     get_recorded_reads,
-    load_counts,
+    load_training_counts,
 )
 from ctxkit.experiments import studies
-from ctxkit.metrics import elongation
+from ctxkit.metrics import run_elongation
 
 LONG = 16
 """Calls of a session whose halves are judged."""
@@ -99,7 +100,7 @@ def test_the_shared_prefix_is_what_stays_after_a_pause():
     """Of the sessions where the rule holds most read something, as much as their first call did,
     to a hundredth; sessions paired with others' first calls agree not half as often.
     """
-    found = prefixes(load_counts())
+    found = prefixes(load_training_counts())
     assert len(found) >= 10
     reads, firsts = zip(*found.values(), strict=True)
 
@@ -132,7 +133,7 @@ def test_what_other_developers_found_after_a_pause_makes_a_short_session_dear_or
                     for k, c in row.counts.items()
                 },
             )
-            for row in load_counts()
+            for row in load_training_counts()
         ]
 
     assert abs(predict_input_cost(s, taught(17_000)).error) < 0.3
@@ -145,17 +146,17 @@ def test_the_interval_grows_with_what_other_sessions_missed(real):
     def stretched(past):
         return past and replace(past, alone=replace(past.alone, error=4 * past.alone.error))
 
-    worse = [replace(t, past=stretched(t.past)) for t in load_counts()]
+    worse = [replace(t, past=stretched(t.past)) for t in load_training_counts()]
     width = [p.high - p.low for p in (predict_input_cost(s), predict_input_cost(s, worse))]
     assert width[1] > 2 * width[0]
 
 
 def test_intervals_of_turns_hold_models_left_out_and_not_those_of_other_policies():
-    left = studies.behaviour.leave_one_out()
+    left = studies.policy_turn_and_cost_ratios.cross_validate_elongation()
     assert left["held"].mean() >= 0.7
     wrong = left["measured"] * 3
     assert ((left["low"] <= wrong) & (wrong <= left["high"])).mean() <= 0.3
-    assert elongation.estimate_elongation("mask", "raw", "other").high < 3
+    assert run_elongation.estimate_elongation("mask", "raw", "other").high < 3
 
 
 def test_the_growth_model_is_told_the_runs_it_speaks_of():
@@ -164,14 +165,21 @@ def test_the_growth_model_is_told_the_runs_it_speaks_of():
 
     raw = pd.DataFrame({"turns": [40, 60], "tokens": [400_000, 900_000], "output": [150, 150]})
     first = 3_000.0
-    real = ck.studies.behaviour.predict_tokens(raw, "mask", "M=10", first).sum()
+    real = ck.studies.behaviour.predict_total_prompt_tokens(raw, "mask", "M=10", first).sum()
     for setting in ("M=2", "M=50"):
         assert (
-            abs(ck.studies.behaviour.predict_tokens(raw, "mask", setting, first).sum() / real - 1)
+            abs(
+                ck.studies.behaviour.predict_total_prompt_tokens(raw, "mask", setting, first).sum()
+                / real
+                - 1
+            )
             > 0.15
         )
     grown = raw.assign(tokens=raw["tokens"] * 10)
-    assert ck.studies.behaviour.predict_tokens(grown, "mask", "M=10", first).sum() > 3 * real
+    assert (
+        ck.studies.behaviour.predict_total_prompt_tokens(grown, "mask", "M=10", first).sum()
+        > 3 * real
+    )
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from builders import assistant, session, summarised, usage, user
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.metrics import audits, drift, loss_tables, losses, meaning, thrash, when_to_compact
-from ctxkit.metrics.compaction_consequences import tabulate_aftermath
+from ctxkit.metrics.user_rules_after_compaction import tabulate_user_rules_after_compaction
 from ctxkit.session import Message
 
 SONNET = "claude-sonnet-4-5"
@@ -64,7 +64,14 @@ def test_every_figure_is_asked_without_a_crash(name):
     s = CASES[name]
     table = ck.compare(s, ["pi", "none", "swe_agent_mask"], progress=False)
     assert table["error"].isna().all()
-    for frame in (loss_tables.loss_by_family, losses, audits, drift, meaning, tabulate_aftermath):
+    for frame in (
+        loss_tables.loss_by_family,
+        losses,
+        audits,
+        drift,
+        meaning,
+        tabulate_user_rules_after_compaction,
+    ):
         assert isinstance(frame(s), pd.DataFrame)
     thrash(s)
     ck.plots.loss(s).to_text()

@@ -70,7 +70,7 @@ def test_an_ok_and_a_full_summary_lie_far_apart_and_anothers_is_like_none(file, 
 @given(st.sets(st.sampled_from(NAMES)), st.sampled_from(NAMES))
 def test_a_summary_that_says_one_more_needed_item_never_recalls_less(kept, more):
     few, many = (
-        loss_tables.score_loss_shares(said(*names))["summary_recall"]
+        loss_tables.compute_loss_columns(said(*names))["summary_recall"]
         for names in (kept, kept | {more})
     )
     assert few == pytest.approx(len(kept) / 12)
@@ -84,7 +84,7 @@ def test_the_same_recall_may_stand_beside_any_loss_and_the_other_way_round():
         for old in [[m for i in range(4) for m in (user(f"fin-import-{i} or fin-export-{i}"), assistant("ok"))]]
         for cut in (old[:2], old[:4])
     )  # fmt: skip
-    one, two = loss_tables.score_loss_shares(half), loss_tables.score_loss_shares(all_)
+    one, two = loss_tables.compute_loss_columns(half), loss_tables.compute_loss_columns(all_)
     assert one["needed_later_loss"] == 1 / 8 < two["needed_later_loss"] == 3 / 8
     assert (one["at_stake_items_n"], two["at_stake_items_n"]) == (2, 4)
     assert (one["summary_recall"], two["summary_recall"]) == (0.5, 0.25)
@@ -93,7 +93,7 @@ def test_the_same_recall_may_stand_beside_any_loss_and_the_other_way_round():
 def test_shuffled_letters_of_a_summary_keep_nothing():
     text = list(", ".join(NAMES))
     random.Random(3).shuffle(text)
-    assert loss_tables.score_loss_shares(said("".join(text)))["summary_recall"] == 0
+    assert loss_tables.compute_loss_columns(said("".join(text)))["summary_recall"] == 0
 
 
 def test_a_users_own_words_weigh_more_than_names_of_tests():
@@ -106,8 +106,8 @@ def test_a_users_own_words_weigh_more_than_names_of_tests():
         )
 
     queue, test = (
-        loss_tables.score_loss_shares(told("fin-import-7")),
-        loss_tables.score_loss_shares(told(tests[0])),
+        loss_tables.compute_loss_columns(told("fin-import-7")),
+        loss_tables.compute_loss_columns(told(tests[0])),
     )
     assert queue["needed_later_loss"] == test["needed_later_loss"] == 0.8
     assert (queue["summary_recall"], test["summary_recall"]) == (0.5, 0.125)

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from widgets.reports.hostile import hostile, intruders
 
 import ctxkit as ck
-from ctxkit.widgets.session_diff import align_entries
+from ctxkit.widgets.session_diff import align_log_entries
 
 KEYS = st.lists(st.integers(0, 3), max_size=12)
 
 
 @given(KEYS, KEYS)
 def test_rows_hold_every_entry_once_in_order(one, other):
-    rows = list(align_entries(one, other))
+    rows = list(align_log_entries(one, other))
     assert [i for i, _ in rows if i is not None] == list(range(len(one)))
     assert [j for _, j in rows if j is not None] == list(range(len(other)))
     if one == other:

@@ -73,8 +73,8 @@ def test_what_waits_is_read_behind(folder):
 
 
 def test_a_folder_that_grows_is_followed(folder, monkeypatch):
-    monkeypatch.setattr("ctxkit.widgets.folder_board_widget._PAUSE", 0.05)
-    monkeypatch.setattr("ctxkit.widgets.folder_board_widget._SHARE", 0)
+    monkeypatch.setattr("ctxkit.widgets.folder_board._PAUSE", 0.05)
+    monkeypatch.setattr("ctxkit.widgets.folder_board._SHARE", 0)
     view = ck.board(folder, seconds=None, follow=True).view()
     before = {r["at"]: r["cells"][1] for r in view.data["first"]["rows"]}
     (folder / "new.jsonl").write_bytes(SAMPLE.read_bytes())
@@ -95,6 +95,6 @@ def test_hostile_sessions_are_only_text():
 
 
 def test_a_machine_without_sessions_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("ctxkit.formats.discovery.iter_session_files", lambda: iter(()))
+    monkeypatch.setattr("ctxkit.formats.log_discovery.iter_session_files", lambda: iter(()))
     with pytest.raises(ck.BadArguments, match="give a folder"):
         ck.board()

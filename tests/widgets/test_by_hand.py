@@ -13,11 +13,11 @@ from widgets.reports.hostile import hostile, intruders
 
 import ctxkit as ck
 from ctxkit import tokens
-from ctxkit._internal.formatting import format_usd
+from ctxkit._internal.formatting_and_sanitizing import format_usd
 from ctxkit.agent import LiveSession, ScriptedModel, Workspace, get_script
 from ctxkit.errors import BadArguments
 from ctxkit.formats import write_snapshots
-from ctxkit.metrics.cost.replay_bill import ReplayCostModel
+from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel
 from ctxkit.policies import Above, AntiThrash, Rules, Summary
 
 COUNT = tokens.get_counter("chars/4")
@@ -115,7 +115,7 @@ def test_making_a_compaction_costs_what_the_log_or_the_bill_of_a_replay_says(sam
         in ck.savings(sample).detail["ledger"][0]
     )
     first = min(
-        ck.metrics.thrashing.get_compaction_outcomes(busy), key=lambda one: one.call
+        ck.metrics.compaction_outcomes.get_compaction_outcomes(busy), key=lambda one: one.call
     ).summaries
     billed = f"{format_usd(ReplayCostModel.of(sample).summaries_usd(first))} (derived)."
     assert f"Making it cost {billed}" in ck.savings(busy).detail["ledger"][0]
@@ -139,7 +139,7 @@ def test_what_compactions_of_a_snapshot_log_saved_is_unknown_in_every_view(tmp_p
     assert by_widget.shares() == [None] * n
     assert by_widget.to_text() == by_plot.to_text()
     assert f"{n} compactions, 0 saved less than 10% of tokens, of {n} it is unknown" in str(by_plot)
-    summary = ck.metrics.thrashing.thrash(one)
+    summary = ck.metrics.compaction_outcomes.thrash(one)
     assert (summary.outcomes, summary.is_thrashing) == ((), None)
     assert ck.score(one).detail[["is_thrashing"]].isna().all()
 

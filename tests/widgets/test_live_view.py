@@ -8,8 +8,12 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import ctxkit as ck
-from ctxkit.widgets.base import ChartWidget, StaticOutputsMixin
-from ctxkit.widgets.saved_outputs import STILL_NOTE, LiveViewMounter
+from ctxkit.widgets.base_widget import (
+    STATIC_PICTURE_NOTE,
+    ChartWidget,
+    LiveViewMounter,
+    StaticOutputsMixin,
+)
 
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 SAMPLE = ck.samples.path("billing")
@@ -51,7 +55,7 @@ def test_an_output_is_text_and_a_picture_that_names_its_model(made, name):
     bundle = widget._repr_mimebundle_()
     assert set(bundle) == {"text/plain", "text/html"}
     assert f'class="ctxkit-slot ctxkit-model-{widget.model_id}"' in bundle["text/html"]
-    assert STILL_NOTE in bundle["text/html"]
+    assert STATIC_PICTURE_NOTE in bundle["text/html"]
     assert bundle["text/html"].count("<svg") + bundle["text/html"].count("<table") > 0
 
 

@@ -11,7 +11,7 @@ from conftest import ALL
 from widgets.test_hostile_displays import list_forms
 
 import ctxkit as ck
-from ctxkit.plots.cache_charts import get_strip_data
+from ctxkit.plots.cache_charts import get_prompt_strip
 from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.session import describe_message, pair_with_calls
 from ctxkit.widgets.compaction_savings_widget import CompactionDetails, list_session_compactions
@@ -44,7 +44,7 @@ def test_the_explorer_and_its_still_picture_have_the_number_and_name_of_the_repo
 
 def test_the_strip_and_break_even_have_them_too(record, largest):
     label = " ".join(largest)
-    assert label in [b.name for b in get_strip_data(record, 299).blocks]
+    assert label in [b.name for b in get_prompt_strip(record, 299).blocks]
     assert label in [b.name for b in ck.break_even(record, 299).results]
 
 

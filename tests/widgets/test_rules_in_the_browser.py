@@ -17,9 +17,13 @@ from conftest import SEED
 
 from ctxkit import widgets
 from ctxkit.plots.compaction_charts import find_guard_closing, is_guard_off, is_saving_too_small
-from ctxkit.widgets.base import ChartWidget
+from ctxkit.widgets.base_widget import ChartWidget
 from ctxkit.widgets.budget_thresholds_widget import judge_turns
-from ctxkit.widgets.python_to_javascript import CONSTANTS, declare_constants, translate_rule
+from ctxkit.widgets.python_to_javascript import (
+    CONSTANTS,
+    declare_javascript_constants,
+    translate_function_to_javascript,
+)
 
 FOLDER = Path(widgets.__file__).parent
 for module in pkgutil.iter_modules([str(FOLDER)], "ctxkit.widgets."):
@@ -70,12 +74,12 @@ def test_no_script_judges_by_a_setting(name):
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda c: c.__name__)
 def test_a_widget_is_handed_each_rule_and_each_constant_once(chart):
     view = str(chart._esm)
-    assert view.count(declare_constants()) == 1
+    assert view.count(declare_javascript_constants()) == 1
     for rule in RULES:
         defined = len(re.findall(rf"\b(?:function |const ){rule.__name__}\b", view))
         called = len(re.findall(rf"\b{rule.__name__}\(", view)) - defined
         assert defined == bool(called)
-        assert view.count(translate_rule(rule)) == defined
+        assert view.count(translate_function_to_javascript(rule)) == defined
     functions = re.findall(r"^function (\w+)\(", view, re.MULTILINE)
     assert len(functions) == len(set(functions))
 
@@ -85,7 +89,7 @@ def test_what_javascript_would_read_otherwise_is_no_rule():
         return len(shares) // window
 
     with pytest.raises(TypeError, match="No rule for the browser"):
-        translate_rule(floored)
+        translate_function_to_javascript(floored)
 
 
 def test_javascript_judges_as_python_does():
@@ -102,7 +106,9 @@ def test_javascript_judges_as_python_does():
         shares = [rng.choice([None, 0.0, -0.2, 0.05, 0.1, 0.3]) for _ in range(n)]
         guards.append((shares, rng.choice([0, 0.05, 0.1, 0.5]), rng.randrange(4)))
     calls = f"[{json.dumps(turns)}.map(a => judge_turns(...a)), {json.dumps(guards)}.map(a => find_guard_closing(...a))]"
-    script = "\n".join([*map(translate_rule, RULES), f"console.log(JSON.stringify({calls}))"])
+    script = "\n".join(
+        [*map(translate_function_to_javascript, RULES), f"console.log(JSON.stringify({calls}))"]
+    )
     out = subprocess.run([node, "-"], input=script, capture_output=True, text=True, check=True)
     judged, closed = json.loads(out.stdout)
     assert judged == [judge_turns(*case, again=again) for *case, again in turns]

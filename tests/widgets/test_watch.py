@@ -171,7 +171,7 @@ with open(sys.argv[2], "ab", buffering=0) as file:
 
 
 def test_what_the_last_call_added_and_when_the_next_compaction_comes():
-    from ctxkit.widgets.watcher import describe_prompt_growth, predict_next_compaction
+    from ctxkit.widgets.watcher import describe_last_prompt_growth, predict_next_compaction
 
     whole = ck.read(ck.samples.path("billing"))
     cut = whole.edits[0]
@@ -179,8 +179,8 @@ def test_what_the_last_call_added_and_when_the_next_compaction_comes():
     later = before.append(*whole.path[len(before.path) : len(before.path) + 20])
     assert "its last one came at" in predict_next_compaction(later)
     assert "calls (" in predict_next_compaction(later)
-    assert "compacted" in describe_prompt_growth(whole.branch(whole.call(175).message.id))
-    told = describe_prompt_growth(whole.branch(whole.call(100).message.id))
+    assert "compacted" in describe_last_prompt_growth(whole.branch(whole.call(175).message.id))
+    told = describe_last_prompt_growth(whole.branch(whole.call(100).message.id))
     assert told.startswith("Call 100 added")
     assert "tokens (recorded): " in told
     assert "cannot be said" in predict_next_compaction(session(user("a"), assistant()))

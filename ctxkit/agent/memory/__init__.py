@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ctxkit._internal.lazy import public_dir
-from ctxkit.agent.memory.folders import MemoryStore
-from ctxkit.agent.memory.webhook import Webhook
+from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit.agent.memory.entry_store import MemoryStore
+from ctxkit.agent.memory.providers import Webhook
 from ctxkit.policies.memory_entries import (
     MEMORY_TYPES,
     MemoryDigestBudgets,
@@ -26,4 +26,4 @@ __all__ = [
     "rank_by_score",
     "sort_by_type",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)

@@ -1,41 +1,54 @@
-"""Memory of a live session: blocks for prompts, promotion of lessons, extraction by a model.
+"""Memory of a live session: blocks for prompts, stored lessons, notes before a compaction.
+A prompt may have two blocks: one made when the session was opened, and one that providers return
+before each turn. Nothing is stored silently: every promotion is an event and a row of the audit.
+A failure of the memory never ends a turn.
+A flush saves notes in a dated file before a compaction. It runs at most once per compaction cycle,
+and never twice for the same messages: passages that were saved are remembered by their digest. It
+never raises; how it ended is an event.
 
 A prompt may have two blocks: one made when the session was opened, and one that providers return
 before each turn. Nothing is stored silently: every promotion is an event and a row of the audit.
 A failure of the memory never ends a turn.
+
+A flush runs at most once per compaction cycle, and never twice for the same messages: passages that
+were saved are remembered by their digest. It never raises; how it ended is an event.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.redaction import redact
-from ctxkit.agent.event_loops import run_coroutine
-from ctxkit.agent.memory.webhook import Webhook
+from ctxkit.agent.event_loop_threads import run_coroutine
 from ctxkit.agent.models.model import Request, ignore_delta
-from ctxkit.agent.store.project_folder import get_user_state_folder
+from ctxkit.agent.tools.tool import tool
 from ctxkit.errors import BadArguments, CtxkitError, ModelError, StoreError
 from ctxkit.policies.memory_entries import (
     MEMORY_TYPES,
-    MemoryDigestBudgets,
-    format_digest,
     format_memory_block,
     make_entry,
 )
-from ctxkit.policies.memory_policies import extract_lessons
+from ctxkit.policies.memory_flush_and_lessons import extract_lessons
+from ctxkit.policies.offline_summarisers import ExtractiveSummariser
+from ctxkit.policies.texts.summary_prompts_and_audits import get_text_without_reasoning
 from ctxkit.session.messages import INJECTED_KIND, Message, Text, get_plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from ctxkit.agent.memory.folders import MemoryStore
+    from ctxkit.agent.memory.entry_store import MemoryStore
+    from ctxkit.agent.memory.providers import MemoryProvider
     from ctxkit.agent.models.model import Model
+    from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.policies.memory_entries import MemoryEntry, RankingOrder
+    from ctxkit.policies.memory_flush_and_lessons import MemoryFlushSettings
+    from ctxkit.session.messages import ToolSchema
     from ctxkit.session.session import Session
 
 
@@ -43,51 +56,6 @@ MAX_PROMOTED = 20
 """Entries that one compaction, or the end of a session, promotes at most."""
 EXTRACTED_BY = "extract"
 """Author of entries that were extracted without a model."""
-
-
-@runtime_checkable
-class MemoryProvider(Protocol):
-    """A source of memory: asked for a block before each turn, given the conversation after it."""
-
-    async def before(self, agent: str, prompt: str, /) -> str:
-        """Return the block for the next turn."""
-
-    async def after(self, agent: str, history: Sequence[tuple[str, str]], turns: int, /) -> bool:
-        """Save role and text of each message, after `turns` turns; return whether it did."""
-
-
-class LocalMemoryProvider:
-    """Provider that reads a memory store before each turn (fuseraft's `local`).
-
-    It reads the files every time, as another process may have written some.
-
-    Args:
-        memories: the store.
-        budgets: limits of a digest that fits the prompt, as Tyrum has it; None: the whole block.
-
-    Example:
-        >>> import asyncio, tempfile
-        >>> from ctxkit.agent import LocalMemoryProvider, MemoryStore
-        >>> store = MemoryStore([tempfile.mkdtemp()], tempfile.mkdtemp())
-        >>> asyncio.run(LocalMemoryProvider(store).before("main", "Go on."))
-        ''
-    """
-
-    def __init__(self, memories: MemoryStore, budgets: MemoryDigestBudgets | None = None) -> None:
-        self._store, self._budgets = memories, budgets
-
-    async def before(self, _agent: str, prompt: str) -> str:
-        """Return the block for the next turn."""
-        entries = self._store.entries()
-        if self._budgets is None:
-            return format_memory_block(entries, prompt)
-        return (
-            f"## Memory digest\n{format_digest(entries, prompt, self._budgets)}" if entries else ""
-        )
-
-    async def after(self, _agent: str, _history: Sequence[tuple[str, str]], _turns: int) -> bool:
-        """Save nothing: entries are stored by promotion."""
-        return False
 
 
 class SessionMemory:
@@ -180,47 +148,6 @@ class SessionMemory:
         ][-MAX_PROMOTED:]
         add = partial(self.store.add, session=session, by=EXTRACTED_BY, why=why)
         return [add(e, messages=list(x.sources[:20])) for x, e in accepted]
-
-
-def default_memory_folders() -> tuple[Path, Path]:
-    """Return the user's memory folders: ctxkit's and fuseraft's.
-
-    Returns:
-        Two folders below the user's home, which may not exist yet; the first is written to.
-    """
-    return get_user_state_folder() / "memory" / "repl", Path("~/.fuseraft/memory/repl").expanduser()
-
-
-def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> MemoryProvider:
-    """Return the provider that a `Memory:` section of fuseraft names.
-
-    Args:
-        config: the section: `Provider`, and `Webhook` with its URLs and limits.
-        memories: the store for `local`.
-
-    Returns:
-        A `LocalMemoryProvider` or a `Webhook`.
-
-    Raises:
-        BadArguments: there is no such provider.
-    """
-    provider = config.get("Provider", "local")
-    if provider == "local":
-        return LocalMemoryProvider(memories)
-    section = config.get("Webhook")
-    if provider != "webhook" or not isinstance(section, dict):
-        raise BadArguments(
-            f"There is no memory provider {sanitize_line(str(provider), 60)!r}: it is local, or "
-            "webhook with a section Webhook."
-        )
-    keys = {
-        "LoadUrl": "load_url",
-        "SaveUrl": "save_url",
-        "Headers": "headers",
-        "TimeoutSeconds": "seconds",
-        "SaveEveryNTurns": "save_every",
-    }
-    return Webhook(**{keys[k]: v for k, v in section.items() if k in keys and v is not None})
 
 
 def _conversation_rows(messages: Iterable[Message]) -> list[tuple[str, str]]:
@@ -465,3 +392,143 @@ def _parse_entry(item: Any) -> MemoryEntry:
         for k in ("name", "description", "type", "body")
     )
     return make_entry(name, about, kind if kind.lower() in MEMORY_TYPES else "project", body)
+
+
+MEMORY_FOLDER = "memory"
+_MAX_SAVED_DIGESTS = 512
+"""Digests of saved passages that are remembered (Tyrum's number)."""
+_TRUNCATED = "\n...(truncated)"
+_EXTRACT_TOKENS = 400
+"""Tokens of a note that is extracted without a model."""
+
+
+def save_memory(text: str) -> str:
+    """Save a note to memory; it is added to today's file."""
+    return text
+
+
+SAVE_MEMORY_TOOL = tool(save_memory)
+
+
+class MemoryFlusher:
+    """Saves notes to `memory/YYYY-MM-DD.md` under the agent's root; the file is only appended to.
+
+    Args:
+        flush: when to save, and how.
+        root: the agent's root folder.
+        writer: the model that writes the notes; None: key sentences are extracted without a model.
+        clock: returns seconds since 1970.
+        emit: called with the event that says how a flush ended (kind, payload).
+    """
+
+    def __init__(
+        self,
+        flush: MemoryFlushSettings,
+        root: RootFolder,
+        writer: Model | None,
+        clock: Callable[[], float],
+        emit: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self.flush, self._root, self._writer = flush, root, writer
+        self._clock, self._emit = clock, emit
+        self._saved_digests: dict[str, None] = {}
+        self._flushed_after = -1
+
+    def is_due(self, tokens: int, window: int, compactions: int) -> bool:
+        """Return True if a flush is due before the next call, once per compaction cycle."""
+        if not self.flush.is_due(tokens, window) or compactions == self._flushed_after:
+            return False
+        self._flushed_after = compactions
+        return True
+
+    async def save(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: tuple[ToolSchema, ...] = (),
+        seconds: float | None = None,
+    ) -> Message | None:
+        """Save the notes that the model writes; return its reply, which has the usage.
+
+        Failures are emitted as events, never raised.
+
+        Args:
+            messages: the current prompt, or the messages about to be removed.
+            tools: tool schemas of the agent's calls, so that the prompt cache still fits.
+            seconds: the turn's limit in seconds; None: none.
+        """
+        passage = repr([(m.id, m.text) for m in messages])
+        digest = sha256(passage.encode("utf-8", "replace")).hexdigest()
+        if not messages or digest in self._saved_digests:
+            return None
+        max_seconds = self.flush.seconds
+        if seconds is not None and self.flush.turn_share is not None:
+            max_seconds = min(max_seconds, seconds * self.flush.turn_share)
+        try:
+            async with asyncio.timeout(max_seconds):
+                reply = await self._ask_model(messages, tools)
+            written = self._write_notes(self._collect_notes(messages, reply))
+        except (ModelError, StoreError, OSError) as e:  # TimeoutError is an OSError
+            late = isinstance(e, TimeoutError)
+            why = f"took longer than {max_seconds:g} s" if late else redact(str(e))
+            self._emit("memory_flush", {"outcome": "failed", "error": why})
+            return None
+        self._saved_digests[digest] = None
+        if len(self._saved_digests) > _MAX_SAVED_DIGESTS:
+            del self._saved_digests[next(iter(self._saved_digests))]
+        outcome = "saved" if written else "nothing to save"
+        self._emit("memory_flush", {"outcome": outcome, **written})
+        return reply
+
+    async def _ask_model(
+        self, messages: Sequence[Message], tools: tuple[ToolSchema, ...]
+    ) -> Message | None:
+        if self._writer is None:
+            return None
+        instruction = Message(
+            role="user", id="flush", kind="injected", parts=(Text(self.flush.full_prompt),)
+        )
+        sent = (*messages, instruction)
+        limit = self.flush.message_chars
+        if limit is not None:
+            rows = [
+                f"{m.role}: {_truncate_text(get_text_without_reasoning(m), limit)}"
+                for m in messages
+            ]
+            conversation = Text("<conversation>\n" + "\n\n".join(rows) + "\n</conversation>")
+            passage = Message(role="user", id="passage", parts=(conversation,))
+            sent, tools = (passage, instruction), ()
+        try:
+            return await self._writer(
+                Request(messages=sent, tools=(*tools, SAVE_MEMORY_TOOL.schema)), ignore_delta
+            )
+        except (ModelError, asyncio.CancelledError):
+            raise
+        except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
+            raise ModelError(f"{type(e).__name__}: {e}") from None
+
+    def _collect_notes(self, messages: Sequence[Message], reply: Message | None) -> list[str]:
+        if reply is None:
+            spoken_messages = [m for m in messages if m.role != "summary"]
+            return [
+                t
+                for t in (ExtractiveSummariser().extract(spoken_messages, _EXTRACT_TOKENS),)
+                if t.strip()
+            ]
+        save_calls = [c for c in reply.tool_calls if c.name == SAVE_MEMORY_TOOL.name]
+        texts = [str(c.arguments.get("text") or "").strip() for c in save_calls]
+        return [t for t in texts if t][: self.flush.writes]
+
+    def _write_notes(self, notes: list[str]) -> dict[str, Any]:
+        if not notes:
+            return {}
+        now = datetime.fromtimestamp(self._clock(), UTC).astimezone()
+        path = f"{MEMORY_FOLDER}/{now:%Y-%m-%d}.md"
+        text = "".join(f"## {now:%H:%M:%S}\n\n{redact(note)}\n\n" for note in notes)
+        self._root.write(path, text.encode("utf-8", "replace"), append=True, private=True)
+        by = "model" if self._writer else "extract"
+        return {"path": path, "notes": len(notes), "chars": len(text), "by": by}
+
+
+def _truncate_text(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit] + _TRUNCATED

@@ -282,7 +282,7 @@ class LocalReplyCollector:
         for choice in (chunk.get("choices") or ())[:1]:
             self._text += (choice.get("delta") or {}).get("content") or ""
             self._finish_reason = choice.get("finish_reason") or self._finish_reason
-        words = extract_answer(self._text)
+        words = extract_partial_answer(self._text)
         if len(words) > self._emitted_chars:
             self._emit_text(words[self._emitted_chars :])
             self._emitted_chars = len(words)
@@ -304,7 +304,7 @@ class LocalReplyCollector:
 # the last complete character or escape of its text; a high surrogate at the end waits for its pair.
 
 
-def extract_answer(text: str) -> str:
+def extract_partial_answer(text: str) -> str:
     """Return the answer's text in an unfinished step so far; empty for a tool call."""
     match = _ANSWER_STEP.match(text)
     if match is None:

@@ -15,7 +15,7 @@ from ctxkit.agent.models.scripted import (
     PromptLookupModel,
     ScriptedModel,
     get_script,
-    split_replies,
+    split_replies_by_turn,
 )
 from ctxkit.errors import BadArguments, did_you_mean
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.agent.models.model import Model
-    from ctxkit.tokens import TokenCounter
+    from ctxkit.tokens.token_counters import TokenCounter
 
 
 DEFAULT_MODEL = "scripted/tour"
@@ -101,7 +101,7 @@ def _make_scripted(
     name: str, counter: TokenCounter, clock: Callable[[], float], user_scripts: dict[str, Any]
 ) -> ScriptedModel:
     if name in user_scripts:
-        turns, window = split_replies(user_scripts[name].messages), None
+        turns, window = split_replies_by_turn(user_scripts[name].messages), None
     elif name in SCRIPTS:
         turns, window = get_script(name).turns, SCRIPT_WINDOW
     elif name == LOOKUP_NAME:
@@ -117,7 +117,7 @@ def _make_scripted(
 
 
 def _make_provider(name: str, options: dict[str, Any]) -> Model:
-    from ctxkit.agent.models.provider import ProviderModel
+    from ctxkit.agent.models.litellm_provider import ProviderModel
     from ctxkit.tokens.prices import context_limit
 
     names = ("attempts", "cache_marks", "server_edits", "context_window", "silence", "pictures")

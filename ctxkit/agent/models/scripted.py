@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit.agent.models.model import Delta, Emit, Request
 from ctxkit.errors import BadArguments, ModelError, did_you_mean
 from ctxkit.session.messages import Message, Part, Text, Thinking, ToolCall, Usage
@@ -23,7 +23,7 @@ from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ctxkit.tokens import TokenCounter
+    from ctxkit.tokens.token_counters import TokenCounter
 
 
 __all__ = [
@@ -31,10 +31,10 @@ __all__ = [
     "MAX_LOOKUPS",
     "PromptLookupModel",
     "find_ports",
-    "parse_question",
-    "service_path",
+    "get_service_path",
+    "parse_asked_services",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
 SCRIPT_OVER = "The script is over: this scripted model has no further turn."
@@ -151,7 +151,7 @@ class ScriptedModel:
                     await asyncio.sleep(self._pause)
 
 
-def split_replies(messages: Sequence[Message]) -> tuple[ScriptTurn, ...]:
+def split_replies_by_turn(messages: Sequence[Message]) -> tuple[ScriptTurn, ...]:
     """Return the replies of a conversation by turn; an input after a reply begins a turn.
 
     Args:
@@ -406,13 +406,13 @@ def find_ports(messages: Iterable[Message]) -> dict[str, int]:
     return {match[1]: int(match[2]) for m in messages for match in _PORT_LINE.finditer(m.text)}
 
 
-def parse_question(question: str) -> tuple[str, ...]:
+def parse_asked_services(question: str) -> tuple[str, ...]:
     """Return the services in the last question of a text: `... the ports of archive and zone?`."""
     questions = _QUESTION.findall(question)
     return tuple(w for w in re.split(r"[, ]+|\band\b", questions[-1]) if w) if questions else ()
 
 
-def service_path(name: str) -> str:
+def get_service_path(name: str) -> str:
     """Return the path of a service's file."""
     return f"etc/{name}.toml"
 
@@ -461,14 +461,16 @@ class PromptLookupModel(ScriptedModel):
             self._seen_ports |= visible_ports
             visible_ports = self._seen_ports
         questions = (
-            parse_question(m.text) for m in reversed(messages) if m.role in ("user", "summary")
+            parse_asked_services(m.text)
+            for m in reversed(messages)
+            if m.role in ("user", "summary")
         )
         services = next(filter(None, questions), ())  # text that the rules add has no question
         missing = next((name for name in services if name not in visible_ports), None)
         if missing is not None and step >= MAX_LOOKUPS:
             return _text_reply(GIVE_UP_TEXT)
         if missing is not None:
-            call = ToolCall(f"read_{turn}_{step}", self._tool, {"path": service_path(missing)})
+            call = ToolCall(f"read_{turn}_{step}", self._tool, {"path": get_service_path(missing)})
             return Message(role="assistant", parts=(call,), stop="tool")
         if not services:
             return _text_reply("Ask me for the sum of the ports of some services.")

@@ -1,23 +1,31 @@
-"""Recording of the model calls of LiteLLM and HTTP clients as sessions."""
+"""Recording of the model calls of LiteLLM and HTTP clients as sessions.
+LiteLLM reports its calls to a callback. Calls that SDKs send through httpx are observed by taps on
+its clients, streams included.
+"""
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 import warnings
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from importlib.abc import MetaPathFinder
+from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
+from traceback import walk_stack
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ctxkit._internal.redaction import redact, redact_json
-from ctxkit.agent.models.provider import load_litellm
-from ctxkit.agent.recorders.api_responses import ApiKind, failed_response, parse_call
-from ctxkit.agent.recorders.http_taps import HttpExchange, HttpExchangeCallbacks, install_tap
+from ctxkit.agent.models.litellm_provider import load_litellm, on_import
+from ctxkit.agent.recorders.api_call_parsers import (
+    ApiKind,
+    detect_api,
+    make_failed_response,
+    parse_call,
+)
 from ctxkit.errors import BadArguments, ReadError
 from ctxkit.formats import anthropic, openai, openai_responses
 from ctxkit.formats.log_source import Source
@@ -25,9 +33,7 @@ from ctxkit.formats.untrusted_fields import DAMAGE_ERRORS
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 
 NOTHING_RECORDED = (
@@ -280,7 +286,9 @@ class Recording:
         name, kind = f"{self.name}-{i}", calls[0]["kind"]
         lines = [msgspec.json.encode(c, enc_hook=str) for c in calls]
         if kind == "openai":
-            session = openai.read_conversation(map(msgspec.json.decode, lines), name)
+            session = openai.read_requests_as_one_conversation(
+                map(msgspec.json.decode, lines), name
+            )
         else:
             (session,) = _READERS[kind](Source(name, b"".join(line + b"\n" for line in lines)))
         return msgspec.structs.replace(session, format="live", product=calls[0]["via"], path_=None)
@@ -329,7 +337,7 @@ class Recording:
         """Note a call that LiteLLM reports; late reports of an earlier recording are ignored."""
         if times[0] < self.since:
             return
-        answer = _as_object(response) if error is None else failed_response("openai", error)
+        answer = _as_object(response) if error is None else make_failed_response("openai", error)
         with self._lock:
             if ident in self._ended_ids:
                 return
@@ -427,41 +435,212 @@ def _as_object(value: Any) -> dict[str, Any]:
     return dump(exclude_none=True) if dump else dict(value or {})
 
 
-class _ImportHook(MetaPathFinder):
-    """An import finder that calls back when one module has been imported."""
+_LIBRARIES = ("httpx", "httpx2")
+"""openai 3 and anthropic 2 use the second; LiteLLM and older SDKs use the first."""
+_taps_lock = threading.Lock()
+_taps: list[HttpExchangeCallbacks] = []
+_undo_patches: list[Callable[[], None]] = []
 
-    def __init__(self, name: str, on_import: Callable[[ModuleType], None]) -> None:
-        self._name, self._on_import, self._is_searching = name, on_import, False
 
-    def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
-        """Return the spec of the module, with a loader that calls back; None for any other."""
-        if name != self._name or self._is_searching:
-            return None
-        self._is_searching = True
-        try:
-            spec = find_spec(name)
-        finally:
-            self._is_searching = False
-        if spec is not None and spec.loader is not None:
-            run = spec.loader.exec_module
+@dataclass
+class HttpExchange:
+    """One request and its response."""
 
-            def exec_module(module: ModuleType) -> None:
-                run(module)
-                self._on_import(module)
+    kind: ApiKind
+    url: str
+    body: dict[str, Any]
+    began: float
+    litellm: bool
+    """True if LiteLLM sent it."""
+    data: list[bytes] = field(default_factory=list)
+    status: int = 0
+    encoding: str = ""
+    error: str = ""
+    ended: float = 0.0
 
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # this one's alone
-        return spec
+    @property
+    def bytes(self) -> bytes:
+        """The response so far, decompressed."""
+        raw = b"".join(self.data)
+        if not self.encoding:
+            return raw
+        with suppress(Exception):  # a truncated body cannot always be decompressed
+            import httpx
+
+            return httpx.Response(
+                200, headers={"content-encoding": self.encoding}, content=raw
+            ).content
+        return b""
+
+
+class HttpExchangeCallbacks:
+    """An observer of HTTP exchanges.
+
+    Args:
+        on_begin: called when a request is sent.
+        on_end: called once, when its response was read, abandoned, or did not come.
+    """
+
+    def __init__(
+        self, on_begin: Callable[[HttpExchange], None], on_end: Callable[[HttpExchange], None]
+    ) -> None:
+        self._on_begin, self._on_end = on_begin, on_end
+        self.open: dict[int, HttpExchange] = {}
+
+    def begin(self, exchange: HttpExchange) -> None:
+        """Note a request that is sent."""
+        self.open[id(exchange)] = exchange
+        self._on_begin(exchange)
+
+    def end(self, exchange: HttpExchange) -> None:
+        """Note the end of an exchange, once."""
+        if self.open.pop(id(exchange), None) is not None:
+            exchange.ended = exchange.ended or time.time()
+            self._on_end(exchange)
+
+    def finish(self) -> None:
+        """End the streams that were abandoned without being closed."""
+        for exchange in list(self.open.values()):
+            if exchange.status:  # without a status there is no response yet
+                self.end(exchange)
+
+
+# `send` of the sync and async clients is patched once for all taps, and restored with the last one.
+# A response that is streamed gets a tee: its bytes are kept as the program reads them, so neither
+# the order nor the time of reading changes. A stream that the program abandons is never closed; its
+# exchange ends with the block (`HttpExchangeCallbacks.finish`).
 
 
 @contextmanager
-def on_import(name: str, callback: Callable[[ModuleType], None]) -> Iterator[None]:
-    """Call `callback` with a module: now if it is imported, else once it is, inside the block."""
-    imported = sys.modules.get(name)
-    if imported is not None:
-        callback(imported)
-    finder = _ImportHook(name, callback)
-    sys.meta_path.insert(0, finder)
+def install_tap(tap: HttpExchangeCallbacks) -> Iterator[HttpExchangeCallbacks]:
+    """Let a tap observe every call of this process inside the block.
+
+    Args:
+        tap: told when a request begins, and when its response ended or failed.
+
+    Yields:
+        The tap; clients are patched while at least one tap is installed.
+    """
+    with _taps_lock:
+        if not _taps:
+            _undo_patches.extend(
+                _patch_clients(import_module(n)) for n in _LIBRARIES if find_spec(n)
+            )
+        _taps.append(tap)
+    try:
+        yield tap
+    finally:
+        with _taps_lock:
+            _taps.remove(tap)
+            if not _taps:
+                while _undo_patches:
+                    _undo_patches.pop()()
+
+
+def _patch_clients(library: Any) -> Callable[[], None]:
+    """Patch the clients of a library; return a function that undoes it."""
+    sync_send, async_send, tee = (
+        library.Client.send,
+        library.AsyncClient.send,
+        _make_tee_stream(library),
+    )
+
+    def send(self: Any, request: Any, *, stream: bool = False, **more: Any) -> Any:
+        exchange = _begin_exchange(request)
+        with _note_failure(exchange):
+            return _note_answer(
+                exchange, sync_send(self, request, stream=stream, **more), tee if stream else None
+            )
+
+    async def asend(self: Any, request: Any, *, stream: bool = False, **more: Any) -> Any:
+        exchange = _begin_exchange(request)
+        with _note_failure(exchange):
+            response = await async_send(self, request, stream=stream, **more)
+            return _note_answer(exchange, response, tee if stream else None)
+
+    def undo() -> None:
+        library.Client.send, library.AsyncClient.send = sync_send, async_send
+
+    library.Client.send, library.AsyncClient.send = send, asend
+    return undo
+
+
+def _make_tee_stream(library: Any) -> Any:
+    """Return a stream class of a library that keeps what is read of it."""
+
+    class Tee(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, inner: Any, exchange: HttpExchange) -> None:
+            self.inner, self.exchange = inner, exchange
+
+        def __iter__(self) -> Iterator[bytes]:
+            for piece in self.inner:
+                self.exchange.data.append(piece)
+                yield piece
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for piece in self.inner:
+                self.exchange.data.append(piece)
+                yield piece
+
+        def close(self) -> None:
+            self.inner.close()
+            _end_exchange(self.exchange)
+
+        async def aclose(self) -> None:
+            await self.inner.aclose()
+            _end_exchange(self.exchange)
+
+    return Tee
+
+
+def _note_answer(exchange: HttpExchange | None, response: Any, tee: Any) -> Any:
+    """Note a response, or wrap its stream so that it is kept; return the program's response."""
+    if exchange is None:
+        return response
+    exchange.status = response.status_code
+    if tee is None:
+        exchange.data.append(response.content)
+        _end_exchange(exchange)
+    else:
+        exchange.encoding = response.headers.get("content-encoding", "")
+        response.stream = tee(response.stream, exchange)
+    return response
+
+
+@contextmanager
+def _note_failure(exchange: HttpExchange | None) -> Iterator[None]:
+    """Note a request that got no response."""
     try:
         yield
-    finally:
-        sys.meta_path.remove(finder)
+    except BaseException as e:
+        if exchange is not None:
+            exchange.error = redact(f"{type(e).__name__}: {e}")[:1000]
+            _end_exchange(exchange)
+        raise
+
+
+def _begin_exchange(request: Any) -> HttpExchange | None:
+    """Note a request to a model API; return None for any other request."""
+    try:
+        body = msgspec.json.decode(request.content)
+    except Exception:  # noqa: BLE001  a body that streams, or no JSON: no call
+        return None
+    url = str(request.url)
+    kind = detect_api(url, body)
+    if kind is None:
+        return None
+    exchange = HttpExchange(kind, url, body, time.time(), _is_called_from("litellm"))
+    for tap in tuple(_taps):
+        tap.begin(exchange)
+    return exchange
+
+
+def _end_exchange(exchange: HttpExchange) -> None:
+    for tap in tuple(_taps):
+        tap.end(exchange)
+
+
+def _is_called_from(package: str) -> bool:
+    """Return True if a package is among the callers."""
+    names = (f.f_globals.get("__name__") for f, _ in walk_stack(None))
+    return any(str(name).partition(".")[0] == package for name in names)

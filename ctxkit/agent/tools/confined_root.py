@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ctxkit._internal.safe_fs import SUPPORTS_DIR_FD, SafeFolder
+from ctxkit._internal.safe_files import SUPPORTS_DIR_FD, SafeFolder
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 
 if TYPE_CHECKING:

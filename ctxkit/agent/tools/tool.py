@@ -65,7 +65,7 @@ def tool(function: Function, *, name: str | None = None, permission: str = "") -
     )
 
 
-def kit_tool(function: Function, *, permission: str = "") -> Tool:
+def tool_with_cached_schema(function: Function, *, permission: str = "") -> Tool:
     """Return a tool made of a function of ctxkit itself, with its schema cached per process.
 
     Each session defines these functions again, as closures over its own folder, but their code

@@ -9,13 +9,17 @@ import random
 from typing import Any
 
 from ctxkit import tokens
-from ctxkit.course.generator.recorder import SONNET, NameReplacer, SessionRecorder
-from ctxkit.course.generator.repository import MODULES, RepositoryAgent, make_files
+from ctxkit.course.generator.repository_and_agent import (
+    MODULES,
+    RepositoryAgent,
+    make_repository_files,
+)
+from ctxkit.course.generator.session_recorder import SONNET, NameReplacer, SessionRecorder
 from ctxkit.errors import BadArguments
 from ctxkit.session.messages import ToolSchema
 from ctxkit.session.session import Session
 
-__all__ = ["SEED", "make_billing", "make_session"]
+__all__ = ["SEED", "make_billing_session", "make_session"]
 
 SEED = 4127
 """The seed of the sample `billing`."""
@@ -82,7 +86,7 @@ def make_session(seed: int | str) -> Session:
     return _make_from_seed(f"session {text}", NameReplacer.draw(text))
 
 
-def make_billing() -> Session:
+def make_billing_session() -> Session:
     """Return the sample `billing`, as it ships with the kit."""
     return _make_from_seed(SEED, NameReplacer())
 
@@ -96,7 +100,7 @@ def _make_from_seed(seed: int | str, names: NameReplacer) -> Session:
         _SYSTEM, rng=rng, count_tokens=count_tokens, write_summary=_write_summary,
         schema_tokens=schema_tokens, start=_START, names=names,
     )  # fmt: skip
-    _record_story(RepositoryAgent(recorder, make_files(rng), rng))
+    _record_story(RepositoryAgent(recorder, make_repository_files(rng), rng))
     facts: list[Any] = [[names.replace_names(f), names.replace_in_pattern(p)] for f, p in _FACTS]
     # the sample is called by its name, others by their seed's
     is_sample = not names.new_names

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from ctxkit.course.answer_marking import mark_number, mark_span, score_guess
-from ctxkit.course.exercises import exercise, guess, numbers
-from ctxkit.course.sample_data import load_sample
+from ctxkit.course.exercises import exercise, guess, mark_number, mark_span, numbers, score_guess
+from ctxkit.course.sample_sessions import load_sample
 from ctxkit.session.messages import Usage
 
 _HIDDEN_NAMES = (

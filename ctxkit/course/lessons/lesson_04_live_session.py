@@ -6,8 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.models.scripted import find_ports
-from ctxkit.course.answer_marking import mark_list, mark_number, score_guess
-from ctxkit.course.exercises import exercise, guess, numbers
+from ctxkit.course.exercises import exercise, guess, mark_list, mark_number, numbers, score_guess
 from ctxkit.errors import BadArguments
 from ctxkit.session.session import Session
 
@@ -36,7 +35,7 @@ def ports_in_sight(session: Session) -> dict[str, int]:
 
 
 @cache
-def lived(*masks: int) -> pd.DataFrame:
+def run_agents_under_masks(*masks: int) -> pd.DataFrame:
     """Return what an agent did and paid, unmanaged and under masks, in the world of the studies."""
     from ctxkit import presets
     from ctxkit.experiments import studies
@@ -53,7 +52,9 @@ def lived(*masks: int) -> pd.DataFrame:
     "What is out of sight is looked up again, and a look is a call.",
 )
 def _guess_repeated_reads(answer: Any) -> str:
-    return score_guess(answer, int(lived(_MASKS[0])["rereads_n"].iloc[-1]), "times")
+    return score_guess(
+        answer, int(run_agents_under_masks(_MASKS[0])["rereads_n"].iloc[-1]), "times"
+    )
 
 
 @exercise(
@@ -83,7 +84,7 @@ def _judge_hidden_ports(answer: Any, session: Any = None) -> str:
     numbers=[{"mask": n} for n in _MASKS],
 )
 def _judge_underestimate(answer: Any) -> str:
-    table = lived(numbers("04-b")["mask"])
+    table = run_agents_under_masks(numbers("04-b")["mask"])
     predicted, real = (float(table[name].iloc[-1]) for name in ("usd_predicted", "usd_real"))
     slips = {
         "That is the whole of what was paid, over what was predicted; take 100 % off it.": (

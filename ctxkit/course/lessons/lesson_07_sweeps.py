@@ -6,11 +6,10 @@ from functools import cache
 from statistics import pstdev, stdev
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.course.answer_marking import mark_choice, mark_number, score_guess
-from ctxkit.course.contest_judging import ContestEntry, judge_rules
-from ctxkit.course.exercises import exercise, guess, numbers
+from ctxkit.course.contests import ContestEntry, judge_rules
+from ctxkit.course.exercises import exercise, guess, mark_choice, mark_number, numbers, score_guess
 from ctxkit.course.generator.billing_sample import make_session
-from ctxkit.course.sample_data import measure_loss_above
+from ctxkit.course.sample_sessions import measure_loss_with_trigger
 from ctxkit.course.students import current_student
 from ctxkit.policies import triggers
 from ctxkit.policies.context_rules import Rules
@@ -31,9 +30,9 @@ _LESS_USD = 0.15
 # The loss is worked out under triggers that nobody would call different. Its spread is the noise of
 # this one session, against which differences between settings are held.
 @cache
-def losses(words: str = "summary:keep_tokens=8000") -> Sequence[float]:
+def measure_losses_near_trigger(words: str = "summary:keep_tokens=8000") -> Sequence[float]:
     """Return the loss of a policy under triggers that differ by a few per cent."""
-    return [measure_loss_above(words, t) for t in _TRIGGERS]
+    return [measure_loss_with_trigger(words, t) for t in _TRIGGERS]
 
 
 @guess(
@@ -43,7 +42,11 @@ def losses(words: str = "summary:keep_tokens=8000") -> Sequence[float]:
     "That much is chance: no one would call these triggers different settings.",
 )
 def _guess_loss_range(answer: Any) -> str:
-    return score_guess(answer, 100 * (max(losses()) - min(losses())), "points")
+    return score_guess(
+        answer,
+        100 * (max(measure_losses_near_trigger()) - min(measure_losses_near_trigger())),
+        "points",
+    )
 
 
 @exercise(
@@ -55,7 +58,7 @@ def _guess_loss_range(answer: Any) -> str:
     numbers=_KEEP_TOKENS,
 )
 def _judge_loss_deviation(answer: Any) -> str:
-    measured = losses(f"summary:keep_tokens={numbers('07-a')['keep_tokens']}")
+    measured = measure_losses_near_trigger(f"summary:keep_tokens={numbers('07-a')['keep_tokens']}")
     right, sample = 100 * pstdev(measured), 100 * stdev(measured)
     # with n or with n - 1: what is near to either is right
     if not mark_number(answer, sample, within=0.05):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ctxkit.agent.models.scripted import ScriptedModel
-from ctxkit.course.pair.task import CONFIG_KEYS, INSTRUCTIONS, SERVICES
+from ctxkit.course.pair.number_lookup_task import CONFIG_KEYS, INSTRUCTIONS, SERVICES
 from ctxkit.errors import ModelError
 from ctxkit.session.messages import Message, Text, ToolCall, Usage
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.agent.models.model import Emit, Request
-    from ctxkit.tokens import TokenCounter
+    from ctxkit.tokens.token_counters import TokenCounter
 
     Array = NDArray[np.float32]
 

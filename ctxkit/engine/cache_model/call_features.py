@@ -209,11 +209,14 @@ def has_reliable_times(session: Session) -> bool:
 
 def measure_pause(session: Session, before: ModelCall, call: ModelCall) -> float | None:
     """Return the seconds from a reply to the sending of a call; None where a time is missing."""
-    reply_time, start_time = before.message.time, measure_start(session, call, before.position + 1)
+    reply_time, start_time = (
+        before.message.time,
+        get_call_start_time(session, call, before.position + 1),
+    )
     return None if reply_time is None or start_time is None else start_time - reply_time
 
 
-def measure_start(session: Session, call: ModelCall, first: int = 0) -> float | None:
+def get_call_start_time(session: Session, call: ModelCall, first: int = 0) -> float | None:
     """Return when a call was sent, in seconds since 1970; None where no time is known.
 
     Args:
@@ -563,7 +566,7 @@ def floor_to_block(tokens: int, block: int) -> int:
     return tokens // block * block
 
 
-def compute_read_before_reasoning(call: CallFeatures) -> int:
+def compute_read_after_reasoning_removal(call: CallFeatures) -> int:
     """Return the tokens that are read where old reasoning was taken out.
 
     The prompts are equal up to where the turn before began.

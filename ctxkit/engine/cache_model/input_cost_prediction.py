@@ -1,8 +1,12 @@
 """Predicted input cost of a session, its error against the record, and reads after compactions.
+A prediction uses sizes, times, models, events, and whether writes are billed and live five minutes
+or an hour. It never uses a recorded read of the session (or of the half) that is judged. So the
+prediction can be wrong, unlike `metrics.cost.replay_cost_model.closure_error`, which only checks
+that sums agree. Negative controls are sessions with made-up reads, which it must not fit.
 
 A prediction uses sizes, times, models, events, and whether writes are billed and live five minutes
 or an hour. It never uses a recorded read of the session (or of the half) that is judged. So the
-prediction can be wrong, unlike `metrics.cost.cache_fit.closure_error`, which only checks
+prediction can be wrong, unlike `metrics.cost.replay_cost_model.closure_error`, which only checks
 that sums agree.
 """
 
@@ -13,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from ctxkit.engine.cache_model.call_features import (
     HOUR,
@@ -20,11 +25,10 @@ from ctxkit.engine.cache_model.call_features import (
     find_miss_cause,
     get_cache_lifetime,
     get_call_features,
+    get_written_cache_lifetime,
+    select_billed_calls,
 )
-from ctxkit.engine.cache_model.interval_calibration import (
-    MIN_DEVELOPERS,
-    compute_interval_stretch,
-)
+from ctxkit.engine.cache_model.interval_calibration import MIN_DEVELOPERS, compute_interval_stretch
 from ctxkit.engine.cache_model.miss_rates import MissRates, SimulatedReads, simulate_reads
 from ctxkit.engine.cache_model.training_counts import (
     MIN_CALLS,
@@ -32,10 +36,10 @@ from ctxkit.engine.cache_model.training_counts import (
     count_session,
     exclude_copies,
     get_recorded_reads,
-    load_counts,
+    load_training_counts,
     with_initial_idle,
 )
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
@@ -65,7 +69,8 @@ if TYPE_CHECKING:
 #
 # Where no log of the same tool, model family and kind of agent teaches, the figure is that of the
 # cache's lifetime alone, with the range of past errors of such logs, and there is no interval.
-# Dollars are linear in the tokens read, so a draw is priced by one dot product (`InputCosts`).
+# Dollars are linear in the tokens read, so a draw is priced by one dot product
+# (`InputCostFunction`).
 
 NAIVE_MODELS = ("lifetime", "all_cached", "nothing_cached")
 """Baseline models with which a prediction is compared; see `compute_naive_reads`."""
@@ -144,7 +149,9 @@ def predict_input_cost(
     if len(recorded) < 2:
         missing = "no cache split" if not recorded else "one call with a cache split"
         return InputCostPrediction(why=f"The log has {missing}, so no prediction can be checked.")
-    case = prepare_prediction(session, load_counts() if training is None else training, logs)
+    case = prepare_prediction(
+        session, load_training_counts() if training is None else training, logs
+    )
     prediction = case.predict()
     if case.half_size and prediction.error is not None:
         own_half = count_session(session, case.half_size)
@@ -179,7 +186,7 @@ def prepare_prediction(
     )
     idle = logs.measure_idle(session) if logs else None
     calls = with_initial_idle(get_call_features(session), idle)
-    costs = compute_input_costs(session, calls)
+    costs = make_input_cost_function(session, calls)
     priced = None if costs is None else _without_headless(costs, calls)
     return SessionToPredict(calls, rates, get_recorded_reads(session), priced)
 
@@ -232,7 +239,7 @@ class SessionToPredict(NamedTuple):
     rates: MissRates
     recorded: Sequence[int]
     """Tokens that each call read."""
-    costs: InputCosts | None
+    costs: InputCostFunction | None
     """Prices; None: not all are known."""
 
     @property
@@ -256,7 +263,7 @@ class SessionToPredict(NamedTuple):
         by_call = reads.rules_only if is_taught else naive["lifetime"]
         prediction = InputCostPrediction(
             reads=tuple(by_call.astype(int).tolist()),
-            read_split_error=compute_split_error(self.calls, self.recorded, by_call),
+            read_split_error=compute_read_error(self.calls, self.recorded, by_call),
             teachers=self.rates.teachers,
             why=_limits_note(self.rates, len(self.calls)),
         )
@@ -302,7 +309,7 @@ class SessionToPredict(NamedTuple):
         half = self.half_size
         if self.costs is None or not half:
             return None
-        costs = InputCosts(self.costs.whole[half:], self.costs.saved[half:])
+        costs = InputCostFunction(self.costs.whole[half:], self.costs.saved[half:])
         case = self._replace(
             calls=self.calls[half:],
             rates=self.rates.with_own_half(first_half),
@@ -351,13 +358,13 @@ def _with_interval(
     )
 
 
-def _without_headless(costs: InputCosts, calls: Sequence[CallFeatures]) -> InputCosts:
+def _without_headless(costs: InputCostFunction, calls: Sequence[CallFeatures]) -> InputCostFunction:
     """Leave out the first call of a log without its beginning: its read is unknown."""
     counted = np.array([not call.headless for call in calls])
-    return InputCosts(costs.whole * counted, costs.saved * counted)
+    return InputCostFunction(costs.whole * counted, costs.saved * counted)
 
 
-def compute_split_error(
+def compute_read_error(
     calls: Sequence[CallFeatures], recorded: Sequence[int], predicted: Any
 ) -> float:
     """Return the absolute error of the reads, summed over calls, as a share of the prompts."""
@@ -377,7 +384,7 @@ def compute_naive_reads(calls: Sequence[CallFeatures]) -> dict[str, NDArray[Any]
     }
 
 
-class InputCosts(NamedTuple):
+class InputCostFunction(NamedTuple):
     """Input cost as a linear function of the tokens that each call reads from the cache."""
 
     whole: NDArray[Any]
@@ -390,7 +397,9 @@ class InputCosts(NamedTuple):
         return np.asarray((self.whole - self.saved * reads).sum(axis=-1))
 
 
-def compute_input_costs(session: Session, calls: Sequence[CallFeatures]) -> InputCosts | None:
+def make_input_cost_function(
+    session: Session, calls: Sequence[CallFeatures]
+) -> InputCostFunction | None:
     """Return the input cost of calls by the price table; None where one has no price.
 
     What is not read is written, at the price of the lifetime that the session's writes have, or
@@ -411,7 +420,7 @@ def compute_input_costs(session: Session, calls: Sequence[CallFeatures]) -> Inpu
         unread_price = rates.write(hour=is_hour) if is_written else rates.input
         whole[i] = call.prompt * unread_price
         saved[i] = unread_price - rates.read
-    return InputCosts(whole, saved)
+    return InputCostFunction(whole, saved)
 
 
 class ReadAfterCompaction(NamedTuple):
@@ -497,3 +506,47 @@ def describe_prediction(
         f"Predicted by other sessions, without its reads, the input side is {error:+.1%} off the "
         f"record{interval}.{f' {note}' if note else ''}"
     )
+
+
+def replace_reads(session: Session, reads: Sequence[int]) -> Session:
+    """Return a session whose billed calls read so many tokens; its prompts are as they were."""
+    calls = zip(select_billed_calls(session), get_call_features(session), reads, strict=True)
+    places = {
+        session.indices[c.position]: _reply(
+            c.message, n, hour=(get_written_cache_lifetime(c) or a.life) == HOUR
+        )
+        for c, a, n in calls
+    }
+    return replace(session, log=tuple(places.get(i, e) for i, e in enumerate(session.log)))
+
+
+def _reply(message: Any, read: int, *, hour: bool) -> Any:
+    u = message.usage
+    rest = (u.prompt_tokens or 0) - read
+    writes = u.cache_write_tokens is not None or u.cache_write_1h_tokens is not None
+    hour = hour and writes
+    usage = replace(
+        u,
+        input_tokens=None if writes else rest,
+        cache_read_tokens=read,
+        cache_write_tokens=0 if hour else rest if writes else None,
+        cache_write_1h_tokens=rest if hour else None,
+    )
+    return replace(message, usage=usage)
+
+
+def with_random_reads(session: Session, seed: int = 0) -> Session:
+    """Return a session that read any number of tokens of each prompt."""
+    rng = np.random.default_rng(seed)
+    return replace_reads(
+        session, [int(rng.integers(a.prompt + 1)) for a in get_call_features(session)]
+    )
+
+
+def with_shuffled_reads(session: Session, seed: int = 0) -> Session:
+    """Return a session in which calls have the read shares of other calls, shuffled."""
+    features = get_call_features(session)
+    shares = [r / a.prompt for a, r in zip(features, get_recorded_reads(session), strict=True)]
+    order = np.random.default_rng(seed).permutation(len(features))
+    reads = [int(shares[i] * a.prompt) for i, a in zip(order, features, strict=True)]
+    return replace_reads(session, reads)

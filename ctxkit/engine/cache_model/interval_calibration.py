@@ -68,7 +68,7 @@ def compute_interval_stretch(
         The factors; None where too few developers' errors are known.
     """
     is_near = rates.teachers >= MIN_DEVELOPERS
-    rows = select_calibrating(rates.training, rates.target, calls, is_near=is_near)
+    rows = select_calibration_sessions(rates.training, rates.target, calls, is_near=is_near)
     if not rows:
         return None
     errors = [row.past.get_bill(evidence).stretch for row in rows if row.past]
@@ -150,7 +150,7 @@ def measure_left_out_coverage(
     return LeftOutCoverage(shares / len(developers), covered_n / len(errors), *factors)
 
 
-def select_calibrating(
+def select_calibration_sessions(
     training: Sequence[SessionCounts], target: SessionCounts, calls: int, *, is_near: bool
 ) -> list[SessionCounts]:
     """Return the training sessions whose errors stretch an interval: those of the same tool and

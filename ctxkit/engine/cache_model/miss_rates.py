@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ctxkit.engine.cache_model.call_features import (
-    compute_read_before_reasoning,
+    compute_read_after_reasoning_removal,
     compute_warm_read,
 )
 from ctxkit.engine.cache_model.training_counts import (
@@ -385,7 +385,7 @@ def _read_with_cause(call: CallFeatures, name: str, donors: NDArray[Any] | None)
     """Return by draw what a call with a cause reads at a miss, and a first call at a hit."""
     base = get_class_base(name)
     if base == "reasoning_dropped":
-        return float(compute_read_before_reasoning(call))
+        return float(compute_read_after_reasoning_removal(call))
     if base == "too_short":
         return 0.0
     if donors is None:

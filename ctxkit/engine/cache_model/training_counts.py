@@ -27,8 +27,8 @@ from ctxkit.engine.cache_model.call_features import (
     find_miss_cause,
     get_cache_family,
     get_call_features,
+    get_call_start_time,
     is_miss,
-    measure_start,
     select_billed_calls,
 )
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
@@ -104,7 +104,7 @@ class PastPredictionError(msgspec.Struct, frozen=True, gc=False, array_like=True
         return -self.error / (self.above if self.error < 0 else self.below)
 
 
-class PastPredictionErrors(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class PastErrorsByEvidence(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Predictions of a training session, the logs of its developer being left out."""
 
     teachers: int
@@ -145,7 +145,7 @@ class SessionCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     era: str = ""
     """As `find_program_era` returns it."""
     shortfall: ReadShortfall | None = None
-    past: PastPredictionErrors | None = None
+    past: PastErrorsByEvidence | None = None
     """How its own predictions were off; None where it is too short or has no price."""
 
     @property
@@ -179,7 +179,7 @@ def count_session(
     calls, reads = with_initial_idle(get_call_features(session), idle), get_recorded_reads(session)
     return SessionCounts(
         session=session.id,
-        head=get_first_prompts(calls),
+        head=get_first_prompt_sizes(calls),
         tool=session.format,
         family=find_main_provider_family(calls, session),
         model=session.model or "",
@@ -236,7 +236,7 @@ def find_main_provider_family(calls: Sequence[CallFeatures], session: Session) -
     return max(families, key=families.__getitem__) if families else get_cache_family(session, None)
 
 
-def get_first_prompts(calls: Sequence[CallFeatures]) -> tuple[int, ...]:
+def get_first_prompt_sizes(calls: Sequence[CallFeatures]) -> tuple[int, ...]:
     """Return the tokens of the first prompts of a session."""
     return tuple(call.prompt for call in calls[:HEAD_PROMPTS])
 
@@ -248,13 +248,13 @@ def get_recorded_reads(session: Session) -> list[int]:
 
 
 @cache
-def load_counts() -> tuple[SessionCounts, ...]:
+def load_training_counts() -> tuple[SessionCounts, ...]:
     """Read the counts of the committed training sessions; they hold no text of the sessions."""
     data = resources.files(__package__).joinpath(TABLE_FILE).read_bytes()
     return msgspec.json.decode(data, type=tuple[SessionCounts, ...])
 
 
-def is_informative(session: Session) -> bool:
+def has_cache_reads(session: Session) -> bool:
     """Return whether a session can be counted: one that never reads a token shows no cache."""
     reads = get_recorded_reads(session)
     return len(reads) > 1 and any(reads)
@@ -393,7 +393,7 @@ class DeveloperLogs:
             Infinite where no such call is before; None without other logs, or without times.
         """
         billed = select_billed_calls(session)
-        start = measure_start(session, billed[0]) if billed else None
+        start = get_call_start_time(session, billed[0]) if billed else None
         if start is None or all(log.id == session.id for log in self.sessions):
             return None
         times = self._times.get((session.format, billed[0].message.model), [])
@@ -408,5 +408,5 @@ class DeveloperLogs:
         return [
             replace(count_session(log, idle=self.measure_idle(log)), developer=OWN_DEVELOPER)
             for log in self.sessions
-            if is_informative(log)
+            if has_cache_reads(log)
         ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from ctxkit._internal.formatting import escape_html, sanitize_line
+from ctxkit._internal.formatting_and_sanitizing import escape_html, sanitize_line
 from ctxkit._internal.installed_distribution import get_version
 from ctxkit._internal.redaction import redact
 from ctxkit._internal.tables import Cell, Column, Table
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.experiments.grids import RulesArgument
-    from ctxkit.experiments.rules_on_one_session import SessionRunner
-    from ctxkit.formats.session_arguments import SessionsLike
+    from ctxkit.experiments.setting_grids_and_labels import RulesArgument
+    from ctxkit.experiments.sweep_workers import SessionRunner
+    from ctxkit.formats.sessions_from_arguments import SessionsLike
     from ctxkit.session.session import Session
 
 
@@ -72,7 +72,7 @@ def gate(
 
     before = load_baseline_or_fail(baseline, tolerance, update=update)
     now = measure_rules(with_unique_ids(get_recorded_sessions(sessions)), rules, exam=exam)
-    report = report_against_baseline(before, now, baseline, tolerance)
+    report = compare_with_or_write_baseline(before, now, baseline, tolerance)
     return replace(report, untested=_list_untested(now))
 
 
@@ -114,7 +114,7 @@ def load_baseline_or_fail(
     return figures
 
 
-def report_against_baseline(
+def compare_with_or_write_baseline(
     before: FiguresByRules | None,
     now: FiguresByRules,
     baseline: str | os.PathLike[str],
@@ -439,10 +439,10 @@ def measure_rules(
     The noise of a score is its largest change when the window is `WINDOW_SHIFT` smaller or larger,
     so that compactions fall elsewhere. The noise of planted facts is their spread over `SEEDS`.
     """
-    from ctxkit.experiments.grids import label_rules, resolve_rules
-    from ctxkit.experiments.rules_on_one_session import NamedRules, SessionRunner
+    from ctxkit.experiments.setting_grids_and_labels import label_rules, resolve_rules_list
+    from ctxkit.experiments.sweep_workers import NamedRules, SessionRunner
 
-    rules_list = resolve_rules(rules)
+    rules_list = resolve_rules_list(rules)
     settings = [
         NamedRules.of(label, r)
         for label, r in zip(label_rules(rules_list), rules_list, strict=True)
@@ -470,9 +470,9 @@ def add_exam_share(measured: SessionFigures, session: Session, candidate: Any) -
     Returns:
         The figures as they are where no exam can be made of the session.
     """
-    from ctxkit.experiments.exams import measure_answerable
+    from ctxkit.experiments.compaction_exams import measure_answerable_share
 
-    share = measure_answerable(session, candidate)
+    share = measure_answerable_share(session, candidate)
     if share is None:
         return measured
     return msgspec.structs.replace(
@@ -481,7 +481,7 @@ def add_exam_share(measured: SessionFigures, session: Session, candidate: Any) -
 
 
 def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) -> SessionFigures:
-    from ctxkit.experiments.rules_on_one_session import SweepOptions
+    from ctxkit.experiments.sweep_workers import SweepOptions
 
     options = SweepOptions(loss=True)
     row = runner.row(setting, options)
@@ -493,7 +493,7 @@ def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) ->
     for figure in _SCORE_FIGURES:
         values = [row.get(figure.name), *(o.get(figure.name) for o in shifted_rows)]
         if values[0] is not None:
-            figures[figure.name] = measure_first_with_noise(
+            figures[figure.name] = make_figure_with_noise(
                 [float(v) for v in values if v is not None]
             )
     shares = [
@@ -509,7 +509,7 @@ def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) ->
     return SessionFigures(key=runner.name, figures=figures, compacts=compacts)
 
 
-def measure_first_with_noise(values: Sequence[float]) -> FigureWithNoise:
+def make_figure_with_noise(values: Sequence[float]) -> FigureWithNoise:
     """Return the first value, with the largest distance of the others as its noise.
 
     Args:
@@ -519,8 +519,8 @@ def measure_first_with_noise(values: Sequence[float]) -> FigureWithNoise:
         The figure with its noise, in the unit of the values.
 
     Example:
-        >>> from ctxkit.experiments.gates.regression_gate import measure_first_with_noise
-        >>> measure_first_with_noise([10.0, 11.0, 8.0]).noise
+        >>> from ctxkit.experiments.gates.regression_gate import make_figure_with_noise
+        >>> make_figure_with_noise([10.0, 11.0, 8.0]).noise
         2.0
     """
     return FigureWithNoise(values[0], max(abs(v - values[0]) for v in values))
@@ -538,7 +538,7 @@ def _shifted_windows(setting: Any, limit: int | None) -> Iterable[Any]:
 
 
 def _with_planted_facts(session: Session) -> Iterable[tuple[Session, Sequence[Any]]]:
-    from ctxkit.metrics.retention_checks import make_facts, plant_facts
+    from ctxkit.metrics.planted_facts_and_audits import make_facts, plant_facts
 
     for seed in SEEDS:
         facts = make_facts(FACTS_PLANTED, seed)
@@ -550,11 +550,11 @@ def _with_planted_facts(session: Session) -> Iterable[tuple[Session, Sequence[An
 
 def _surviving_fact_share(session_facts: tuple[Session, Sequence[Any]], rules: Any) -> float | None:
     from ctxkit.engine.replay import replay
-    from ctxkit.metrics.retention_checks import check_facts_in_view
+    from ctxkit.metrics.planted_facts_and_audits import check_facts_in_prompt
 
     session, facts = session_facts
     try:
-        survives = check_facts_in_view(replay(session, rules), facts)
+        survives = check_facts_in_prompt(replay(session, rules), facts)
     except CtxkitError:
         return None
     return sum(survives.values()) / len(survives)
@@ -579,7 +579,7 @@ def load_baseline(path: str | os.PathLike[str]) -> FiguresByRules | None:
     Raises:
         BadArguments: the file is unreadable, damaged or of another version.
     """
-    from ctxkit.experiments.rules_on_one_session import ROW_VERSION as SCORES
+    from ctxkit.experiments.sweep_workers import ROW_VERSION as SCORES
 
     file = Path(path).expanduser()
     try:
@@ -614,8 +614,8 @@ def save_baseline(path: str | os.PathLike[str], entries: FiguresByRules) -> None
     Raises:
         StoreError: the file cannot be written.
     """
-    from ctxkit._internal.safe_fs import write_file as written
-    from ctxkit.experiments.rules_on_one_session import ROW_VERSION as SCORES
+    from ctxkit._internal.safe_files import write_file_atomically as written
+    from ctxkit.experiments.sweep_workers import ROW_VERSION as SCORES
 
     try:
         old = load_baseline(path) or {}

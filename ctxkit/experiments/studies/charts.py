@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.lazy import public_dir
-from ctxkit._internal.palette import TEXT_COLOUR
-from ctxkit.experiments.studies import masks
-from ctxkit.metrics.elongation import NOISE_FLOOR
+from ctxkit._internal.chart_style import TEXT_COLOUR
+from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit.experiments.studies import mask_and_visibility_accuracy
+from ctxkit.metrics.run_elongation import NOISE_FLOOR
 from ctxkit.plots.chart import Chart
-from ctxkit.plots.xy_figure import Axes, Trace
+from ctxkit.plots.xy_figure import Trace, XyDrawing
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 __all__ = [
-    "chart_behaviour",
     "chart_closed_loop",
     "chart_mask_errors",
+    "chart_policy_ratios",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
-_UNITS: dict[masks.Unit, str] = {
+_UNITS: dict[mask_and_visibility_accuracy.Unit, str] = {
     "chars": "sized in characters",
     "o200k": "sized in tokens of o200k",
 }
@@ -44,7 +44,10 @@ def chart_mask_errors(runs: pd.DataFrame) -> Chart:
     Args:
         runs: the table `masks`.
     """
-    errors_by_unit = {unit: masks.by_window(runs, unit).dropna() for unit in _UNITS}
+    errors_by_unit = {
+        unit: mask_and_visibility_accuracy.summarise_errors_by_window(runs, unit).dropna()
+        for unit in _UNITS
+    }
     traces = [
         _line(f"{what}, {unit_name}", rows, column, look)
         for look, (unit, unit_name, column, what) in enumerate(
@@ -57,9 +60,9 @@ def chart_mask_errors(runs: pd.DataFrame) -> Chart:
     return Chart(
         title="The bill of a mask, by the window that is replayed",
         caption=f"Size of predicted / recorded prompt tokens - 1 over {len(runs)} runs that were "
-        f"shown their last {masks.RECORDED_WINDOW} observations; the constant is fitted on the "
-        "other tasks.",
-        drawing=Axes(
+        f"shown their last {mask_and_visibility_accuracy.RECORDED_WINDOW} observations; the "
+        "constant is fitted on the other tasks.",
+        drawing=XyDrawing(
             x="observations that the mask keeps", y="error", traces=tuple(traces), y_share=True
         ),
         head=("window", *(f"{t}: median" for t in _UNITS.values()), "80 %", "nine of ten"),
@@ -81,7 +84,7 @@ def _row(chars: dict[str, Any], o200k: dict[str, Any]) -> tuple[str, ...]:
     return (str(chars["window"]), f"{chars['median']:.1%}", f"{o200k['median']:.1%}", *ends)
 
 
-def chart_behaviour(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
+def chart_policy_ratios(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
     """Chart turns or dollars of managed runs over those of unmanaged ones, with 80 % intervals.
 
     Args:
@@ -109,7 +112,7 @@ def chart_behaviour(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
     return Chart(
         title=f"{word} of managed runs over those of the same model without management",
         caption=f"Totals over the same tasks (The Complexity Trap), with 80 % intervals.{band}",
-        drawing=Axes(
+        drawing=XyDrawing(
             x="model (OH: flash in OpenHands; all else: SWE-agent; M: results kept)",
             y=f"{word.lower()}, as a multiple",
             traces=tuple(traces),
@@ -176,7 +179,7 @@ def chart_closed_loop(table: pd.DataFrame, figure: str = "usd") -> Chart:
         title=f"Predicted and real {word} of an agent that looks again for what is gone",
         caption="One record without management, replayed under each policy; and the same agent "
         "run under it. The distance is what an open loop misses.",
-        drawing=Axes(
+        drawing=XyDrawing(
             x="policy",
             y=word,
             traces=(

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit import tokens
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit.agent.models.scripted import (
     GIVE_UP_TEXT,
     MAX_LOOKUPS,
     PromptLookupModel,
     find_ports,
-    service_path,
+    get_service_path,
 )
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.session.messages import Edit, Message
@@ -39,29 +39,29 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.context_rules import Rules
     from ctxkit.presets.registry import RulesLike
-    from ctxkit.tokens import TokenCounter
+    from ctxkit.tokens.token_counters import TokenCounter
 
 
 __all__ = [
-    "COLUMNS",
+    "CLOSED_LOOP_COLUMNS",
     "GIVE_UP_TEXT",
     "INSTRUCTIONS",
     "MAX_LOOKUPS",
-    "PRICED",
+    "PRICED_MODEL",
     "RECENT_PORTS",
-    "LookupTask",
+    "PortLookupTask",
     "find_visible_services",
     "loop",
     "make_lookup_model",
-    "make_world",
+    "make_port_lookup_task",
     "run_scripted_agent",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
-PRICED = "claude-sonnet-4-5"
+PRICED_MODEL = "claude-sonnet-4-5"
 """The model by whose prices the scripted agent is billed."""
-COLUMNS = {
+CLOSED_LOOP_COLUMNS = {
     "rules": "what the rules call themselves",
     "calls_predicted": "calls of the record, which a replay keeps",
     "calls_real": "calls of the agent under the rules",
@@ -79,7 +79,7 @@ _READ_TOOL = "read_config"
 
 
 def run_scripted_agent(
-    rules: RulesLike = "none", at: LookupTask | None = None, *, blind: bool = False
+    rules: RulesLike = "none", at: PortLookupTask | None = None, *, blind: bool = False
 ) -> Session:
     """Run an agent through all questions of a world under rules and return its session.
 
@@ -98,10 +98,10 @@ def run_scripted_agent(
         3
     """
     from ctxkit.agent import Agent
-    from ctxkit.agent.event_loops import BackgroundTask
+    from ctxkit.agent.event_loop_threads import BackgroundTask
     from ctxkit.agent.tools.tool import tool
 
-    at = at or make_world()
+    at = at or make_port_lookup_task()
     ticks, counter = count(1_800_000_000), tokens.get_counter("chars/4")
     model = make_lookup_model(counter=counter, clock=lambda: float(next(ticks)), blind=blind)
     agent = Agent(
@@ -119,27 +119,29 @@ def run_scripted_agent(
             await agent.turn(at.question(n))
 
     BackgroundTask(live()).result()
-    return apply_prices(agent.session)
+    return apply_model_prices(agent.session)
 
 
-def apply_prices(session: Session) -> Session:
+def apply_model_prices(session: Session) -> Session:
     """Return a scripted session as if the model `PRICED` had answered and summarised.
 
     Replays bill summaries as written by a model, so the live session must be billed alike.
     """
     log = tuple(_price_entry(entry) for entry in session.log)
-    return msgspec.structs.replace(session, log=log, model=PRICED)
+    return msgspec.structs.replace(session, log=log, model=PRICED_MODEL)
 
 
 def _price_entry(entry: Message | Edit) -> Message | Edit:
     if isinstance(entry, Edit):
         return msgspec.structs.replace(entry, source="recorded")
-    return msgspec.structs.replace(entry, model=PRICED) if entry.role == "assistant" else entry
+    return (
+        msgspec.structs.replace(entry, model=PRICED_MODEL) if entry.role == "assistant" else entry
+    )
 
 
 def loop(
     rules: Sequence[RulesLike],
-    at: LookupTask | None = None,
+    at: PortLookupTask | None = None,
     *,
     blind: bool = False,
     progress: bool = True,
@@ -163,14 +165,16 @@ def loop(
     """
     import pandas as pd
 
-    at = at or make_world()
+    at = at or make_port_lookup_task()
     record = run_scripted_agent("none", at, blind=blind)
     bar = make_progress_bar(rules, desc="closed loop", unit="rules", disable=not progress)
     rows = [_compare_rules(record, resolve_rules(each), at, blind=blind) for each in bar]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).set_index("rules")
+    return pd.DataFrame(rows, columns=list(CLOSED_LOOP_COLUMNS)).set_index("rules")
 
 
-def _compare_rules(record: Session, rules: Rules, at: LookupTask, *, blind: bool) -> dict[str, Any]:
+def _compare_rules(
+    record: Session, rules: Rules, at: PortLookupTask, *, blind: bool
+) -> dict[str, Any]:
     from ctxkit.engine.replay import replay
     from ctxkit.experiments.cost_and_loss_scores import score
 
@@ -198,7 +202,7 @@ def count_file_reads(session: Session) -> int:
     return sum(c.name == _READ_TOOL for m in session.messages for c in m.tool_calls)
 
 
-def count_numbers_gone_when_needed(replayed: Session, at: LookupTask) -> int:
+def count_numbers_gone_when_needed(replayed: Session, at: PortLookupTask) -> int:
     """Count the numbers that the agent had read but that a replay did not show when needed.
 
     Each costs a live run at least one more step, so the count is the replay's own estimate of its
@@ -232,7 +236,7 @@ _SETTING_NAMES = ("retries", "timeout", "batch", "level", "region", "owner", "wi
 
 
 @dataclass(frozen=True, slots=True)
-class LookupTask:
+class PortLookupTask:
     """Generated files, and questions about them."""
 
     files: dict[str, str]
@@ -251,7 +255,7 @@ class LookupTask:
         return self.files[path]
 
 
-def make_world(
+def make_port_lookup_task(
     *,
     questions: int = 60,
     services: int = 24,
@@ -259,7 +263,7 @@ def make_world(
     lines: int = 120,
     near: float = 0.5,
     seed: int = 7,
-) -> LookupTask:
+) -> PortLookupTask:
     """Generate a world from a seed.
 
     Args:
@@ -276,8 +280,8 @@ def make_world(
     random = Random(seed)  # noqa: S311  a made-up world, not a secret
     names = _SERVICE_NAMES[:services]
     ports = {name: random.randrange(2_000, 60_000) for name in names}
-    files = {service_path(name): _make_file(name, ports[name], lines, random) for name in names}
-    return LookupTask(files, _draw_questions(names, questions, each, near, random), ports)
+    files = {get_service_path(name): _make_file(name, ports[name], lines, random) for name in names}
+    return PortLookupTask(files, _draw_questions(names, questions, each, near, random), ports)
 
 
 def _draw_questions(

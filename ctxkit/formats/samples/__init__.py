@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit.errors import BadArguments, did_you_mean
 
 __all__ = ["names", "path", "paths"]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 _FOLDER = Path(__file__).parent
 _FILES = {

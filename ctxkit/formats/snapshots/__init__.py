@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ctxkit._internal.lazy import public_dir
-from ctxkit.formats.snapshots.frame_writer import SnapshotWriter, write_snapshots
-from ctxkit.formats.snapshots.log_reader import Follower, follow, read_snapshots
-from ctxkit.formats.snapshots.schema import SnapshotFault, SnapshotFaults
+from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit.formats.snapshots.column_blocks_and_faults import SnapshotFault, SnapshotFaults
+from ctxkit.formats.snapshots.incremental_reading_and_following import Follower, follow
+from ctxkit.formats.snapshots.log_reader_with_cache import read_snapshots
+from ctxkit.formats.snapshots.log_writer import SnapshotWriter, write_snapshots
 from ctxkit.formats.snapshots.turns_and_segments import compactions, segments, turns
 
 __all__ = [
@@ -20,4 +21,4 @@ __all__ = [
     "turns",
     "write_snapshots",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)

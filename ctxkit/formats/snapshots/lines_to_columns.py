@@ -7,7 +7,8 @@
 #               form. Lines with another number of cells (markers among turns) are parsed in the
 #               same way among themselves, up to _MAX_FORMS forms.
 #   2. objects  a typed JSON decoder, for any key order
-#   3. lines    `parse_lines` reads each line alone, repairs what it can and reports the rest
+#   3. lines    `parse_lines_one_by_one` reads each line alone, repairs what it can and reports the
+#   rest
 # Around a damaged line only a piece of _PIECE_BYTES is read line by line. Texts become integer
 # codes in order of appearance, so that reading in steps gives the same codes as reading at once.
 
@@ -26,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from ctxkit.formats.snapshots.schema import (
+from ctxkit.formats.snapshots.column_blocks_and_faults import (
     ARRAY_DTYPES,
     COMPACTION_FIELD,
     COUNT_FIELDS,
@@ -47,7 +48,7 @@ from ctxkit.formats.snapshots.schema import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ctxkit.formats.snapshots.schema import FaultCollector
+    from ctxkit.formats.snapshots.column_blocks_and_faults import FaultCollector
 
 
 _PIECE_BYTES = 1 << 16
@@ -108,7 +109,7 @@ def _parse_part(part: LogPart, codes: TextCodes, report: FaultCollector) -> Colu
             parse_with_arrow(piece.data, piece.lines, codes) if piece.lines < part.lines else None
         )
         blocks.append(
-            parse_lines(piece.data, part.file, piece.first, codes, report)
+            parse_lines_one_by_one(piece.data, part.file, piece.first, codes, report)
             if fast_block is None
             else fast_block
         )
@@ -426,7 +427,7 @@ _MIN_REQUIRED_FIELDS = 3
 Row = dict[str, Any]
 
 
-def parse_lines(
+def parse_lines_one_by_one(
     data: bytes, file: str, first_line: int, codes: TextCodes, report: FaultCollector
 ) -> ColumnBlock:
     """Parse each line alone; everything wrong with it becomes a fault.

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ctxkit.errors import BadArguments
-from ctxkit.formats.snapshots.schema import SNAPSHOT_FIELDS
+from ctxkit.formats.snapshots.column_blocks_and_faults import SNAPSHOT_FIELDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,4 +1,5 @@
-"""Splits of a bill by turn, tool, file, server, cache, model, agent and section; waste in a bill.
+"""Splits of a bill by message, turn, tool, file, server, cache, model, agent and section; waste.
+Every split adds up to the bill: dollars that belong to no part are a separate part.
 
 Every split adds up to the bill: dollars that belong to no part are a separate part.
 """
@@ -10,25 +11,37 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit._internal.formatting import format_duration, sanitize_line
+import numpy as np
+
+from ctxkit._internal.chart_style import COLOURS
+from ctxkit._internal.formatting_and_sanitizing import (
+    escape_html,
+    format_duration,
+    format_percent,
+    format_usd,
+    sanitize_line,
+)
 from ctxkit.engine.cache_model.call_features import PAUSE_CAUSES
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.cost.bill import find_read_price
+from ctxkit.metrics.cost.bill_items import find_read_price
 from ctxkit.metrics.prompt_composition import split_message_tokens
-from ctxkit.session.messages import Text, Thinking, ToolCall
+from ctxkit.session.messages import Edit, Message, Text, Thinking, ToolCall
+from ctxkit.session.session import apply_edit
 from ctxkit.session.titles import get_title
-from ctxkit.session.tool_calls import describe_call, get_call_path
-from ctxkit.tokens.message_sizes import estimate_tool_tokens
+from ctxkit.session.tool_calls import describe_call, get_call_path, pair_with_calls
+from ctxkit.tokens.message_sizes import estimate_tool_tokens, measure_sizes
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from ctxkit.metrics.cache_misses import CacheMiss
-    from ctxkit.metrics.cost.bill import CallCharge, SessionBill
-    from ctxkit.metrics.cost.prompt_costs import PromptCosts
-    from ctxkit.session.messages import Message
+    from ctxkit.metrics.cost.bill_items import CallCharge, SessionBill
     from ctxkit.session.session import Session
+
+    Floats = NDArray[np.float64]
 
 
 NOT_IN_LOG = "system prompt and tools (not in the log)"
@@ -46,7 +59,7 @@ _RESENT_PARTS: dict[str, str] = {
 """Names of the parts of a bill that caches did not save, by the kind of the miss."""
 
 
-def name_resent_part(kind: str) -> str:
+def describe_resend_cause(kind: str) -> str:
     """Return the words for tokens that were sent again, by the kind of the cache miss."""
     return _RESENT_PARTS.get(kind, f"sent again: {kind.replace('_', ' ')}")
 
@@ -169,7 +182,7 @@ def split_by_cache(
         if charge.call in resent_by_call:
             miss, resent_usd, _ = resent_by_call[charge.call]
             rows.add(
-                name_resent_part(miss.kind),
+                describe_resend_cause(miss.kind),
                 resent_usd,
                 1,
             )
@@ -213,7 +226,7 @@ def split_by_subagent(
     return _largest_first([parent, *rows])
 
 
-def describe_pauses(resent: Iterable[ResentTokens]) -> str:
+def format_pause_range(resent: Iterable[ResentTokens]) -> str:
     """Return the range of the pauses in parentheses; empty without times."""
     gaps = [r.miss.gap for r in resent if r.miss.gap is not None]
     range_ends = (
@@ -383,3 +396,158 @@ def _request_key(call: ToolCall) -> str:
         else json.dumps(call.arguments, sort_keys=True, default=str)
     )
     return f"{call.name}\0{arguments}"
+
+
+# Attribution of prompt dollars to messages
+#
+# A prompt consists of the fixed part (system prompt and tools that are not in the log), then the
+# messages in order. Its tokens are billed from the front: first those read from the cache, then
+# those written, then those sent fresh. Each message pays for the tokens of its own interval, at the
+# price of their class; message sizes are scaled to the billed size of the prompt. So the dollars of
+# all messages and the fixed part add up to the dollars of all prompts. Each call takes O(messages
+# in its prompt), as array operations.
+
+
+class MessageCost(NamedTuple):
+    """A message, and the cost of sending it in all prompts that held it."""
+
+    message: Message
+    answers: ToolCall | None
+    """The tool call that it answers."""
+    tokens: int
+    sent_n: int
+    """Calls whose prompt held it."""
+    usd: float
+
+
+class PromptCosts(NamedTuple):
+    """All dollars of a session's prompts, by message and for the fixed part."""
+
+    held: tuple[MessageCost, ...]
+    fixed_usd: float
+    """Dollars of the system prompt and tool schemas that are not in the log."""
+    fixed_tokens: int
+    """Their tokens at the first call."""
+
+
+def attribute_prompt_costs(session: Session, charges: Sequence[CallCharge]) -> PromptCosts:
+    """Return the cost of each message in prompts; together they are the cost of all prompts."""
+    sizes, charge_of_call = measure_sizes(session), {c.call: c for c in charges}
+    messages: list[Message] = []
+    tokens: list[int] = []
+    number_of: dict[int, int] = {}
+
+    def number_message(message: Message) -> int:
+        if id(message) not in number_of:
+            number_of[id(message)] = len(messages)
+            messages.append(message)
+            tokens.append(max(sizes.of(message), 0))
+        return number_of[id(message)]
+
+    visible: list[Message] = []
+    visible_numbers: list[int] = []
+    usd, sent_n, fixed_usd = np.zeros(256), np.zeros(256, np.int64), 0.0
+    call = 0
+    for entry in session.path:
+        if isinstance(entry, Edit):
+            visible = apply_edit(visible, entry)
+            visible_numbers = [number_message(m) for m in visible]
+            continue
+        if entry.role == "assistant":
+            charge = charge_of_call.get(call)
+            if charge is not None and charge.usd is not None:
+                while len(usd) < len(messages):  # double the arrays
+                    usd = np.concatenate([usd, np.zeros_like(usd)])
+                    sent_n = np.concatenate([sent_n, np.zeros_like(sent_n)])
+                numbers = np.array(visible_numbers, np.int64)
+                fixed = max(sizes.fixed_at[call], 0) if call < len(sizes.fixed_at) else 0
+                parts = np.array([fixed, *(tokens[i] for i in visible_numbers)], float)
+                part_usd = _dollars_by_part(charge, parts)
+                fixed_usd += float(part_usd[0])
+                np.add.at(usd, numbers, part_usd[1:])
+                np.add.at(sent_n, numbers, 1)
+            call += 1
+        if entry.visible:
+            visible.append(entry)
+            visible_numbers.append(number_message(entry))
+    tool_call_of = {id(m): c for m, c in pair_with_calls(session.messages)}
+    unsent = len(messages)  # the arrays can be shorter than the messages
+    times, dollars = [*sent_n.tolist(), *[0] * unsent], [*usd.tolist(), *[0.0] * unsent]
+    costs = tuple(
+        MessageCost(message, tool_call_of.get(id(message)), size, n, cost)
+        for message, size, n, cost in zip(messages, tokens, times, dollars, strict=False)
+    )
+    return PromptCosts(costs, fixed_usd, max(sizes.fixed or 0, 0))
+
+
+def _dollars_by_part(charge: CallCharge, parts: Floats) -> Floats:
+    """Return the dollars of each part of a prompt from the parts' sizes; they sum to its cost."""
+    classes = np.array([charge.read, charge.write, charge.fresh], float)
+    dollars = np.array([charge.read_usd or 0.0, charge.write_usd or 0.0, charge.fresh_usd or 0.0])
+    total, part_usd = parts.sum(), np.zeros(len(parts))
+    if total and classes.sum():
+        part_edges = np.concatenate([[0.0], np.cumsum(parts)]) * (classes.sum() / total)
+        class_edges = np.concatenate([[0.0], np.cumsum(classes)])
+        for k in range(3):
+            if classes[k]:  # the overlap of each part with the interval of the class
+                overlap = np.diff(np.clip(part_edges, class_edges[k], class_edges[k + 1]))
+                part_usd += overlap * (dollars[k] / classes[k])
+    # The fixed part takes rounding errors, and dollars of a class without tokens.
+    part_usd[0] += dollars.sum() - part_usd.sum()
+    return part_usd
+
+
+def render_bill_treemap(parts: list[BillPart], total: float) -> str:
+    """Return a treemap of the bill as SVG, with areas in proportion to shares."""
+    cells = [p for p in parts if p.usd > 0.004 * total][:24]
+    boxes = _tile_rectangles([p.usd for p in cells], 0.0, 0.0, 720.0, 150.0)
+    cells_svg = []
+    for i, (p, (x, y, w, h)) in enumerate(zip(cells, boxes, strict=True)):
+        colour = COLOURS[i % len(COLOURS)]
+        tooltip = escape_html(
+            f"{p.name}: {format_usd(p.usd)}, {format_percent(p.usd / total)}", 200
+        )
+        max_chars = int((w - 8) / 7)
+        name = sanitize_line(p.name, max_chars) if max_chars >= 4 and h >= 16 else ""
+        cells_svg.append(
+            f'<g><title>{tooltip}</title><rect x="{x:.1f}" y="{y:.1f}" width="{max(w - 1, 0):.1f}" '
+            f'height="{max(h - 1, 0):.1f}" fill="{colour}"/><text x="{x + 4:.1f}" y="{y + 13:.1f}" '
+            f'style="fill:#ffffff;font:11px system-ui,sans-serif">{escape_html(name)}</text></g>'
+        )
+    return (
+        f'{_NARROW_PAGE_STYLE}<svg class="ctxkit-treemap" xmlns="http://www.w3.org/2000/svg"'
+        ' viewBox="0 0 720 150" role="img" aria-label="The bill by tool"'
+        f' style="width:100%;max-width:720px;height:auto">{"".join(cells_svg)}</svg>'
+    )
+
+
+def _tile_rectangles(
+    sizes: list[float], x: float, y: float, w: float, h: float
+) -> list[tuple[float, float, float, float]]:
+    """Return a rectangle for each size, largest first, within one at x, y of width w and height h.
+
+    Sizes are split recursively into halves of about equal sum, along the longer side.
+    """
+    if not sizes:
+        return []
+    if len(sizes) == 1:
+        return [(x, y, w, h)]
+    total, first, n = sum(sizes), sizes[0], 1
+    while n < len(sizes) - 1 and first + sizes[n] / 2 < total / 2:
+        first, n = first + sizes[n], n + 1
+    share = first / total if total else 0.5
+    if w >= h:
+        cut = w * share
+        return [
+            *_tile_rectangles(sizes[:n], x, y, cut, h),
+            *_tile_rectangles(sizes[n:], x + cut, y, w - cut, h),
+        ]
+    cut = h * share
+    return [
+        *_tile_rectangles(sizes[:n], x, y, w, cut),
+        *_tile_rectangles(sizes[n:], x, y + cut, w, h - cut),
+    ]
+
+
+_NARROW_PAGE_STYLE = "<style>@media(max-width:560px){.ctxkit-treemap{display:none}}</style>"
+"""Hides the picture where its words would be too small; the table by tool says the same."""

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.lazy import public_dir
-from ctxkit.formats.session_arguments import accepts_session
-from ctxkit.metrics.compaction_sizes import measure_compactions
-from ctxkit.metrics.cost.bill import SessionBill, SummaryBill, make_charge
-from ctxkit.metrics.cost.call_prices import has_summary_calls, price_call_with, price_summary
-from ctxkit.session.compaction_groups import hides_compactions
+from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit.formats.sessions_from_arguments import accepts_session
+from ctxkit.metrics.compaction_sizes_and_detection import measure_compactions
+from ctxkit.metrics.cost.bill_items import (
+    SessionBill,
+    SummaryBill,
+    has_summary_calls,
+    make_charge,
+    price_call_with,
+    price_summary,
+)
+from ctxkit.session.compactions_and_prunings import hides_compactions
 from ctxkit.session.messages import Usage
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.metrics.compaction_sizes import MeasuredCompaction
-    from ctxkit.metrics.cost.bill import CallCharge
+    from ctxkit.metrics.compaction_sizes_and_detection import MeasuredCompaction
+    from ctxkit.metrics.cost.bill_items import CallCharge
     from ctxkit.session.session import Session
     from ctxkit.tokens.prices import Price
 
 
 __all__ = ["bill_session"]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
 @accepts_session
@@ -31,7 +37,7 @@ def bill_session(session: Session, *, reuse: bool = False) -> SessionBill:
     """Return the bill of a session, call by call, with its summaries and without its subagents.
 
     A recorded or live session is billed by its usage, with the dollars of the log, else of the
-    price table; a replay by the cache behaviour of its record (`metrics.cost.replay_bill`).
+    price table; a replay by the cache behaviour of its record (`metrics.cost.replay_cost_model`).
 
     Args:
         session: any session, the path of a log, or a list of messages.
@@ -64,7 +70,7 @@ def get_billed_usages(session: Session) -> list[Usage | None]:
     """Return the billed usage of each call; for a replay it has the cache reads of its bill."""
     if session.origin is None:
         return [c.message.usage for c in session.calls]
-    from ctxkit.metrics.cost.replay_bill import ReplayCostModel
+    from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel
 
     if not ReplayCostModel.of(session.origin).has_usage:
         return [c.message.usage for c in session.calls]
@@ -95,11 +101,11 @@ def _charge_replayed_calls(session: Session) -> list[CallCharge]:
 
 def _iter_replayed_usages(session: Session) -> Iterator[tuple[int, Usage, Price | None]]:
     """Yield the calls of a replay that its record bills, with their cache reads."""
-    from ctxkit.metrics.compactions import get_replay_prompts
-    from ctxkit.metrics.cost.replay_bill import ReplayCostModel
+    from ctxkit.metrics.compaction_payback import get_replay_prompt_sizes
+    from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel
 
     assert session.origin is not None  # noqa: S101  for the type checker: asked before
-    cost_model, prompts = ReplayCostModel.of(session.origin), get_replay_prompts(session)
+    cost_model, prompts = ReplayCostModel.of(session.origin), get_replay_prompt_sizes(session)
     if not cost_model.has_usage:
         return
     has_cache, hour = cost_model.has_cache, cost_model.fit.hour
@@ -147,8 +153,8 @@ def bill_summaries(
 
 
 def _bill_replay_summaries(session: Session, *, reuse: bool) -> tuple[SummaryBill, ...]:
-    from ctxkit.metrics.compactions import get_replay_compactions
-    from ctxkit.metrics.cost.replay_bill import ReplayCostModel
+    from ctxkit.metrics.compaction_payback import get_replay_compactions
+    from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel
 
     assert session.origin is not None  # noqa: S101  for the type checker: asked before
     cost_model, calls_n, out = ReplayCostModel.of(session.origin), len(session.calls), []

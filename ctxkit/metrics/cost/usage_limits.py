@@ -11,7 +11,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.formatting import (
+from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
     escape_html,
     format_percent,
@@ -20,24 +20,24 @@ from ctxkit._internal.formatting import (
     sanitize_line,
     wrap_lines,
 )
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit._internal.tables import TERMINAL_COLUMNS, Cell, Column, Table
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import as_sessions
+from ctxkit.formats.sessions_from_arguments import as_sessions
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.cost.bill_splits import name_resent_part
+from ctxkit.metrics.cost.bill_splits import describe_resend_cause
 from ctxkit.session.titles import get_title
 from ctxkit.tokens.prices import price
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.formats.session_arguments import SessionsLike
+    from ctxkit.formats.sessions_from_arguments import SessionsLike
     from ctxkit.session.session import ModelCall, Session
 
 
 __all__ = ["CallCost", "LimitReport", "UsageSpan", "limits"]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 SPANS = {"five hours": 5 * 3_600.0, "week": 7 * 86_400.0}
 """Lengths of the spans that subscriptions limit, in seconds."""
@@ -107,7 +107,7 @@ def limits(sessions: SessionsLike) -> LimitReport:
     """
     calls, left_out = list[CallCost](), 0
     for session in as_sessions(sessions):
-        uses, skipped = list_call_uses(session)
+        uses, skipped = list_call_costs(session)
         calls += uses
         left_out += skipped
     if not calls:
@@ -121,7 +121,7 @@ def limits(sessions: SessionsLike) -> LimitReport:
     )
 
 
-def list_call_uses(session: Session) -> tuple[list[CallCost], int]:
+def list_call_costs(session: Session) -> tuple[list[CallCost], int]:
     """Return the costs of the calls of a session and its subagents, and how many are left out."""
     title = sanitize_line(get_title(session), 60) or "without a title"
     out, left_out = list[CallCost](), 0
@@ -158,7 +158,7 @@ def _split_call(
     if lost is not None and prompt > read:
         kind, tokens = lost
         again = rest_usd * min(tokens / (prompt - read), 1.0)
-        out[name_resent_part(kind)] = again
+        out[describe_resend_cause(kind)] = again
         rest_usd -= again
     return {**out, "new in the prompt": rest_usd}
 

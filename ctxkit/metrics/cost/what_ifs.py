@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit._internal.formatting import format_change, format_usd, pluralize
+from ctxkit._internal.formatting_and_sanitizing import format_change, format_usd, pluralize
 from ctxkit.engine.cache_model.call_features import HOUR
 from ctxkit.metrics.cost.session_bill import bill_session
 from ctxkit.session.messages import Usage
@@ -14,9 +14,8 @@ from ctxkit.tokens.provider_rules import compare_tokenizers, get_comparison_mode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.cost.bill import CallCharge, SessionBill
-    from ctxkit.metrics.cost.bill_splits import ResentTokens
-    from ctxkit.metrics.cost.prompt_costs import PromptCosts
+    from ctxkit.metrics.cost.bill_items import CallCharge, SessionBill
+    from ctxkit.metrics.cost.bill_splits import PromptCosts, ResentTokens
     from ctxkit.session.session import Session
     from ctxkit.tokens.prices import Price
 

@@ -7,16 +7,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.formats.session_arguments import as_sessions
-from ctxkit.metrics.frames import (
-    per_call,
-    per_compaction,
-    per_message,
-    per_session,
-    per_turn,
-)
+from ctxkit.formats.sessions_from_arguments import as_sessions
+from ctxkit.metrics.frames import per_call, per_compaction, per_message, per_session, per_turn
 from ctxkit.session.session import with_unique_ids
 
 if TYPE_CHECKING:
@@ -24,14 +18,14 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.formats.session_arguments import SessionsLike
+    from ctxkit.formats.sessions_from_arguments import SessionsLike
     from ctxkit.metrics.frames.columns import FrameColumn
     from ctxkit.metrics.message_token_counts import Count
     from ctxkit.session.session import Session
 
 
 __all__ = ["FRAME_COLUMNS", "frame"]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 
 _FRAMES = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.metrics.compaction_sizes import measure_compactions
-from ctxkit.metrics.cost.call_prices import price_call
+from ctxkit.metrics.compaction_sizes_and_detection import measure_compactions
+from ctxkit.metrics.cost.bill_items import price_call
 from ctxkit.metrics.cost.session_bill import bill_summaries
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, TIME, FrameColumn
-from ctxkit.metrics.view_figures import register_view_figures
-from ctxkit.session.compaction_groups import count_affected_messages
+from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.session.compactions_and_prunings import count_affected_messages
 from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, Message, join_summary_errors
 from ctxkit.tokens.message_sizes import find_prompt_drops
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.metrics.message_token_counts import Count
-    from ctxkit.session.compaction_groups import EditGroup
+    from ctxkit.session.compactions_and_prunings import EditGroup
     from ctxkit.session.session import Session
 
 COLUMNS = (
@@ -237,7 +237,7 @@ def _append_descriptions(session: Session, group: EditGroup, data: dict[str, lis
     data["error"].append(join_summary_errors(group.edits) or None)
 
 
-@register_view_figures('frame(per="compaction")')
+@register_view_values('frame(per="compaction")')
 def _read_figures(session: Session) -> dict[str, Any]:
     data = rows([session])
     if not data["compaction"]:

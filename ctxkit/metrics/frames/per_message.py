@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.formatting import sanitize_line
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit._internal.formatting_and_sanitizing import sanitize_line
+from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.frames.columns import BOOL, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.message_token_counts import count_messages
-from ctxkit.metrics.recorded_compactions import MessageFate, get_message_fates
+from ctxkit.session.compactions_and_prunings import MessageFate, get_message_fates
 from ctxkit.session.messages import EVENT_KINDS, USER_VISIBLE_KEY, Edit, Message, ToolCall
 from ctxkit.session.tool_calls import get_path_and_command, pair_with_calls
 

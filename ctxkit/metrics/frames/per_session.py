@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.metrics.cost.call_prices import get_output_source, pick_weakest_source
+from ctxkit.metrics.cost.bill_items import get_output_source, pick_weakest_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.per_call import count_tool_calls
 from ctxkit.metrics.frames.per_turn import sum_or_none
-from ctxkit.metrics.view_figures import register_view_figures
-from ctxkit.session.compaction_groups import count_compactions
+from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.session.compactions_and_prunings import count_compactions
 from ctxkit.session.messages import EVENT_KINDS, MISSING_START_KIND, Image
 from ctxkit.session.titles import get_project_name
 from ctxkit.tokens.message_sizes import find_prompt_drops
@@ -18,7 +18,7 @@ from ctxkit.tokens.message_sizes import find_prompt_drops
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.cost.bill import SessionBill
+    from ctxkit.metrics.cost.bill_items import SessionBill
     from ctxkit.session.messages import Message, Usage
     from ctxkit.session.session import Session
 
@@ -188,14 +188,14 @@ def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
 def make_row(session: Session, bill: SessionBill) -> dict[str, Any]:
     """Return the values of one session by column, the dollars from its bill."""
     return (
-        make_short_row(session, bill)
+        make_session_list_row(session, bill)
         | _describe_session(session)
         | _count_contents(session)
         | _sum_usage(session, bill)
     )
 
 
-def make_short_row(session: Session, bill: SessionBill) -> dict[str, Any]:
+def make_session_list_row(session: Session, bill: SessionBill) -> dict[str, Any]:
     """Return the columns that a list of many sessions shows, without passes for the others."""
     began, billed = session.started, _list_billed(session)
     if began is None:
@@ -332,7 +332,7 @@ _FIGURES = (
 )
 
 
-@register_view_figures('frame(per="session")')
+@register_view_values('frame(per="session")')
 def _read_figures(session: Session) -> dict[str, Any]:
     row = {name: values[0] for name, values in rows([session]).items()}
     return {name: row[name] for name in _FIGURES}

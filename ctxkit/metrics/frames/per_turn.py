@@ -5,18 +5,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.metrics.cost.call_prices import pick_weakest_source
+from ctxkit.metrics.cost.bill_items import pick_weakest_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
 from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
-from ctxkit.metrics.means_with_unknowns import sum_if_complete
-from ctxkit.metrics.view_figures import register_view_figures
-from ctxkit.session.compaction_groups import hides_compactions
+from ctxkit.metrics.means_and_prediction_intervals import sum_if_complete
+from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.session.compactions_and_prunings import hides_compactions
 from ctxkit.session.messages import Edit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.cost.bill import CallCharge
+    from ctxkit.metrics.cost.bill_items import CallCharge
     from ctxkit.session.messages import Usage
     from ctxkit.session.session import ModelCall, Session
 
@@ -200,7 +200,7 @@ def _get_setting(session: Session, details: dict[str, Any], name: str) -> int | 
     return (value if value is not None else _get_int(session.details, name)) or None
 
 
-@register_view_figures('frame(per="turn")')
+@register_view_values('frame(per="turn")')
 def _read_figures(session: Session) -> dict[str, Any]:
     data = rows([session])
     if not any(n is not None for n in data["turn_input_tokens"]):

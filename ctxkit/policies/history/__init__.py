@@ -1,7 +1,15 @@
 """The frozen history that policies work on: columns, searches, safe cuts, verbs."""
 
-from ctxkit._internal.lazy import public_dir
-from ctxkit.policies.history.columns import ASSISTANT, ROLES, SUMMARY, SYSTEM, TOOL, USER, SizeSums
+from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit.policies.history.growing_columns import (
+    ASSISTANT,
+    ROLES,
+    SUMMARY,
+    SYSTEM,
+    TOOL,
+    USER,
+    SizeSums,
+)
 from ctxkit.policies.history.history import History
 from ctxkit.policies.history.history_view import HistoryEdit
 from ctxkit.policies.history.message_log import MessageLog
@@ -18,4 +26,4 @@ __all__ = [
     "MessageLog",
     "SizeSums",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxkit.policies.history.columns import ROLE_CODES, SUMMARY, count_chars
+from ctxkit.policies.history.growing_columns import ROLE_CODES, SUMMARY, count_chars
 from ctxkit.session.messages import Message, SizeOnly, Text, ToolCall
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class EditedHead(msgspec.Struct, gc=False):
 
     def _cached_values(self, log: MessageLog, name: str, at: NDArray[Any]) -> NDArray[Any]:
         """Return the values of changed and new messages, computed once per row and key."""
-        cache: ValueCache = log.memo.setdefault(("made", name), ValueCache())
+        cache: IdValueCache = log.memo.setdefault(("made", name), IdValueCache())
         rows, keys = (self.column(log, of)[at] for of in ("rows", "keys"))
 
         def make(place: int) -> int:
@@ -305,7 +305,7 @@ def hash_content(message: Message) -> int:
     return _hash_key(_content_bytes(message))
 
 
-class StoredMessage(msgspec.Struct, frozen=True, gc=False):
+class ReplacementMessage(msgspec.Struct, frozen=True, gc=False):
     """A changed or new message, stored as it is."""
 
     stored: Message
@@ -379,7 +379,7 @@ class Placeholder(msgspec.Struct, frozen=True, gc=False):
     pinned = False
 
 
-class SizedSummary(msgspec.Struct, frozen=True, gc=False):
+class SizeOnlySummary(msgspec.Struct, frozen=True, gc=False):
     """A summary of which only the size is known."""
 
     tokens: int
@@ -418,7 +418,7 @@ class SizedSummary(msgspec.Struct, frozen=True, gc=False):
     pinned = False
 
 
-MessageSource = StoredMessage | Placeholder | SizedSummary
+MessageSource = ReplacementMessage | Placeholder | SizeOnlySummary
 
 
 class HeadItem(msgspec.Struct, frozen=True, gc=False):
@@ -460,7 +460,7 @@ MAX_CACHED_VALUES = 1 << 16
 """Maximum number of cached values; with more the cache is cleared."""
 
 
-class ValueCache:
+class IdValueCache:
     """A vectorised cache: values computed per integer id, looked up for many ids at once.
 
     Ids are a sorted array; a lookup is one `searchsorted`, and new ids are merged by `insert`.
@@ -493,7 +493,7 @@ class ValueCache:
 EMPTY_HEAD = EditedHead(front_=ProtectedFront())
 
 
-def with_text_and_calls(message: Message, text: str) -> Message:
+def replace_all_but_calls(message: Message, text: str) -> Message:
     """Return a message with only a text and its tool calls."""
     calls = tuple([p for p in message.parts if isinstance(p, ToolCall)])
     return _replace(message, parts=(Text(text), *calls) if text else calls)

@@ -9,28 +9,28 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from ctxkit._internal.formatting import format_failure
+from ctxkit._internal.formatting_and_sanitizing import format_error_line
 from ctxkit.errors import BadArguments, UnsoundHistory
-from ctxkit.policies.history.columns import ASSISTANT
 from ctxkit.policies.history.edited_head import (
     EditedHead,
     HeadItem,
     MessageSource,
     Placeholder,
     ProtectedFront,
-    SizedSummary,
-    StoredMessage,
+    ReplacementMessage,
+    SizeOnlySummary,
+    replace_all_but_calls,
     with_content_id,
-    with_text_and_calls,
 )
+from ctxkit.policies.history.growing_columns import ASSISTANT
 from ctxkit.policies.history.history_view import (
     EditInfo,
     HistoryEdit,
     HistoryView,
+    count_tokens_before,
+    find_last_safe_cut,
+    find_next_safe_cut,
     is_safe_cut,
-    last_safe_cut,
-    next_safe_cut,
-    tokens_before,
 )
 from ctxkit.policies.history.invariants import check_invariants
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Edit, EditKind, Message, Text
@@ -102,7 +102,7 @@ def cut_range(
     items, size, summary = front.items, front.tokens, summary_and_size[0]
     if type(summary) is int and row > lo:
         new: tuple[HeadItem, ...] = (
-            HeadItem(-1, summary, summary, SizedSummary(summary, call, len(steps)), row - 1),
+            HeadItem(-1, summary, summary, SizeOnlySummary(summary, call, len(steps)), row - 1),
         )
         head = EditedHead(
             len(items) + 1, size + summary, front.estimate + summary, items + new, front
@@ -137,10 +137,10 @@ def _cut_safely(
     head_size, protected_rows = head.size, log.stays_at(view.call)
     before = min(before, head_size + view.hi - lo)
     if not is_safe_cut(view, before):
-        before = next_safe_cut(view, before) or last_safe_cut(view, before)
+        before = find_next_safe_cut(view, before) or find_last_safe_cut(view, before)
     row = lo + before - head_size
     if start and not is_safe_cut(view, start):
-        start = next_safe_cut(view, start) or len(view)
+        start = find_next_safe_cut(view, start) or len(view)
     if before <= start:
         return view
     rows: list[int] = []
@@ -217,7 +217,7 @@ def replace_head(
         lo += upto - nh
     stable = view.fixed
     if first:
-        stable += tokens_before(view, first)
+        stable += count_tokens_before(view, first)
     if steps:
         stable = min(stable, view.stable)
     step = HistoryEdit(info, view, edited[0], edited[1], added)
@@ -230,30 +230,32 @@ def _summary_items(view: H, summary: Any, tokens: int | None, before: int) -> tu
     last_row = view.row(before - 1)
     if isinstance(summary, (int, np.integer)):
         size = int(summary)
-        return (HeadItem(-1, size, size, SizedSummary(size, view.call, len(view.steps)), last_row),)
+        return (
+            HeadItem(-1, size, size, SizeOnlySummary(size, view.call, len(view.steps)), last_row),
+        )
     if isinstance(summary, str):
         summary = Message(role="summary", parts=(Text(summary),))
     many = (summary,) if isinstance(summary, Message) else tuple(summary)
     return tuple(
-        new_item(view, m, last_row, tokens if len(many) == 1 else None, n)
+        make_head_item(view, m, last_row, tokens if len(many) == 1 else None, n)
         for n, m in enumerate(many)
     )
 
 
-def new_item(
+def make_head_item(
     view: H, message: Message, last_row: int, tokens: int | None = None, n: int = 0
 ) -> HeadItem:
     """Return a new message as an item, with an id that the log does not have."""
     if not message.id or message.id in view.log.index:
         step, place = f".{len(view.steps)}" if view.steps else "", f"-{n}" if n else ""
         message = _replace(message, id=f"{message.role}@{view.call}{step}{place}")
-    size, estimate = measure_message(view, message, -1)
+    size, estimate = count_tokens_and_estimate(view, message, -1)
     if tokens is not None:
         size, estimate = tokens, tokens if view.log.estimates is view.log.tokens else estimate
-    return HeadItem(-1, size, estimate, StoredMessage(message), last_row)
+    return HeadItem(-1, size, estimate, ReplacementMessage(message), last_row)
 
 
-def measure_message(view: H, message: Message, row: int) -> tuple[int, int]:
+def count_tokens_and_estimate(view: H, message: Message, row: int) -> tuple[int, int]:
     """Return tokens and estimate of a message that is new (row -1) or replaces a row.
 
     Args:
@@ -311,11 +313,11 @@ def replace_messages(
 ) -> H:
     """Replace messages, by smaller ones or not; None removes one."""
     if not isinstance(changes, dict):
-        return change_messages(view, changes, text, info)
+        return shorten_or_replace_messages(view, changes, text, info)
     is_protected = view.stays
     dropped = [p for p, m in changes.items() if m is None and not is_protected[p]]
     replaced = {p: m for p, m in changes.items() if m is not None}
-    new = change_messages(view, replaced, None, info)
+    new = shorten_or_replace_messages(view, replaced, None, info)
     if dropped:
         new = drop_positions(new, np.array(sorted(dropped)), info[1], info[2])
     if new is not view:
@@ -323,7 +325,7 @@ def replace_messages(
     return new
 
 
-def apply_sized_states(
+def replace_sized_messages(
     view: H, changes: Mapping[int, tuple[Message | None, int]], reason: str = ""
 ) -> H:
     """Replace messages by messages of known sizes; None removes one."""
@@ -331,7 +333,7 @@ def apply_sized_states(
     changed = [(view.item(p).row, *changes[p]) for p in at]
     log_messages, count = view.log.messages, view.log.estimator.message
     makers: list[MessageSource] = [
-        StoredMessage(with_content_id(m, log_messages[row].id if row >= 0 else m.id))
+        ReplacementMessage(with_content_id(m, log_messages[row].id if row >= 0 else m.id))
         for row, m, _ in changed
         if m
     ]
@@ -414,7 +416,7 @@ def _head_arrays(view: H, upto: int) -> tuple[dict[str, NDArray[Any]], dict[int,
     return columns, dict(head.makers)
 
 
-def change_messages(
+def shorten_or_replace_messages(
     view: H, changes: Mapping[int, Message | str] | Mask, text: str | None, info: EditInfo
 ) -> H:
     """Replace messages; with the kind `shortened`, only by smaller ones.
@@ -488,7 +490,7 @@ def _placeholder_size(view: H, text: str) -> tuple[int, int]:
     key = ("placeholder", text)
     size = view.log.memo.get(key)
     if size is None:
-        size = view.log.memo[key] = measure_message(
+        size = view.log.memo[key] = count_tokens_and_estimate(
             view, Message(role="tool", parts=(Text(text),)), -1
         )
     sizes: tuple[int, int] = size
@@ -507,12 +509,12 @@ def _changed_each(
             continue
         # A text keeps the tool calls of the message; equal content is no change.
         if isinstance(new, str):
-            new = with_text_and_calls(old_message, new)
+            new = replace_all_but_calls(old_message, new)
         if new.parts == old_message.parts and new.role == old_message.role:
             continue
         origin = view.log.messages[old.row].id if old.row >= 0 else old_message.id
-        maker = StoredMessage(with_content_id(new, origin))
-        size, estimate = measure_message(view, maker.stored, old.row)
+        maker = ReplacementMessage(with_content_id(new, origin))
+        size, estimate = count_tokens_and_estimate(view, maker.stored, old.row)
         if only_if_smaller and size >= old.tokens:
             continue
         at.append(p)
@@ -527,16 +529,16 @@ def mark_fallback(view: H, error: str) -> H:
     if not view.steps or not error:
         return view
     *before, last = view.steps
-    return replace(view, steps=(*before, replace(last, error=format_failure(error))))
+    return replace(view, steps=(*before, replace(last, error=format_error_line(error))))
 
 
-def edits_from_steps(view: HistoryView) -> tuple[Edit, ...]:
+def make_session_edits(view: HistoryView) -> tuple[Edit, ...]:
     """Return the edits of this call as session records, with ids and messages."""
     after = [*(step.was for step in view.steps[1:]), view]
-    return tuple(edit_from_step(step, now) for step, now in zip(view.steps, after, strict=False))
+    return tuple(make_session_edit(step, now) for step, now in zip(view.steps, after, strict=False))
 
 
-def edit_from_step(step: HistoryEdit, now: HistoryView) -> Edit:
+def make_session_edit(step: HistoryEdit, now: HistoryView) -> Edit:
     """Return an edit that led to the history `now` as a session record."""
     log = step.was.log
     positions = step.positions()
@@ -586,7 +588,7 @@ def insert_message(
         raise UnsoundHistory(
             f"A message at position {position} would part a tool call from its result."
         )
-    item = new_item(view, message, last_row=view.row(position - 1) if position else -1)
+    item = make_head_item(view, message, last_row=view.row(position - 1) if position else -1)
     items = [view.item(p) for p in range(max(position, view.head.size))]
     items.insert(position, item)
     info: EditInfo = ("summarised", reason, method, None)
@@ -596,7 +598,7 @@ def insert_message(
     )
 
 
-def show_messages(
+def make_history_of_messages(
     view: H, messages: Sequence[Message], reason: str = "", *, method: str | None = None
 ) -> H:
     """Return the history of a list of messages; ids of the history identify its messages."""
@@ -615,13 +617,13 @@ def show_messages(
             new.append(
                 HeadItem(
                     old.row,
-                    *measure_message(view, changed, old.row),
-                    StoredMessage(changed),
+                    *count_tokens_and_estimate(view, changed, old.row),
+                    ReplacementMessage(changed),
                     old.last_replaced,
                 )
             )
         else:
-            new.append(new_item(view, m, new[-1].row if new else -1, n=len(new)))
+            new.append(make_head_item(view, m, new[-1].row if new else -1, n=len(new)))
     pairs = enumerate(zip(items, new, strict=False))
     first = next((i for i, (a, b) in pairs if a is not b), min(len(items), len(new)))
     if first == len(items) == len(new):
@@ -649,7 +651,7 @@ def apply_recorded_edit(view: H, edit: Edit) -> H:
     inserted = tuple(
         view.item(ids[m.id])  # an insertion before a present message records that message, too
         if ids.get(m.id, -1) in removed and present[ids[m.id]] == m
-        else HeadItem(-1, *measure_message(view, m, -1), StoredMessage(m), last_row)
+        else HeadItem(-1, *count_tokens_and_estimate(view, m, -1), ReplacementMessage(m), last_row)
         for m in edit.inserted
     )
     items = [view.item(p) for p in range(upto) if p not in removed]
@@ -665,8 +667,8 @@ def _apply_changes(view: H, edit: Edit, new: dict[int, Message]) -> H:
     upto = max(at[-1] + 1, view.head.size)
     items = [view.item(p) for p in range(upto)]
     for p in at:
-        row, size = items[p].row, measure_message(view, new[p], items[p].row)
-        items[p] = HeadItem(row, *size, StoredMessage(new[p]), items[p].last_replaced)
+        row, size = items[p].row, count_tokens_and_estimate(view, new[p], items[p].row)
+        items[p] = HeadItem(row, *size, ReplacementMessage(new[p]), items[p].last_replaced)
     changed = tuple(items[p] for p in at)
     info = (edit.kind, edit.reason, edit.method, edit.usage)
     return replace_head(

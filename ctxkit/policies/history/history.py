@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ctxkit.policies.history import edits, history_view
-from ctxkit.policies.history.columns import SUMMARY, SYSTEM, USER
+from ctxkit.policies.history.growing_columns import SUMMARY, SYSTEM, USER
 from ctxkit.policies.history.history_view import HistoryView
 from ctxkit.session.messages import CONTINUATION_KEY
 
@@ -40,7 +40,7 @@ class History(HistoryView, frozen=True):
     Example:
         >>> from ctxkit.policies.history import MessageLog
         >>> from ctxkit.session.messages import Message, Text
-        >>> from ctxkit.tokens.counter_registry import default_counter
+        >>> from ctxkit.tokens.token_counters import default_counter
         >>> roles = ("user", "assistant", "user", "assistant")
         >>> messages = [Message(role=role, parts=(Text("some words"),)) for role in roles]
         >>> history = History.start(MessageLog.of(messages, default_counter()), call=2)
@@ -53,7 +53,7 @@ class History(HistoryView, frozen=True):
 
     def back(self, tokens: int, estimated: bool = False) -> int:
         """Return the last position whose suffix has at least `tokens`; 0 where all have fewer."""
-        return history_view.find_back(self, tokens, estimated)
+        return history_view.find_suffix_of_tokens(self, tokens, estimated)
 
     def fitting(self, budget: int, *, start: int = 0, estimated: bool = False) -> int:
         """Return the first position whose suffix fits the budget, with what remains before it.
@@ -65,19 +65,21 @@ class History(HistoryView, frozen=True):
             start: number of messages at the front that remain.
             estimated: measure by the system's own estimate.
         """
-        return history_view.find_fitting(self, budget, start=start, estimated=estimated)
+        return history_view.find_suffix_within_budget(
+            self, budget, start=start, estimated=estimated
+        )
 
     def before(self, position: int, *, estimated: bool = False) -> int:
         """Return the tokens of the messages before a position, without the fixed part."""
-        return history_view.tokens_before(self, position, estimated=estimated)
+        return history_view.count_tokens_before(self, position, estimated=estimated)
 
     def safe(self, position: int) -> int:
         """Return the first safe cut at or after a position; 0 where there is none (no change)."""
-        return history_view.next_safe_cut(self, position)
+        return history_view.find_next_safe_cut(self, position)
 
     def safe_before(self, position: int) -> int:
         """Return the last safe cut at or before a position; 0 where there is none."""
-        return history_view.last_safe_cut(self, position)
+        return history_view.find_last_safe_cut(self, position)
 
     def is_safe(self, position: int) -> bool:
         """Return True where a cut before a position parts no tool call from its result."""
@@ -89,7 +91,7 @@ class History(HistoryView, frozen=True):
         Raises:
             BadArguments: `n` is below 1, or there is no such role.
         """
-        return history_view.find_nth_last(self, role, n)
+        return history_view.find_nth_last_of_role(self, role, n)
 
     def nth_last_request(self, n: int) -> int:
         """Return the position of the n-th last user message; -1: there is none.
@@ -107,7 +109,7 @@ class History(HistoryView, frozen=True):
 
     def next(self, position: int, *roles: str) -> int:
         """Return the first position from one on with one of these roles; -1: there is none."""
-        return history_view.find_next(self, position, *roles)
+        return history_view.find_next_of_roles(self, position, *roles)
 
     # -- verbs on a range of positions: O(1) where the head is short ------------------------------
 
@@ -186,7 +188,9 @@ class History(HistoryView, frozen=True):
             reason: the reason, for people.
             method: the policy's name for its method.
         """
-        return edits.change_messages(self, changes, text, ("shortened", reason, method, None))
+        return edits.shorten_or_replace_messages(
+            self, changes, text, ("shortened", reason, method, None)
+        )
 
     def replace(
         self,
@@ -215,7 +219,7 @@ class History(HistoryView, frozen=True):
         Raises:
             UnsoundHistory: a tool call would lose its result, or a result its call.
         """
-        return edits.apply_sized_states(self, changes, reason)
+        return edits.replace_sized_messages(self, changes, reason)
 
     def become(
         self, messages: Sequence[Message], reason: str = "", *, method: str | None = None
@@ -227,7 +231,7 @@ class History(HistoryView, frozen=True):
         Raises:
             UnsoundHistory: a call or a result lost its partner, or a protected message is gone.
         """
-        return edits.show_messages(self, messages, reason, method=method)
+        return edits.make_history_of_messages(self, messages, reason, method=method)
 
     def apply(self, edit: Edit) -> Self:
         """Apply a recorded edit as far as its targets are present; pairs are not checked."""
@@ -254,7 +258,7 @@ class History(HistoryView, frozen=True):
     @property
     def edits(self) -> tuple[Edit, ...]:
         """The edits of this call in the form that a session records."""
-        return edits.edits_from_steps(self)
+        return edits.make_session_edits(self)
 
 
 def find_turn_start(history: History, position: int) -> int:
@@ -325,7 +329,7 @@ def find_end_of_summaries(history: History) -> int:
     return next((p for p, m in enumerate(history.messages) if m.role != "system"), len(history))
 
 
-def has_content(history: History, before: int, start: int = 0) -> bool:
+def has_summarisable_messages(history: History, before: int, start: int = 0) -> bool:
     """Return True where start..before holds more than summaries and protected messages.
 
     Args:

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.policies.history.columns import ROLE_CODES, SUMMARY
 from ctxkit.policies.history.edited_head import EMPTY_HEAD, EditedHead, HeadItem
+from ctxkit.policies.history.growing_columns import ROLE_CODES, SUMMARY
 from ctxkit.policies.history.message_log import MessageLog
 from ctxkit.session.messages import RECORD_CHARS_KEY, EditKind, Usage, get_plain_text
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.policies.history.columns import SizeSums
+    from ctxkit.policies.history.growing_columns import SizeSums
     from ctxkit.session.messages import Message
 
 Mask = Any
@@ -353,7 +353,7 @@ def _model_written_tokens(item: HeadItem, log: MessageLog) -> int:
     return min(log.counter(get_plain_text(message)[record_chars:]), item.tokens)
 
 
-def find_back(view: HistoryView, tokens: int, estimated: bool = False) -> int:
+def find_suffix_of_tokens(view: HistoryView, tokens: int, estimated: bool = False) -> int:
     """Return the last position whose suffix has at least `tokens`, by bisection of running sums."""
     sums = _size_column(view, estimated).P
     lo, hi, nh = view.lo, view.hi, view.head.size
@@ -367,7 +367,9 @@ def find_back(view: HistoryView, tokens: int, estimated: bool = False) -> int:
     return max(bisect_right(head, head[-1] + target - sums[lo]) - 1, 0)
 
 
-def find_fitting(view: HistoryView, budget: int, *, start: int = 0, estimated: bool = False) -> int:
+def find_suffix_within_budget(
+    view: HistoryView, budget: int, *, start: int = 0, estimated: bool = False
+) -> int:
     """Return the first position whose suffix fits a budget, with what remains before it.
 
     Protected messages remain, wherever they stand. If they all stand at the front, one bisection
@@ -383,12 +385,12 @@ def find_fitting(view: HistoryView, budget: int, *, start: int = 0, estimated: b
         if front is not None:  # all protected messages are at the front
             front_size = len(front.items)
             if front_size < start:
-                front_size, remains = start, tokens_before(view, start, estimated=estimated)
+                front_size, remains = start, count_tokens_before(view, start, estimated=estimated)
             else:
                 remains = front.estimate if estimated else front.tokens
             cut = _find_suffix(view, budget - remains, front_size, estimated)
             return cut if cut > front_size else start
-    remains = tokens_before(view, start, estimated=estimated)
+    remains = count_tokens_before(view, start, estimated=estimated)
     cut = _find_suffix(view, budget - remains, start, estimated)
     while True:
         # Protected messages before the cut remain, so the rest of the budget is smaller.
@@ -399,7 +401,7 @@ def find_fitting(view: HistoryView, budget: int, *, start: int = 0, estimated: b
         cut = next_cut
 
 
-def tokens_before(view: HistoryView, position: int, *, estimated: bool = False) -> int:
+def count_tokens_before(view: HistoryView, position: int, *, estimated: bool = False) -> int:
     """Return the tokens of the messages before a position, without the fixed part.
 
     Args:
@@ -418,7 +420,7 @@ def tokens_before(view: HistoryView, position: int, *, estimated: bool = False) 
     return whole + sums[view.lo + position - nh] - sums[view.lo]
 
 
-def next_safe_cut(view: HistoryView, position: int) -> int:
+def find_next_safe_cut(view: HistoryView, position: int) -> int:
     """Return the first safe cut at or after a position; 0 where there is none."""
     nh = view.head.size
     if position >= nh:
@@ -427,10 +429,10 @@ def next_safe_cut(view: HistoryView, position: int) -> int:
         return cut - row_offset if cut >= 0 else 0
     while position < nh and not is_safe_cut(view, position):
         position += 1
-    return position if position < nh else next_safe_cut(view, nh)
+    return position if position < nh else find_next_safe_cut(view, nh)
 
 
-def last_safe_cut(view: HistoryView, position: int) -> int:
+def find_last_safe_cut(view: HistoryView, position: int) -> int:
     """Return the last safe cut at or before a position; 0 where there is none."""
     position = min(position, len(view))
     while position > 0 and not is_safe_cut(view, position):
@@ -449,7 +451,7 @@ def is_safe_cut(view: HistoryView, position: int) -> bool:
     return row >= view.hi or bool(view.log.cuts_at(view.call)[row])
 
 
-def find_nth_last(view: HistoryView, role: str, n: int) -> int:
+def find_nth_last_of_role(view: HistoryView, role: str, n: int) -> int:
     """Return the position of the n-th last message of a role (1: the last); -1: none."""
     if n < 1:
         raise BadArguments(f"There is no {n}-th last message: count from 1.")
@@ -461,7 +463,7 @@ def find_nth_last(view: HistoryView, role: str, n: int) -> int:
     return _nth_last_head(view, get_role_code(role), in_head)
 
 
-def find_next(view: HistoryView, position: int, *roles: str) -> int:
+def find_next_of_roles(view: HistoryView, position: int, *roles: str) -> int:
     """Return the first position from one on with one of these roles; -1: there is none."""
     codes = [get_role_code(r) for r in roles]
     for p in range(position, view.head.size):

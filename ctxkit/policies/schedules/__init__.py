@@ -1,8 +1,7 @@
 """Pruning schedules: which messages a pruning changes, from which call on, and the prompts."""
 
-from ctxkit._internal.lazy import public_dir
-from ctxkit.policies.schedules.layers import Layer
-from ctxkit.policies.schedules.message_changes import UNDO_CHANGE
+from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit.policies.schedules.pruning_layers import UNDO_CHANGE, Layer
 from ctxkit.policies.schedules.pruning_schedule import Schedule
 from ctxkit.policies.schedules.schedule_method_input import (
     EarlierTurnsView,
@@ -23,4 +22,4 @@ __all__ = [
     "ScheduleView",
     "SlidingWindow",
 ]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)

@@ -7,13 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.schedules.layers import (
+from ctxkit.policies.schedules.pruning_layers import (
     SUM_TOKENS,
+    PartChanges,
     StateChange,
     UnprunedLayer,
     select_changes_between,
 )
-from ctxkit.policies.schedules.message_changes import PartChanges
 from ctxkit.policies.schedules.schedule_method_input import (
     EarlierTurnsView,
     HasSchedule,
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.schedules.layers import AppendedMessage, Layer
+    from ctxkit.policies.schedules.pruning_layers import AppendedMessage, Layer
     from ctxkit.policies.schedules.schedule_method_input import StageChooser
     from ctxkit.policies.schedules.unpruned_messages import MessageState
-    from ctxkit.tokens.counter_protocol import ContextBudget
+    from ctxkit.tokens.token_counters import ContextBudget
 
 
 _RECHECK_AT = (8, 64, 512)
@@ -50,7 +50,7 @@ class PruningPart(HasSchedule, Protocol):
 # The parts form a stack of layers (see `layers`): the unpruned messages at the bottom, one
 # `PartLayer` per part, the last part on `top`. `extend(stop)` computes further calls from the
 # bottom up. A part either changes messages (`PartChanges`), or names stages: then each call gets
-# one of several inner layers, by prompt size (`StagedLayers`).
+# one of several inner layers, by prompt size (`StageByCall`).
 #
 # Invariant: the result at a call is the same whether calls were extended one by one (live session)
 # or in one batch (replay). After each number of calls in
@@ -151,8 +151,8 @@ class PartLayer:
     def __init__(self, part: HasSchedule, before: Layer, budget: ContextBudget) -> None:
         self.part, self.before, self.budget, self.rows = part, before, budget, before.rows
         self._changes = PartChanges(part, before)
-        self._stages: StagedLayers | None = None
-        self._result: PartChanges | StagedLayers = self._changes
+        self._stages: StageByCall | None = None
+        self._result: PartChanges | StageByCall = self._changes
         self._memory: dict[Any, Any] = {}
         self._has_been_asked = False
 
@@ -192,7 +192,7 @@ class PartLayer:
         parts, choose = view.staged
         if self._stages is None:
             layers = [self.before if p is None else self._stage_layer(p) for p in parts]
-            self._result = self._stages = StagedLayers(layers, self.rows)
+            self._result = self._stages = StageByCall(layers, self.rows)
         self._stages.extend(stop, choose)
 
     def _stage_layer(self, part: HasSchedule) -> PartLayer:
@@ -251,7 +251,7 @@ class PartLayer:
         return 0 if self._stages is None else self._stages.stage_at(call)
 
 
-class StagedLayers:
+class StageByCall:
     """Several layers of which each call gets one, and the changes that result.
 
     A layer is extended lazily: only where a call gets it, or its size is asked for.

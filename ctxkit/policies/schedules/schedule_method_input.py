@@ -6,31 +6,30 @@ from bisect import bisect_left, insort
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from ctxkit.policies.history.columns import USER
+from ctxkit.policies.history.growing_columns import USER
 from ctxkit.policies.history.history_view import get_role_code
-from ctxkit.policies.schedules.layers import (
+from ctxkit.policies.schedules.pruning_layers import (
     SUM_CHARS,
     SUM_RESULT_CHARS,
     SUM_TOKENS,
+    ChangeRule,
     select_changes_between,
 )
-from ctxkit.policies.schedules.message_changes import ChangeRule
 from ctxkit.policies.schedules.unpruned_messages import NEVER
 from ctxkit.session.tool_calls import matches_tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ctxkit.policies.schedules.layers import Layer
-    from ctxkit.policies.schedules.message_changes import NewContent, PartChanges, UndoChange
+    from ctxkit.policies.schedules.pruning_layers import Layer, NewContent, PartChanges, UndoChange
     from ctxkit.policies.schedules.unpruned_messages import HistoryRows, MessageState
     from ctxkit.session.messages import Message, ToolCall
-    from ctxkit.tokens.counter_protocol import ContextBudget
+    from ctxkit.tokens.token_counters import ContextBudget
 
     StageChooser = Callable[[int, Callable[[int], int]], int]
 
 
-class MessageUpdates(NamedTuple):
+class VisibilityChanges(NamedTuple):
     """Positions of some roles that arrive, are hidden or become protected at one call, sorted."""
 
     call: int
@@ -42,9 +41,9 @@ class MessageUpdates(NamedTuple):
     """They arrived before, and are protected from pruning from this call on."""
 
 
-class _NewsByCall(dict[int, MessageUpdates]):
-    def __missing__(self, call: int) -> MessageUpdates:
-        self[call] = new = MessageUpdates(call, [], [], [])
+class _VisibilityChangesByCall(dict[int, VisibilityChanges]):
+    def __missing__(self, call: int) -> VisibilityChanges:
+        self[call] = new = VisibilityChanges(call, [], [], [])
         return new
 
 
@@ -240,13 +239,13 @@ class ScheduleView:
         positions: set[int] = cached[1]
         return positions
 
-    def news(self, *roles: str) -> Iterator[MessageUpdates]:
+    def news(self, *roles: str) -> Iterator[VisibilityChanges]:
         """Yield, call by call, which messages of these roles (none: all) arrive or are hidden.
 
         Calls at which a late result makes a cut unsafe are included, even without such messages.
         """
         codes = frozenset(get_role_code(r) for r in roles) or None
-        by_call = _NewsByCall()
+        by_call = _VisibilityChangesByCall()
         # Three sources, all sorted by call: arrivals, changes of the parts before, protections.
         for call, p in self._arrivals(codes):
             by_call[call].arrived.append(p)

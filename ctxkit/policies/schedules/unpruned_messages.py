@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ctxkit.policies.history.columns import TOOL, count_chars
-from ctxkit.policies.history.edited_head import hash_content, hash_row_content, with_text_and_calls
+from ctxkit.policies.history.edited_head import (
+    hash_content,
+    hash_row_content,
+    replace_all_but_calls,
+)
+from ctxkit.policies.history.growing_columns import TOOL, count_chars
 from ctxkit.session.messages import Message
 
 if TYPE_CHECKING:
@@ -146,12 +150,12 @@ class HistoryRows:
         """
         row = self.row(p)
         if row < 0 or message is not self.log.messages[row]:
-            return self.changed(p, call, message, with_text_and_calls(message, text))
+            return self.changed(p, call, message, replace_all_but_calls(message, text))
         cache: dict[tuple[int, str], MessageState | None] = self.log.memo.setdefault("replaced", {})
         if len(cache) >= _MAX_CACHED_TEXTS:
             cache.clear()
         if (row, text) not in cache:
-            cache[row, text] = self.changed(p, call, message, with_text_and_calls(message, text))
+            cache[row, text] = self.changed(p, call, message, replace_all_but_calls(message, text))
         state = cache[row, text]
         return None if state is None else state.since(call)
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.policies.texts.message_content import one_line
+from ctxkit.policies.history.growing_columns import GrowingArray
+from ctxkit.policies.texts.message_content import format_one_line
 from ctxkit.policies.texts.message_line_index import (
     FOCUS_MARK,
     MAX_LINE_CHARS,
     ROLE_TAGS,
     SUMMARY_LINE,
     USER_LINE,
-    GrowingArray,
     LineIndex,
     WeightedLines,
     expand_ranges,
@@ -319,7 +319,7 @@ class SummaryFocus(NamedTuple):
 @lru_cache(maxsize=64)
 def parse_focus(text: str) -> SummaryFocus | None:
     """Parse the focus of a text; None where it has no terms."""
-    text = one_line(text, 2000)
+    text = format_one_line(text, 2000)
     words = _WORD.findall(text.lower())[: 4 * MAX_TERMS]
     topic_words = [w for w in words if w not in _REQUEST_WORDS] or words
     terms = dict.fromkeys(t for w in topic_words for t in _terms(w))
@@ -400,7 +400,9 @@ class FocusMatcher:
         return self._format_audit(len(matched), len(near), share)
 
     def _format_audit(self, matched: int, near: int, share: float) -> str:
-        line = one_line(_SENTENCE_END.sub("", self._focus.text), _MAX_FOCUS_CHARS).replace("]", ")")
+        line = format_one_line(_SENTENCE_END.sub("", self._focus.text), _MAX_FOCUS_CHARS).replace(
+            "]", ")"
+        )
         if not near:
             return f'{FOCUS_MARK}"{line}": nothing here is near it]'
         return (

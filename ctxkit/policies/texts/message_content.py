@@ -92,7 +92,7 @@ def count_lines(text: str) -> int:
     return text.count("\n") + (text[-1:] not in ("", "\n"))
 
 
-def text_with_image_marker(message: Message, image: str) -> str:
+def replace_images_by_marker(message: Message, image: str) -> str:
     """Return the text parts in order, with a marker in place of each image."""
     texts = (
         p.text if isinstance(p, Text) else image
@@ -129,7 +129,7 @@ def get_call_target(call: ToolCall) -> str:
     return _argument(call, TARGET_KEYS)
 
 
-def call_path(call: ToolCall) -> str:
+def get_path_argument(call: ToolCall) -> str:
     """Return the path argument of a call, or an empty string."""
     return _argument(call, TARGET_KEYS[:5])
 
@@ -153,7 +153,7 @@ def get_argument_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def one_line(text: str, limit: int) -> str:
+def format_one_line(text: str, limit: int) -> str:
     """Return the text on one line of at most `limit` characters (2 or more), with `…` if cut."""
     # read no more of a long text than needed; a short one has no more words than that
     words = text.split() if len(text) <= limit else text.split(None, limit)[:limit]
@@ -166,7 +166,7 @@ def format_call_hint(call: ToolCall | None) -> str:
     if call is None or not call.arguments:
         return ""
     key = next((k for k in HINT_KEYS if k in call.arguments), next(iter(call.arguments)))
-    return f"{key}={one_line(get_argument_text(call.arguments[key]), 60)}"
+    return f"{key}={format_one_line(get_argument_text(call.arguments[key]), 60)}"
 
 
 TruncateMode = Literal["head", "head_tail", "middle"]

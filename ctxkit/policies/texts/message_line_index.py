@@ -11,14 +11,14 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ctxkit.policies.history.columns import GrowingColumn
-from ctxkit.policies.texts.message_content import one_line
+from ctxkit.policies.history.growing_columns import GrowingArray, GrowingColumn
+from ctxkit.policies.texts.message_content import format_one_line
 from ctxkit.session.messages import RECALLED_KIND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
-    from numpy.typing import DTypeLike, NDArray
+    from numpy.typing import NDArray
 
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.messages import Message
@@ -32,43 +32,6 @@ USER_LINE, SUMMARY_LINE, OTHER_LINE = range(3)
 _NESTED_TAGS = ("User: ", "Earlier: ")
 """Tags that lines of an extract keep in the next extract."""
 _LINE_CODES = {"User": USER_LINE, "Earlier": SUMMARY_LINE}
-
-
-class GrowingArray:
-    """An array that only grows at its end.
-
-    Values are collected in a list and moved to the array when it is read: one conversion of many
-    values takes a tenth of the time of many conversions of a few.
-    """
-
-    __slots__ = ("_array", "_new", "_size", "append", "extend")
-
-    def __init__(self, dtype: DTypeLike, *first: int) -> None:
-        self._array: NDArray[Any] = np.array(first, dtype)
-        self._new: list[float] = []
-        self._size = len(first)
-        # the list's own methods, as a call of a Python function would take twice as long
-        self.append: Callable[[float], None] = self._new.append
-        """Append a value; arrays that were returned before do not change."""
-        self.extend: Callable[[Iterable[float]], None] = self._new.extend
-        """Append several values."""
-
-    def __len__(self) -> int:
-        return self._size + len(self._new)
-
-    @property
-    def all(self) -> NDArray[Any]:
-        """All values, read-only."""
-        if self._new:
-            end = len(self)
-            if end > len(self._array):
-                larger = np.empty(max(2 * end, 64), self._array.dtype)
-                larger[: self._size] = self._array[: self._size]
-                self._array = larger
-            self._array[self._size : end] = self._new
-            self._size = end
-            self._new.clear()
-        return self._array[: self._size]
 
 
 class _WordNumbers(dict[str, int]):
@@ -174,7 +137,7 @@ class LineIndex:
     def _add_lines(self, message: Message) -> None:
         # Summaries of one session share most lines, and agents make the same calls again.
         is_summary, end = message.role == "summary", len(self.ids)
-        for line in message_lines(message):
+        for line in split_message_lines(message):
             tag, text = _unnest_line(*line) if is_summary else line
             is_repeated = is_summary or tag == "Call"
             words, has_cue = (self._read_repeated_line if is_repeated else self._read_line)(text)
@@ -192,7 +155,7 @@ class LineIndex:
 
     def _read_line(self, text: str) -> tuple[tuple[int, ...], bool]:
         """Return the word numbers of a line, and whether it has a cue."""
-        ids = tuple(map(self.words.__getitem__, line_words(text)))
+        ids = tuple(map(self.words.__getitem__, extract_line_words(text)))
         return ids, bool(ids) and CUE_PATTERN.search(text) is not None
 
     def _read_repeated_line(self, text: str) -> tuple[tuple[int, ...], bool]:
@@ -303,31 +266,31 @@ _ONE_CHAR_WORDS = frozenset(map(chr, _BLANKED_BYTES)) - {" "}
 """Characters that are no words by themselves."""
 
 
-def speaker_tag(message: Message) -> str:
+def get_speaker_tag(message: Message) -> str:
     """Return the tag of a message in an extract: its role, or the tool of a result."""
     return ROLE_TAGS.get(message.role) or f"Result of {message.tool or 'a tool'}"
 
 
-def message_lines(message: Message) -> list[tuple[str, str]]:
+def split_message_lines(message: Message) -> list[tuple[str, str]]:
     """Return tag and text of each line of a message, except recalled memory."""
     if message.kind == RECALLED_KIND:
         return []
     if message.role == "tool":
-        tag = speaker_tag(message)
-        return [(tag, one_line(row, MAX_LINE_CHARS)) for row in _informative_rows(message)]
+        tag = get_speaker_tag(message)
+        return [(tag, format_one_line(row, MAX_LINE_CHARS)) for row in _informative_rows(message)]
     tag = ROLE_TAGS[message.role]
     sentences = [s for text in _readable_parts(message.text) for s in split_sentences(text) if s]
     if message.role == "summary":
         sentences = [s for s in sentences if not s.startswith(FOCUS_MARK)]
-    lines = [(tag, one_line(sentence, MAX_LINE_CHARS)) for sentence in sentences]
+    lines = [(tag, format_one_line(sentence, MAX_LINE_CHARS)) for sentence in sentences]
     for call in message.tool_calls:
         values = call.arguments.values()
         target = next((v for v in values if isinstance(v, str) and v), call.raw or "")
-        lines.append(("Call", one_line(f"{call.name} {target[:120]}", MAX_LINE_CHARS)))
+        lines.append(("Call", format_one_line(f"{call.name} {target[:120]}", MAX_LINE_CHARS)))
     return lines
 
 
-def line_words(line: str) -> set[str]:
+def extract_line_words(line: str) -> set[str]:
     """Return the words of a line without their case; a path is one word."""
     if line.isascii():  # other characters become blanks at once, as a regular expression is slower
         words = set(line.encode().translate(_BLANKED_BYTES).decode().split())

@@ -7,7 +7,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from ctxkit.policies.history.columns import ASSISTANT
+from ctxkit.policies.history.growing_columns import ASSISTANT
 from ctxkit.policies.texts import message_content
 from ctxkit.session.messages import Thinking, get_plain_text
 from ctxkit.session.tool_calls import is_read_tool, is_write_tool, map_results_by_call
@@ -70,7 +70,7 @@ def collect_actions(
                 ToolAction(
                     call.name,
                     message_content.get_call_target(call),
-                    message_content.call_path(call),
+                    message_content.get_path_argument(call),
                     get_outcome(result),
                     output,
                     turn,
@@ -151,10 +151,10 @@ def format_intent_line(action: ToolAction, *, quirks: bool = False) -> str:
     program (`quirks`) puts the error last, and writes paths only.
     """
     name = action.path if quirks else action.target
-    what = f' → "{message_content.one_line(name, 120)}"' if name else ""
+    what = f' → "{message_content.format_one_line(name, 120)}"' if name else ""
     where = f"(turn {action.turn + 1}, {action.agent})"
     error = (
-        f" — {message_content.one_line(action.output, 120)}"
+        f" — {message_content.format_one_line(action.output, 120)}"
         if action.outcome == "failed" and action.output
         else ""
     )
@@ -218,7 +218,11 @@ def format_exploration_block(acts: Sequence[ToolAction]) -> str:
     rows = ["[EXPLORATION HISTORY — investigation performed before compaction]"]
     if read:
         rows.append(f"Files read: {len(set(read))} ({len(read)} reads)")
-    rows += [f"  {a.tool}: {message_content.one_line(a.target, 120)}" for a in searches if a.target]
+    rows += [
+        f"  {a.tool}: {message_content.format_one_line(a.target, 120)}"
+        for a in searches
+        if a.target
+    ]
     frequent = [p for p in dict.fromkeys(read) if read.count(p) >= 3]
     return "\n".join([*rows, *(f"  read {read.count(p)} times: {p}" for p in frequent)])
 

@@ -12,8 +12,8 @@ import numpy as np
 from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Above, Both, Turns
-from ctxkit.presets.registry import PresetDifference, check_setting_types
-from ctxkit.presets.shared_policies import MiddleSummary, opens_turn
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.shared_policies import MiddleSummary, is_request_pending
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive
@@ -25,32 +25,32 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "by invocations, what is summarised",
         "the new invocations and, before them, `overlap_size` earlier ones",
         "as the document",
         "the new invocations; those before stand in the summary before, and are not read again",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "by tokens, when",
         "after an invocation",
         "before each call of the model too; what counts is the prompt of the call before",
         "before each call; what counts is the coming prompt",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "by invocations, when",
         "after an invocation",
         "as the document",
         "before the first call of the next turn, which shows the same",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "a summary that does not pay",
         "not said",
         "not asked for where the range is no larger than the last summary; taken where it is larger"
         " than the range",
         "made, and refused where the prompt would grow",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "what counts as an event",
         "events",
         "the results of one reply are one event",
@@ -148,7 +148,7 @@ def adk(
         ways.append(Above(token_threshold, or_equal=True))
     if compaction_interval is not None:
         # by invocations a compaction is due only when a turn begins
-        ways.append(Both((Turns(compaction_interval), opens_turn)))
+        ways.append(Both((Turns(compaction_interval), is_request_pending)))
     if not ways:
         return Rules(window=context_window)
     policy = AdkSummary(

@@ -11,10 +11,10 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import DataclassPolicy
-from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.guards import keep_if_smaller
 from ctxkit.policies.triggers import Share
-from ctxkit.presets.registry import PresetDifference, check_setting_types
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
 from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:
@@ -26,25 +26,25 @@ MAX_LINE_CHARS = 4096
 TRUNCATED_MARK = "... [truncated]"
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "the window",
         "`max_context_window_tokens` and `max_output_tokens` are required",
         "no defaults",
         "the model's window, and 16,384 tokens for the reply as in its example",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "what is excluded",
         "is marked, not deleted",
         "and can be taken in again",
         "the session keeps its whole log; the view is derived",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "counting",
         "an estimate of four characters a token",
         "of each message as JSON",
         "the prompt's tokens for when, the estimate for how much",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "reasoning beside a call",
         "belongs to the call's group",
         "goes with it",
@@ -105,7 +105,7 @@ class CollapseThenDrop(DataclassPolicy):
             lines = [
                 f"{name}: {get_plain_text(answers[i][1])}".strip() for i, name in names.items()
             ]
-            text = Text(tool_results_line(lines))
+            text = Text(format_tool_results_line(lines))
             changes[p] = Message(role="assistant", id=reply.id, agent=reply.agent, parts=(text,))
             changes |= dict.fromkeys(r for r, _ in answers.values())
         if not changes:
@@ -130,7 +130,7 @@ class CollapseThenDrop(DataclassPolicy):
         return history.drop(first, "the oldest groups are over the budget", start=start)
 
 
-def tool_results_line(results: list[str]) -> str:
+def format_tool_results_line(results: list[str]) -> str:
     """Return the line that stands for a tool use."""
     text = f"[Tool results: {'; '.join(results)}]"
     return (

@@ -15,10 +15,15 @@ from ctxkit.policies.history.history import find_first_since_compaction, find_tu
 from ctxkit.policies.message_shortening import OutputShortening
 from ctxkit.policies.offload import ResultDigest, ResultExcerpts
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts.summary_prompts import PI_SECTIONS
+from ctxkit.policies.texts.summary_prompts_and_audits import PI_SECTIONS
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
-from ctxkit.presets.config_schema import ConfigKey, ConfigKeyTable, ConfigWriter, SystemConfigFile
-from ctxkit.presets.registry import PresetDifference, check_setting_types
+from ctxkit.presets.config_key_mapping import (
+    ConfigKey,
+    ConfigKeyTable,
+    ConfigWriter,
+    SystemConfigFile,
+)
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,47 +35,47 @@ if TYPE_CHECKING:
 SUMMARY_PREFIX = "[Previous conversation summary]\n"
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "which compaction runs",
         "Compactor.Compact: keep what fits a token budget, digest old tool results",
         "Session.Compact: keep from the turn in which the budget is reached on, no digest",
         "the document's",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "pairs",
         "not said",
         "the document's split can part a call from its result (mended in 0cda15b)",
         "the cut moves to the next safe place",
         "never parted either",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "archived tool results",
         "hidden from the agent, visible to the user",
         "hidden: their calls are left without a result",
         "a stub of one line stays as the result",
         "no archive in a compaction; the stub in the loop",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "characters",
         "limits in characters",
         "Go's len, so bytes",
         "the estimate counts bytes",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "tool summaries in the loop",
         "one by one, appended as user messages",
         "in batches, when the model has answered",
         "an excerpt stands in the place of the result, made at once",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "spilled output",
         "output of more than 204,800 characters goes to a file",
         "so the limit of characters is never reached",
         "a live session writes the file; in a replay the other limits cut it",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "second compaction",
         "old messages are summarised",
         "messages kept by the compaction before are neither summarised nor kept",
@@ -130,7 +135,7 @@ class AiSummary(Summary):
         return find_first_since_compaction(history) if self.quirks else 0
 
 
-def effective_limit(
+def get_effective_limit(
     context_window: int, reserve_tokens: int = 16_384, max_tokens: int = 8000
 ) -> tuple[int, str]:
     """Return the tokens at which a compaction is due, and what says so; else ``(0, "none")``."""
@@ -140,7 +145,7 @@ def effective_limit(
     return (max_tokens, "max_tokens") if max_tokens > 0 else (0, "none")
 
 
-def parse_strategy(word: str) -> Literal["llm", "heuristic", "off"]:
+def parse_tool_summary_strategy(word: str) -> Literal["llm", "heuristic", "off"]:
     """Return the strategy that a word means: `llm` for an empty or unknown one, as the program."""
     low = word.strip().lower()
     return low if low in ("heuristic", "off") else "llm"  # type: ignore[return-value]
@@ -210,7 +215,7 @@ def ai(
             f"A window of {context_window} tokens holds nothing: give 0 for an unknown one."
         )
     window = 200_000 if context_window is None else context_window
-    limit, source = effective_limit(window, reserve_tokens, max_tokens)
+    limit, source = get_effective_limit(window, reserve_tokens, max_tokens)
     policy = AiSummary(
         keep_tokens=min(keep_recent_tokens, limit // 2)
         if limit and keep_recent_tokens > 0
@@ -232,7 +237,8 @@ def ai(
         pruning=Chain.of(
             outputs,
             ResultExcerpts(
-                keep_last=tool_call_cutoff, strategy=parse_strategy(tool_summary_strategy)
+                keep_last=tool_call_cutoff,
+                strategy=parse_tool_summary_strategy(tool_summary_strategy),
             ),
         ),
         window=context_window or None,
@@ -283,12 +289,17 @@ CONFIG_TABLE = ConfigKeyTable(
 )
 
 
-def weigh_config(config: Mapping[str, Any]) -> int:
+def count_identifying_keys(config: Mapping[str, Any]) -> int:
     """Count the keys that identify ai."""
     names = {str(k).casefold() for k in config}
     return 4 * ("compactor" in names) + 2 * ("tooloutput" in names)
 
 
 CONFIG = SystemConfigFile(
-    "ai", "config.json", weigh_config, CONFIG_TABLE.parse, CONFIG_TABLE.tree, CONFIG_TABLE.paths
+    "ai",
+    "config.json",
+    count_identifying_keys,
+    CONFIG_TABLE.parse,
+    CONFIG_TABLE.tree,
+    CONFIG_TABLE.paths,
 )

@@ -6,23 +6,25 @@ from typing import Literal
 
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.message_filters import PruneToolCalls
-from ctxkit.presets.registry import PresetDifference, check_setting_types
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "reasoning of a reply that loses its calls",
         "not said",
         "goes with them, where nothing else follows it",
         "stays, unless `reasoning` says otherwise",
     ),
-    PresetDifference("when", "where the caller calls it", "nowhere by itself", "before each call"),
-    PresetDifference(
+    DocumentationDifference(
+        "when", "where the caller calls it", "nowhere by itself", "before each call"
+    ),
+    DocumentationDifference(
         "`all`",
         "its example prunes the messages with which a turn begins",
         "all messages that it is given",
         "what was said before the turn under way",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "several rules at once",
         "a list of rules, each for some tools",
         "one after the other",

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Above, Both
-from ctxkit.presets.registry import PresetDifference, check_setting_types
-from ctxkit.presets.shared_policies import CustomCutSummary, opens_turn
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.shared_policies import CustomCutSummary, is_request_pending
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Positive
@@ -25,25 +25,25 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "what counts",
         "the chat history",
         "only messages of earlier turns; files and the repository's map are sent apart",
         "all messages but the pending request",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "size of a message",
         "tokens",
         "of its JSON, by the model's tokenizer",
         "a quarter of its characters",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "a result that is still too large",
         "not said",
         "is summarised again, up to three times, then whole",
         "stays: the next turn summarises it again",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "when",
         "after a reply",
         "in the background, by the weak model",
@@ -116,8 +116,8 @@ def aider(
             MAX_HISTORY_TOKENS,
         )
     return Rules(
-        policy=AiderSummary(limit_tokens=limit, instructions=with_focus(INSTRUCTIONS, focus)),
-        trigger=Both((Above(limit, estimated=True), opens_turn)),
+        policy=AiderSummary(limit_tokens=limit, instructions=add_focus(INSTRUCTIONS, focus)),
+        trigger=Both((Above(limit, estimated=True), is_request_pending)),
         window=context_window,
         estimator="chars/4",
         summariser=summariser,

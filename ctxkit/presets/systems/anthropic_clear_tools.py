@@ -4,9 +4,9 @@ each request.
 
 from __future__ import annotations
 
-from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.context_rules import Rules
-from ctxkit.presets.registry import PresetDifference, check_setting_types
+from ctxkit.policies.tool_result_clearing import CLEARED_PLACEHOLDER
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import ClearToolUses
 from ctxkit.tokens.provider_rules import get_value
 
@@ -14,19 +14,19 @@ _TRIGGER: int = get_value("clearing_trigger", "claude")
 _KEEP: int = get_value("clearing_keep", "claude")
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "the placeholder",
         "a text that tells the model of it",
         "not documented",
         "a sentence of the kit's own",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "what the client holds",
         "the whole history; the server edits each request",
         "the same",
         "a pruning: the session keeps none of it",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "clear_at_least",
         "the strategy is not applied where it would free less",
         "not to be seen",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Above
-from ctxkit.presets.registry import PresetDifference, check_setting_types
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import SummariseAll
 from ctxkit.tokens.provider_rules import get_value
 
@@ -28,25 +28,25 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "when",
         "input tokens reach the trigger",
         "within the call that crosses it: the summary is a block at the head of its reply",
         "before that call, which is sent the summary",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "what is billed",
         "the summary is a sampling step of its own, in `usage.iterations`",
         "the top-level usage leaves it out",
         "the summary's tokens count as they do under all presets",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "compaction on demand",
         "the caller asks for a summary with a request of its own, and chooses which turns it keeps",
         "no setting says when, or how many: both are the caller's",
         "`keep_turns` says how many user's turns it keeps, `trigger` when it asks",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "pause_after_compaction",
         "the call stops behind the summary, so that the caller can add messages",
         "as documented",

@@ -11,9 +11,9 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.guards import BaseGuard, UntilCold
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Above, Overflow
-from ctxkit.presets.registry import PresetDifference, check_setting_types
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import PositiveShare
@@ -27,19 +27,19 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "when the cut is made",
         "at the end of the turn that crosses the ceiling, then parked",
         "applied later as it was made",
         "made when it is applied, so it reaches further",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "another model or agent",
         "applies a parked cut: the cached prefix is lost anyway",
         "as documented",
         "only the pause and the hard ceiling do",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "the summary's budget", "bounded", "8,000 tokens in a later change", "8,000 tokens"
     ),
 )
@@ -144,7 +144,7 @@ def boise(
         >>> rules.parameters["ceiling_ratio"]
         0.4
     """
-    ceiling, floor, hard = window_thresholds(
+    ceiling, floor, hard = get_window_thresholds(
         context_window or 200_000,
         ceiling_ratio=ceiling_ratio,
         cap=ceiling_cap_tokens,
@@ -165,7 +165,7 @@ def boise(
         floor=int(floor),
         protected_turns=protected_turns,
         limit=summary_budget_tokens,
-        instructions=with_focus(INSTRUCTIONS, focus),
+        instructions=add_focus(INSTRUCTIONS, focus),
     )
     return Rules(
         policy=policy,
@@ -177,7 +177,7 @@ def boise(
     )
 
 
-def window_thresholds(
+def get_window_thresholds(
     window: int,
     *,
     ceiling_ratio: float = 0.5,

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.clearing import Clear
-from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.guards import keep_if_smaller
 from ctxkit.policies.texts import message_content
-from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
+from ctxkit.policies.tool_result_clearing import Clear
 from ctxkit.policies.triggers import Above, BaseTrigger, Idle, Overflow, Share
-from ctxkit.presets.registry import PresetDifference, check_setting_types, check_window
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types, check_window
 from ctxkit.presets.shared_policies import (
     MiddleSummary,
     as_summary_message,
@@ -36,20 +36,20 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "older tool outputs",
         "are cleared first, and only then the conversation is summarised",
         "how many stay is not documented",
         "off; `clear_tool_outputs` says how many stay",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "where it is due",
         "when the window approaches its limit",
         "window less min(output limit, 20,000) less 13,000, as users found"
         " (anthropics/claude-code#31806)",
         "as users found",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "a pause near the end of a one-hour cache",
         "not in the documentation",
         "from 2.1.286 behind a flag of the server, 2.1.299 (2026-10-14) officially: compacted"
@@ -58,7 +58,7 @@ DIFFERENCES = (
         "from the first call on that wrote for an hour, so never in a log without such writes;"
         ' `version="2.1.29"` never does. Its summary is billed as reading the cached prompt',
     ),
-    PresetDifference(
+    DocumentationDifference(
         "what is loaded again",
         "CLAUDE.md, memory, plan, skills and up to five files",
         "from disk",
@@ -103,7 +103,7 @@ class ClaudeSummary(MiddleSummary):
 
     def make_files_message(self, history: History) -> Message | None:
         """Return a message with the files that were read or written last."""
-        text_by_path, max_chars = last_files(history, self.files), 4 * self.file_tokens
+        text_by_path, max_chars = find_last_files(history, self.files), 4 * self.file_tokens
         if not text_by_path:
             return None
         bodies = {
@@ -113,14 +113,14 @@ class ClaudeSummary(MiddleSummary):
         return Message(role="user", kind="injected", parts=(Text(text),))
 
 
-def last_files(history: History, n: int) -> dict[str, str]:
+def find_last_files(history: History, n: int) -> dict[str, str]:
     """Return the files that were read or written last, newest first, with what was read of them."""
     path_by_call: dict[str, str] = {}
     text_by_path: dict[str, str] = {}
     # Insertion order is the order of last use: a path is moved to the end whenever it is touched.
     for message in history.messages:
         for call in message.tool_calls:
-            path, name = message_content.call_path(call), call.name
+            path, name = message_content.get_path_argument(call), call.name
             if path and (is_read_tool(name) or is_write_tool(name)):
                 text_by_path[path] = text_by_path.pop(path, "")
                 if is_read_tool(name):
@@ -133,7 +133,7 @@ def last_files(history: History, n: int) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class OneHourWriteTrigger(BaseTrigger):
+class OneHourCacheWriteTrigger(BaseTrigger):
     """A call before it wrote to a cache that lives an hour."""
 
     def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
@@ -235,14 +235,14 @@ def claude_code(
         trigger = trigger | Above(max(int(at), 1), or_equal=True)
     policy = ClaudeSummary(
         keep_messages=1,
-        instructions=with_focus(INSTRUCTIONS, focus),
+        instructions=add_focus(INSTRUCTIONS, focus),
         limit=summary_max_output_tokens,
         files=restored_files,
         file_tokens=restored_file_tokens,
     )
     if version == "2.1.299" and idle_compaction:
         due_when_idle = Idle(IDLE_SECONDS, ahead=True) & Above(idle_min_tokens, or_equal=True)
-        trigger = trigger | (due_when_idle & OneHourWriteTrigger())
+        trigger = trigger | (due_when_idle & OneHourCacheWriteTrigger())
     trigger = trigger | Overflow(recorded=True)
     if clear_tool_outputs is not None:
         policy = replace(policy, clear=Clear(keep_last=clear_tool_outputs), is_due=trigger)

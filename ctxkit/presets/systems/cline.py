@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, check_setting_types
+from ctxkit.presets.registry import (
+    LAST_CALL_DIFFERENCE,
+    DocumentationDifference,
+    check_setting_types,
+)
 from ctxkit.presets.shared_policies import DropOlderHalf
 
 if TYPE_CHECKING:
@@ -26,26 +30,26 @@ INPUT_SHARE = 0.9
 
 DIFFERENCES = (
     LAST_CALL_DIFFERENCE,
-    PresetDifference(
+    DocumentationDifference(
         "size of a message",
         "not said",
         "a quarter of the characters of its JSON",
         "a quarter of its characters",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "basic strategy",
         "not said",
         "after an overflow, and where it is chosen: all requests, the last answers that fit, and"
         " notes on what went",
         "the summary is made there, too",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "what the summariser is sent",
         "not said",
         "results of at most 2,000 characters, fitted into its own window",
         "the messages",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "3.x: repeated reads",
         "files that were read again are shortened first; where that frees 30 %, nothing is dropped",
         "as documented",
@@ -68,7 +72,7 @@ class ClineSummary(Summary):
         return history.safe_before(min(position, last) if last > 0 else position)
 
 
-def reserve_for_window(window: int) -> int:
+def get_reserve_for_window(window: int) -> int:
     """Return the tokens that Cline 3.x holds free of a window."""
     reserves = {64_000: 27_000, 128_000: 30_000, 200_000: 40_000}
     return reserves.get(window, min(40_000, window // 5))
@@ -115,13 +119,13 @@ def cline(
     """
     more: dict[str, Any] = {"estimator": "chars/4"}
     if version == "3":
-        reserve = reserve_for_window(context_window or 200_000)
+        reserve = get_reserve_for_window(context_window or 200_000)
         full = Share(1.0, of="budget", or_equal=True) | Overflow(recorded=True)
         return Rules(
             policy=DropOlderHalf(), trigger=full, window=context_window, reserve=reserve, **more
         )
     policy = ClineSummary(
-        keep_tokens=preserve_recent_tokens, instructions=with_focus(INSTRUCTIONS, focus)
+        keep_tokens=preserve_recent_tokens, instructions=add_focus(INSTRUCTIONS, focus)
     )
     # without a limit on input, nine tenths of the window count as one
     share = trigger_ratio * (INPUT_SHARE if max_input_tokens is None else 1.0)

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit._internal.setting_types import POSITIVE, PROMPT
-from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.history.columns import SUMMARY
+from ctxkit.policies.guards import keep_if_smaller
+from ctxkit.policies.history.growing_columns import SUMMARY
 from ctxkit.policies.message_shortening import OutputShortening
 from ctxkit.policies.offline_summarisers import Passage
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts import message_content
-from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Above, Overflow, Share
-from ctxkit.presets.config_schema import (
+from ctxkit.presets.config_key_mapping import (
     ConfigKey,
     ConfigKeyTable,
     ConfigWriter,
@@ -34,7 +34,7 @@ from ctxkit.presets.config_schema import (
 from ctxkit.presets.registry import (
     LARGER_SUMMARY_DIFFERENCE,
     LAST_CALL_DIFFERENCE,
-    PresetDifference,
+    DocumentationDifference,
     check_setting_types,
 )
 from ctxkit.presets.shared_policies import (
@@ -60,7 +60,7 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "remote compaction",
         "off unless the provider is OpenAI",
         "with OpenAI's models the server compacts: its item is encrypted",
@@ -68,7 +68,7 @@ DIFFERENCES = (
     ),
     LAST_CALL_DIFFERENCE,
     LARGER_SUMMARY_DIFFERENCE,
-    PresetDifference(
+    DocumentationDifference(
         "the summariser's own overflow",
         "not said",
         "the oldest item is dropped and the model asked again",
@@ -210,7 +210,7 @@ def codex(
             user_tokens=compact_user_message_max_tokens,
             keep_messages=1,
             prefix=SUMMARY_PREFIX,
-            instructions=with_focus(compact_prompt or INSTRUCTIONS, focus),
+            instructions=add_focus(compact_prompt or INSTRUCTIONS, focus),
         ),
         trigger=trigger | Overflow(recorded=True),
         pruning=outputs,
@@ -239,7 +239,7 @@ OTHER_SIGNS = parse_keys(
 )
 
 
-def weigh_config(config: Mapping[str, Any]) -> int:
+def count_identifying_keys(config: Mapping[str, Any]) -> int:
     """Count the keys that identify Codex."""
     mine = sum(
         str(k) in config for k in (*(k.path for k in CONFIG_TABLE.keys), *CONFIG_TABLE.elsewhere)
@@ -268,5 +268,5 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 CONFIG = SystemConfigFile(
-    "codex", "config.toml", weigh_config, read_config, to_config_tree, CONFIG_TABLE.paths
+    "codex", "config.toml", count_identifying_keys, read_config, to_config_tree, CONFIG_TABLE.paths
 )

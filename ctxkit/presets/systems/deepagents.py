@@ -13,7 +13,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts import message_content
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import PresetDifference, check_setting_types
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
@@ -27,16 +27,16 @@ SUMMARY_PREFIX = (
 )
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "the file of what went",
         "the whole history is written to /conversation_history/",
         "appended at each compaction",
         "named in the summary; a replay writes no file",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "media", "inline images are moved to files", "before the summary", "left as they are"
     ),
-    PresetDifference(
+    DocumentationDifference(
         "models without a profile",
         "170,000 tokens and six messages",
         "and arguments are cut from 20 messages on",
@@ -46,7 +46,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DeepAgentsSummary(common.KeepClauseSummary):
+class DeepAgentsSummary(common.LangChainKeepSummary):
     """Cut long arguments of old calls first; where a summary is still due, keep the end."""
 
     keep: tuple[str, float] = ("fraction", 0.10)
@@ -140,10 +140,12 @@ def deepagents(
         raise BadArguments("deepagents needs a trigger, such as ('fraction', 0.85).")
     policy = DeepAgentsSummary(
         keep_messages=1,
-        keep=common.check_clause(keep, "keep"),
+        keep=common.check_langchain_clause(keep, "keep"),
         trigger=due,
         args_keep=(
-            None if args is None else common.check_clause(truncate_args_keep, "truncate_args_keep")
+            None
+            if args is None
+            else common.check_langchain_clause(truncate_args_keep, "truncate_args_keep")
         ),
         max_length=truncate_args_max_length,
         prefix=SUMMARY_PREFIX,

@@ -9,15 +9,15 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit._internal.setting_types import FLAG, WHOLE, make_choice_kind
-from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.memory_policies import MemoryFlush
+from ctxkit.policies.memory_flush_and_lessons import MemoryFlushSettings
 from ctxkit.policies.openclaw_safeguard import Safeguard
 from ctxkit.policies.summary_compaction import PiSummary
-from ctxkit.policies.texts.summary_prompts import OPENCLAW_SECTIONS, PI_SECTIONS
+from ctxkit.policies.texts.summary_prompts_and_audits import OPENCLAW_SECTIONS, PI_SECTIONS
+from ctxkit.policies.tool_result_clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.triggers import Above, Overflow, Share
-from ctxkit.presets import openclaw_shared
-from ctxkit.presets.config_schema import (
+from ctxkit.presets import openclaw_and_fased_settings
+from ctxkit.presets.config_key_mapping import (
     ConfigKey,
     ConfigKeyTable,
     ConfigWriter,
@@ -26,9 +26,9 @@ from ctxkit.presets.config_schema import (
     get_section,
     parse_keys,
 )
-from ctxkit.presets.openclaw_shared import RESERVE_FLOOR
+from ctxkit.presets.openclaw_and_fased_settings import RESERVE_FLOOR
 from ctxkit.presets.registry import (
-    PresetDifference,
+    DocumentationDifference,
     check_between,
     check_setting_types,
     check_window,
@@ -41,66 +41,66 @@ if TYPE_CHECKING:
 SOFT_THRESHOLD_TOKENS = 4000
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "default mode",
         "safeguard unless set otherwise",
         "safeguard only where the config has an `agents.defaults` object, else default",
         "safeguard",
         "safeguard: pass mode='default' for a config without that object",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "too little history",
         "a skipped result",
         "fails: Compaction cancelled",
         "nothing is done",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "a session that is one giant turn",
         "is compacted",
         "cannot be compacted (accepted in later OpenClaw)",
         "its head is summarised",
         "fails, and the history is kept",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "timeoutSeconds",
         "limits a compaction",
         "is not passed on: 300 s always",
         "limits it",
         "300 s",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "maxHistoryShare",
         "a limit for how much of the window history can occupy",
         "parts the history that a model summarises; what is kept does not depend on it",
         "as the program; without a model the extract reads all of the history at once, so that the"
         " share changes nothing",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "identifierPolicy",
         "strict by default",
         "only in mode safeguard; mode default ignores it",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "required sections and audit",
         "not in Fased",
         "OpenClaw's, off by default",
         "off; on with quality_retries",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "providers of cache-ttl",
         "Anthropic",
         "Anthropic, Moonshot, Z.ai and those models at OpenRouter",
         "every provider: whoever replays says so by context_pruning",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "short results",
         "old results are cleared",
         "the placeholder takes the place of results that are shorter than it, too",
         "these are left as they are: it would make the prompt larger",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "memory flush",
         "before a compaction",
         "goes by the floor, compaction by the reserve: with a larger reserve it never comes first",
@@ -110,7 +110,7 @@ DIFFERENCES = (
 )
 
 
-def memory_flush_threshold(
+def get_memory_flush_threshold(
     window: float, floor: float = RESERVE_FLOOR, soft: float = SOFT_THRESHOLD_TOKENS
 ) -> float:
     """Return the tokens from which memory is flushed; senseless numbers become their defaults."""
@@ -202,10 +202,12 @@ def fased(
     """
     parameters = dict(locals())
     check_between(0.1, 0.9, max_history_share=max_history_share)
-    reserve = openclaw_shared.get_effective_reserve(reserve_tokens, reserve_tokens_floor)
+    reserve = openclaw_and_fased_settings.get_effective_reserve(
+        reserve_tokens, reserve_tokens_floor
+    )
     check_window(context_window, reserve, keep_recent_tokens)
     # the program does not pass the timeout on and always waits 300 seconds
-    common = openclaw_shared.make_summary_settings(
+    common = openclaw_and_fased_settings.make_summary_settings(
         parameters, reserve, focus=focus, seconds=300.0 if quirks else timeout_seconds
     )
     common |= {"must_shrink": not quirks, "quirks": quirks}
@@ -221,17 +223,19 @@ def fased(
         )
     window = context_window or 200_000
     # the program reckons from the floor, the document from the reserve
-    flush = memory_flush_threshold(
+    flush = get_memory_flush_threshold(
         window, reserve_tokens_floor if quirks else reserve, soft_threshold_tokens
     )
     return Rules(
         policy=policy,
         trigger=Share(1.0, of="budget") | Overflow(recorded=True),
-        pruning=openclaw_shared.make_cache_ttl_pruning(parameters)
+        pruning=openclaw_and_fased_settings.make_cache_ttl_pruning(parameters)
         if context_pruning == "cache-ttl"
         else None,
         warnings=(Above(flush, or_equal=True),) if memory_flush and flush > 0 else (),
-        flush=MemoryFlush(below=window - int(flush)) if memory_flush and flush > 0 else None,
+        flush=MemoryFlushSettings(below=window - int(flush))
+        if memory_flush and flush > 0
+        else None,
         window=context_window,
         reserve=reserve,
         estimator="fased",
@@ -240,40 +244,44 @@ def fased(
     )
 
 
-GUARD_ENABLED_KEY = ConfigKey(f"{openclaw_shared.QUALITY_GUARD_SECTION}.enabled", "guarded", FLAG)
+GUARD_ENABLED_KEY = ConfigKey(
+    f"{openclaw_and_fased_settings.QUALITY_GUARD_SECTION}.enabled", "guarded", FLAG
+)
 GUARD_RETRIES_KEY = ConfigKey(
-    f"{openclaw_shared.QUALITY_GUARD_SECTION}.maxRetries", "quality_retries", WHOLE
+    f"{openclaw_and_fased_settings.QUALITY_GUARD_SECTION}.maxRetries", "quality_retries", WHOLE
 )
 DEFAULT_RETRIES = 1
 CONFIG_TABLE = ConfigKeyTable(
     keys=(
-        *openclaw_shared.COMPACTION_KEYS,
-        ConfigKey(f"{openclaw_shared.MEMORY_FLUSH_SECTION}.enabled", "memory_flush", FLAG),
+        *openclaw_and_fased_settings.COMPACTION_KEYS,
         ConfigKey(
-            f"{openclaw_shared.MEMORY_FLUSH_SECTION}.softThresholdTokens",
+            f"{openclaw_and_fased_settings.MEMORY_FLUSH_SECTION}.enabled", "memory_flush", FLAG
+        ),
+        ConfigKey(
+            f"{openclaw_and_fased_settings.MEMORY_FLUSH_SECTION}.softThresholdTokens",
             "soft_threshold_tokens",
             WHOLE,
         ),
         ConfigKey(
-            f"{openclaw_shared.PRUNING_SECTION}.mode",
+            f"{openclaw_and_fased_settings.PRUNING_SECTION}.mode",
             "context_pruning",
             make_choice_kind("off", "cache-ttl"),
         ),
-        *openclaw_shared.PRUNING_KEYS,
+        *openclaw_and_fased_settings.PRUNING_KEYS,
     ),
     elsewhere=parse_keys(
-        "recentTurnsPreserve customInstructions", openclaw_shared.COMPACTION_SECTION
+        "recentTurnsPreserve customInstructions", openclaw_and_fased_settings.COMPACTION_SECTION
     )
-    | openclaw_shared.OTHER_KEYS,
+    | openclaw_and_fased_settings.OTHER_KEYS,
     silent=frozenset({"agents.list", GUARD_ENABLED_KEY.path, GUARD_RETRIES_KEY.path}),
-    open=openclaw_shared.OPEN_SECTIONS,
+    open=openclaw_and_fased_settings.OPEN_SECTIONS,
 )
 
 
 def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
     """Parse the settings of the file; without `agents.defaults` the program runs the plain mode."""
     parsed = CONFIG_TABLE.parse(config)
-    if get_section(config, openclaw_shared.DEFAULTS_SECTION) is None:
+    if get_section(config, openclaw_and_fased_settings.DEFAULTS_SECTION) is None:
         parsed.settings["mode"] = "default"
         parsed.notes.append(
             "Without agents.defaults Fased runs mode 'default', and so do these rules."
@@ -298,8 +306,8 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-WEIGH_CONFIG = partial(openclaw_shared.weigh_config, openclaw=False)
+COUNT_FASED_KEYS = partial(openclaw_and_fased_settings.count_identifying_keys, openclaw=False)
 KEY_PATHS = {**CONFIG_TABLE.paths, "quality_retries": GUARD_RETRIES_KEY.path}
 CONFIG = SystemConfigFile(
-    "fased", "fased.json", WEIGH_CONFIG, read_config, to_config_tree, KEY_PATHS
+    "fased", "fased.json", COUNT_FASED_KEYS, read_config, to_config_tree, KEY_PATHS
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import Chain
-from ctxkit.policies.clearing import CharacterBudget, KeepToolPairs, TombstoneEviction
+from ctxkit.policies.compaction_without_summary import AdaptiveTrim, Window
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.evidence_summaries import NarrativeSummary
 from ctxkit.policies.guards import (
@@ -24,9 +24,10 @@ from ctxkit.policies.guards import (
     get_blocking_reason,
     get_guard_label,
 )
-from ctxkit.policies.message_shortening import IntermediateReplyShortening
+from ctxkit.policies.message_shortening import CharacterBudget, IntermediateReplyShortening
 from ctxkit.policies.offload import ResultOffload
 from ctxkit.policies.superseded_tool_calls import RepeatedCommands, Superseded
+from ctxkit.policies.tool_result_clearing import KeepToolPairs, TombstoneEviction
 from ctxkit.policies.triggers import (
     Above,
     Count,
@@ -35,17 +36,16 @@ from ctxkit.policies.triggers import (
     TokensSpent,
     TurnTokensSpent,
 )
-from ctxkit.policies.window_compaction import AdaptiveTrim, Window
-from ctxkit.presets.config_schema import ConfigWriter, SystemConfigFile
+from ctxkit.presets.config_key_mapping import ConfigWriter, SystemConfigFile
 from ctxkit.presets.fuseraft_config import (
     KEY_PATHS,
     VIEW_KEYS,
+    count_identifying_keys,
     make_history_filters,
     read_config,
     to_config_tree,
-    weigh_config,
 )
-from ctxkit.presets.registry import PresetDifference, check_setting_types
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive, Proportion
@@ -56,21 +56,21 @@ if TYPE_CHECKING:
 REPLAY_CHARS = 2000
 """Characters of a reply that is sent again, where no number is set (the document's)."""
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "KeepRecentTurns",
         "turns",
         "messages of any role",
         "replies, with the message that each answers",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "what a mode requires",
         "lossless and hybrid a state machine and an EvidenceStore, intent ChangeTracking",
         "takes another mode where they are missing, in the end llm",
         "nothing: each mode goes by the record of the session; `ck.validate` names what is missing",
     ),
-    PresetDifference("IncludeReasoning", "true", "false", "true", "as the program"),
-    PresetDifference(
+    DocumentationDifference("IncludeReasoning", "true", "false", "true", "as the program"),
+    DocumentationDifference(
         "anti-thrash",
         "text savings; resets by itself",
         "messages saved; nothing resets it; only the turn count is guarded",
@@ -78,68 +78,68 @@ DIFFERENCES = (
         " is guarded",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "intent lines",
         "the error before the parenthesis, commands shown",
         "after it, paths only",
         "as said",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "MaxInTurnToolPairs",
         "opt-in",
         "0 means 12; only from 90 % of the budget on, in steps of 8",
         "0 is off",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "MaxInTurnContextTokens",
         "opt-in",
         "always on, 200,000 characters",
         "0 is off",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "MaxTurnAge",
         "the last N turns",
         "begins with the reply, without the message it answers (mended later)",
         "begins with the message",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "pairs of calls and results",
         "orphans are stripped",
         "of two results in two messages the second is dropped",
         "pairs are never parted",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "MaxPayloadBytes",
         "a prompt is trimmed before it is streamed",
         "bytes of the request",
         "bytes of the messages, in live sessions; a replay goes by tokens",
         "as said",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "errors of a stream",
         "without a limit of the prompt they surface",
         "as the document says",
         "sent again by the stages of a trim, as long as no text has arrived",
     ),
-    PresetDifference("system messages", "not said", "TextOnly drops them", "they stay"),
-    PresetDifference(
+    DocumentationDifference("system messages", "not said", "TextOnly drops them", "they stay"),
+    DocumentationDifference(
         "MaxReplayChars",
         "0 means 2,000",
         "2,000 only where a history is rebuilt from a checkpoint",
         "0 means 2,000, None is off",
         "0 is off: a replay rebuilds nothing from a checkpoint",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "grace turn",
         "a single-turn limit is suppressed for one turn",
         "never suppressed",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "window mode",
         "pinned summaries are never dropped",
         "only leading ones are safe",
@@ -394,7 +394,7 @@ def _make_pruning(p: dict[str, Any]) -> Any:
 CONFIG = SystemConfigFile(
     "fuseraft",
     "orchestration.yaml",
-    weigh_config,
+    count_identifying_keys,
     read_config,
     to_config_tree,
     KEY_PATHS,

@@ -18,19 +18,23 @@ from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.message_shortening import ReplyShortening, ResultShortening
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts import message_content
-from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Above, Share
-from ctxkit.presets.config_schema import (
+from ctxkit.presets.config_key_mapping import (
     ConfigKey,
     ConfigKeyTable,
     ConfigWriter,
     ParsedConfig,
     SystemConfigFile,
+    count_matching_keys,
     get_section,
     parse_keys,
-    weigh_matching_keys,
 )
-from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, check_setting_types
+from ctxkit.presets.registry import (
+    LAST_CALL_DIFFERENCE,
+    DocumentationDifference,
+    check_setting_types,
+)
 from ctxkit.presets.shared_policies import CustomCutSummary
 from ctxkit.session.messages import get_plain_text
 
@@ -52,31 +56,31 @@ TRUNCATED_MARK = "\n... [output truncated; the full output was saved to a file] 
 
 DIFFERENCES = (
     LAST_CALL_DIFFERENCE,
-    PresetDifference(
+    DocumentationDifference(
         "size of a message",
         "characters",
         "characters of its JSON",
         "characters of its text, names and arguments",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "second look",
         "the model is asked once more whether the snapshot lost anything",
         "two calls for each compaction",
         "one: hand in a summariser that asks twice",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "after a failed compaction",
         "not said",
         "only truncation from then on, no summary",
         "every attempt summarises",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "long outputs beyond the budget",
         "truncated to their last lines",
         "to head and tail of the limit of characters, and saved to a file",
         "head and tail; no file is written by a replay",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "pipeline: distillation",
         "nodes over 3,000 (at once: 15,000) tokens are condensed by a model",
         "in the background, as nodes age out",
@@ -128,7 +132,7 @@ class GeminiSummary(Summary):
 
     def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first request behind what goes; else the last, or the end after a reply."""
-        return split_point(history, 1 - self.preserve)
+        return find_split_point(history, 1 - self.preserve)
 
 
 # Gemini CLI splits by characters, not by tokens. Prefix sums give the characters before each
@@ -136,7 +140,7 @@ class GeminiSummary(Summary):
 # what is kept. Where no request lies that far back, a history that ends with a final reply is
 # summarised whole, and any other is cut at its last request. Invariant: the result is a safe cut,
 # which parts no call from its result. Cost: linear in the messages.
-def split_point(history: History, share: float) -> int:
+def find_split_point(history: History, share: float) -> int:
     """Return where Gemini CLI splits: the first request at or beyond a share of the characters."""
     chars = history.chars
     before = np.concatenate([[0], np.cumsum(chars)])
@@ -245,7 +249,7 @@ def gemini(
         "summariser": summariser,
         "config": ConfigWriter("gemini"),
     }
-    instructions = with_focus(INSTRUCTIONS, focus)
+    instructions = add_focus(INSTRUCTIONS, focus)
     if variant == "classic":
         if not 0 < compression_preserve_threshold < 1:
             raise BadArguments("compression_preserve_threshold lies between 0 and 1.")
@@ -334,7 +338,7 @@ CONFIG_TABLE = ConfigKeyTable(
 OTHER_SIGNS = parse_keys("general ui tools context security privacy experimental mcpServers ide")
 
 
-def weigh_config(config: Mapping[str, Any]) -> int:
+def count_identifying_keys(config: Mapping[str, Any]) -> int:
     """Count the keys that identify Gemini CLI."""
     mine = (
         (get_section(config, "model.compressionThreshold") is not None)
@@ -345,7 +349,7 @@ def weigh_config(config: Mapping[str, Any]) -> int:
     return (
         10 * schema
         + 4 * mine
-        + weigh_matching_keys(sum(isinstance(config.get(k), dict) for k in OTHER_SIGNS))
+        + count_matching_keys(sum(isinstance(config.get(k), dict) for k in OTHER_SIGNS))
     )
 
 
@@ -375,5 +379,5 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 KEY_PATHS = {**CONFIG_TABLE.paths, "variant": "experimental.contextManagement"}
 CONFIG = SystemConfigFile(
-    "gemini", "settings.json", weigh_config, read_config, to_config_tree, KEY_PATHS
+    "gemini", "settings.json", count_identifying_keys, read_config, to_config_tree, KEY_PATHS
 )

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import LAST_CALL_DIFFERENCE, PresetDifference, check_setting_types
+from ctxkit.presets.registry import (
+    LAST_CALL_DIFFERENCE,
+    DocumentationDifference,
+    check_setting_types,
+)
 from ctxkit.presets.shared_policies import (
     CustomCutSummary,
     as_summary_message,
@@ -34,19 +38,19 @@ CONTINUE_NOTE = (
 
 DIFFERENCES = (
     LAST_CALL_DIFFERENCE,
-    PresetDifference(
+    DocumentationDifference(
         "when",
         "before a reply",
         "before the reply to a request, and after an overflow",
         "before each call, and after an overflow",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "pairs of call and result",
         "older ones are summarised in the background",
         "turned off in the program (`ENABLE_TOOL_PAIR_SUMMARIZATION`)",
         "never",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "a request that is too large for the summariser",
         "not said",
         "results are left out of the middle: 10, 20, 50 per cent, all",
@@ -113,7 +117,7 @@ def goose(
     if 0 < auto_compact_threshold < 1:
         full = Share(auto_compact_threshold) | full
     return Rules(
-        policy=SummaryWithLastRequest(instructions=with_focus(INSTRUCTIONS, focus)),
+        policy=SummaryWithLastRequest(instructions=add_focus(INSTRUCTIONS, focus)),
         trigger=full,
         window=context_window,
         summariser=summariser,

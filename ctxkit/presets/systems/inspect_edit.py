@@ -12,7 +12,11 @@ from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts import message_content
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, check_setting_types
+from ctxkit.presets.registry import (
+    MEMORY_TOOL_DIFFERENCE,
+    DocumentationDifference,
+    check_setting_types,
+)
 from ctxkit.session.messages import Text
 
 if TYPE_CHECKING:
@@ -24,14 +28,14 @@ if TYPE_CHECKING:
 REMOVED_PLACEHOLDER = "(Tool result removed)"
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "where it does not help",
         "not said",
         "up to three passes, then the sample fails: compaction insufficient",
         "one pass; where it is not enough the prompt stays over the threshold",
     ),
     MEMORY_TOOL_DIFFERENCE,
-    PresetDifference(
+    DocumentationDifference(
         "one tool use",
         "a call with its result",
         "the tools of the provider's server count as well",

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.policies.context_rules import Rules
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, check_setting_types
+from ctxkit.presets.registry import (
+    MEMORY_TOOL_DIFFERENCE,
+    DocumentationDifference,
+    check_setting_types,
+)
 from ctxkit.presets.shared_policies import MiddleSummary, find_end_of_removable
 
 if TYPE_CHECKING:
@@ -22,13 +26,13 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "input of a task",
         "all messages of the sample's input stay",
         "those marked so; without any, up to the first user message",
         "up to the first user message",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "an input too long for the summariser",
         "tool output is shortened",
         "the largest output is halved, up to twelve times",

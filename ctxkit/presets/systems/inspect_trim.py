@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.context_rules import Rules
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import MEMORY_TOOL_DIFFERENCE, PresetDifference, check_setting_types
+from ctxkit.presets.registry import (
+    MEMORY_TOOL_DIFFERENCE,
+    DocumentationDifference,
+    check_setting_types,
+)
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Proportion
@@ -16,14 +20,14 @@ if TYPE_CHECKING:
     from ctxkit.tokens import ContextBudget
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "where one pass does not help",
         "not said",
         "up to three passes, then the sample fails: compaction insufficient",
         "as many passes as it takes, and no failure",
     ),
     MEMORY_TOOL_DIFFERENCE,
-    PresetDifference(
+    DocumentationDifference(
         "a cut between call and result",
         "calls keep their results",
         "an orphaned result is dropped, and so is an orphaned call",

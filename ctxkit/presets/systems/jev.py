@@ -13,10 +13,10 @@ import numpy as np
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.history.columns import TOOL
+from ctxkit.policies.history.growing_columns import TOOL
 from ctxkit.policies.texts import message_content
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import PresetDifference, check_setting_types
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import find_api_message_starts
 from ctxkit.session.messages import (
     Message,
@@ -32,19 +32,19 @@ SLACK_CHARS = 120
 """Characters beyond the head up to which a result is left whole: its note would be as long."""
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "who decides",
         "a hosted model scores each call and each result",
         "it is sent the whole conversation without results",
         "every old result goes and every call stays, unless `scorer` is given",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "when",
         "where Claude Code compacts",
         "in its hook, also by hand",
         "above a share of the window that is set here",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "where too little is freed",
         "Claude Code's own summary",
         "below a share that the plugin's options name",

@@ -5,24 +5,24 @@ each call.
 from __future__ import annotations
 
 from ctxkit.policies.context_rules import Rules
-from ctxkit.presets.registry import PresetDifference, check_setting_types
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import ClearToolUses
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "clear_at_least",
         "a minimum that is reclaimed",
         "the oldest are cleared one by one, and it stops once so much is freed; where all free"
         " less, all are cleared",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "arguments of cleared calls",
         "cleared with `clear_tool_inputs`",
         "become an empty table",
         "as the program, where that is smaller",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "size",
         "tokens of the messages",
         "an estimate, unless the model is asked",

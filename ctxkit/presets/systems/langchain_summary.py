@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.offline_summarisers import Passage
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, check_setting_types
+from ctxkit.presets.registry import (
+    LARGER_SUMMARY_DIFFERENCE,
+    DocumentationDifference,
+    check_setting_types,
+)
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
@@ -20,20 +24,20 @@ SUMMARY_PREFIX = "Here is a summary of the conversation to date:\n\n"
 TOO_LONG_TEXT = "Previous conversation was too long to summarize."
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "what the summariser is sent",
         "the last 4,000 tokens of what goes",
         "from a user message on, so it can be nothing at all: then the summary says only that it"
         " was too long",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "fractions",
         "of the model's input limit",
         "an error where the profile of the model is not known",
         "of the window",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "size",
         "tokens of the messages",
         "an estimate, or what the last reply reported",
@@ -44,7 +48,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LangChainSummary(common.KeepClauseSummary):
+class LangChainSummary(common.LangChainKeepSummary):
     """Keep by LangChain's measure; the summariser sees only the end of what goes."""
 
     trim_tokens: int | None = 4000
@@ -109,7 +113,7 @@ def langchain_summary(
     due = common.make_langchain_trigger(trigger)
     policy = LangChainSummary(
         keep_messages=1,
-        keep=common.check_clause(keep, "keep"),
+        keep=common.check_langchain_clause(keep, "keep"),
         trim_tokens=trim_tokens_to_summarize,
         prefix=SUMMARY_PREFIX,
         instructions=summary_prompt or common.LANGCHAIN_INSTRUCTIONS,

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.base import at_least
-from ctxkit.policies.compaction_refusals import keep_if_smaller
+from ctxkit.policies.base import check_at_least
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.history.columns import SUMMARY
+from ctxkit.policies.guards import keep_if_smaller
+from ctxkit.policies.history.growing_columns import SUMMARY
 from ctxkit.policies.offline_summarisers import Passage
-from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import PresetDifference, check_setting_types
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import CustomCutSummary, make_removable_mask
 
 if TYPE_CHECKING:
@@ -28,19 +28,19 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "what is lost",
         "nothing: the agent can search and open what a summary stands for",
         "by tools over its database",
         "the log keeps all; what the agent would open again no replay can know",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "when",
         "above a share of the window, and of raw messages in between",
         "deferred to a moment at which the cache is cold, by default",
         "above the share of the window, before the call",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "summaries that become one",
         "not said",
         "by depth, with counts of its own for each",
@@ -73,7 +73,7 @@ class LeafSummaries(CustomCutSummary):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, 2, "fanout")
+        check_at_least(self, 2, "fanout")
 
     def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return the history with leaves in place of its oldest chunks."""
@@ -169,7 +169,7 @@ def lcm(
             tail=fresh_tail_count,
             chunk=leaf_chunk_tokens,
             fanout=fanout,
-            instructions=with_focus(INSTRUCTIONS, focus),
+            instructions=add_focus(INSTRUCTIONS, focus),
         ),
         trigger=Share(context_threshold) | Overflow(recorded=True),
         window=context_window,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import PresetDifference, check_setting_types
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import MiddleSummary, find_end_of_removable
 
 if TYPE_CHECKING:
@@ -25,19 +25,19 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "when",
         "when the history grows too long for the window",
         "not to be read: the server's repository is archived",
         "at nine tenths of the window, an assumption",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "where the cut falls",
         "about 70 % of the newest stay",
         "not to be read",
         "at the next place at which no call is parted from its result",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "memory blocks",
         "part of the system prompt, never compacted",
         "as documented",
@@ -124,7 +124,7 @@ def letta(
         share=sliding_window_percentage if mode == "sliding_window" else None,
         goal=threshold,
         limit=None if clip_chars is None else max(clip_chars // 4, 1),
-        instructions=with_focus(prompt or INSTRUCTIONS, focus),
+        instructions=add_focus(prompt or INSTRUCTIONS, focus),
     )
     return Rules(
         policy=policy,

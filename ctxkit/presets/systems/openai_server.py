@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.policies.base import DataclassPolicy
-from ctxkit.policies.compaction_refusals import keep_if_smaller
+from ctxkit.policies.compaction_without_summary import make_opaque_item, replace_with_opaque_item
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.provider_native import make_opaque_item, replace_with_opaque_item
+from ctxkit.policies.guards import keep_if_smaller
 from ctxkit.policies.triggers import Above, Share
-from ctxkit.presets.registry import PresetDifference, check_setting_types
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import find_end_of_removable, make_removable_mask
 
 if TYPE_CHECKING:
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from ctxkit.tokens import ContextBudget
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "what the item holds",
         "prior state and reasoning, opaque",
         "encrypted: nobody can see it",
         "a message of a known size without text",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "the item's size", "fewer tokens", "not documented", "`item_tokens`, an assumption"
     ),
-    PresetDifference(
+    DocumentationDifference(
         "when",
         "while a reply is streamed",
         "within the call that crosses the threshold",
         "before the next call",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "compaction on demand",
         "`POST /responses/compact` returns the user's messages and one item behind them",
         "no setting says when: the caller's choice (the Agents SDK asks after a turn with 10 items"

@@ -12,16 +12,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit._internal.setting_types import FLAG, PROMPT, WHOLE, make_choice_kind
-from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.history.history import has_content
+from ctxkit.policies.history.history import has_summarisable_messages
 from ctxkit.policies.openclaw_safeguard import Safeguard
 from ctxkit.policies.summary_compaction import PiSummary
 from ctxkit.policies.texts import message_content
-from ctxkit.policies.texts.summary_prompts import OPENCLAW_SECTIONS, PI_SECTIONS
+from ctxkit.policies.texts.summary_prompts_and_audits import OPENCLAW_SECTIONS, PI_SECTIONS
+from ctxkit.policies.tool_result_clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets import openclaw_shared
-from ctxkit.presets.config_schema import (
+from ctxkit.presets import openclaw_and_fased_settings
+from ctxkit.presets.config_key_mapping import (
     ConfigKey,
     ConfigKeyTable,
     ConfigWriter,
@@ -29,9 +29,9 @@ from ctxkit.presets.config_schema import (
     SystemConfigFile,
     parse_keys,
 )
-from ctxkit.presets.openclaw_shared import RESERVE_FLOOR
+from ctxkit.presets.openclaw_and_fased_settings import RESERVE_FLOOR
 from ctxkit.presets.registry import (
-    PresetDifference,
+    DocumentationDifference,
     check_between,
     check_setting_types,
     check_window,
@@ -49,45 +49,45 @@ if TYPE_CHECKING:
 RECENT_TURN_CHARS = 600
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "default mode",
         "safeguard",
         "default where the config has no `agents.defaults`",
         "safeguard",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "quality guard",
         "off unless turned on",
         "audits sections, identifiers and the last request, and asks again",
         "off; with it on, `quality_guard_max_retries` times",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "providers of cache-ttl",
         "Anthropic",
         "Anthropic, Moonshot, Z.ai and those models at OpenRouter",
         "every provider: whoever replays says so by `pruning`",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "live cap of one tool result",
         "not said",
         "30 % of the window, at most 16,000 characters, where it enters",
         "none: the log holds what entered",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "pruning persists",
         "in memory, for each call",
         "2026.9.6: a result that was trimmed or cleared stays so; 2026.3 sends it whole at the next"
         " warm call",
         "as the program of that version, until the next compaction",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "short results",
         "old results are cleared",
         "the placeholder takes the place of results that are shorter than it, too, and a trimmed"
         " one may have more tokens than it had",
         "these are left as they are: it would make the prompt larger",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "size of a message",
         "characters",
         "wide scripts count more, an image 8,000; several texts of a message are joined by a line"
@@ -95,32 +95,32 @@ DIFFERENCES = (
         "for summaries of 2026.9.6 scripts and images as the program; for pruning, and in 2026.3,"
         " all that is sent, an image 4,800, each character one",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "images",
         "not said",
         "2026.9.6 puts a marker in their place; an older commit spares the last three",
         "as the program of that version",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "retired settings",
         "the reserve and the sizes of pruning could be set",
         "2026.9.6 deletes these keys: reserve, floor, history share, the ratios and sizes of"
         " pruning",
         "they can be set here; `to_config()` writes them only for 2026.3",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "cap of the reserve",
         "not said",
         "2026.9.6 holds at most a quarter of the window free",
         "as the program of that version",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "history share",
         "the older half is set apart where the history is over its share",
         "2026.9.6: only where all but the history is over the share times 1.2",
         "as the program of that version",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "recent turns",
         "are kept word for word",
         "2026.9.6 leaves them out of what is summarised",
@@ -148,7 +148,7 @@ class OpenClawSummary(Safeguard):
         # which follow the summary word for word, unless nothing would be left to summarise.
         users = [p for p in old.positions if history[p].role == "user"]
         start = users[-self.recent_turns :][0] if users else old.before
-        if has_content(history, start) and start > old.start:
+        if has_summarisable_messages(history, start) and start > old.start:
             all_passages[0] = replace(old, before=start)
         return all_passages
 
@@ -158,17 +158,17 @@ class OpenClawSummary(Safeguard):
         if not isinstance(summary, str) or not self.recent_turns:
             return summary
         removed = [history[p] for p in range(first)]
-        return summary + recent_turns_section(removed, self.recent_turns)
+        return summary + make_recent_turns_section(removed, self.recent_turns)
 
 
-def recent_turns_section(messages: list[Message], turns: int) -> str:
+def make_recent_turns_section(messages: list[Message], turns: int) -> str:
     """Return a section with what the user and the agent said in the last turns of some messages."""
     spoken = [m for m in messages if m.role in ("user", "assistant") and get_plain_text(m).strip()]
     starts = [i for i, m in enumerate(spoken) if m.role == "user"]
     if not starts:
         return ""
     lines = [
-        f"- {m.role}: {message_content.one_line(get_plain_text(m), RECENT_TURN_CHARS)}"
+        f"- {m.role}: {message_content.format_one_line(get_plain_text(m), RECENT_TURN_CHARS)}"
         for m in spoken[starts[-turns:][0] :]
     ]
     return "\n\n## Recent turns preserved verbatim\n" + "\n".join(lines)
@@ -266,12 +266,14 @@ def openclaw(
     check_between(0, 12, recent_turns_preserve=recent_turns_preserve)
     check_between(0, 3, quality_guard_max_retries=quality_guard_max_retries)
     newest = version == "2026.9.6"
-    reserve = openclaw_shared.get_effective_reserve(reserve_tokens, reserve_tokens_floor)
+    reserve = openclaw_and_fased_settings.get_effective_reserve(
+        reserve_tokens, reserve_tokens_floor
+    )
     # the cap is applied after the floor, so that it wins in a small window
     if newest:
-        reserve = openclaw_shared.cap_reserve(reserve, context_window)
+        reserve = openclaw_and_fased_settings.cap_reserve(reserve, context_window)
     check_window(context_window, reserve, keep_recent_tokens)
-    common = openclaw_shared.make_summary_settings(
+    common = openclaw_and_fased_settings.make_summary_settings(
         parameters, reserve, focus=custom_instructions, seconds=timeout_seconds
     )
     policy: PiSummary = PiSummary(**common)
@@ -294,7 +296,7 @@ def openclaw(
     return Rules(
         policy=policy,
         trigger=Share(1.0, of="budget") | Overflow(recorded=True),
-        pruning=openclaw_shared.make_cache_ttl_pruning(parameters, **images)
+        pruning=openclaw_and_fased_settings.make_cache_ttl_pruning(parameters, **images)
         if pruning == "cache-ttl"
         else None,
         window=context_window,
@@ -307,34 +309,38 @@ def openclaw(
 
 CONFIG_TABLE = ConfigKeyTable(
     keys=(
-        *openclaw_shared.COMPACTION_KEYS,
+        *openclaw_and_fased_settings.COMPACTION_KEYS,
         ConfigKey(
-            f"{openclaw_shared.COMPACTION_SECTION}.recentTurnsPreserve",
+            f"{openclaw_and_fased_settings.COMPACTION_SECTION}.recentTurnsPreserve",
             "recent_turns_preserve",
             WHOLE,
         ),
         ConfigKey(
-            f"{openclaw_shared.COMPACTION_SECTION}.customInstructions",
+            f"{openclaw_and_fased_settings.COMPACTION_SECTION}.customInstructions",
             "custom_instructions",
             PROMPT,
         ),
-        ConfigKey(f"{openclaw_shared.QUALITY_GUARD_SECTION}.enabled", "quality_guard", FLAG),
         ConfigKey(
-            f"{openclaw_shared.QUALITY_GUARD_SECTION}.maxRetries",
+            f"{openclaw_and_fased_settings.QUALITY_GUARD_SECTION}.enabled", "quality_guard", FLAG
+        ),
+        ConfigKey(
+            f"{openclaw_and_fased_settings.QUALITY_GUARD_SECTION}.maxRetries",
             "quality_guard_max_retries",
             WHOLE,
         ),
         ConfigKey(
-            f"{openclaw_shared.PRUNING_SECTION}.mode",
+            f"{openclaw_and_fased_settings.PRUNING_SECTION}.mode",
             "pruning",
             make_choice_kind("off", "cache-ttl"),
         ),
-        *openclaw_shared.PRUNING_KEYS,
+        *openclaw_and_fased_settings.PRUNING_KEYS,
     ),
-    elsewhere=parse_keys("enabled softThresholdTokens", openclaw_shared.MEMORY_FLUSH_SECTION)
-    | openclaw_shared.OTHER_KEYS,
+    elsewhere=parse_keys(
+        "enabled softThresholdTokens", openclaw_and_fased_settings.MEMORY_FLUSH_SECTION
+    )
+    | openclaw_and_fased_settings.OTHER_KEYS,
     silent=frozenset({"agents.list"}),
-    open=openclaw_shared.OPEN_SECTIONS,
+    open=openclaw_and_fased_settings.OPEN_SECTIONS,
 )
 
 
@@ -383,7 +389,12 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return CONFIG_TABLE.tree({**writable, "pruning": parameters.get("pruning") or "off"})
 
 
-WEIGH_CONFIG = partial(openclaw_shared.weigh_config, openclaw=True)
+COUNT_OPENCLAW_KEYS = partial(openclaw_and_fased_settings.count_identifying_keys, openclaw=True)
 CONFIG = SystemConfigFile(
-    "openclaw", "openclaw.json", WEIGH_CONFIG, read_config, to_config_tree, CONFIG_TABLE.paths
+    "openclaw",
+    "openclaw.json",
+    COUNT_OPENCLAW_KEYS,
+    read_config,
+    to_config_tree,
+    CONFIG_TABLE.paths,
 )

@@ -13,29 +13,29 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ctxkit._internal.setting_types import FLAG, POSITIVE, WHOLE
-from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.message_shortening import OutputShortening
 from ctxkit.policies.summary_compaction import LOCAL_SUMMARISERS, Summary
 from ctxkit.policies.texts import message_content
-from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
+from ctxkit.policies.tool_result_clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.config_schema import (
+from ctxkit.presets.config_key_mapping import (
     ConfigKey,
     ConfigKeyTable,
     ConfigWriter,
     ParsedConfig,
     SystemConfigFile,
+    count_matching_keys,
     get_section,
-    weigh_matching_keys,
 )
 from ctxkit.presets.registry import (
     LAST_CALL_DIFFERENCE,
-    PresetDifference,
+    DocumentationDifference,
     check_setting_types,
     check_window,
 )
-from ctxkit.presets.shared_policies import opens_turn
+from ctxkit.presets.shared_policies import is_request_pending
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
@@ -59,29 +59,29 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "pruning", "off by default", "older versions prune unless it is turned off", "off"
     ),
-    PresetDifference(
+    DocumentationDifference(
         "what the summariser is sent",
         "the conversation",
         "tool output of at most 2,000 characters",
         "as the program, for summarisers that read the messages",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "kept turns",
         "the last two",
         "without `tail_turns` all that fit the budget, and what is left of it from any turn that"
         " does not fit; an older commit keeps two, and splits only the newest",
         "as the program of that version",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "2.x: what is kept",
         "recent context",
         "messages within 15,000 tokens, from a request on, written as text into the checkpoint",
         "the same messages, as they are",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "upper bound of the kept tokens",
         "not said",
         "8,000 in earlier versions, 15,000 in later ones",
@@ -277,14 +277,14 @@ def opencode(
         whole_turns=version == "2",
         tail_tokens=preserve_recent_tokens,
         limit=max_output_tokens,
-        instructions=with_focus(INSTRUCTIONS, focus),
+        instructions=add_focus(INSTRUCTIONS, focus),
         prune=prune,
         prune_protect=prune_protect,
         prune_minimum=prune_minimum,
     )
     return Rules(
         policy=policy,
-        trigger=trigger | opens_turn if prune else trigger,
+        trigger=trigger | is_request_pending if prune else trigger,
         pruning=OutputShortening(
             max_lines=max_lines, max_chars=0, max_bytes=max_bytes, mode="head"
         ),
@@ -320,7 +320,7 @@ PLACEHOLDER_MODEL = "ctxkit/model"
 """The model whose limits are written where the rules come from no file."""
 
 
-def weigh_config(config: Mapping[str, Any]) -> int:
+def count_identifying_keys(config: Mapping[str, Any]) -> int:
     """Count the keys that identify OpenCode."""
     compaction = config.get("compaction")
     keys = {"auto", "prune", "reserved", "tail_turns", "preserve_recent_tokens", "keep", "buffer"}
@@ -328,7 +328,7 @@ def weigh_config(config: Mapping[str, Any]) -> int:
     schema = "opencode.ai" in str(config.get("$schema", ""))
     common = sum(k in config for k in ("provider", "small_model", "autoupdate", "share"))
     return (
-        10 * schema + 3 * mine + weigh_matching_keys(common + ("/" in str(config.get("model", ""))))
+        10 * schema + 3 * mine + count_matching_keys(common + ("/" in str(config.get("model", ""))))
     )
 
 
@@ -359,5 +359,5 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 KEY_PATHS = {**CONFIG_TABLE.paths, **{k.parameter: f"limit.{k.path}" for k in LIMIT_TABLE.keys}}
 CONFIG = SystemConfigFile(
-    "opencode", "opencode.json", weigh_config, read_config, to_config_tree, KEY_PATHS
+    "opencode", "opencode.json", count_identifying_keys, read_config, to_config_tree, KEY_PATHS
 )

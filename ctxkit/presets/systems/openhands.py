@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Above, Count, Overflow
-from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, check_setting_types
+from ctxkit.presets.registry import (
+    LARGER_SUMMARY_DIFFERENCE,
+    DocumentationDifference,
+    check_setting_types,
+)
 from ctxkit.presets.shared_policies import MiddleSummary
 
 if TYPE_CHECKING:
@@ -18,13 +22,13 @@ if TYPE_CHECKING:
     from ctxkit.tokens import ContextBudget
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "what counts",
         "events",
         "each tool call and each result is an event, the calls of one reply too",
         "messages: calls in one reply are one",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "nothing that could be condensed",
         "not said",
         "above the size it is put off; above the tokens and on request everything is summarised",

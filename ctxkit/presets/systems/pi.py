@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any, Literal
 from ctxkit._internal.setting_types import FLAG, WHOLE
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.summary_compaction import PI_INSTRUCTIONS, PiSummary
-from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import LastUsageOverBudget, Overflow, Share
-from ctxkit.presets.config_schema import (
+from ctxkit.presets.config_key_mapping import (
     ConfigKey,
     ConfigKeyTable,
     ConfigWriter,
     SystemConfigFile,
     parse_keys,
 )
-from ctxkit.presets.registry import PresetDifference, check_setting_types, check_window
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types, check_window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "second compaction",
         "all messages before the cut are in the summary",
         "0.58.3: messages that the compaction before had kept are neither summarised nor kept;"
@@ -32,14 +32,14 @@ DIFFERENCES = (
         "0.58.3: they are lost; the request that waited at the compaction before is not, as the"
         " program took it in only afterwards",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "when",
         "above the window less the reserve",
         "looked at after a run of the agent and before a prompt, not between the calls of a run",
         "before each call, and after an overflow",
         "before the first call of a turn, and after an overflow",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "size that triggers",
         "tokens of the context",
         "prompt and reply of the last call together, before the new request is taken in; before"
@@ -47,7 +47,7 @@ DIFFERENCES = (
         "the prompt of the coming call",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "the pending request",
         "not said",
         "is not in the session yet while the cut is looked for: it does not count among the recent"
@@ -55,7 +55,7 @@ DIFFERENCES = (
         "as the program",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "failed and aborted replies",
         "not said",
         "are never sent again, but count where the cut is looked for, with their calls; they may be"
@@ -63,7 +63,7 @@ DIFFERENCES = (
         "their estimate lies on the message behind them; a cut at one falls on that message, and"
         " right before a compaction it does not count yet",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "large last tool result",
         "the last 20,000 tokens are kept, the rest is summarised",
         "0.58.3 and 0.73.1: where no cut lies after the point reached, nothing is cut; mended in"
@@ -71,53 +71,53 @@ DIFFERENCES = (
         "the cut is made before its call",
         "as the program of that version",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "nothing to summarise",
         "not said",
         "0.58.3 and 0.73.1 write a summary of nothing where the cut is at the first message; 1.5.2"
         " does not compact",
         "nothing is done",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "images of the user",
         "not said",
         "weigh nothing in 0.58.3 and 0.73.1, and 4,800 characters in 1.5.2",
         "as the program of that version",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "commands of the user",
         "not said",
         "weigh what the command and its output do",
         "weigh some characters more: the words that the model is shown around them",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "tokens of a summary",
         "not said",
         "at most 0.8 of the reserve in 0.58.3 and 0.73.1; the model's own limit in 1.5.2",
         "as the program of that version",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "a summary larger than what it replaces",
         "not said",
         "is taken",
         "is refused",
         "is taken",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "model or thinking changes before a user message",
         "a cut normally falls on the beginning of a turn",
         "the cut moves onto the change, and the whole turn counts as split",
         "such entries are not part of a session here, so the cut stays on the user message",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "summaries of branches",
         "not said",
         "weigh nothing while the cut is looked for; one right before it is kept",
         "are messages like others",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "chars/4",
         "called a conservative estimate",
         "was 30 % too low on a real session",
@@ -176,7 +176,7 @@ def pi(
         # before 1.5.2 the reserve bounds a summary: 0.8 of it, 0.5 for the head of a split turn
         limit=None if newest else max(int(0.8 * reserve_tokens), 1),
         split_limit=None if newest else max(int(0.5 * reserve_tokens), 1),
-        instructions=with_focus(PI_INSTRUCTIONS, custom_instructions),
+        instructions=add_focus(PI_INSTRUCTIONS, custom_instructions),
         must_shrink=not quirks,
         quirks=quirks and not newest,
         remembers=version != "0.58.3",
@@ -212,7 +212,7 @@ OTHER_SIGNS = parse_keys(
 )
 
 
-def weigh_config(config: Mapping[str, Any]) -> int:
+def count_identifying_keys(config: Mapping[str, Any]) -> int:
     """Count the keys that identify Pi."""
     compaction = config.get("compaction")
     keys = {"enabled", "reserveTokens", "keepRecentTokens"}
@@ -221,5 +221,10 @@ def weigh_config(config: Mapping[str, Any]) -> int:
 
 
 CONFIG = SystemConfigFile(
-    "pi", "settings.json", weigh_config, CONFIG_TABLE.parse, CONFIG_TABLE.tree, CONFIG_TABLE.paths
+    "pi",
+    "settings.json",
+    count_identifying_keys,
+    CONFIG_TABLE.parse,
+    CONFIG_TABLE.tree,
+    CONFIG_TABLE.paths,
 )

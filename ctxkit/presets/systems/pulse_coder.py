@@ -9,24 +9,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ctxkit._internal.setting_types import POSITIVE
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies.compaction_refusals import keep_if_smaller
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.guards import CompactionCountLimit
-from ctxkit.policies.history.history import has_content
+from ctxkit.policies.guards import CompactionCountLimit, keep_if_smaller
+from ctxkit.policies.history.history import has_summarisable_messages
 from ctxkit.policies.message_filters import PruneToolCalls
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts.summary_prompts import PULSE_SECTIONS
+from ctxkit.policies.texts.summary_prompts_and_audits import PULSE_SECTIONS
 from ctxkit.policies.triggers import Above, ReplyCutShort
 from ctxkit.policies.unpruned_forecast import estimate_tokens
-from ctxkit.presets.config_schema import (
+from ctxkit.presets.config_key_mapping import (
     ConfigKey,
     ConfigKeyTable,
     ConfigWriter,
     ParsedConfig,
     SystemConfigFile,
-    weigh_matching_keys,
+    count_matching_keys,
 )
-from ctxkit.presets.registry import PresetDifference, check_setting_types
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
 from ctxkit.session.messages import SENT_ROLE_KEY, Message, Text
 
 if TYPE_CHECKING:
@@ -43,26 +42,26 @@ DEFAULT_WINDOW = 64_000
 """Tokens, whatever the model (`CONTEXT_WINDOW_TOKENS`); the system prompt is never weighed."""
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "summary too large",
         "fall back to the last turns",
         "the summary that was paid for is thrown away, and the result may still be above the"
         " target",
         "as the document says",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "who writes the new messages back",
         "the caller must commit them",
         "where it does not, both attempts are spent on the same summary and nothing changes",
         "they are committed",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "system messages before the first kept user message",
         "not said",
         "dropped (the system prompt is passed apart)",
         "they stay",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "a result that is not smaller",
         "not said",
         "is taken (refused from a later version on)",
@@ -95,7 +94,7 @@ class PulseSummary(Summary):
     def __call__(self, history: History, budget: ContextBudget) -> History:
         """Return summary and last turns, or the last turns alone."""
         start, first = self.front(history), self.find_cut(history, budget)
-        if first <= start or not has_content(history, first, start):
+        if first <= start or not has_summarisable_messages(history, first, start):
             return history
         try:
             summary = self.write_summary(history, first)
@@ -217,9 +216,9 @@ CONFIG_TABLE = ConfigKeyTable(
 )
 
 
-def weigh_config(config: Mapping[str, Any]) -> int:
+def count_identifying_keys(config: Mapping[str, Any]) -> int:
     """Count the keys that identify pulse-coder."""
-    return weigh_matching_keys(sum(k.path in config for k in CONFIG_TABLE.keys)) * 3
+    return count_matching_keys(sum(k.path in config for k in CONFIG_TABLE.keys)) * 3
 
 
 def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
@@ -242,5 +241,10 @@ def _parse_whole(value: Any) -> Any:
 
 
 CONFIG = SystemConfigFile(
-    "pulse_coder", ".env", weigh_config, read_config, CONFIG_TABLE.tree, CONFIG_TABLE.paths
+    "pulse_coder",
+    ".env",
+    count_identifying_keys,
+    read_config,
+    CONFIG_TABLE.tree,
+    CONFIG_TABLE.paths,
 )

@@ -11,7 +11,7 @@ from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.registry import (
     LAST_CALL_DIFFERENCE,
-    PresetDifference,
+    DocumentationDifference,
     check_between,
     check_setting_types,
     check_window,
@@ -27,25 +27,25 @@ INSTRUCTIONS = (
 
 DIFFERENCES = (
     LAST_CALL_DIFFERENCE,
-    PresetDifference(
+    DocumentationDifference(
         "what the summary holds besides",
         "the work goes on as if nothing had happened",
         "commands of the first message, outlines of the files that were read, the editor's state",
         "none of these: the log does not hold them",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "default of the share",
         "100 % in the settings",
         "a setting of the profile goes first",
         "100 %: then the buffer decides",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "a summary that fails",
         "the older half is hidden instead",
         "only where the prompt is over what is allowed; below that nothing is done",
         "the older half goes in both cases",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "a hidden half",
         "messages are hidden and come back where the user goes back",
         "a line says how many were hidden",

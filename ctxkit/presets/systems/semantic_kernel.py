@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Count
-from ctxkit.presets.registry import LARGER_SUMMARY_DIFFERENCE, PresetDifference, check_setting_types
+from ctxkit.presets.registry import (
+    LARGER_SUMMARY_DIFFERENCE,
+    DocumentationDifference,
+    check_setting_types,
+)
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive
@@ -27,10 +31,10 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "target_count", "required", "no default", "20, so that the preset can be compared"
     ),
-    PresetDifference(
+    DocumentationDifference(
         "calls and results",
         "left out of what the summariser sees",
         "`include_function_content_in_summary` puts them in",
@@ -92,12 +96,12 @@ def find_reduction_cut(history: History, target: int, threshold: int) -> int:
     if least <= offset:
         return 0
     first = n - target
-    first = tool_run_start(history, first, offset)
+    first = find_tool_run_start(history, first, offset)
     request = next((p for p in range(first, least - 1, -1) if history[p].role == "user"), first)
     return history.safe_before(request)
 
 
-def tool_run_start(history: History, position: int, start: int) -> int:
+def find_tool_run_start(history: History, position: int, start: int) -> int:
     """Return where the run of tool use begins that a position is in, `start` at the earliest."""
     # recorded messages have a table of runs; only those of the head are looked at singly
     nh, lo = history.head.size, history.lo
@@ -169,7 +173,7 @@ def semantic_kernel(
             keep_messages=target_count,
             target=target_count,
             threshold=threshold_count,
-            instructions=with_focus(INSTRUCTIONS, focus),
+            instructions=add_focus(INSTRUCTIONS, focus),
         )
     return Rules(
         policy=policy,

@@ -12,10 +12,10 @@ import numpy as np
 from ctxkit.policies.base import DataclassPolicy
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.texts import message_content
-from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
-from ctxkit.presets.registry import PresetDifference, check_setting_types
-from ctxkit.presets.shared_policies import MiddleSummary, opens_turn
+from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.shared_policies import MiddleSummary, is_request_pending
 from ctxkit.session.messages import get_plain_text
 
 if TYPE_CHECKING:
@@ -33,25 +33,25 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "what counts as a message",
         "messages",
         "all results of one reply are one message",
         "each result is one",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "when the window is applied",
         "after each turn; with `per_turn` before each call, or every so many",
         "as documented",
         "before the first call of a turn, or before each call",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "an overflow",
         "the oldest results are cut to 200 characters at each end, one message a try",
         "then the window, else it fails",
         "all results that are long enough at once, then the window",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "proactive compression",
         "off; `True` means 0.7 of the window",
         "as documented",
@@ -61,7 +61,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Sliding(DataclassPolicy):
+class SlidingMessageWindow(DataclassPolicy):
     """Keep the last messages, from a user message on; where the window overflowed, cut results
     first.
     """
@@ -177,15 +177,15 @@ def strands(
         keep_first=pin_first,
         ratio=max(0.1, min(0.8, summary_ratio)),
         preserve=preserve_recent_messages,
-        instructions=with_focus(INSTRUCTIONS, focus),
+        instructions=add_focus(INSTRUCTIONS, focus),
     )
     if method == "window":
-        policy = Sliding(
+        policy = SlidingMessageWindow(
             window_size=window_size, pin_first=pin_first, truncate=should_truncate_results
         )
         full = Count(window_size + 1)
         # the window moves when a turn begins, with `per_turn` before each call
-        trigger = trigger | (full if per_turn else Both((full, opens_turn)))
+        trigger = trigger | (full if per_turn else Both((full, is_request_pending)))
     return Rules(
         policy=policy,
         trigger=trigger,

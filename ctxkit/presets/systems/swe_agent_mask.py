@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ctxkit.policies.clearing import Clear
 from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.tool_result_clearing import Clear
 from ctxkit.presets.registry import check_setting_types
 
 MASKED_PLACEHOLDER = "Old environment output: ({lines} lines omitted)"

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ctxkit.errors import BadArguments, ModelError, did_you_mean
-from ctxkit.policies import memory_policies
+from ctxkit.policies import memory_flush_and_lessons
 from ctxkit.policies.base import Chain
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.memory_policies import MemoryFlush
+from ctxkit.policies.memory_flush_and_lessons import MemoryFlushSettings
 from ctxkit.policies.message_filters import MessageCountCap, PruneToolCalls
 from ctxkit.policies.offline_summarisers import with_summary_error
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import message_content, summary_prompts
+from ctxkit.policies.texts import message_content, summary_prompts_and_audits
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
-from ctxkit.presets.registry import PresetDifference, check_between, check_setting_types
-from ctxkit.presets.shared_policies import opens_turn
+from ctxkit.presets.registry import DocumentationDifference, check_between, check_setting_types
+from ctxkit.presets.shared_policies import is_request_pending
 from ctxkit.session.messages import (
     APPROVAL_DECISIONS,
     APPROVAL_KEY,
@@ -32,7 +32,7 @@ from ctxkit.session.messages import (
     Text,
     get_plain_text,
 )
-from ctxkit.tokens.counter_protocol import encode_arguments
+from ctxkit.tokens.message_token_counting import encode_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,31 +48,31 @@ INSTRUCTIONS = (
     "Write an internal checkpoint for another run of the same agent; do not answer the user. Prefer"
     " facts, exact identifiers, decisions, constraints, pending work and open questions; invent"
     " nothing; where statements conflict, take the newer one with evidence. Answer in JSON only,"
-    " with the fields " + ", ".join(summary_prompts.TYRUM_FIELDS) + "."
+    " with the fields " + ", ".join(summary_prompts_and_audits.TYRUM_FIELDS) + "."
 )
 
 DIFFERENCES = (
-    PresetDifference(
+    DocumentationDifference(
         "what pruning touches",
         "only tool results, never user or assistant turns",
         "calls are cut out of assistant messages, and messages left empty disappear",
         "as the program: a result without its call would be refused by providers",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "when",
         "not said",
         "before a turn, and after an overflow; not between the calls of a turn",
         "before each call, and after an overflow",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "audit for lost identifiers",
         "a checkpoint that lost identifiers is asked for again",
         "cannot fail: the identifiers are merged in before the checkpoint is searched",
         "the model's own output is audited",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "audit for lost obligations",
         "approvals, constraints, preferences, decisions and obligations stay; nothing is invented",
         "a model's checkpoint is taken as it is",
@@ -80,20 +80,20 @@ DIFFERENCES = (
         " a ground, else it is asked for again and then replaced",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "identifiers of paths",
         "paths are kept",
         "only the part of a path after its first name is found",
         "whole paths are found",
         "as the program",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "long lists",
         "nothing is dropped silently",
         "lists are cut to 8 items, names to 20, silently",
         "cut too, and the text says how many went",
     ),
-    PresetDifference(
+    DocumentationDifference(
         "a stale pending item",
         "approvals stay intact",
         "one at the first message blocks every compaction",
@@ -137,8 +137,8 @@ class CheckpointSummariser:
         if self.model is not None:
             point, why = self._ask_model(passage, previous)
         if point is None:
-            point = checkpoint_without_model(passage.messages, previous, quirks=self.quirks)
-        point = with_approvals(point, passage.messages, previous)
+            point = make_checkpoint_without_model(passage.messages, previous, quirks=self.quirks)
+        point = add_approvals(point, passage.messages, previous)
         pending = [m for m in passage.history.messages if m.pending]
         fields = {k: v for k, v in vars(point).items() if v}
         message = Message(
@@ -150,10 +150,12 @@ class CheckpointSummariser:
         return with_summary_error(message, why) if why else message
 
     def _ask_model(
-        self, passage: Passage, previous: Checkpoint | None
-    ) -> tuple[Checkpoint | None, str]:
+        self, passage: Passage, previous: TyrumCheckpoint | None
+    ) -> tuple[TyrumCheckpoint | None, str]:
         """Return the model's checkpoint; None where it fails twice, and why the last one did."""
-        transcript = "\n".join(summary_prompts.plain_text(m) for m in passage.messages)
+        transcript = "\n".join(
+            summary_prompts_and_audits.get_text_without_reasoning(m) for m in passage.messages
+        )
         texts = [
             t for m in passage.messages for t in (m.text, *map(encode_arguments, m.tool_calls))
         ]
@@ -161,12 +163,14 @@ class CheckpointSummariser:
         source_text = "\n".join(
             [transcript, *texts, _checkpoint_words(previous), passage.instructions]
         )
-        names = summary_prompts.find_identifiers(transcript, inner_paths=self.quirks)
-        obligations = () if self.quirks else list_obligations(passage.messages, previous)
+        names = summary_prompts_and_audits.find_identifiers(transcript, inner_paths=self.quirks)
+        obligations = (
+            () if self.quirks else list_required_checkpoint_lines(passage.messages, previous)
+        )
         instructions = (
             f"{INSTRUCTIONS}\n\nKeep:"
             f" {', '.join(names)}\n\n{_ask_for_obligations(obligations)}{passage.instructions}\n\n"
-            f"{summary_prompts.write_tyrum_transcript(passage.messages)}"
+            f"{summary_prompts_and_audits.write_tyrum_transcript(passage.messages)}"
         )
         lack: tuple[str, ...] = ()
         why = ""
@@ -187,32 +191,36 @@ class CheckpointSummariser:
                 continue
             lack = ("anything at all",) if point.is_empty else ()
             if not self.quirks:
-                point = replace(point, handoff_md=bound_handoff(point.handoff_md))
+                point = replace(point, handoff_md=shorten_handoff(point.handoff_md))
             if not lack and not self.quirks:
-                lack = summary_prompts.find_lost_identifiers(names, _checkpoint_words(point))
-                invented = summary_prompts.find_invented_identifiers(
+                lack = summary_prompts_and_audits.find_lost_identifiers(
+                    names, _checkpoint_words(point)
+                )
+                invented = summary_prompts_and_audits.find_invented_identifiers(
                     _checkpoint_words(point), source_text
                 )
                 invented += _find_invented_statements(point, passage, previous)
                 lack += (f"any ground for {', '.join(invented)}",) if invented else ()
-                lack += summary_prompts.find_lost_lines(obligations, _checkpoint_words(point))
+                lack += summary_prompts_and_audits.find_lost_lines(
+                    obligations, _checkpoint_words(point)
+                )
             if not lack:
                 return point, ""
             why = f"the checkpoint lacked {', '.join(lack)}"
         return None, why
 
 
-def list_obligations(
-    messages: Sequence[Message], previous: Checkpoint | None = None
+def list_required_checkpoint_lines(
+    messages: Sequence[Message], previous: TyrumCheckpoint | None = None
 ) -> tuple[str, ...]:
     """Return the lines of the deterministic checkpoint that one of a model has to hold.
 
     They are the user's constraints and preferences, the decisions and what is not done yet.
     """
-    point = checkpoint_without_model(messages, previous)
-    pending = [*(previous or Checkpoint()).pending_work, *_find_pending_work(messages)]
-    constraints = [*(previous or Checkpoint()).user_constraints, *point.preferences]
-    return tuple(dict.fromkeys([*constraints, *point.decisions, *map(short_line, pending)]))
+    point = make_checkpoint_without_model(messages, previous)
+    pending = [*(previous or TyrumCheckpoint()).pending_work, *_find_pending_work(messages)]
+    constraints = [*(previous or TyrumCheckpoint()).user_constraints, *point.preferences]
+    return tuple(dict.fromkeys([*constraints, *point.decisions, *map(shorten_to_line, pending)]))
 
 
 _PENDING_WORK = re.compile(
@@ -228,7 +236,7 @@ def _find_pending_work(messages: Sequence[Message]) -> list[str]:
         s
         for m in messages
         if m.role in ("user", "assistant")
-        for s in summary_prompts.split_statements(_message_words(m))
+        for s in summary_prompts_and_audits.split_statements(_message_words(m))
         if _PENDING_WORK.search(s)
     ]
 
@@ -241,7 +249,7 @@ def _ask_for_obligations(obligations: Sequence[str]) -> str:
 
 
 def _find_invented_statements(
-    point: Checkpoint, passage: Passage, previous: Checkpoint | None
+    point: TyrumCheckpoint, passage: Passage, previous: TyrumCheckpoint | None
 ) -> tuple[str, ...]:
     """Return the decisions and approvals of a model's checkpoint that nobody made."""
     spoken = [
@@ -249,11 +257,11 @@ def _find_invented_statements(
     ]
     sources = [*spoken, _checkpoint_words(previous), passage.instructions]
     user = [_message_words(m) for m in passage.messages if m.role == "user"]
-    approved = with_approvals(Checkpoint(), passage.messages, previous).approvals
+    approved = add_approvals(TyrumCheckpoint(), passage.messages, previous).approvals
     words = _checkpoint_words(replace(point, handoff_md=""))
     return (
-        *summary_prompts.find_invented_decisions(point.decisions, sources),
-        *summary_prompts.find_invented_approvals(
+        *summary_prompts_and_audits.find_invented_decisions(point.decisions, sources),
+        *summary_prompts_and_audits.find_invented_approvals(
             [words, point.handoff_md],
             [*user, _checkpoint_words(previous), passage.instructions],
             approved,
@@ -261,13 +269,13 @@ def _find_invented_statements(
     )
 
 
-def _checkpoint_words(point: Checkpoint | None) -> str:
+def _checkpoint_words(point: TyrumCheckpoint | None) -> str:
     """Return all texts of a checkpoint."""
     values = () if point is None else vars(point).values()
     return "\n".join(v if isinstance(v, str) else "\n".join(v) for v in values)
 
 
-def _previous_checkpoint(passage: Passage) -> Checkpoint | None:
+def _previous_checkpoint(passage: Passage) -> TyrumCheckpoint | None:
     summary = passage.previous
     data = None if summary is None else summary.details.get("checkpoint")
     return parse_checkpoint(data) if isinstance(data, dict) else None
@@ -284,7 +292,7 @@ class TyrumSummary(Summary):
 
     def find_cut(self, history: History, _budget: ContextBudget) -> int:
         """Return the first position that is kept."""
-        first = last_units_start(history, self.keep_messages or 0)
+        first = find_last_units_start(history, self.keep_messages or 0)
         # Pending messages are protected, so only protected positions are looked at. The first one
         # moves the cut in front of it: no open approval or call is summarised.
         for p in np.flatnonzero(history.stays[:first]).tolist():
@@ -294,7 +302,7 @@ class TyrumSummary(Summary):
         return history.safe_before(first)
 
 
-def last_units_start(history: History, units: int) -> int:
+def find_last_units_start(history: History, units: int) -> int:
     """Return where the last `units` messages begin; a reply with its tools and steps is one."""
     if not units:
         return len(history)
@@ -310,7 +318,7 @@ def _unit_starts(history: History) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class VisibleMessageCount:
+class VisibleMessageCountTrigger:
     """Due where so many user messages and replies are shown; a reply with all its steps is one."""
 
     n: int
@@ -390,15 +398,15 @@ def tyrum(
         trigger = Share(1.0, of="budget", or_equal=True, estimated=True)
     if max_turns:
         # a turn counts twice: its request and its reply
-        trigger = trigger | VisibleMessageCount(2 * max_turns)
+        trigger = trigger | VisibleMessageCountTrigger(2 * max_turns)
     if quirks:
-        trigger = Both((trigger, opens_turn))
+        trigger = Both((trigger, is_request_pending))
     policy = TyrumSummary(
         keep_messages=max(last_messages, 1),
         summariser=CheckpointSummariser(model=summariser, quirks=quirks),
         must_shrink=not quirks,
     )
-    flush = MemoryFlush(writes=1, message_chars=2000, seconds=2.5, turn_share=0.1)
+    flush = MemoryFlushSettings(writes=1, message_chars=2000, seconds=2.5, turn_share=0.1)
     return Rules(
         policy=policy,
         trigger=trigger | Overflow(recorded=True),
@@ -421,7 +429,7 @@ HANDOFF_CUT_NOTE = "(earlier lines left out)\n"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checkpoint:
+class TyrumCheckpoint:
     """What another run of the same agent must know to continue."""
 
     goal: str = ""
@@ -445,13 +453,13 @@ class Checkpoint:
         return not any(getattr(self, f.name) for f in fields(self))
 
 
-def parse_checkpoint(data: Mapping[str, object]) -> Checkpoint:
+def parse_checkpoint(data: Mapping[str, object]) -> TyrumCheckpoint:
     """Return a checkpoint from decoded JSON.
 
     Raises:
         BadArguments: a key is unknown, or a value is not text or a list of text.
     """
-    fields_by_name = {f.name: f for f in fields(Checkpoint)}
+    fields_by_name = {f.name: f for f in fields(TyrumCheckpoint)}
     out: dict[str, str | tuple[str, ...]] = {}
     for key, value in data.items():
         if key not in fields_by_name:
@@ -465,10 +473,10 @@ def parse_checkpoint(data: Mapping[str, object]) -> Checkpoint:
             out[key] = tuple(str(v) for v in value)
         else:
             raise BadArguments(f"Field {key!r} of a checkpoint must be text or a list of text.")
-    return Checkpoint(**out)  # type: ignore[arg-type]
+    return TyrumCheckpoint(**out)  # type: ignore[arg-type]
 
 
-def short_line(text: str) -> str:
+def shorten_to_line(text: str) -> str:
     """Return a text on one line of at most 240 characters (237 and three dots)."""
     flat = " ".join(
         text.split(None, MAX_LINE_CHARS)[:MAX_LINE_CHARS]
@@ -476,10 +484,10 @@ def short_line(text: str) -> str:
     return flat if len(flat) <= MAX_LINE_CHARS else flat[: MAX_LINE_CHARS - 3] + "..."
 
 
-def unique_lines(rows: Iterable[str], limit: int) -> tuple[str, ...]:
+def list_unique_lines(rows: Iterable[str], limit: int) -> tuple[str, ...]:
     """Return lines, each once whatever its case, empty ones left out, at most `limit`."""
     seen: dict[str, str] = {}
-    for row in map(short_line, rows):
+    for row in map(shorten_to_line, rows):
         if row:
             seen.setdefault(row.casefold(), row)
     return tuple(seen.values())[:limit]
@@ -490,9 +498,9 @@ def unique_lines(rows: Iterable[str], limit: int) -> tuple[str, ...]:
 # of each side pending work. Lines are cut to 240 characters and compared in lower case; a full list
 # takes no more, so that older lines win. All lists are bounded. `handoff_md` grows by at most 14
 # lines with each compaction, and its newest end is kept; the program's is not bounded.
-def checkpoint_without_model(
-    messages: Sequence[Message], previous: Checkpoint | None = None, *, quirks: bool = False
-) -> Checkpoint:
+def make_checkpoint_without_model(
+    messages: Sequence[Message], previous: TyrumCheckpoint | None = None, *, quirks: bool = False
+) -> TyrumCheckpoint:
     """Return the checkpoint that is made when no model answers: the first and last words of each
     side.
 
@@ -502,41 +510,44 @@ def checkpoint_without_model(
         quirks: find only the inner part of a path, and keep all of the handoff, as Tyrum's program
             does.
     """
-    old = previous or Checkpoint()
-    lines = [(m.role, short_line(_message_words(m))) for m in messages]
+    old = previous or TyrumCheckpoint()
+    lines = [(m.role, shorten_to_line(_message_words(m))) for m in messages]
     user = [t for role, t in lines if role == "user" and t]
     agent = [t for role, t in lines if role == "assistant" and t]
     system = [t for role, t in lines if role == "system" and t]
-    names = summary_prompts.find_identifiers(
+    names = summary_prompts_and_audits.find_identifiers(
         "\n".join(map(_message_words, messages)), inner_paths=quirks
     )
-    recent = unique_lines([*user[-2:], *agent[-2:]], 8)
-    history = unique_lines((f"{role}: {text}" for role, text in lines if text), 8)
+    recent = list_unique_lines([*user[-2:], *agent[-2:]], 8)
+    history = list_unique_lines((f"{role}: {text}" for role, text in lines if text), 8)
     parts = [old.handoff_md] if old.handoff_md else []
     parts += ["Compacted history:", *(f"- {h}" for h in history)] if history else []
     parts += ["Continue with:", *(f"- {p}" for p in recent)] if recent else []
     handoff = "\n".join(parts)
     return replace(
-        with_approvals(old, messages, old),
-        preferences=unique_lines(
-            [*old.preferences, *memory_policies.extract_preferences(messages)], MAX_LIST_LINES
+        add_approvals(old, messages, old),
+        preferences=list_unique_lines(
+            [*old.preferences, *memory_flush_and_lessons.extract_preferences(messages)],
+            MAX_LIST_LINES,
         ),
-        decisions=unique_lines(
-            [*old.decisions, *memory_policies.extract_decisions(messages)], MAX_LIST_LINES
+        decisions=list_unique_lines(
+            [*old.decisions, *memory_flush_and_lessons.extract_decisions(messages)], MAX_LIST_LINES
         ),
-        goal=short_line(old.goal or (user or agent or ["Go on with the conversation."])[0]),
-        user_constraints=unique_lines([*old.user_constraints, *user[:3], *system], 8),
-        discoveries=unique_lines([*old.discoveries, *agent[:6]], 8),
-        pending_work=unique_lines([*old.pending_work, *recent], 8),
+        goal=shorten_to_line(old.goal or (user or agent or ["Go on with the conversation."])[0]),
+        user_constraints=list_unique_lines([*old.user_constraints, *user[:3], *system], 8),
+        discoveries=list_unique_lines([*old.discoveries, *agent[:6]], 8),
+        pending_work=list_unique_lines([*old.pending_work, *recent], 8),
         critical_identifiers=tuple(dict.fromkeys([*old.critical_identifiers, *names]))[:50],
         relevant_files=tuple(
-            dict.fromkeys([*old.relevant_files, *summary_prompts.select_file_identifiers(names)])
+            dict.fromkeys(
+                [*old.relevant_files, *summary_prompts_and_audits.select_file_identifiers(names)]
+            )
         )[:20],
-        handoff_md=handoff if quirks else bound_handoff(handoff),
+        handoff_md=handoff if quirks else shorten_handoff(handoff),
     )
 
 
-def bound_handoff(text: str) -> str:
+def shorten_handoff(text: str) -> str:
     """Return the newest whole lines of a handoff, at most 8,000 characters."""
     if len(text) <= MAX_HANDOFF_CHARS:
         return text
@@ -558,13 +569,13 @@ def _message_words(message: Message) -> str:
     return get_plain_text(message)
 
 
-def with_approvals(
-    point: Checkpoint, messages: Sequence[Message], previous: Checkpoint | None
-) -> Checkpoint:
+def add_approvals(
+    point: TyrumCheckpoint, messages: Sequence[Message], previous: TyrumCheckpoint | None
+) -> TyrumCheckpoint:
     """Return a checkpoint with what was allowed and refused before, and in these messages."""
     old = previous.approvals if previous is not None else ()
     return replace(
-        point, approvals=unique_lines([*old, *_iter_approvals(messages)], MAX_LIST_LINES)
+        point, approvals=list_unique_lines([*old, *_iter_approvals(messages)], MAX_LIST_LINES)
     )
 
 
@@ -592,7 +603,7 @@ _BLOCKS = (
 )
 
 
-def render_checkpoint(point: Checkpoint, pending: Sequence[Message] = ()) -> str:
+def render_checkpoint(point: TyrumCheckpoint, pending: Sequence[Message] = ()) -> str:
     """Return a checkpoint as text; lists are cut to 8 items (names to 20), and the text says how
     many went.
     """

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import as_session
+from ctxkit.formats.sessions_from_arguments import as_session
 from ctxkit.plots.chart import write_page
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxkit.formats.session_arguments import SessionLike
+    from ctxkit.formats.sessions_from_arguments import SessionLike
 
 __all__ = ["export"]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 _SCORED = {"session", "rules", "prompt_tokens", "cost_usd", "prediction_error", "error"}
 """Columns by which a frame is known to hold scores."""
@@ -65,30 +65,32 @@ def export(x: SessionLike | pd.DataFrame, path: str | Path) -> Path:
 def _render_html(x: Any) -> str:
     kind = _export_kind(x)
     if kind == "session":
-        from ctxkit.widgets.reports.session_report import render_session_report
+        from ctxkit.widgets.reports.html_reports import render_session_report
 
         return render_session_report(as_session(x))
     if kind == "comparison":
-        from ctxkit.widgets.reports.run_reports import render_comparison_report
+        from ctxkit.widgets.reports.html_reports import render_comparison_report
 
         return render_comparison_report(x)
-    from ctxkit.widgets.reports.run_reports import render_sweep_report
+    from ctxkit.widgets.reports.html_reports import render_sweep_report
 
     return render_sweep_report(x)
 
 
 def _render_notebook(x: Any) -> str:
     from ctxkit.widgets.reports.report_as_notebook import (
-        comparison_cells,
         encode_notebook,
-        session_cells,
-        sweep_cells,
+        make_comparison_cells,
+        make_session_cells,
+        make_sweep_cells,
     )
 
     kind = _export_kind(x)
     if kind == "session":
-        return encode_notebook(session_cells(as_session(x)))
-    return encode_notebook(comparison_cells(x) if kind == "comparison" else sweep_cells(x))
+        return encode_notebook(make_session_cells(as_session(x)))
+    return encode_notebook(
+        make_comparison_cells(x) if kind == "comparison" else make_sweep_cells(x)
+    )
 
 
 def _export_kind(x: Any) -> str:
@@ -102,7 +104,7 @@ def _export_kind(x: Any) -> str:
     if isinstance(x, pd.DataFrame) and set(x.columns) >= _SCORED:
         if x.empty:
             raise BadArguments("There are no runs to export: the frame is empty.")
-        from ctxkit.experiments.comparison import Comparison
+        from ctxkit.experiments.rules_comparison import Comparison
 
         return "comparison" if isinstance(x, Comparison) else "sweep"
     if isinstance(x, pd.DataFrame):

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit._internal.formatting import (
+from ctxkit._internal.formatting_and_sanitizing import (
     escape_html,
     format_percent,
     format_usd,
@@ -19,18 +19,18 @@ from ctxkit._internal.formatting import (
     sanitize_line,
     wrap_lines,
 )
-from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import BadArguments
-from ctxkit.formats.session_arguments import accepts_session
+from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.frames import frame
 from ctxkit.metrics.loss_tables import losses
 from ctxkit.plots.chart import write_page
 from ctxkit.widgets.reports.html_page import (
     PageSection,
-    render_facts,
-    render_list,
+    render_name_value_pairs,
     render_page,
+    render_sentence_list,
     render_table,
 )
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 __all__ = ["CompactionCard", "RemovedItemNeededLater", "make_card", "write_card"]
-__dir__ = public_dir(__all__)
+__dir__ = make_dunder_dir(__all__)
 
 MAX_NEEDED = 12
 """Values on a card, at most: those that were needed soonest."""
@@ -50,7 +50,7 @@ MAX_CHARS = 80
 """Characters of a value on a card."""
 MAX_BYTES = 150_000
 """Bytes of a card, at most."""
-HIDDEN = "(redacted)"
+REDACTED_VALUE = "(redacted)"
 _HOME = re.compile(r"(?i)(?:/home|/users|[a-z]:[\\/]users)[\\/][^\\/\s]+")
 _ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+")
 _LONG_ID = re.compile(r"[A-Za-z0-9+/_=-]{24,}")
@@ -128,13 +128,13 @@ class CompactionCard(NamedTuple):
         heads = ("value", "kind", "needed after (calls)", "fate")
         return render_page(
             self.title,
-            render_facts(self.facts),
+            render_name_value_pairs(self.facts),
             [
                 PageSection("Needed later", render_table(heads, needed, numbers=frozenset({2}))),
                 PageSection(
                     "What went", render_table(("kind", "values"), removed, numbers=frozenset({1}))
                 ),
-                PageSection("What this means", render_list(self.notes)),
+                PageSection("What this means", render_sentence_list(self.notes)),
             ],
             plotly=False,
         )
@@ -212,7 +212,7 @@ def make_card(session: Session, *, compaction: int = -1) -> CompactionCard:
         needed=tuple(
             RemovedItemNeededLater(
                 str(r["family"]),
-                redact_value(str(r["item"]), texts.get(r["message"], "")),
+                redact_removed_value(str(r["item"]), texts.get(r["message"], "")),
                 int(r["calls_until_needed"]),
                 str(r["fate"]),
             )
@@ -245,7 +245,7 @@ def write_card(session: Session, path: str | Path, *, compaction: int = -1) -> P
     return write_page(target, card.to_svg() if kind == ".svg" else card.to_html())
 
 
-def redact_value(value: str, text: str) -> str:
+def redact_removed_value(value: str, text: str) -> str:
     """Return a value of a message as it may be posted.
 
     A value is hidden where it is part of a secret by itself or within its message, and where it is
@@ -257,7 +257,7 @@ def redact_value(value: str, text: str) -> str:
     """
     is_hidden = redact(value) != value or (value in text and value not in redact(text))
     if is_hidden or _LONG_ID.search(value.rpartition("/")[2]) or _ADDRESS.search(value):
-        return HIDDEN
+        return REDACTED_VALUE
     return sanitize_line(_HOME.sub("~", value), MAX_CHARS)
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.formatting import escape_html
-from ctxkit._internal.palette import PLOTLY_TEXT_CSS
-from ctxkit._internal.plotly_javascript import read_plotly_library
+from ctxkit._internal.chart_style import PLOTLY_TEXT_CSS, read_plotly_javascript
+from ctxkit._internal.formatting_and_sanitizing import escape_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -150,7 +149,7 @@ def render_table(
     )
 
 
-def render_list(sentences: Iterable[str]) -> str:
+def render_sentence_list(sentences: Iterable[str]) -> str:
     """Return plain sentences as a list; without any it is empty.
 
     Args:
@@ -163,7 +162,7 @@ def render_list(sentences: Iterable[str]) -> str:
     return f"<ul>{inner}</ul>" if inner else ""
 
 
-def render_facts(pairs: Iterable[tuple[str, str]]) -> str:
+def render_name_value_pairs(pairs: Iterable[tuple[str, str]]) -> str:
     """Return a few figures side by side.
 
     Args:
@@ -179,4 +178,4 @@ def render_facts(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def _plotly_script() -> str:
-    return read_plotly_library().decode("utf-8").replace("</script", "<\\/script")
+    return read_plotly_javascript().decode("utf-8").replace("</script", "<\\/script")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit._internal.formatting import sanitize_line, sanitize_text
+from ctxkit._internal.formatting_and_sanitizing import sanitize_line, sanitize_text
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, build_score_frame
 from ctxkit.experiments.sweep_runs import mark_pareto_front
@@ -21,23 +21,23 @@ from ctxkit.formats.log_source import Source
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.frames import frame as framed
 from ctxkit.plots import composition, growth
-from ctxkit.widgets.reports.assumptions import describe_runs_basis
-from ctxkit.widgets.reports.run_reports import (
+from ctxkit.widgets.reports.html_reports import (
     COMPACTION_COLUMNS,
     COST_COLUMNS,
     LOSS_COLUMNS,
-    describe_caveats,
+    describe_figure_sources,
+    describe_runs_accuracy,
+    describe_sweep_caveats,
+    list_run_columns,
     make_frontier_chart,
-    select_run_columns,
 )
-from ctxkit.widgets.reports.session_report import describe_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pandas as pd
 
-    from ctxkit.experiments.comparison import Comparison
+    from ctxkit.experiments.rules_comparison import Comparison
     from ctxkit.session.session import Session
 
 
@@ -56,7 +56,7 @@ _WIDE = 18
 """Columns of it."""
 
 
-def session_cells(session: Session) -> Iterator[Any]:
+def make_session_cells(session: Session) -> Iterator[Any]:
     """Yield the cells of a session's report.
 
     Args:
@@ -69,7 +69,7 @@ def session_cells(session: Session) -> Iterator[Any]:
     yield make_markdown_cell(
         f"# {escape_markdown(session.title or session.id, 160)}",
         "What this report rests on:",
-        sentences=describe_sources(session, row),
+        sentences=describe_figure_sources(session, row),
     )
     packed = pack_session(session)
     yield make_code_cell(
@@ -110,7 +110,7 @@ def _frame_cell(per: str, session: Session, names: tuple[str, ...]) -> Any:
     return make_code_cell(f"columns = [{_list_literal(names)}]\n{source}", cells)
 
 
-def comparison_cells(frame: Comparison) -> Iterator[Any]:
+def make_comparison_cells(frame: Comparison) -> Iterator[Any]:
     """Yield the cells of a comparison's report.
 
     Args:
@@ -123,7 +123,7 @@ def comparison_cells(frame: Comparison) -> Iterator[Any]:
     yield make_markdown_cell(
         f"# {escape_markdown(str(frame['session'].iloc[0]), 80)}: {len(frame)} settings compared",
         "What these figures rest on:",
-        sentences=describe_runs_basis(frame),
+        sentences=describe_runs_accuracy(frame),
     )
     yield _runs_cell(frame, replays.get("recorded"))
     yield make_markdown_cell(_GO_ON)
@@ -156,7 +156,7 @@ def _list_literal(names: Iterable[str]) -> str:
     return ", ".join(f'"{n}"' for n in names)
 
 
-def sweep_cells(frame: pd.DataFrame) -> Iterator[Any]:
+def make_sweep_cells(frame: pd.DataFrame) -> Iterator[Any]:
     """Yield the cells of a sweep's report.
 
     Args:
@@ -168,7 +168,7 @@ def sweep_cells(frame: pd.DataFrame) -> Iterator[Any]:
     yield make_markdown_cell(
         "# A sweep of context settings",
         "What these figures rest on:",
-        sentences=[*describe_runs_basis(frame), *describe_caveats(frame)],
+        sentences=[*describe_runs_accuracy(frame), *describe_sweep_caveats(frame)],
     )
     yield _runs_cell(frame, None)
     yield make_markdown_cell(_GO_ON)
@@ -187,7 +187,7 @@ def sweep_cells(frame: pd.DataFrame) -> Iterator[Any]:
     )
     yield from _failure_cells(frame)
     yield make_markdown_cell("## Runs")
-    names = ["rules", *select_run_columns(frame)][:_WIDE]
+    names = ["rules", *list_run_columns(frame)][:_WIDE]
     yield make_code_cell(
         f"columns = {names}\nruns[columns].head({_LONG})", _clean_frame(frame)[names].head(_LONG)
     )

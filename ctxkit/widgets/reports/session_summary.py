@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.formatting import (
+from ctxkit._internal.formatting_and_sanitizing import (
     MISSING,
     NO_MATHJAX,
     escape_html,
@@ -19,9 +19,9 @@ from ctxkit._internal.formatting import (
     format_usd,
     has_value,
     pluralize,
-    render_notes,
+    render_notes_html,
     sanitize_line,
-    shorten_error,
+    shorten_litellm_error,
     text_or_empty,
 )
 from ctxkit._internal.tables import (
@@ -34,7 +34,7 @@ from ctxkit._internal.tables import (
     pad_to_width,
 )
 from ctxkit.metrics.frames import frame
-from ctxkit.metrics.view_figures import register_view_figures
+from ctxkit.metrics.view_value_registry import register_view_values
 from ctxkit.session.messages import ATTEMPT_OUTCOMES, Edit
 from ctxkit.session.titles import (
     get_first_prompts_by_turn,
@@ -114,7 +114,7 @@ def get_session_spend(row: Any) -> SessionSpend:
     )
 
 
-def describe_origin(session: Session) -> list[str]:
+def describe_session_origin(session: Session) -> list[str]:
     """Return where a session comes from, in a few words each."""
     program = " ".join(filter(None, (session.product or session.format, session.version)))
     model = session.model or next((m.model for m in session.messages if m.model), None)
@@ -259,7 +259,7 @@ def tabulate_compactions(session: Session, rows: int | None = None) -> Table:
 
 def _describe_last_error(row: Any) -> str:
     """Return in a sentence why the last compaction failed or was refused, and what stands now."""
-    why = sanitize_line(shorten_error(row.error), 240).rstrip(".")
+    why = sanitize_line(shorten_litellm_error(row.error), 240).rstrip(".")
     if row.kind in ATTEMPT_OUTCOMES:
         return f"The last was {row.kind} ({why}): the history is as it was."
     return f"The last summary failed ({why}): a note stands in the place of what it took."
@@ -268,7 +268,7 @@ def _describe_last_error(row: Any) -> str:
 def _compaction_cells(r: Any) -> tuple[Cell, ...]:
     why = sanitize_line(text_or_empty(r.reason) or text_or_empty(r.trigger) or "not said", 160)
     more = text_or_empty(r.method)
-    failed = shorten_error(text_or_empty(r.error))
+    failed = shorten_litellm_error(text_or_empty(r.error))
     if r.kind in ATTEMPT_OUTCOMES:
         why, more = f"{r.kind}: {sanitize_line(failed, 160)}", f"{why}; the history is as it was"
     elif failed:
@@ -354,14 +354,14 @@ _BOX = "display:flex;flex-wrap:wrap;gap:6px 26px;margin:8px 0"
 MimeBundle = dict[str, str]
 
 
-def render_session(session: Session) -> MimeBundle:
+def render_session_summary(session: Session) -> MimeBundle:
     """Return the display of a session: its head, its turns, its compactions."""
     row = frame(session, per="session").iloc[0]
     facts = get_session_facts(session, row)
     return {"text/plain": _session_text(session, facts), "text/html": _session_html(session, facts)}
 
 
-def render_sessions(sessions: Sessions) -> MimeBundle:
+def render_session_list_summary(sessions: Sessions) -> MimeBundle:
     """Return the display of a list of sessions: a row each, and what could not be read."""
     head, n = pluralize(len(sessions), "session"), len(sessions.failures)
     if n:
@@ -378,7 +378,7 @@ def render_sessions(sessions: Sessions) -> MimeBundle:
 
 def _session_text(session: Session, facts: list[tuple[str, str]]) -> str:
     out = [pad_to_width(get_title(session, TERMINAL_COLUMNS), TERMINAL_COLUMNS).rstrip()]
-    out += _wrap_html(" · ".join(describe_origin(session)))
+    out += _wrap_html(" · ".join(describe_session_origin(session)))
     out += _wrap_html(" · ".join(f"{name} {value}" for name, value in dict(facts).items()))
     out += [
         row for note in session.notes for row in _wrap_html(f"Note: {sanitize_line(note, 400)}")
@@ -395,7 +395,7 @@ def _wrap_html(text: str) -> list[str]:
 
 
 def _session_html(session: Session, facts: list[tuple[str, str]]) -> str:
-    soft = " · ".join(escape_html(word, 80) for word in describe_origin(session))
+    soft = " · ".join(escape_html(word, 80) for word in describe_session_origin(session))
     figures = "".join(
         f'<div><div style="{MUTED_COLOR_CSS};font-size:85%">{escape_html(name, 40)}</div>'
         f'<div style="font-size:115%">{escape_html(value, 60)}</div></div>'
@@ -412,12 +412,12 @@ def _session_html(session: Session, facts: list[tuple[str, str]]) -> str:
         '<strong style="font-size:125%"'
         f' title="{escape_html(hover, 400)}">{escape_html(get_title(session, 160))}</strong>'
         f'<div style="{MUTED_COLOR_CSS}">{soft}</div><div '
-        f'style="{_BOX}">{figures}</div>{render_notes(session.notes)}'
+        f'style="{_BOX}">{figures}</div>{render_notes_html(session.notes)}'
         f"{turns.to_html(high=_HIGH, sorts=False)}{folded}</div>"
     )
 
 
-@register_view_figures("export and the display of a session")
+@register_view_values("export and the display of a session")
 def _read_figures(session: Session) -> dict[str, Any]:
     row = frame(session, per="session").iloc[0]
     spent = get_session_spend(row)

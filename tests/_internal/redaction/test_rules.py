@@ -16,12 +16,12 @@ from ctxkit._internal.redaction import (
     FORMS,
     REDACTION_MARK,
     RULES,
+    WEBHOOKS,
     StreamRedactor,
     redact,
     redact_json,
 )
-from ctxkit._internal.visible_text import VisibleText
-from ctxkit._internal.webhook_address_patterns import WEBHOOKS
+from ctxkit._internal.redaction_rule_and_hidden_characters import TextWithoutHiddenCharacters
 
 SEEDS = range(3)
 
@@ -32,7 +32,7 @@ def examples(rule):
 
 def is_gone(secret: str, text: str) -> bool:
     """True where no six characters in a row of a secret are seen, but for the edges of a block."""
-    seen = VisibleText(text).text
+    seen = TextWithoutHiddenCharacters(text).text
     return not any(
         secret[i : i + 6] in seen
         for i in range(len(secret) - 5)
@@ -42,7 +42,7 @@ def is_gone(secret: str, text: str) -> bool:
 
 def is_found_by(rule, example) -> bool:
     """True where a rule alone finds a secret."""
-    view, start = VisibleText(example.text), len(example.before)
+    view, start = TextWithoutHiddenCharacters(example.text), len(example.before)
     covered = {i for a, b in rule.find(view) for i in range(a, b)}
     return covered.issuperset(range(start, start + len(example.secret)))
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit._internal.redaction import redact
-from ctxkit._internal.visible_text import VisibleText
+from ctxkit._internal.redaction_rule_and_hidden_characters import TextWithoutHiddenCharacters
 
 PIECES = [
     "a", "Z", "7", " ", "\n", "m", "[", "]", ";", "\\", "^", "\x1b", "\x1b[31m", "\x1b[K", "\x1b[2 q", "\x1b(B", "\x1b7",
@@ -19,7 +19,7 @@ PIECES = [
 @given(st.lists(st.sampled_from(PIECES), max_size=40))
 def test_every_place_has_its_origin(pieces):
     text = "".join(pieces)
-    view = VisibleText(text)
+    view = TextWithoutHiddenCharacters(text)
     assert [text[view.origin(i)] for i in range(len(view.text))] == list(view.text)
     assert len(view.low) == len(view.text)
     assert view.is_changed == (view.text != text)
@@ -37,4 +37,4 @@ def test_what_is_not_seen_goes_and_the_rest_stays():
         "\x1bMup": "Mup", "\x1b[?25lhidden\x1b[?25h": "hidden", "a\u200bb\xadc": "abc", r"\u001b[1mbold\u001b[0m": "bold",
         r"\033[1mbold\e[0m": "bold", "^[[1mbold^[[0m": "bold", r"\n\t\x41\u0041": r"\n\t\x41\u0041", "^[a-z]$": "^[a-z]$",
     }  # fmt: skip
-    assert {text: VisibleText(text).text for text in seen} == seen
+    assert {text: TextWithoutHiddenCharacters(text).text for text in seen} == seen

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.agent import MemoryDigestBudgets, MemoryStore
-from ctxkit.agent.memory.folders import find_surplus_entries
+from ctxkit.agent.memory.entry_store import find_surplus_entries
 from ctxkit.policies import MEMORY_TYPES
-from ctxkit.policies.memory_entries import make_entry, memory_kind
+from ctxkit.policies.memory_entries import get_entry_kind, make_entry
 
 SMALL = MemoryDigestBudgets(
     items=4, chars=400, kinds={"fact": (2, 300), "note": (2, 300), "procedure": (1, 90)}
@@ -51,8 +51,8 @@ def test_what_is_left_of_what_was_found_fits(of):
     left = [e for e in entries if e not in gone]
     found = [e for e in left if rows[e.guid]["by"] == "extract"]
     for kind, (items, _) in SMALL.kinds.items():
-        of_kind = [e for e in left if memory_kind(e) == kind]
-        assert len(of_kind) <= items or not any(memory_kind(e) == kind for e in found)
+        of_kind = [e for e in left if get_entry_kind(e) == kind]
+        assert len(of_kind) <= items or not any(get_entry_kind(e) == kind for e in found)
     assert len(left) <= SMALL.items or not found
 
 

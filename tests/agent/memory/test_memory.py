@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ctxkit.agent import MemoryDigestBudgets, MemoryEntry, MemoryStore
 from ctxkit.agent.memory import format_digest, format_memory_block, rank_by_score, sort_by_type
-from ctxkit.agent.memory.folders import MAX_ENTRIES, MemoryFolder
+from ctxkit.agent.memory.entry_store import MAX_ENTRIES, MemoryFolder
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.policies import MEMORY_TYPES
 from ctxkit.policies.memory_entries import (

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from ctxkit.agent import load_litellm
-from ctxkit.agent.models import provider as keys
+from ctxkit.agent.models import litellm_provider as keys
 from ctxkit.errors import ModelError
 
 NAMES = [
@@ -88,7 +88,7 @@ def test_litellm_is_not_imported_to_say_so(tmp_path):
     script = (
         "import asyncio, sys\n"
         "from ctxkit.agent.models.model import Request, ignore_delta as silent\n"
-        "from ctxkit.agent.models.provider import ProviderModel\n"
+        "from ctxkit.agent.models.litellm_provider import ProviderModel\n"
         "try:\n"
         "    asyncio.run(ProviderModel('anthropic/claude-sonnet-4-5')(Request(messages=()), silent))\n"
         "except Exception as e:\n"

@@ -19,7 +19,7 @@ from waiting import PATIENCE
 from ctxkit import tokens
 from ctxkit.agent import LiveSession, LocalModel, Request, Workspace, ignore_delta
 from ctxkit.agent.models import gguf
-from ctxkit.agent.models.gguf import extract_answer
+from ctxkit.agent.models.gguf import extract_partial_answer
 from ctxkit.errors import ModelError
 from ctxkit.policies import Rules
 from ctxkit.session import ToolSchema
@@ -184,7 +184,7 @@ def test_errors_leave_as_ours(path, monkeypatch):
     ],
 )  # fmt: skip
 def test_what_is_said_so_far(text, said):
-    assert extract_answer(text) == said
+    assert extract_partial_answer(text) == said
 
 
 def test_a_session_that_is_closed_frees_the_model(path, tmp_path):

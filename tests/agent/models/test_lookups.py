@@ -9,7 +9,12 @@ from builders import user
 
 from ctxkit import tokens
 from ctxkit.agent import GIVE_UP_TEXT, Request, ignore_delta, make_model
-from ctxkit.agent.models.scripted import MAX_LOOKUPS, PromptLookupModel, find_ports, parse_question
+from ctxkit.agent.models.scripted import (
+    MAX_LOOKUPS,
+    PromptLookupModel,
+    find_ports,
+    parse_asked_services,
+)
 from ctxkit.session import Message, Text
 
 COUNT = tokens.get_counter("chars/4")
@@ -59,12 +64,12 @@ def test_it_gives_up_and_says_what_it_can_be_asked(lookup):
 
 
 def test_questions_and_facts_are_read():
-    assert parse_question("... the ports of cache, deploy and export?") == (
+    assert parse_asked_services("... the ports of cache, deploy and export?") == (
         "cache",
         "deploy",
         "export",
     )
-    assert parse_question("the port of zone?") == ("zone",)
-    assert parse_question("the ports of a and b; no: the ports of c and d?") == ("c", "d")
-    assert parse_question("Hello") == ()
+    assert parse_asked_services("the port of zone?") == ("zone",)
+    assert parse_asked_services("the ports of a and b; no: the ports of c and d?") == ("c", "d")
+    assert parse_asked_services("Hello") == ()
     assert find_ports([result("archive_port = 20 zone_ports = 3")]) == {"archive": 20}

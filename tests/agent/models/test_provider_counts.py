@@ -15,7 +15,7 @@ from builders import assistant, result, system, tool_call, user
 from waiting import HANG, PATIENCE
 
 from ctxkit.agent import ProviderModel, Request
-from ctxkit.agent.models import provider
+from ctxkit.agent.models import litellm_provider
 from ctxkit.errors import ModelError
 from ctxkit.session import ToolSchema
 
@@ -97,7 +97,7 @@ def test_what_the_provider_does_not_count_is_missing(answer, status):
 
 
 def test_a_provider_that_hangs_is_given_up(monkeypatch):
-    monkeypatch.setattr(provider, "COUNT_SECONDS", 0.3)
+    monkeypatch.setattr(litellm_provider, "COUNT_SECONDS", 0.3)
     with counting(wait=HANG) as (url, _):
         began = time.monotonic()
         assert counted("anthropic/claude-sonnet-4-5", url) is None
@@ -127,7 +127,7 @@ def test_a_server_that_counts_nothing_leaves_no_lines(name, capfd, caplog):
 
 def test_a_count_closes_its_own_clients_alone(monkeypatch):
     """Those of another loop may be at work in the background: they stay, open."""
-    litellm = provider.load_litellm()
+    litellm = litellm_provider.load_litellm()
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
     closed, close = [], AsyncHTTPHandler.close

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctxkit.agent import RetryPolicy
-from ctxkit.agent.models.retries import classify_failure, parse_retry_after
+from ctxkit.agent.models.provider_streams_and_retries import classify_failure, parse_retry_after
 
 
 class Failed(Exception):

@@ -17,7 +17,7 @@ from ctxkit.agent import (
     ignore_delta,
     make_file_tools,
 )
-from ctxkit.agent.models.scripted import SCRIPTS, split_replies
+from ctxkit.agent.models.scripted import SCRIPTS, split_replies_by_turn
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.session import ToolSchema
 
@@ -76,7 +76,7 @@ def test_tool_schemas_are_part_of_the_prompt():
 
 def test_a_session_becomes_a_script():
     asked = call("look")
-    turns = split_replies(
+    turns = split_replies_by_turn(
         [
             system(),
             user(),

@@ -19,8 +19,8 @@ from agent.models.wires import OUT, PROMPT, Play, wire
 
 import ctxkit as ck
 from ctxkit.agent import Recording, load_litellm
-from ctxkit.agent.recorders.api_responses import detect_api, parse_call
-from ctxkit.agent.recorders.http_taps import HttpExchange
+from ctxkit.agent.recorders.api_call_parsers import detect_api, parse_call
+from ctxkit.agent.recorders.api_call_recorder import HttpExchange
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's libraries warn about each other
 LIBRARIES = [n for n in ("httpx", "httpx2") if find_spec(n)]
@@ -357,7 +357,7 @@ def test_other_requests_pass_unheard():
 
 
 def test_a_packed_stream_is_unpacked():
-    from ctxkit.agent.recorders.http_taps import HttpExchange
+    from ctxkit.agent.recorders.api_call_recorder import HttpExchange
 
     said = b'data: {"choices": [{"delta": {"content": "hi"}}]}\n\n'
     heard = HttpExchange("openai", "", {}, 0.0, False, data=[gzip.compress(said)], encoding="gzip")

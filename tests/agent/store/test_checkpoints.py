@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders import assistant, session, summarised, user
 
 from ctxkit.agent import list_checkpoints
-from ctxkit.agent.store.session_log import MAX_CHECKPOINTS, get_checkpoint
+from ctxkit.agent.session_log import MAX_CHECKPOINTS, get_checkpoint
 
 
 def test_the_newest_are_offered_under_their_numbers():

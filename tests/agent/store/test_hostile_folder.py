@@ -11,8 +11,7 @@ from builders import assistant, session, user
 from talkers import live, said
 
 import ctxkit as ck
-from ctxkit.agent import SessionLog, Workspace
-from ctxkit.agent.store import project_folder
+from ctxkit.agent import SessionLog, Workspace, project_folder_and_trust
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.session import ToolCall
 
@@ -151,16 +150,16 @@ def test_a_mark_holds_for_one_place_and_one_name(project, tmp_path):
 
 def test_the_key_is_the_users_alone_and_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    first = project_folder.make_trust_mark(tmp_path, 0)
+    first = project_folder_and_trust.make_trust_mark(tmp_path, 0)
     assert (
         first
-        == project_folder.make_trust_mark(tmp_path, 0)
-        != project_folder.make_trust_mark(tmp_path, 1)
+        == project_folder_and_trust.make_trust_mark(tmp_path, 0)
+        != project_folder_and_trust.make_trust_mark(tmp_path, 1)
     )
     assert stat.S_IMODE((tmp_path / "ctxkit/key").stat().st_mode) == 0o600
     (tmp_path / "ctxkit/key").write_bytes(b"short")
     with pytest.raises(StoreError, match="remove it"):
-        project_folder.make_trust_mark(tmp_path, 0)
+        project_folder_and_trust.make_trust_mark(tmp_path, 0)
 
 
 def test_without_a_place_for_the_key_a_session_works_and_the_next_kernel_asks(
@@ -265,7 +264,7 @@ def test_a_deleted_lock_lets_nobody_in(tmp_path):
 
 
 def test_a_system_that_locks_beside_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.store.session_log.LOCKS_THE_LOG", False)
+    monkeypatch.setattr("ctxkit.agent.session_log.LOCKS_THE_LOG", False)
     with open_log(tmp_path), pytest.raises(StoreError, match=f"process {os.getpid()} on"):
         open_log(tmp_path)
     open_log(tmp_path).close()

@@ -14,7 +14,7 @@ from talkers import live, said
 
 import ctxkit as ck
 from ctxkit.agent import SessionLog, Workspace
-from ctxkit.agent.store.project_folder import check_session_name
+from ctxkit.agent.project_folder_and_trust import check_session_name
 from ctxkit.errors import BadArguments, StoreError
 
 
@@ -142,7 +142,7 @@ def test_what_cannot_be_rescued_is_said(tmp_path, monkeypatch):
     log = open_log(tmp_path)
     log.path.unlink()
     monkeypatch.setattr(
-        "ctxkit._internal.safe_fs.SafeFolder.write",
+        "ctxkit._internal.safe_files.SafeFolder.write",
         lambda *_: (_ for _ in ()).throw(OSError(28, "No space")),
     )
     with pytest.raises(

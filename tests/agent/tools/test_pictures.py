@@ -18,7 +18,7 @@ from ctxkit.agent import (
     run_tool,
     tool,
 )
-from ctxkit.agent.tools.images import MAX_IMAGE_BYTES, image_from_value
+from ctxkit.agent.tools.execution_and_results import MAX_IMAGE_BYTES, image_from_value
 from ctxkit.errors import BadArguments
 from ctxkit.session import Image, Text
 

@@ -307,7 +307,7 @@ def test_an_agent_that_died_takes_no_place():
 
 # -- one mechanism -----------------------------------------------------------------------------------
 
-ALONE = {"document_text.py": "our own script", "search.py": "ripgrep, and our own script",
+ALONE = {"file_and_document_tools.py": "our own script", "file_search.py": "ripgrep, and our own script",
          "doctor.py": "our own Python, which imports packages",
          "process_supervisor.py": "ps"}  # fmt: skip
 """Files that start programs which start none themselves."""
@@ -337,8 +337,8 @@ def test_programs_are_started_by_one_mechanism():
         == trees
         == {
             "child_processes.py",
-            "python_and_shell.py",
-            "compactor_command.py",
+            "built_in_tools.py",
+            "compactor_gate_and_command.py",
         }
     )
     for name, calls in started.items():

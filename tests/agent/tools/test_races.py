@@ -12,7 +12,7 @@ import pytest
 from conftest import ALL
 
 from ctxkit.agent import RootFolder, make_file_tools
-from ctxkit.agent.tools.search import SEARCH_SECONDS
+from ctxkit.agent.tools.file_search import SEARCH_SECONDS
 from ctxkit.errors import CtxkitError
 
 OUTSIDE = "TOPSECRET"

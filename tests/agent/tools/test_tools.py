@@ -12,13 +12,13 @@ import pytest
 from waiting import wait_until
 
 from ctxkit.agent import RootFolder, make_file_tools, make_python_tool, make_shell_tool, tool
-from ctxkit.agent.tools import search
-from ctxkit.agent.tools.tool import convert_arguments
-from ctxkit.agent.tools.tool_selection import (
+from ctxkit.agent.tools import file_search
+from ctxkit.agent.tools.built_in_tools import (
     TOOL_NAMES,
     make_inert_brief_and_summary_tools,
     make_tools,
 )
+from ctxkit.agent.tools.tool import convert_arguments
 from ctxkit.errors import BadArguments, StoreError
 
 
@@ -98,7 +98,7 @@ def test_search_with_and_without_ripgrep(kit, monkeypatch, ripgrep):
     if ripgrep and not shutil.which("rg"):
         pytest.skip("ripgrep is not installed")
     if not ripgrep:
-        monkeypatch.setattr(search.shutil, "which", lambda _: None)
+        monkeypatch.setattr(file_search.shutil, "which", lambda _: None)
     assert kit["search"](r"value = \d").splitlines() == [
         "src/one.py:2: value = 1",
         "src/two.txt:1: value = 2",
@@ -111,8 +111,8 @@ def test_search_with_and_without_ripgrep(kit, monkeypatch, ripgrep):
 
 
 def test_a_pattern_that_never_ends_is_ended(kit, tmp_path, monkeypatch):
-    monkeypatch.setattr(search.shutil, "which", lambda _: None)
-    monkeypatch.setattr(search, "SEARCH_SECONDS", 1.0)
+    monkeypatch.setattr(file_search.shutil, "which", lambda _: None)
+    monkeypatch.setattr(file_search, "SEARCH_SECONDS", 1.0)
     kit["write_file"]("src/long.txt", "a" * 60 + "!")
     said = kit["search"](r"^(a+)+$")
     assert said.startswith("(no hits in what was looked at)\n[stopped after 1 seconds; use ")
@@ -121,7 +121,7 @@ def test_a_pattern_that_never_ends_is_ended(kit, tmp_path, monkeypatch):
 
 
 def test_a_search_without_ripgrep_shows_what_fits(kit, monkeypatch):
-    monkeypatch.setattr(search.shutil, "which", lambda _: None)
+    monkeypatch.setattr(file_search.shutil, "which", lambda _: None)
     kit["write_file"]("src/many.csv", "row é\n" * 50_000)
     kit["write_file"]("src/nul.bin", "row\0")
     hits = kit["search"]("row").splitlines()

@@ -14,7 +14,7 @@ from conftest import ALL
 from waiting import PATIENCE
 
 from ctxkit.agent import RootFolder, make_file_tools
-from ctxkit.agent.tools import file_tools, search
+from ctxkit.agent.tools import file_and_document_tools, file_search
 from ctxkit.errors import BadArguments, StoreError
 
 
@@ -28,7 +28,7 @@ def root(tmp_path):
 @pytest.fixture(params=["ripgrep", "python"])
 def kit(root, request, monkeypatch):
     if request.param == "python":
-        monkeypatch.setattr(search.shutil, "which", lambda _: None)
+        monkeypatch.setattr(file_search.shutil, "which", lambda _: None)
     elif not shutil.which("rg"):
         pytest.skip("ripgrep is not installed")
     return {t.name: t.run for t in make_file_tools(RootFolder(root))}
@@ -105,7 +105,7 @@ def test_a_patch_says_how_often_the_text_is_there(kit, root, text, old, said):
     with pytest.raises(BadArguments, match=f"holds the old text {said}"):
         kit["patch_file"]("a.txt", old, "new")
     assert (root / "a.txt").read_text() == text
-    assert file_tools.describe_occurrences("xaxx", "xa") == "once"
+    assert file_and_document_tools.describe_occurrences("xaxx", "xa") == "once"
 
 
 # -- search and list_files -------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def deep(root, levels):
 @pytest.mark.parametrize("ripgrep", [True, False])
 def test_a_deep_folder_is_searched_or_named(abyss, monkeypatch, ripgrep):
     if not ripgrep:
-        monkeypatch.setattr(search.shutil, "which", lambda _: None)
+        monkeypatch.setattr(file_search.shutil, "which", lambda _: None)
     elif not shutil.which("rg"):
         pytest.skip("ripgrep is not installed")
     kit = {t.name: t.run for t in make_file_tools(RootFolder(abyss))}
@@ -171,7 +171,7 @@ def test_what_may_not_be_read_is_not_no_hits(kit, root, monkeypatch):
 
 def test_a_folder_that_fails_is_named(root, monkeypatch):
     """The superuser may enter anything: a folder fails by a stand-in here."""
-    from ctxkit._internal.safe_fs import SafeFolder
+    from ctxkit._internal.safe_files import SafeFolder
 
     entries = SafeFolder.entries
 
@@ -184,7 +184,7 @@ def test_a_folder_that_fails_is_named(root, monkeypatch):
         (root / name).mkdir()
         (root / name / "f.txt").write_text("needle")
     monkeypatch.setattr(SafeFolder, "entries", failing)
-    monkeypatch.setattr(search.shutil, "which", lambda _: None)
+    monkeypatch.setattr(file_search.shutil, "which", lambda _: None)
     kit = {t.name: t.run for t in make_file_tools(RootFolder(root))}
     assert kit["search"]("needle") == "open/f.txt:1: needle\n[not looked into: shut]"
     assert kit["search"]("none") == "(no hits in what was looked at)\n[not looked into: shut]"
@@ -192,13 +192,13 @@ def test_a_folder_that_fails_is_named(root, monkeypatch):
 
 
 def test_a_walk_that_breaks_is_not_no_hits(root, monkeypatch):
-    from ctxkit.agent.tools import search
+    from ctxkit.agent.tools import file_search
 
     (root / "a.txt").write_text("needle")
     monkeypatch.setattr(
-        search.FolderWalk, "__iter__", lambda _: (_ for _ in ()).throw(RecursionError("deep"))
+        file_search.FolderWalk, "__iter__", lambda _: (_ for _ in ()).throw(RecursionError("deep"))
     )
-    monkeypatch.setattr(search.shutil, "which", lambda _: None)
+    monkeypatch.setattr(file_search.shutil, "which", lambda _: None)
     said = {t.name: t.run for t in make_file_tools(RootFolder(root))}["search"]("needle")
     assert (
         said == "(no hits in what was looked at)\n"
@@ -215,16 +215,16 @@ def test_many_small_files_give_what_there_is_when_time_is_up(kit, root, monkeypa
     began = time.monotonic()
     whole = kit["search"]("needle").splitlines()
     assert (len(whole), whole[0]) == (min(files // 100, 201), "000/000.txt:1: needle")
-    monkeypatch.setattr(search, "SEARCH_SECONDS", 0.2)
+    monkeypatch.setattr(file_search, "SEARCH_SECONDS", 0.2)
     (root / "zzz.txt").write_text("needle in the last file")
     said = kit["search"]("in the last file")
     assert "in the last file" in said.splitlines()[0] or "[stopped after 0.2 seconds; " in said
-    assert time.monotonic() - began < search.SEARCH_SECONDS + PATIENCE
+    assert time.monotonic() - began < file_search.SEARCH_SECONDS + PATIENCE
 
 
 def test_hits_found_before_the_time_was_up_are_given(root, monkeypatch):
-    monkeypatch.setattr(search.shutil, "which", lambda _: None)
-    monkeypatch.setattr(search, "SEARCH_SECONDS", 1.5)
+    monkeypatch.setattr(file_search.shutil, "which", lambda _: None)
+    monkeypatch.setattr(file_search, "SEARCH_SECONDS", 1.5)
     (root / "a.txt").write_text("aaa\n")
     (root / "b.txt").write_text("a" * 60 + "!\n")
     kit = {t.name: t.run for t in make_file_tools(RootFolder(root))}
@@ -273,7 +273,7 @@ def test_a_hit_of_ripgrep_that_is_not_there_is_left_out(root):
         ("b.txt", 1, b"x"),
         ("../x", 1, b"x"),
     ]
-    assert search._confirm_hits(RootFolder(root), places) == (["a.txt:1: one"], 3)
+    assert file_search._confirm_hits(RootFolder(root), places) == (["a.txt:1: one"], 3)
 
 
 def test_a_cut_is_said_also_where_the_text_is_kept_apart(root):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ctxkit.agent.tools.tool_selection import MAX_WRITTEN_CHARS, make_brief_and_summary_tools
+from ctxkit.agent.tools.built_in_tools import MAX_WRITTEN_CHARS, make_brief_and_summary_tools
 from ctxkit.errors import BadArguments
 
 

@@ -17,9 +17,9 @@ import pytest
 from conftest import ALL, SEED
 from waiting import PATIENCE
 
-from ctxkit._internal import safe_fs
+from ctxkit._internal import safe_files
 from ctxkit._internal.redaction import REDACTION_MARK
-from ctxkit._internal.safe_fs import SafeFolder
+from ctxkit._internal.safe_files import SafeFolder
 from ctxkit.agent import RootFolder, make_file_tools
 from ctxkit.errors import BadArguments, StoreError
 
@@ -30,7 +30,7 @@ def kit(tmp_path, request, monkeypatch):
     if request.param != "nameless":
         monkeypatch.delattr(os, "O_TMPFILE", raising=False)
     if request.param == "without openat":
-        monkeypatch.setattr(safe_fs, "SUPPORTS_DIR_FD", False)
+        monkeypatch.setattr(safe_files, "SUPPORTS_DIR_FD", False)
     return {t.name: t.run for t in make_file_tools(RootFolder(tmp_path / "root"))}
 
 
@@ -102,7 +102,7 @@ def test_a_full_disk_leaves_a_file_as_it_was(tmp_path):
     code = """
         import os, resource, signal, sys
         from ctxkit.errors import StoreError
-        from ctxkit.agent.tools.file_tools import make_file_tools as file_tools
+        from ctxkit.agent.tools.file_and_document_tools import make_file_tools as file_tools
         from ctxkit.agent.tools.confined_root import RootFolder
         if sys.argv[2] == "named":
             del os.O_TMPFILE
@@ -175,7 +175,7 @@ def test_a_killed_write_leaves_nothing(tmp_path):
 @pytest.mark.parametrize("old", [True, False], ids=["left long ago", "left now"])
 def test_what_was_left_in_the_moment_of_naming_is_taken_away(tmp_path, there, old, monkeypatch):
     """At once where it is old; where it may be another writer's, after some seconds."""
-    monkeypatch.setattr(safe_fs, "_STALE_LINK_SECONDS", 0.05 if old else 0.5)
+    monkeypatch.setattr(safe_files, "_STALE_LINK_SECONDS", 0.05 if old else 0.5)
     if there:
         (tmp_path / "a.txt").write_text("old")
     (tmp_path / ".a.txt.ctxkit-new").write_text("left")
@@ -183,7 +183,7 @@ def test_what_was_left_in_the_moment_of_naming_is_taken_away(tmp_path, there, ol
     if old:
         time.sleep(0.1)
         clock = SimpleNamespace(time=time.time, monotonic=time.monotonic, sleep=slept.append)
-        monkeypatch.setattr(safe_fs, "time", clock)
+        monkeypatch.setattr(safe_files, "time", clock)
     RootFolder(tmp_path).write("a.txt", b"new")
     assert (tmp_path / "a.txt").read_text() == "new"
     if old or there:

@@ -14,7 +14,7 @@ from ctxkit.engine.cache_model.interval_calibration import (
     compute_interval_stretch,
 )
 from ctxkit.engine.cache_model.miss_rates import MissRates
-from ctxkit.engine.cache_model.training_counts import load_counts
+from ctxkit.engine.cache_model.training_counts import load_training_counts
 
 
 def draw_developers(seed, n=24, sessions=8):
@@ -65,8 +65,8 @@ def test_a_record_far_above_stretches_the_upper_end_alone():
 
 @pytest.mark.parametrize("evidence", ["alone", "folder", "known"])
 def test_each_kind_of_evidence_is_calibrated_by_its_own_errors(evidence):
-    row = next(r for r in load_counts() if r.past and r.past.teachers > 4)
-    others = [r for r in load_counts() if r.owner != row.owner]
+    row = next(r for r in load_training_counts() if r.past and r.past.teachers > 4)
+    others = [r for r in load_training_counts() if r.owner != row.owner]
 
     def spoil(name):
         return [
@@ -83,8 +83,8 @@ def test_each_kind_of_evidence_is_calibrated_by_its_own_errors(evidence):
 
 
 def test_the_errors_of_three_developers_are_too_few():
-    row = next(r for r in load_counts() if r.past and r.tool == "codex" and not r.subagent)
-    others = [r for r in load_counts() if r.owner != row.owner and r.tool == "codex"]
+    row = next(r for r in load_training_counts() if r.past and r.tool == "codex" and not r.subagent)
+    others = [r for r in load_training_counts() if r.owner != row.owner and r.tool == "codex"]
     few = sorted({r.owner for r in others if r.past and not r.subagent})[:3]
     rates = MissRates([r for r in others if r.owner in few], row)
     assert compute_interval_stretch(rates, row.calls, "alone") is None

@@ -16,15 +16,15 @@ from ctxkit.engine.cache_model.call_features import (
     is_miss,
 )
 from ctxkit.engine.cache_model.input_cost_prediction import (
-    compute_input_costs,
+    make_input_cost_function,
     predict_input_cost,
 )
-from ctxkit.engine.cache_model.interval_calibration import select_calibrating
+from ctxkit.engine.cache_model.interval_calibration import select_calibration_sessions
 from ctxkit.engine.cache_model.training_counts import (
     ClassCount,
     DeveloperLogs,
+    PastErrorsByEvidence,
     PastPredictionError,
-    PastPredictionErrors,
     count_session,
 )
 from ctxkit.session import Usage
@@ -139,7 +139,7 @@ def test_a_prompt_is_written_from_the_smallest_that_is_cached_on(prompt, field):
     usage = Usage(input_tokens=prompt - 1, cache_read_tokens=0, cache_write_tokens=1, output_tokens=1)  # fmt: skip
     s = session(user(), reply(prompt, usage=usage), model=MODEL)
     listed = price(MODEL)
-    costs = compute_input_costs(s, get_call_features(s))
+    costs = make_input_cost_function(s, get_call_features(s))
     assert costs.whole.tolist() == [pytest.approx(prompt * getattr(listed, field))]
     assert costs.saved.tolist() == [pytest.approx(getattr(listed, field) - listed.cache_read)]
 
@@ -150,7 +150,7 @@ def test_a_prompt_is_written_from_the_smallest_that_is_cached_on(prompt, field):
 def judged(developers: str, *, calls: int = 40, teachers: int = 4, **more):
     """Return sessions of so many calls and teachers, whose predictions were held against the record."""
     error = PastPredictionError(0.1, 0.2, 0.3)
-    past = PastPredictionErrors(teachers, 0.5, error, error, error)
+    past = PastErrorsByEvidence(teachers, 0.5, error, error, error)
     counts = {"turn start": ClassCount(calls=calls)}
     return [replace(row, past=past, counts=counts, **more) for row in teach(*developers)]
 
@@ -162,7 +162,9 @@ def test_sessions_of_like_length_and_teachers_calibrate_where_four_developers_ha
     rows = [*long, *short, *far, *judged("mnop", tool="pi"), *judged("qrst", teachers=0)]
 
     def chosen(rows, calls, *, is_near=True):
-        return {r.developer for r in select_calibrating(rows, target, calls, is_near=is_near)}
+        return {
+            r.developer for r in select_calibration_sessions(rows, target, calls, is_near=is_near)
+        }
 
     assert chosen(rows, 40) == set("abcd")
     assert chosen(rows, 39) == set("efgh")

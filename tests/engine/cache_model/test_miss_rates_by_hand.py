@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from ctxkit.engine.cache_model.call_features import get_call_features
 from ctxkit.engine.cache_model.input_cost_prediction import (
-    InputCosts,
+    InputCostFunction,
     SessionToPredict,
-    compute_split_error,
+    compute_read_error,
     describe_prediction,
 )
 from ctxkit.engine.cache_model.miss_rates import (
@@ -304,7 +304,7 @@ def test_only_the_first_call_knows_how_long_the_developer_was_away():
 
 
 def make_case(whole=(10.0, 10.0), saved=(1.0, 1.0), **more):
-    costs = InputCosts(np.array(whole), np.array(saved))
+    costs = InputCostFunction(np.array(whole), np.array(saved))
     return SessionToPredict((FIRST, SECOND), MissRates([], TARGET), [0, 2], costs, **more)
 
 
@@ -331,9 +331,9 @@ def test_a_session_is_halved_where_each_half_has_two_calls():
 
 def test_the_split_is_off_by_the_tokens_of_each_call_over_all_prompts():
     calls = FIRST, SECOND
-    assert compute_split_error(calls, [0, 9_000], [500, 10_000]) == 1_500 / 22_000
+    assert compute_read_error(calls, [0, 9_000], [500, 10_000]) == 1_500 / 22_000
     headless = replace(FIRST, headless=True), SECOND
-    assert compute_split_error(headless, [0, 9_000], [500, 10_000]) == 1_000 / 12_000
+    assert compute_read_error(headless, [0, 9_000], [500, 10_000]) == 1_000 / 12_000
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,19 @@ from trust_training import DeveloperLog, count_logs, select_distinct_sessions
 
 import ctxkit as ck
 from ctxkit.engine.cache_model.call_features import get_call_features
-from ctxkit.engine.cache_model.input_cost_prediction import predict_input_cost, prepare_prediction
+from ctxkit.engine.cache_model.input_cost_prediction import (
+    predict_input_cost,
+    prepare_prediction,
+    replace_reads,
+    with_random_reads,
+)
 from ctxkit.engine.cache_model.miss_rates import simulate_reads
-from ctxkit.engine.cache_model.negative_controls import replace_reads, with_random_reads
 from ctxkit.engine.cache_model.training_counts import (
     DeveloperLogs,
     count_session,
     exclude_copies,
     get_recorded_reads,
-    load_counts,
+    load_training_counts,
 )
 from ctxkit.session import MISSING_START_KIND, Message, Usage
 from ctxkit.tokens import prices
@@ -178,7 +182,7 @@ def test_each_row_says_within_which_dollars_it_is_known():
 
 
 def test_the_table_holds_counts_alone():
-    rows = load_counts()
+    rows = load_training_counts()
     assert len(rows) > 20
     assert len({t.session for t in rows}) == len(rows)
     assert all(
@@ -232,7 +236,7 @@ def test_a_folder_of_logs_tells_when_the_last_one_was_and_teaches():
 
 def test_an_untaught_kind_gets_the_lifetime_alone_and_no_interval():
     s = replace(growing(), parent="main")  # no subagent of this tool and model is in these rows
-    rows = [r for r in load_counts() if not r.subagent]
+    rows = [r for r in load_training_counts() if not r.subagent]
     p = predict_input_cost(s, rows)
     assert (p.teachers, p.low, p.high, p.spread) == (0, None, None, None)
     assert p.error == p.lifetime_error
@@ -251,7 +255,7 @@ def test_a_model_that_no_log_has_seen_gets_two_ends():
     assert (p.error, p.low) == (p.lifetime_error, None)
     assert f"if that has no cache, it costs {times:.1f} times that figure" in p.why
     seen = replace(growing(), parent="main")
-    rows = [r for r in load_counts() if not r.subagent]
+    rows = [r for r in load_training_counts() if not r.subagent]
     assert "no cache" not in predict_input_cost(seen, rows).why
 
 

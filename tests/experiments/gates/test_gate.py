@@ -77,13 +77,15 @@ def test_the_figures_are_those_of_the_comparison(session, kept):
 
 
 def test_facts_kept_are_those_that_stand_in_the_replay(session, kept):
-    from ctxkit.metrics import retention_checks
+    from ctxkit.metrics import planted_facts_and_audits
 
     shares = []
     for seed in range(3):
-        said = retention_checks.make_facts(12, seed)
-        replay = ck.replay(retention_checks.plant_facts(session, said, seed), "codex")
-        shares.append(sum(retention_checks.check_facts_in_view(replay, said).values()) / 12)
+        said = planted_facts_and_audits.make_facts(12, seed)
+        replay = ck.replay(planted_facts_and_audits.plant_facts(session, said, seed), "codex")
+        shares.append(
+            sum(planted_facts_and_audits.check_facts_in_prompt(replay, said).values()) / 12
+        )
     assert load_baseline(kept)["codex"][session.id].figures["facts_kept"].value == pytest.approx(
         sum(shares) / 3
     )

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ctxkit import studies
-from ctxkit.experiments.studies.published_runs import COMPLEXITY_TRAP, find_studies_folder
+from ctxkit.experiments.studies.published_runs_and_tables import (
+    COMPLEXITY_TRAP,
+    find_studies_folder,
+)
 
 
 @pytest.fixture(scope="session")
@@ -20,4 +23,4 @@ def published():
 
 @pytest.fixture(scope="session")
 def trap(published):
-    return studies.published_runs.read_runs(published / COMPLEXITY_TRAP)
+    return studies.published_runs_and_tables.read_runs(published / COMPLEXITY_TRAP)

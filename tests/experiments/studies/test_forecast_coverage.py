@@ -6,21 +6,25 @@ from pathlib import Path
 
 import msgspec
 
-from ctxkit.engine.cache_model.training_counts import load_counts
-from ctxkit.experiments.studies.forecast_coverage import (
-    count_carried_tokens,
+from ctxkit.engine.cache_model.training_counts import load_training_counts
+from ctxkit.experiments.studies.forecast_and_threshold_holdout import (
+    count_shared_prefix_tokens,
+    make_developers,
     measure_archive_coverage,
     measure_coverage,
-    price_carried_tokens,
+    price_shared_prefix_tokens,
 )
-from ctxkit.experiments.studies.threshold_holdout import make_developers
 from ctxkit.session import Usage
 
 PAGE = Path(__file__).parents[3] / "docs" / "forecasts.md"
 
 
 def test_four_of_five_later_sessions_lie_in_the_interval():
-    for figure in (lambda row: float(row.calls), count_carried_tokens, price_carried_tokens):
+    for figure in (
+        lambda row: float(row.calls),
+        count_shared_prefix_tokens,
+        price_shared_prefix_tokens,
+    ):
         result = measure_coverage(figure)
         assert result.developers_n >= 10
         assert 0.7 <= result.share <= 0.9
@@ -70,12 +74,12 @@ def make_dearer(message):
 
 
 def test_carried_tokens_have_a_price_only_with_that_of_the_model():
-    row = next(r for r in load_counts() if "claude" in r.model and has_hits(r))
-    assert price_carried_tokens(msgspec.structs.replace(row, model="no such model")) is None
+    row = next(r for r in load_training_counts() if "claude" in r.model and has_hits(r))
+    assert price_shared_prefix_tokens(msgspec.structs.replace(row, model="no such model")) is None
     lost = {k: msgspec.structs.replace(c, lost=c.expected) for k, c in row.counts.items()}
-    assert price_carried_tokens(msgspec.structs.replace(row, counts=lost)) > price_carried_tokens(
-        row
-    )
+    assert price_shared_prefix_tokens(
+        msgspec.structs.replace(row, counts=lost)
+    ) > price_shared_prefix_tokens(row)
 
 
 def has_hits(row):

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.experiments.studies.behaviour import (
+from ctxkit.experiments.studies.policy_turn_and_cost_ratios import (
     MASKED_LINE_TOKENS,
     SUMMARY_TOKENS,
     estimate_first_prompt_tokens,
     model_masked_prompts,
     model_summarised_prompts,
     model_unmanaged_prompts,
-    predict_tokens,
+    predict_total_prompt_tokens,
 )
 
 TURNS, SIZE = st.integers(1, 200), st.floats(MASKED_LINE_TOKENS, 4_000)
@@ -41,11 +41,11 @@ def test_summaries_bound_what_stands(turns, first, step, keep, chunk):
 
 def test_a_run_that_is_not_managed_is_predicted_as_it_was():
     raw = pd.DataFrame({"turns": [30, 1], "tokens": [30 * 5_000, 900], "output": [80, 10]})
-    whole = predict_tokens(raw, "mask", "M=1000", first=1_000.0)
+    whole = predict_total_prompt_tokens(raw, "mask", "M=1000", first=1_000.0)
     assert whole.tolist() == pytest.approx([150_000, 900])
     assert (
-        predict_tokens(raw, "hybrid", "N=21 M=10", 1_000.0)[0]
-        <= predict_tokens(raw, "mask", "M=10", 1_000.0)[0]
+        predict_total_prompt_tokens(raw, "hybrid", "N=21 M=10", 1_000.0)[0]
+        <= predict_total_prompt_tokens(raw, "mask", "M=10", 1_000.0)[0]
     )
 
 

@@ -7,7 +7,7 @@ from trust_studies import closed_rules
 
 import ctxkit as ck
 from ctxkit.agent import GIVE_UP_TEXT
-from ctxkit.experiments.studies.closed_loop import find_visible_services, make_world
+from ctxkit.experiments.studies.closed_loop import find_visible_services, make_port_lookup_task
 
 SMALL = {"questions": 24, "services": 12, "lines": 60}
 ATTACHES = ck.presets.claude_code(context_window=37_000)
@@ -22,7 +22,7 @@ RULES = [
 
 @pytest.fixture(scope="module")
 def small():
-    return make_world(**SMALL)
+    return make_port_lookup_task(**SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +73,8 @@ def test_what_was_out_of_sight_foretells_what_is_read_again(seeing):
 
 
 def test_worlds_and_lives_are_the_same_each_time(small):
-    assert make_world(**SMALL) == small
-    assert make_world(**SMALL, seed=8) != small
+    assert make_port_lookup_task(**SMALL) == small
+    assert make_port_lookup_task(**SMALL, seed=8) != small
     one, two = (ck.studies.closed_loop.run_scripted_agent(RULES[2], small) for _ in range(2))
     assert [m.parts for m in one.messages] == [m.parts for m in two.messages]
     answers = [m.text for m in one.messages if m.role == "assistant" and m.text]

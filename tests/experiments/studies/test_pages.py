@@ -21,7 +21,7 @@ def test_the_chapter_is_not_behind():
 @pytest.mark.parametrize("figure", ["turns", "usd"])
 def test_the_chart_of_behaviour_has_every_main_run(figure):
     ratios = studies.table("ratios")
-    chart = charts.chart_behaviour(ratios, figure)
+    chart = charts.chart_policy_ratios(ratios, figure)
     assert len(chart.rows) == 13
     drawn = chart.to_plotly()
     assert sum(len(t["x"]) for t in drawn["data"] if t.get("mode") == "markers") == 13
@@ -34,5 +34,7 @@ def test_the_chart_of_behaviour_has_every_main_run(figure):
 
 def test_the_chart_of_windows_has_every_window():
     chart = charts.chart_mask_errors(studies.table("masks"))
-    assert [r[0] for r in chart.rows] == [str(n) for n in studies.masks.WINDOWS]
+    assert [r[0] for r in chart.rows] == [
+        str(n) for n in studies.mask_and_visibility_accuracy.MASK_WINDOWS
+    ]
     assert len(chart.to_plotly()["data"]) == 4

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from ctxkit import studies
-from ctxkit.experiments.studies.rule_survival import (
+from ctxkit.experiments.studies.user_rule_survival import (
     HELD_OUT_WORDINGS,
     TUNED_WORDINGS,
-    make_rule_conversations,
-    measure_rule_survival,
+    make_user_rule_conversations,
+    measure_user_rule_survival,
 )
 
 PAGE = Path(__file__).parents[3] / "docs" / "keep-rules.md"
 
 
 def test_talks_are_equal_for_equal_seeds_and_state_each_rule_once():
-    one, other = make_rule_conversations(2, seed=3), make_rule_conversations(2, seed=3)
-    assert one == other != make_rule_conversations(2, seed=4)
+    one, other = make_user_rule_conversations(2, seed=3), make_user_rule_conversations(2, seed=3)
+    assert one == other != make_user_rule_conversations(2, seed=4)
     text = "\n".join(m.text for m in one[0].session.messages)
     assert [text.count(key) for key in one[0].keys] == [1] * 15
 
@@ -30,15 +30,19 @@ def test_the_wordings_that_are_measured_are_not_those_the_extractor_was_written_
 
 
 def test_rules_are_kept_where_without_it_they_go():
-    frame = measure_rule_survival(make_rule_conversations(1), ["claude_code", "strands", "pi"])
+    frame = measure_user_rule_survival(
+        make_user_rule_conversations(1), ["claude_code", "strands", "pi"]
+    )
     assert (frame["kept_empty"] < 0.7).all()
     assert (frame[["with_empty", "with_extract"]] >= 0.9).all().all()
     assert (frame["more_tokens"] <= 0.02).all()
 
 
 def test_an_extractor_that_finds_nothing_is_noticed(monkeypatch):
-    monkeypatch.setattr("ctxkit.policies.user_rules_digest.iter_user_statements", lambda _: ())
-    (row,) = measure_rule_survival(make_rule_conversations(1), ["claude_code"]).to_dict("records")
+    monkeypatch.setattr("ctxkit.policies.user_rules.iter_rules_and_statements", lambda _: ())
+    (row,) = measure_user_rule_survival(make_user_rule_conversations(1), ["claude_code"]).to_dict(
+        "records"
+    )
     assert row["with_empty"] == row["kept_empty"] < 0.5
 
 
@@ -54,4 +58,4 @@ def test_the_page_says_first_how_much_is_kept():
         r"<!-- measured -->\nWith `keep_rules`, at least (\d+)%", PAGE.read_text(encoding="utf-8")
     )
     assert int(kept[1]) >= 90
-    assert studies.rule_survival.RULES_PER_TALK == 15
+    assert studies.user_rule_survival.RULES_PER_CONVERSATION == 15

@@ -7,14 +7,14 @@ from make_studies import make
 
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import studies
-from ctxkit.experiments.studies import behaviour, masks
-from ctxkit.experiments.studies.published_runs import (
+from ctxkit.experiments.studies import mask_and_visibility_accuracy, policy_turn_and_cost_ratios
+from ctxkit.experiments.studies.published_runs_and_tables import (
     COMPLEXITY_TRAP,
     TABLES_FOLDER,
     find_published_file,
     list_table_names,
 )
-from ctxkit.metrics import elongation
+from ctxkit.metrics import run_elongation
 
 
 def test_every_table_says_where_it_comes_from_and_is_small():
@@ -32,9 +32,9 @@ def test_every_table_says_where_it_comes_from_and_is_small():
 @pytest.mark.parametrize(
     ("name", "columns"),
     [
-        ("masks", masks.COLUMNS),
-        ("ratios", behaviour.RATIO_COLUMNS),
-        ("floors", behaviour.FLOOR_COLUMNS),
+        ("masks", mask_and_visibility_accuracy.MASK_COLUMNS),
+        ("ratios", policy_turn_and_cost_ratios.RATIO_COLUMNS),
+        ("floors", policy_turn_and_cost_ratios.FLOOR_COLUMNS),
     ],
 )
 def test_the_columns_are_those_that_are_told(name, columns):
@@ -43,7 +43,7 @@ def test_the_columns_are_those_that_are_told(name, columns):
 
 def test_the_floor_in_force_is_the_one_that_was_measured():
     found = studies.table("floors").set_index(["figure", "tasks"])["floor"]
-    assert abs(found["usd", 50] - elongation.NOISE_FLOOR) < 0.01
+    assert abs(found["usd", 50] - run_elongation.NOISE_FLOOR) < 0.01
 
 
 def test_runs_that_are_not_there_are_a_sentence(tmp_path, monkeypatch):
@@ -57,4 +57,4 @@ def test_they_are_made_again_byte_by_byte(published, tmp_path):
     *made, turns = make(published, tmp_path, tmp_path / "elongation.csv")
     for path in made:
         assert path.read_bytes() == (TABLES_FOLDER / path.name).read_bytes(), path.name
-    assert turns.read_bytes() == elongation._STUDIES_FILE.read_bytes()
+    assert turns.read_bytes() == run_elongation._STUDIES_FILE.read_bytes()

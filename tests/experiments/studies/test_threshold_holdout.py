@@ -7,7 +7,10 @@ from pathlib import Path
 
 import make_answers
 
-from ctxkit.experiments.studies.threshold_holdout import make_developers, try_thresholds
+from ctxkit.experiments.studies.forecast_and_threshold_holdout import (
+    hold_out_thresholds,
+    make_developers,
+)
 
 PAGE = Path(__file__).parents[3] / "docs" / "when.md"
 
@@ -30,7 +33,7 @@ def test_a_trial_of_the_page_is_that_of_the_command():
     seed, number = make_answers.THRESHOLD_SEEDS[0], 9
     name, sessions = f"{seed}-{number}", make_answers.THRESHOLD_SESSIONS
     made = make_developers(number + 1, seed, sessions)[f"dev-{number}"]
-    strict, bounded = try_thresholds({name: made}, (0.0, 0.05)).values()
+    strict, bounded = hold_out_thresholds({name: made}, (0.0, 0.05)).values()
     row = make_answers._trial_row(bounded[0])
     assert f"| {' | '.join(row)} |" in PAGE.read_text(encoding="utf-8")
     assert bounded[0].saves_within(0.05) == (row[-1] == "saves")
@@ -40,7 +43,7 @@ def test_a_trial_of_the_page_is_that_of_the_command():
 
 def test_a_choice_that_holds_later_was_possible():
     developers = make_developers(3, seed=5, sessions=4)
-    for share, trials in try_thresholds(developers, (0.0, 1.0)).items():
+    for share, trials in hold_out_thresholds(developers, (0.0, 1.0)).items():
         for trial in trials:
             assert trial.is_possible or not trial.saves_within(share)
     assert any(t.is_possible for t in trials)

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from ctxkit.errors import BadArguments
-from ctxkit.experiments.studies.user_constraints_in_summaries import (
+from ctxkit.experiments.studies.user_rule_survival import (
     COMPINT,
     FRAMING,
     PUBLISHED_RETENTION,
-    compare_marks,
-    make_constraint_talks,
+    compare_marks_with_human_labels,
+    make_constraint_conversations,
     read_constraints,
     read_judged_summaries,
 )
-from ctxkit.policies.texts.user_rules import SentenceKind, iter_text_statements
+from ctxkit.policies.user_rules import SentenceKind, parse_rules_and_statements
 
 PAGE = Path(__file__).parents[3] / "docs" / "keep-rules.md"
 RULE = "Never mail the tax office."
@@ -52,13 +52,13 @@ def test_constraints_are_read_and_the_file_is_not_run(folder):
 
 
 def test_talks_state_each_constraint_once_with_its_framing(folder):
-    (talk,) = make_constraint_talks(1, folder)
+    (talk,) = make_constraint_conversations(1, folder)
     text = "\n".join(m.text for m in talk.session.messages[:70])
     assert [text.count(FRAMING + key) for key in talk.keys] == [1] * 15
 
 
 def test_marks_are_compared_with_what_people_said(folder):
-    agreement = compare_marks(read_judged_summaries(folder))
+    agreement = compare_marks_with_human_labels(read_judged_summaries(folder))
     assert agreement[:4] == (2, 1, 1, 1)
     assert agreement.compactors_n == 3
 
@@ -84,12 +84,12 @@ def test_the_published_order_has_all_eight_compactors():
     ],
 )
 def test_orders_about_replies_or_for_a_case_are_rules(order):
-    assert [s.strength for s in iter_text_statements(order)] == [SentenceKind.BINDS]
+    assert [s.strength for s in parse_rules_and_statements(order)] == [SentenceKind.BINDS]
 
 
 @pytest.mark.parametrize("text", ["When you left, the test was green.", "When I run it, it fails."])
 def test_what_tells_of_a_case_is_no_order(text):
-    assert SentenceKind.BINDS not in {s.strength for s in iter_text_statements(text)}
+    assert SentenceKind.BINDS not in {s.strength for s in parse_rules_and_statements(text)}
 
 
 def test_the_page_names_what_is_not_measured():

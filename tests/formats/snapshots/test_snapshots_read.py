@@ -15,13 +15,13 @@ from snapshot_logs import MARKER, ROW, records, text
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, ReadError
-from ctxkit.formats.snapshots.lines_to_columns import parse_lines, parse_with_arrow
-from ctxkit.formats.snapshots.schema import (
+from ctxkit.formats.snapshots.column_blocks_and_faults import (
     SNAPSHOT_FIELDS,
     FaultCollector,
     block_to_frame,
     new_text_codes,
 )
+from ctxkit.formats.snapshots.lines_to_columns import parse_lines_one_by_one, parse_with_arrow
 
 
 @pytest.fixture(autouse=True)
@@ -496,7 +496,7 @@ def test_bulk_reads_what_single_lines_give_or_nothing(data):
     at_once, singly, report = new_text_codes(), new_text_codes(), FaultCollector()
     bulk = parse_with_arrow(content, content.count(b"\n"), at_once)
     if bulk is not None:
-        lines = parse_lines(content, "a", 1, singly, report)
+        lines = parse_lines_one_by_one(content, "a", 1, singly, report)
         assert report.faults == []
         for names in (SNAPSHOT_FIELDS[:1], SNAPSHOT_FIELDS[3:]):
             pd.testing.assert_frame_equal(

@@ -14,7 +14,7 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.formats import snapshots
 from ctxkit.metrics import FRAME_COLUMNS
-from ctxkit.plots.cumulative_input_charts import get_budget_data
+from ctxkit.plots.cumulative_input_charts import get_cumulative_input_data
 
 NOW = datetime(2026, 9, 19, tzinfo=UTC)
 
@@ -154,7 +154,7 @@ def test_empty_logs_and_wrong_frames(tmp_path, make):
 
 def test_the_budget_chart_takes_logs_and_turns_and_stays_light(log):
     for of in (log, snapshots.turns(log)):
-        data = get_budget_data(of)
+        data = get_cumulative_input_data(of)
         assert len(data.compactions) == 1
         assert data.cutover_at == 100
         assert sum(len(agent.turns) for agent in data.agents) == 7

@@ -7,16 +7,21 @@ from builders import assistant, session, summarised, user
 
 from ctxkit.metrics import find_cache_misses
 from ctxkit.metrics.cache_misses import CacheMiss, measure_explained_share
-from ctxkit.metrics.cost.bill import (
+from ctxkit.metrics.cost.bill_items import (
     CallCharge,
     SessionBill,
     SummaryBill,
     find_read_price,
     make_charge,
 )
-from ctxkit.metrics.cost.cache_fit import CacheFit, bill_modelled_reads
-from ctxkit.metrics.cost.replay_bill import UNLIMITED_TOKENS, ReplayCostModel, WrittenSummary
-from ctxkit.metrics.prompt_sizes import SentPromptSizes
+from ctxkit.metrics.cost.replay_cost_model import (
+    UNLIMITED_TOKENS,
+    FittedCacheModel,
+    ReplayCostModel,
+    WrittenSummary,
+    bill_modelled_reads,
+)
+from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
 from ctxkit.session import Usage
 from ctxkit.tokens.prices import Price, PriceTier, price
 
@@ -155,12 +160,12 @@ def talk(*replies):
 
 
 def fit(s):
-    return CacheFit.of(s, find_cache_misses(s))
+    return FittedCacheModel.of(s, find_cache_misses(s))
 
 
 def test_the_lag_is_the_mean_shortfall_of_hits():
     s = talk(call(10_000, 0), call(12_000, 9_990), call(14_000, 11_970), call(15_000, 100))
-    assert fit(s) == CacheFit(lag=20, floor=None, smallest=1_024, writes=True, hour=False)
+    assert fit(s) == FittedCacheModel(lag=20, floor=None, smallest=1_024, writes=True, hour=False)
     assert fit(talk(call(10_000, 0))).lag == 0
 
 

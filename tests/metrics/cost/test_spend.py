@@ -12,7 +12,7 @@ from widgets.reports.hostile import hostile, intruders
 import ctxkit as ck
 from ctxkit._internal.tables import display_width
 from ctxkit.metrics import session_bill
-from ctxkit.metrics.cost.spending import SPLITS, Spend
+from ctxkit.metrics.cost.spend_report import SPLITS, Spend
 from ctxkit.session import ToolSchema, Usage
 
 MODEL = "claude-sonnet-4-5"

@@ -9,7 +9,7 @@ from widgets.reports.hostile import EVIL, SECRET, list_leaks
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.cost.usage_limits import SPANS, _find_fullest, list_call_uses
+from ctxkit.metrics.cost.usage_limits import SPANS, _find_fullest, list_call_costs
 
 SONNET = "claude-sonnet-4-5"
 HOUR = 3_600.0
@@ -23,7 +23,7 @@ def work(name, *hours, tokens=10_000):
 
 def test_the_causes_add_up_to_the_price_of_the_calls():
     s = ck.read(ck.samples.path("billing"))
-    uses, left_out = list_call_uses(s)
+    uses, left_out = list_call_costs(s)
     assert left_out == 0
     whole = sum(
         ck.prices.price(c.message.model, at=c.message.time).cost_usd(c.message.usage)
@@ -37,7 +37,7 @@ def test_the_causes_add_up_to_the_price_of_the_calls():
 def test_the_fullest_span_is_that_of_brute_force():
     sessions = [work("a", 0, 1, 2, 9, 9.5, 13), work("b", 3, 13.2, 40, tokens=25_000)]
     report = ck.metrics.limits(sessions)
-    calls = sorted((c for s in sessions for c in list_call_uses(s)[0]), key=lambda c: c.time)
+    calls = sorted((c for s in sessions for c in list_call_costs(s)[0]), key=lambda c: c.time)
     for name, seconds in SPANS.items():
         spans = [
             sum(c.usd for c in calls if end.time - seconds < c.time <= end.time) for end in calls
@@ -91,7 +91,7 @@ def test_titles_are_redacted_and_stay_text():
 def test_each_call_is_split_into_replies_reads_what_was_new_and_what_was_sent_again():
     from metrics.cost.test_splits_by_hand import OUTPUT, READ, WRITE, make_session
 
-    uses, left_out = list_call_uses(make_session())
+    uses, left_out = list_call_costs(make_session())
     first, second, _, last = ({n: usd * 1e6 for n, usd in u.usd_by_cause.items()} for u in uses)
     assert left_out == 0
     assert first == pytest.approx({"replies": 100 * OUTPUT, "reading the cache": 0, "first sent, nothing cached": 1_000 * WRITE, "new in the prompt": 0})  # fmt: skip

@@ -10,7 +10,12 @@ from builders import assistant, user
 from talks_by_chance import Fours
 
 from ctxkit.policies import MessageLog
-from ctxkit.policies.history.edited_head import EditedHead, HeadItem, SizedSummary, StoredMessage
+from ctxkit.policies.history.edited_head import (
+    EditedHead,
+    HeadItem,
+    ReplacementMessage,
+    SizeOnlySummary,
+)
 
 LOG_TEXTS = ("first question", "an answer", "second question", "another answer", "third")
 COLUMNS = ("rows", "source_rows", "keys", "tokens", "estimates")
@@ -26,9 +31,9 @@ def log() -> MessageLog:
 
 def list_items() -> tuple[HeadItem, ...]:
     """Return a summary in the place of two rows, a recorded row, a changed row, and another recorded one."""
-    changed = StoredMessage(user("2nd", id="changed"))
+    changed = ReplacementMessage(user("2nd", id="changed"))
     return (
-        HeadItem(-1, 12, 15, SizedSummary(12, call=1), 1),
+        HeadItem(-1, 12, 15, SizeOnlySummary(12, call=1), 1),
         HeadItem(2, 4, 5),
         HeadItem(3, 1, 2, changed),
         HeadItem(4, 2, 3),
@@ -87,6 +92,6 @@ def test_an_answer_does_not_depend_on_the_form_or_on_what_was_asked_before(
 
 def test_each_summary_of_a_call_has_an_id_of_its_own(log):
     """a trigger that is due twice before one call writes two summaries; views are told apart by their ids"""
-    made = [SizedSummary(9, call=3, step=step).message(log, -1).id for step in range(3)]
+    made = [SizeOnlySummary(9, call=3, step=step).message(log, -1).id for step in range(3)]
     assert made == ["summary@3", "summary@3.1", "summary@3.2"]
-    assert SizedSummary(9, call=4).id not in made
+    assert SizeOnlySummary(9, call=4).id not in made

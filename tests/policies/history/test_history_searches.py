@@ -9,7 +9,7 @@ from talks_by_chance import Fours, by_chance, size
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies import History, MessageLog
-from ctxkit.policies.history.columns import SizeSums
+from ctxkit.policies.history.growing_columns import SizeSums
 
 
 @st.composite
@@ -89,7 +89,7 @@ def test_sums_are_those_of_the_messages_shown(h):
 
 @given(histories())
 def test_columns_say_what_the_messages_say(h):
-    from ctxkit.policies.history.columns import count_chars
+    from ctxkit.policies.history.growing_columns import count_chars
 
     assert h.errors.tolist() == [m.is_error for m in h.messages]
     assert h.chars.tolist() == [count_chars(m) for m in h.messages]

@@ -8,7 +8,7 @@ from talks_by_chance import Fours
 
 from ctxkit.errors import UnsoundHistory
 from ctxkit.policies import History, MessageLog
-from ctxkit.policies.history.edits import apply_sized_states
+from ctxkit.policies.history.edits import replace_sized_messages
 
 
 class Threes(Fours):
@@ -33,15 +33,15 @@ def test_a_replaced_message_is_counted_and_estimated_each_by_its_own_measure():
 
 def test_messages_of_known_sizes_have_them():
     changed = user("z" * 40)
-    new = apply_sized_states(start(), {0: (changed, 17)})
+    new = replace_sized_messages(start(), {0: (changed, 17)})
     assert (new.tokens, new.estimated) == (17 + 100, 6)
-    only_last = apply_sized_states(start(), {0: (None, 0)})
+    only_last = replace_sized_messages(start(), {0: (None, 0)})
     assert [m.text for m in only_last.messages] == ["y" * 400]
 
 
 def test_what_hides_a_pinned_message_is_refused():
     log = MessageLog.of([user("never!", pinned=True), user("y" * 400), assistant()], Fours())
     history = History.start(log)
-    assert len(apply_sized_states(history, {1: (None, 0)}).messages) == 1
+    assert len(replace_sized_messages(history, {1: (None, 0)}).messages) == 1
     with pytest.raises(UnsoundHistory, match="must stay"):
-        apply_sized_states(history, {0: (None, 0)})
+        replace_sized_messages(history, {0: (None, 0)})

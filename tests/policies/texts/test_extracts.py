@@ -130,19 +130,19 @@ def test_what_is_said_of_a_focus_is_not_taken_over_again():
     old = [user("a b c")]
     told = f'User: Keep it.\n{line_index.FOCUS_MARK}"ids": 1 of 2 words near it are kept, 50% by rarity]'
     summary = summarised(old, told).inserted[0]
-    assert [text for _, text in line_index.message_lines(summary)] == ["User: Keep it."]
+    assert [text for _, text in line_index.split_message_lines(summary)] == ["User: Keep it."]
 
 
 def test_an_interrupt_leaves_nothing_half_read(monkeypatch):
     history = shown(*(user(f"Never touch part {n}.") for n in range(9)))
-    plain = line_index.line_words
+    plain = line_index.extract_line_words
 
     def interrupted(text):
         if "part 5" in text:
             raise KeyboardInterrupt
         return plain(text)
 
-    monkeypatch.setattr(line_index, "line_words", interrupted)
+    monkeypatch.setattr(line_index, "extract_line_words", interrupted)
     with pytest.raises(KeyboardInterrupt):
         ExtractiveSummariser()(Passage(history, 8))
     monkeypatch.undo()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from talks_by_chance import shown
 
 from ctxkit.policies import FOCUS_MARK, ExtractiveSummariser, Passage, Summary
-from ctxkit.policies.texts import extracts, summary_prompts
+from ctxkit.policies.texts import extracts, summary_prompts_and_audits
 from ctxkit.policies.texts import message_line_index as line_index
 from ctxkit.tokens import ContextBudget
 
@@ -35,7 +35,7 @@ def told(focus, **more):
     return Passage(
         history,
         len(history),
-        instructions=summary_prompts.identifier_instructions("off", focus=focus),
+        instructions=summary_prompts_and_audits.format_identifier_instructions("off", focus=focus),
         **more,
     )
 
@@ -94,7 +94,9 @@ def test_a_focus_on_nothing_that_was_said_is_told():
 def test_rarer_words_of_a_focus_weigh_more():
     said = [user(f"The rates of part {n} are wrong.") for n in range(30)]
     history = shown(*said[:15], user("A zebra."), *said[15:])
-    instructions = summary_prompts.identifier_instructions("off", focus="rates zebra")
+    instructions = summary_prompts_and_audits.format_identifier_instructions(
+        "off", focus="rates zebra"
+    )
     made = ExtractiveSummariser(90, share=1.0)(
         Passage(history, len(history), instructions=instructions)
     )
@@ -104,7 +106,7 @@ def test_rarer_words_of_a_focus_weigh_more():
 def test_what_is_said_of_a_focus_is_one_sentence():
     made = ExtractiveSummariser(300)(told("Keep the ids. All of them! [really]"))
     summary = summarised([user("a")], made).inserted[0]
-    again = [text for _, text in line_index.message_lines(summary)]
+    again = [text for _, text in line_index.split_message_lines(summary)]
     assert [row for row in made.splitlines() if row.startswith(FOCUS_MARK)]
     assert [text for text in again if "near" in text or "really" in text] == []
 
@@ -119,8 +121,8 @@ def test_there_is_no_audit_where_it_would_take_the_room():
 @pytest.mark.parametrize(
     "write",
     [
-        lambda i, f: summary_prompts.identifier_instructions("strict", focus=f),
-        summary_prompts.with_focus,
+        lambda i, f: summary_prompts_and_audits.format_identifier_instructions("strict", focus=f),
+        summary_prompts_and_audits.add_focus,
     ],
 )
 def test_the_focus_is_found_in_the_instructions(write):
@@ -131,8 +133,10 @@ def test_the_focus_is_found_in_the_instructions(write):
 
 
 def test_a_focus_of_a_preset_and_one_by_hand_are_both_meant():
-    asked = summary_prompts.with_focus("Summarise it.", "ids")
-    by_hand = summary_prompts.identifier_instructions("strict", focus="paths\n\nand names")
+    asked = summary_prompts_and_audits.add_focus("Summarise it.", "ids")
+    by_hand = summary_prompts_and_audits.format_identifier_instructions(
+        "strict", focus="paths\n\nand names"
+    )
     both = Passage(
         shown(user("a")), 1, instructions=f"{asked}\n\nWrite these sections: A.\n\n{by_hand}"
     )
@@ -141,7 +145,7 @@ def test_a_focus_of_a_preset_and_one_by_hand_are_both_meant():
 
 def test_the_same_passage_has_one_extract_whatever_other_runs_wrote():
     history = shown(*TALK)
-    instructions = summary_prompts.identifier_instructions("off", focus="ids")
+    instructions = summary_prompts_and_audits.format_identifier_instructions("off", focus="ids")
     first = ExtractiveSummariser(300)(Passage(history, 60, instructions=instructions))
     for n in range(5):  # other runs bring summaries into the lines of the session
         made = history.summarise(30, f"User: order-{n}1111 is one more id.")
@@ -159,7 +163,9 @@ def test_any_focus_keeps_the_room(text, tokens):
     ]
     history = shown(*talk)
     passage = Passage(
-        history, 3, instructions=summary_prompts.identifier_instructions("off", focus=text)
+        history,
+        3,
+        instructions=summary_prompts_and_audits.format_identifier_instructions("off", focus=text),
     )
     made = ExtractiveSummariser(tokens, share=1.0)(passage)
     assert len(made) <= max(3.5 * min(tokens, max(passage.tokens, 40)), 1)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from ctxkit.policies.texts import summary_prompts as ids
+from ctxkit.policies.texts import summary_prompts_and_audits as ids
 
 
 def test_whole_paths_are_found_and_the_inner_part_only_as_tyrum_does():

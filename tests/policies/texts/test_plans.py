@@ -20,7 +20,7 @@ def test_oc1_two_parts_halve_four_equal_messages():
 
 def test_oc2_history_share_drops_the_older_half_until_it_fits():
     """window 2000, share 0.5: two halvings, only the fourth stays"""
-    assert safeguard.drop_oldest_to_budget(*FOUR, 1000) == ((3,), (0, 1, 2), 2)
+    assert safeguard.drop_older_halves(*FOUR, 1000) == ((3,), (0, 1, 2), 2)
 
 
 def test_oc3_a_call_stays_with_its_result():
@@ -33,7 +33,10 @@ def test_oc3_a_call_stays_with_its_result():
 def test_oc4_a_displaced_result_stays_with_its_call():
     """a user message between call and result is taken into their group"""
     c = call()
-    assert safeguard.group_rows([c, user(), result(of=c), user()]) == [(0, 1, 2), (3,)]
+    assert safeguard.group_calls_with_results([c, user(), result(of=c), user()]) == [
+        (0, 1, 2),
+        (3,),
+    ]
 
 
 def test_oc5_an_aborted_call_binds_nothing():
@@ -52,12 +55,12 @@ def test_oc6_an_unfinished_call_binds_nothing():
 def test_oc7_a_large_call_leaves_with_its_result():
     """window 2000: a call of 3000 tokens and its small result are left out with a note"""
     c = call()
-    rows, notes = safeguard.exclude_oversized(
+    rows, notes = safeguard.exclude_oversized_messages(
         *sized((c, 3000), (result(of=c), 5), (user(), 5)), 2000
     )
     assert rows == (2,)
     assert "Large assistant" in notes[0]
-    rows, notes = safeguard.exclude_oversized(
+    rows, notes = safeguard.exclude_oversized_messages(
         *sized((c, 5), (result(of=c), 3000), (user(), 5)), 2000
     )
     assert rows == (2,)
@@ -65,9 +68,9 @@ def test_oc7_a_large_call_leaves_with_its_result():
 
 
 def test_chunks_get_smaller_where_messages_are_large():
-    assert safeguard.chunk_share(10, 10 * 100, 200_000) == 0.4
-    assert safeguard.chunk_share(2, 2 * 60_000, 200_000) == pytest.approx(0.15)
-    assert safeguard.chunk_tokens(10, 1000, 200_000) == 80_000 - 4096
+    assert safeguard.compute_chunk_share(10, 10 * 100, 200_000) == 0.4
+    assert safeguard.compute_chunk_share(2, 2 * 60_000, 200_000) == pytest.approx(0.15)
+    assert safeguard.compute_chunk_tokens(10, 1000, 200_000) == 80_000 - 4096
 
 
 def test_short_histories_are_one_stage():
@@ -76,4 +79,4 @@ def test_short_histories_are_one_stage():
 
 
 def test_one_message_over_the_budget_is_kept():
-    assert safeguard.drop_oldest_to_budget(*sized((user(), 9000)), 10) == ((0,), (), 0)
+    assert safeguard.drop_older_halves(*sized((user(), 9000)), 10) == ((0,), (), 0)

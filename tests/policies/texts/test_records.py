@@ -39,19 +39,19 @@ def test_a_zero_exit_status_is_success():
 
 
 def test_intent_lines_of_the_document_and_of_the_program():
-    text = re_.write_intents(WORK, TURNS)
+    text = re_.write_tool_call_lines(WORK, TURNS)
     assert text.startswith("[INTENT-DERIVED RECONSTRUCTION — covers turns 1–4]")
     assert '  ✓ read_file → "a.py" (turn 1, main)' in text
     assert '  ✗ patch_file → "a.py" — oldText not found (turn 2, main)' in text
     assert '  ✗ shell_run → "go test ./..."' in text
-    program = re_.write_intents(WORK, TURNS, quirks=True)
+    program = re_.write_tool_call_lines(WORK, TURNS, quirks=True)
     assert '  ✗ patch_file → "a.py" (turn 2, main) — oldText not found' in program
     assert "  ✗ shell_run (turn 3, main)" in program
 
 
 def test_pending_calls_are_warned_of():
-    assert "WARNING: deploy has no recorded outcome" in re_.write_intents(WORK, TURNS)
-    assert "no tracked tool calls" in re_.write_intents([user()], [0])
+    assert "WARNING: deploy has no recorded outcome" in re_.write_tool_call_lines(WORK, TURNS)
+    assert "no tracked tool calls" in re_.write_tool_call_lines([user()], [0])
 
 
 def test_a_failure_is_open_until_the_same_thing_succeeds():

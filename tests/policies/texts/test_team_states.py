@@ -6,8 +6,8 @@ from builders import user
 
 from ctxkit.policies.evidence_summaries import (
     TEAM_STATE_KEY,
-    newest_team_state,
-    team_state_sections,
+    find_newest_team_state,
+    format_team_state_sections,
 )
 
 
@@ -21,18 +21,18 @@ def test_the_newest_message_with_a_state_counts():
         with_state({"state": "Review"}),
         with_state({"state": "Plan"}),
     ]
-    assert newest_team_state(newest_first) == {"state": "Review"}
-    assert newest_team_state([user("no state")]) == {}
+    assert find_newest_team_state(newest_first) == {"state": "Review"}
+    assert find_newest_team_state([user("no state")]) == {}
 
 
 def test_a_state_that_is_no_object_is_no_state():
     for damaged in ("Review", ["Review"], None, 3):
-        assert team_state_sections(newest_team_state([with_state(damaged)])) == []
+        assert format_team_state_sections(find_newest_team_state([with_state(damaged)])) == []
 
 
 def test_sections_hold_forty_entries_of_two_hundred_characters():
     state = {"state": "Review", "agent": "Ann", "failures": ["x" * 1000] * 100}
-    (section,) = team_state_sections(state)
+    (section,) = format_team_state_sections(state)
     head, position, *failures = section.split("\n")
     assert (head, position) == (
         "STATE MACHINE POSITION (as this turn began)",
@@ -44,11 +44,11 @@ def test_sections_hold_forty_entries_of_two_hundred_characters():
 
 def test_contracts_stand_by_what_became_of_them():
     contracts = [{"name": "tests pass"}, {"name": "docs", "why": "no page"}, "damaged"]
-    _, section = team_state_sections({"state": "Review", "contracts": contracts})
+    _, section = format_team_state_sections({"state": "Review", "contracts": contracts})
     assert section.split("\n") == [
         "CONTRACT STATUS",
         "  ✓ tests pass",
         "  ✗ docs",
         "    Reason: no page",
     ]
-    assert "unknown" in team_state_sections({"state": "Review"})[0]
+    assert "unknown" in format_team_state_sections({"state": "Review"})[0]

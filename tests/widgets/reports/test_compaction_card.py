@@ -11,11 +11,11 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.metrics import extract_items
 from ctxkit.widgets.reports.compaction_card import (
-    HIDDEN,
     MAX_BYTES,
     MAX_NEEDED,
+    REDACTED_VALUE,
     make_card,
-    redact_value,
+    redact_removed_value,
     write_card,
 )
 
@@ -102,7 +102,7 @@ def test_no_value_of_the_corpus_shows_a_secret(make):
         (kind, item.text)
         for kind, text, secret in rows
         for item in extract_items(user(text))
-        if secret in redact_value(item.text, text)
+        if secret in redact_removed_value(item.text, text)
     ]
     assert leaks == []
     card = make_card(talk("\n".join([*(text for _, text, _ in rows), "in src/money.py"])))
@@ -111,10 +111,12 @@ def test_no_value_of_the_corpus_shows_a_secret(make):
 
 
 def test_a_part_of_a_secret_is_hidden_by_what_stands_around_it():
-    assert redact_value("hunter2-and-more-9", "password: hunter2-and-more-9") == HIDDEN
-    assert redact_value("src/a.py", "see src/a.py") == "src/a.py"
-    assert redact_value("/Users/ada/src/a.py", "") == "~/src/a.py"
-    assert redact_value("C:\\Users\\ada\\a.py", "") == "~\\a.py"
+    assert (
+        redact_removed_value("hunter2-and-more-9", "password: hunter2-and-more-9") == REDACTED_VALUE
+    )
+    assert redact_removed_value("src/a.py", "see src/a.py") == "src/a.py"
+    assert redact_removed_value("/Users/ada/src/a.py", "") == "~/src/a.py"
+    assert redact_removed_value("C:\\Users\\ada\\a.py", "") == "~\\a.py"
 
 
 def test_files(tmp_path):

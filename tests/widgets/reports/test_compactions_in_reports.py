@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders import assistant, session, summarised, user
 from msgspec.structs import replace
 
-from ctxkit.widgets.reports.session_report import render_session_report
+from ctxkit.widgets.reports.html_reports import render_session_report
 
 
 def test_edits_of_one_compaction_share_its_number():

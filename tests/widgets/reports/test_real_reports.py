@@ -10,7 +10,7 @@ from conftest import sample, sessions_folder
 from widgets.reports.hostile import intruders
 
 import ctxkit as ck
-from ctxkit.widgets.reports.session_report import render_session_report
+from ctxkit.widgets.reports.html_reports import render_session_report
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,11 @@ from widgets.reports.hostile import EVIL, hostile, intruders
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.widgets.reports.assumptions import describe_runs_basis, describe_session_basis
-from ctxkit.widgets.reports.run_reports import format_cell
+from ctxkit.widgets.reports.html_reports import (
+    describe_runs_accuracy,
+    describe_session_accuracy,
+    format_score,
+)
 
 
 def words(path) -> str:
@@ -116,11 +119,11 @@ def test_other_frames_are_refused(runs, tmp_path):
 
 
 def test_what_cannot_be_checked_is_said_not_made_up():
-    bare = " ".join(describe_session_basis(session(user(), assistant())))
+    bare = " ".join(describe_session_accuracy(session(user(), assistant())))
     assert "Prediction error: unknown" in bare
     assert "%" not in bare
     replayed = ck.replay(grown("one"), ck.presets.none())
-    assert describe_session_basis(replayed)[0].startswith("Open loop")
+    assert describe_session_accuracy(replayed)[0].startswith("Open loop")
 
 
 def test_the_worst_of_several_sessions_is_named():
@@ -129,7 +132,7 @@ def test_the_worst_of_several_sessions_is_named():
         ["none"],
         progress=False,
     )
-    said = " ".join(describe_runs_basis(rows))
+    said = " ".join(describe_runs_accuracy(rows))
     assert "over 2 of 3 sessions" in said
     assert "67% of the billed calls have a price" in said
 
@@ -149,7 +152,7 @@ def test_the_worst_of_several_sessions_is_named():
     ],
 )
 def test_figures_are_written_by_their_kind(name, value, text):
-    assert format_cell(name, value) == text
+    assert format_score(name, value) == text
 
 
 def test_what_is_odd_about_a_run_is_said(tmp_path):

@@ -1,0 +1,621 @@
+"""Cost model of a recorded session (prices, fitted cache), and the bills of its replays."""
+
+# Cache model of a replay
+#
+# The model is fitted on the record (`replay_cost_model.FittedCacheModel`) and uses only the size
+# of each prompt of
+# a replay and the length of the prefix that it shares with earlier prompts. Assumptions, which
+# every report states:
+#
+# * A call reads the longest prefix that it shares with a prompt still in the cache; the rest is
+#   written (or sent fresh where the provider bills no writes). It does not matter whether a
+#   compaction, a mask or a clearing made the prompt: two rules that send the same prompts at the
+#   same times cost the same.
+# * Where the record missed for another reason than a compaction, the replay reads at most as much
+#   as the record at that call: other prompts at the same time would most likely have missed too.
+# * The call that writes a summary sends its source as fresh input (`reuse=True`: it reads the
+#   cached prompt instead, like a summary requested in a pause before the cache expired), and its
+#   output is the summary.
+#
+# Misses are carried over and not predicted; a prediction without the record's reads
+# (`engine.cache_model.input_cost_prediction`) gives the range `cost_low_usd` to `cost_high_usd`.
+#
+# Cost: O(calls) once for the record (prefix sums over its calls), then O(compactions) per run,
+# because between two compactions every prompt differs from the record's by a constant.
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import accumulate
+from math import inf
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit.engine.cache_model.call_features import HOUR, MIN_CACHEABLE_TOKENS, get_cache_lifetime
+from ctxkit.formats.sessions_from_arguments import accepts_session
+from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses, measure_explained_share
+from ctxkit.metrics.cost.bill_items import CallCharge, SessionBill, make_charge
+from ctxkit.metrics.means_and_prediction_intervals import mean_or_none, sum_if_complete
+from ctxkit.metrics.prompt_sizes_and_contents import RunPromptSizes
+from ctxkit.session.messages import Usage
+from ctxkit.tokens.prices import Price, price
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
+    from ctxkit.policies.history.message_log import MessageLog
+    from ctxkit.session.session import ModelCall, Session
+    from ctxkit.tokens.message_sizes import MessageSizes
+
+    FourTokens = tuple[int, int, int, int]
+    """Tokens read from the cache, written to it, sent fresh, and output."""
+
+# The cache model of a record: every call reads the prefix that it shares with the previous call,
+# less a constant lag, except where the log shows a miss. Only the lag is fitted (a mean over hits),
+# so the closure error, modelled / recorded input dollars - 1, is measured in sample: it shows that
+# miss classes and prices account for the bill, not that reads can be predicted (for a figure out of
+# sample see `engine.cache_model.input_cost_prediction`).
+
+__all__ = ["bill_modelled_reads", "closure_error"]
+__dir__ = make_dunder_dir(__all__)
+
+
+class ReplayBill(NamedTuple):
+    """The bill of a replay, over the calls that the record bills.
+
+    Dollars are None if a call has no price or the record has no usage.
+    """
+
+    prompts: int
+    peak: int | None
+    """Tokens of the largest prompt; None where no call is billed."""
+    read: int
+    write: int
+    fresh: int
+    input_usd: float | None
+    output_usd: float | None
+    summaries_usd: float | None
+    """Dollars of the calls that wrote summaries; None where one has no price."""
+
+    @property
+    def cost_usd(self) -> float | None:
+        """All dollars; None if a part is unknown."""
+        return sum_if_complete((self.input_usd, self.output_usd, self.summaries_usd))
+
+
+def bill_replay(
+    cost_model: ReplayCostModel, sent: SentPromptSizes, summaries: float | None = 0.0
+) -> ReplayBill:
+    """Return the bill of a replay.
+
+    Args:
+        cost_model: the cost model of the record.
+        sent: the prompts of the replay's calls.
+        summaries: dollars of the calls that wrote summaries; None: one has no price.
+
+    Returns:
+        Sums over the calls that the record bills: tokens by class and dollars.
+    """
+    tally = TokenSumsByPriceTier(cost_model)
+    if isinstance(sent, RunPromptSizes) and (sums := LogPrefixSums.of(cost_model, sent.log)):
+        sums.add_run(tally, sent)
+    else:
+        tally.each(sent, range(len(sent)))
+    priced = cost_model.has_usage and None not in [cost_model.prices[m] for m in cost_model.models]
+    return tally.bill(summaries, priced=priced)
+
+
+class TokenSumsByPriceTier:
+    """Running sums of tokens, by price and price tier."""
+
+    def __init__(self, cost_model: ReplayCostModel) -> None:
+        self.cost_model = cost_model
+        self.prompts, self.peak = 0, -1
+        self._sums: dict[tuple[int, int], FourTokens] = {}
+        """Sums by price and lower edge of the tier."""
+
+    def each(self, sent: SentPromptSizes, calls: range) -> None:
+        """Add calls one by one."""
+        cost_model = self.cost_model
+        for call in calls:
+            if cost_model.billed[call]:
+                prompt = sent.prompt(call)
+                read = cost_model.read(call, sent)
+                unread = prompt - read
+                written = unread if cost_model.write(call, prompt) else 0
+                self.prompts += prompt
+                self.peak = max(self.peak, prompt)
+                tokens = read, written, unread - written, cost_model.output[call]
+                self.add_tokens(cost_model.model[call], prompt, tokens)
+
+    def add_tokens(self, model: int, prompt: int, tokens: FourTokens) -> None:
+        """Add tokens in the price tier of a prompt's size."""
+        edges = self.cost_model.edges[model]
+        tier = max((e for e in edges if prompt > e), default=0) if edges else 0
+        self._sums[model, tier] = _sum_tokens(self._sums.get((model, tier)), tokens)
+
+    def bill(self, summaries: float | None, *, priced: bool) -> ReplayBill:
+        """Return the bill of the added calls."""
+        cost_model, input_usd, output_usd = self.cost_model, 0.0, 0.0
+        total = None
+        for (model, tier), tokens in self._sums.items():
+            (read, written, fresh, output), total = tokens, _sum_tokens(total, tokens)
+            model_price = cost_model.prices[model]
+            if model_price is None:
+                continue
+            p = model_price.at(tier + 1 if tier else 0)
+            input_usd += (
+                fresh * p.input + read * p.read + written * p.write(hour=cost_model.fit.hour)
+            )
+            output_usd += output * p.output
+        read, written, fresh, _ = total or (0, 0, 0, 0)
+        return ReplayBill(
+            self.prompts,
+            self.peak if self.peak >= 0 else None,
+            read,
+            written,
+            fresh,
+            input_usd if priced else None,
+            output_usd if priced and cost_model.has_output else None,
+            summaries,
+        )
+
+
+def _sum_tokens(total: FourTokens | None, tokens: FourTokens) -> FourTokens:
+    if total is None:
+        return tokens
+    (a, b, c, d), (e, f, g, h) = total, tokens
+    return a + e, b + f, c + g, d + h
+
+
+class _CallSums(NamedTuple):
+    """Sums over the billed calls of a log that precede a call."""
+
+    calls_n: int
+    prompts: int
+    outputs: int
+    plain_n: int
+    """Number of plain calls: the previous call used the cache last, and the record hit."""
+    plain_reads: int
+
+
+class LogPrefixSums:
+    """Prefix sums over the calls of a log, for runs whose prompts differ from it by constants.
+
+    If all prompts of consecutive calls are the log's plus one offset, so is every read of a plain
+    call: sums over them follow from two prefix sums and the offset.
+    """
+
+    def __init__(self, cost_model: ReplayCostModel, sizes: list[int], model: int) -> None:
+        self.cost_model, self._model, self._sizes = cost_model, model, sizes
+        # Bounds of the sizes at which a prompt is cached and has the same price.
+        self._min_size = (
+            cost_model.least[model] + max(cost_model.fit.lag, 0) if cost_model.has_cache else -inf
+        )
+        self._max_size = min(cost_model.edges[model], default=inf)
+        billed = cost_model.billed
+        self._last = [cost_model.last.get(c, c - 1) for c in range(len(billed))]
+        self._reads = reads = [self._find_cached(c, last) for c, last in enumerate(self._last)]
+        """The tokens that each call reads of the log's prompts if nothing is missed."""
+        special = {c for c, n in enumerate(cost_model.read_limits) if n < UNLIMITED_TOKENS} | set(
+            cost_model.last
+        )
+        self._special = sorted(c for c in special if billed[c] and cost_model.has_cache)
+        """Billed calls that are not plain."""
+        plain = [b and cost_model.has_cache and c not in special for c, b in enumerate(billed)]
+        columns = (
+            billed,
+            [n if b else 0 for n, b in zip(sizes, billed, strict=True)],
+            [n if b else 0 for n, b in zip(cost_model.output, billed, strict=True)],
+            plain,
+            [n if p else 0 for n, p in zip(reads, plain, strict=True)],
+        )
+        sums = [[0, *accumulate(column)] for column in columns]
+        self._sums = list(map(_CallSums._make, zip(*sums, strict=True)))
+        """The sums over the calls before each call."""
+        self._last_billed = [-1, *accumulate((c if b else -1 for c, b in enumerate(billed)), max)]
+        """The last billed call before each call, or -1."""
+
+    def _find_cached(self, call: int, last: int) -> int:
+        """Return the tokens that a call reads from its last cache user if nothing is missed."""
+        size = self._sizes[call]
+        before = size if last < 0 else self._sizes[last]
+        return self.cost_model.count_expected_read(call, min(before, size), before, size)
+
+    @classmethod
+    def of(cls, cost_model: ReplayCostModel, log: MessageLog) -> LogPrefixSums | None:
+        """Return the sums of a log, made once; None for several models or shrinking prompts."""
+        if len(cost_model.models) != 1 or not log.tokens.rising:
+            return None
+        if len(log.tokens.C) != len(cost_model.billed):
+            return None
+        sums: LogPrefixSums | None = log.memo.get("plain calls")
+        if sums is None or sums.cost_model is not cost_model:
+            sums = log.memo["plain calls"] = cls(cost_model, log.tokens.C, *cost_model.models)
+        return sums
+
+    def add_run(self, tally: TokenSumsByPriceTier, sent: RunPromptSizes) -> None:
+        """Add the calls of a run, one by one if prompts are too short or in another tier."""
+        cost_model, sizes, special = self.cost_model, self._sizes, self._special
+        prompts = read = output = 0
+        for start, stop, offset, has_seam in sent.spans():
+            last_billed = self._last_billed[stop]
+            peak = (
+                sizes[last_billed] + offset if offset is not None and last_billed >= start else -1
+            )
+            if offset is None or sizes[start] + offset < self._min_size or peak > self._max_size:
+                tally.each(sent, range(start, stop))
+                continue
+            after, before = self._sums[stop], self._sums[start]
+            prompts += after.prompts - before.prompts + offset * (after.calls_n - before.calls_n)
+            output += after.outputs - before.outputs
+            # The first call of a segment shares less with the previous call, so it is not plain.
+            first = start + has_seam
+            if has_seam:
+                before = self._sums[first]
+                read += cost_model.read(start, sent) if cost_model.billed[start] else 0
+            read += after.plain_reads - before.plain_reads
+            read += offset * (after.plain_n - before.plain_n)
+            for call in special[bisect_left(special, first) : bisect_left(special, stop)]:
+                if 0 <= self._last[call] < start:
+                    read += cost_model.read(call, sent)
+                else:  # both prompts have the same offset
+                    read += cost_model.limit_read(call, self._reads[call] + offset)
+            tally.peak = max(tally.peak, peak)
+        rest = prompts - read
+        written = rest if cost_model.has_cache and cost_model.fit.writes else 0
+        tally.prompts += prompts
+        tally.add_tokens(self._model, 0, (read, written, rest - written, output))
+
+
+UNLIMITED_TOKENS = 2**62
+"""Larger than any prompt: a recorded hit does not limit the read of a replay's call."""
+
+
+class WrittenSummary(msgspec.Struct, frozen=True, gc=False):
+    """A summary that a model wrote, or would have written in a replay."""
+
+    call: int
+    source: int
+    """Tokens of the text that it summarises."""
+    prompt: int
+    """Tokens of the prompt that was compacted."""
+    summary: int | None
+    """Tokens of the summary; None: the log lacks its text."""
+    usd: float | None = None
+    """Dollars of the call; None: unknown."""
+    warm: bool = False
+    """True where it was requested in a pause before the cache expired: it reads the prompt."""
+
+
+class ReplayCostModel(msgspec.Struct, frozen=True):
+    """Prices and cache behaviour of a recorded session, fitted once for all its replays."""
+
+    billed: tuple[bool, ...]
+    """True for each call that the record bills; True for all calls without usage."""
+    has_usage: bool
+    has_cache: bool
+    last: dict[int, int]
+    """The last call that used the cache of a call, if it is not the previous call; -1: none."""
+    read_limits: tuple[int, ...]
+    """Maximum tokens that each call can read; `UNLIMITED_TOKENS` where the record hit."""
+    cold: tuple[bool, ...]
+    """True at the first call of each agent and model, which reads what another session wrote."""
+    output: tuple[int, ...]
+    """Tokens of each reply."""
+    has_output: bool
+    """True where the record states the size of any reply."""
+    prices: tuple[Price | None, ...]
+    model: tuple[int, ...]
+    """The index of each call's price."""
+    models: frozenset[int]
+    """Indices of the prices of billed calls."""
+    least: tuple[int, ...]
+    """Tokens of the smallest prompt that is cached, by price."""
+    edges: tuple[tuple[int, ...], ...]
+    """Lower edges of the tiers in tokens of the prompt, ascending, by price."""
+    fit: FittedCacheModel
+    misses: tuple[CacheMiss | None, ...]
+    """The cache miss of each recorded call."""
+    unexplained: float | None
+    """Share of the calls with a cache split whose miss has no known cause."""
+    explained: float | None
+    """Share of the missed tokens whose miss has a known cause."""
+    priced: float | None
+    """Share of the billed calls that have a price."""
+
+    @classmethod
+    def of(cls, session: Session, anchored: MessageSizes | None = None) -> ReplayCostModel:
+        """Return the model of a recorded session; it is cached until prices change."""
+        names = [c.message.model or session.model for c in session.calls]
+        prices = tuple(price(n) for n in dict.fromkeys(names))
+        fitted: ReplayCostModel | None = session.__dict__.get("cost model")
+        if fitted is None or fitted.prices != prices:
+            fitted = session.__dict__["cost model"] = cls._fit(session, anchored)
+        return fitted
+
+    @classmethod
+    def _fit(cls, session: Session, anchored: MessageSizes | None) -> ReplayCostModel:
+        misses = find_cache_misses(session, anchored=anchored)
+        calls, usages = session.calls, [c.message.usage for c in session.calls]
+        billed = [u is not None and bool(u.prompt_tokens) for u in usages]
+        has_usage = any(billed)
+        names = [c.message.model or session.model for c in calls]
+        distinct_names = list(dict.fromkeys(names))
+        times = {n: c.message.time for c, n in zip(reversed(calls), reversed(names), strict=True)}
+        prices = tuple(price(n, at=times[n]) for n in distinct_names)
+        model = tuple(map(distinct_names.index, names))
+        has_price = [prices[m] is not None for m, b in zip(model, billed, strict=True) if b]
+        has_split = [
+            u is not None and u.cache_read_tokens is not None and bool(u.prompt_tokens)
+            for u in usages
+        ]
+        unexplained_n = sum(m is not None and m.kind == "unexplained" for m in misses)
+        last, cold = _find_last_cache_users(session, billed)
+        fit = FittedCacheModel.of(session, misses)
+        min_cacheable = (p.min_cacheable if p else None for p in prices)
+        return cls(
+            billed=tuple(billed) if has_usage else (True,) * len(calls),
+            has_usage=has_usage,
+            has_cache=session.has_cache,
+            last=last,
+            read_limits=_limit_reads_by_misses(session, misses),
+            cold=cold,
+            output=tuple((u.output_tokens or 0) if u else 0 for u in usages),
+            has_output=any(u is not None and u.output_tokens is not None for u in usages),
+            prices=prices,
+            model=model,
+            models=frozenset(m for m, b in zip(model, billed, strict=True) if b or not has_usage),
+            least=tuple(min(n or MIN_CACHEABLE, fit.smallest) for n in min_cacheable),
+            edges=tuple(tuple(sorted(t.above for t in p.tiers)) if p else () for p in prices),
+            fit=fit,
+            misses=misses,
+            unexplained=unexplained_n / sum(has_split) if any(has_split) else None,
+            explained=measure_explained_share(misses),
+            priced=mean_or_none(has_price),
+        )
+
+    @property
+    def output_tokens(self) -> int | None:
+        """Tokens of all billed replies; None if the record does not state them."""
+        if not self.has_output:
+            return None
+        return sum(n for n, b in zip(self.output, self.billed, strict=True) if b)
+
+    def read(self, call: int, sent: SentPromptSizes) -> int:
+        """Return the tokens that a call reads from the cache (the only definition)."""
+        prompt = sent.prompt(call)
+        if not self.has_cache or prompt < self.least[self.model[call]]:
+            return 0
+        last = self.last.get(call, call - 1)
+        if last < 0:
+            shared = before = prompt
+        else:
+            before, shared = sent.prompt(last), min(sent.shared(call), prompt)
+            if last < call - 1:  # the shortest prefix common to all calls in between
+                shared = min(before, *(sent.shared(k) for k in range(last + 1, call + 1)))
+        return self.limit_read(call, self.count_expected_read(call, shared, before, prompt))
+
+    def count_expected_read(self, call: int, shared: int, before: int, prompt: int) -> int:
+        """Return the tokens of a shared prefix that a call reads if it does not miss.
+
+        Args:
+            call: the number of the call.
+            shared: tokens of the prefix.
+            before: tokens of the prompt with which it shares the prefix.
+            prompt: tokens of its own prompt.
+        """
+        return shared if self.cold[call] else self.hit(shared, before, prompt)
+
+    def limit_read(self, call: int, cached: int) -> int:
+        """Return cached tokens, limited to the tokens that the recorded call could read."""
+        return max(min(cached, self.read_limits[call]), 0)
+
+    def hit(self, shared: int, before: int, prompt: int) -> int:
+        """Return the tokens that a hit reads of a shared prefix: the prefix less the fitted lag.
+
+        A negative lag adds the reply if the whole previous prompt is shared.
+        """
+        lag = self.fit.lag
+        return min(shared - (lag if shared >= min(before, prompt) else max(lag, 0)), prompt)
+
+    def write(self, call: int, prompt: int) -> bool:
+        """Return True if a call is billed for writing the tokens that it does not read."""
+        return self.has_cache and self.fit.writes and prompt >= self.least[self.model[call]]
+
+    def summaries_usd(
+        self, summaries: Sequence[WrittenSummary], *, reuse: bool = False
+    ) -> float | None:
+        """Return the dollars of the calls that write summaries; None if one has no price."""
+        return sum_if_complete([self.summary_usd(s, reuse=reuse) for s in summaries])
+
+    def summary_usd(self, s: WrittenSummary, *, reuse: bool = False) -> float | None:
+        """Return the dollars of a summary: recorded, else by the price of the next call."""
+        call_price = self.at(s.call)
+        if call_price is None or s.summary is None or s.usd is not None:
+            return s.usd
+        is_read = reuse or s.warm
+        return call_price.request_usd(s.prompt if is_read else s.source, s.summary, cached=is_read)
+
+    def at(self, call: int) -> Price | None:
+        """Return the price of a call."""
+        if len(self.prices) <= 1:
+            return self.prices[0] if self.prices else None
+        return self.prices[self.model[min(call, len(self.model) - 1)]]
+
+
+def _find_last_cache_users(
+    session: Session, billed: Sequence[bool]
+) -> tuple[dict[int, int], tuple[bool, ...]]:
+    """Return `ReplayCostModel.last` and `ReplayCostModel.cold` of a session."""
+    newest: dict[tuple[str, str | None], int] = {}
+    is_first = [False] * len(billed)
+    last = {}
+    for call in session.calls:
+        if not billed[call.index]:
+            continue
+        cache = (call.agent, call.message.model)
+        before = newest.get(cache, -1)
+        is_first[call.index] = before < 0
+        if before != call.index - 1 or before < 0:
+            last[call.index] = before
+        newest[cache] = call.index
+    return last, tuple(is_first)
+
+
+def _limit_reads_by_misses(session: Session, misses: Sequence[CacheMiss | None]) -> tuple[int, ...]:
+    """Return the maximum tokens that each call can read, from the recorded misses.
+
+    A miss at a compaction limits a replay only if a pause explains it, too.
+    """
+    life = get_cache_lifetime(session)
+    limits = [UNLIMITED_TOKENS] * len(misses)
+    for miss in misses:
+        if miss is None or (miss.kind == "compaction" and (miss.gap is None or miss.gap < life)):
+            continue
+        limits[miss.call] = miss.read_tokens
+    return tuple(limits)
+
+
+MIN_CACHEABLE = MIN_CACHEABLE_TOKENS
+
+
+def _billed_calls(session: Session) -> Iterator[tuple[ModelCall, Usage, int]]:
+    """Yield each call with a recorded prompt, with its usage and the tokens of the prompt."""
+    for call in session.calls:
+        usage = call.message.usage
+        if usage is not None and usage.prompt_tokens:
+            yield call, usage, usage.prompt_tokens
+
+
+@accepts_session
+def bill_modelled_reads(
+    session: Session, misses: Sequence[CacheMiss | None] | None = None
+) -> SessionBill:
+    """Return the modelled bill of the recorded prompts, without summaries.
+
+    A call reads the prefix that it shares with the previous call; the rest is written, or sent
+    fresh where the provider bills no writes or the prompt is too short to be cached. A classified
+    miss reads as many tokens as in the log; after a compaction, the median of such reads.
+
+    Args:
+        session: a recorded session with usage.
+        misses: its cache misses; None: found here.
+    """
+    misses = find_cache_misses(session) if misses is None else misses
+    fit = FittedCacheModel.of(session, misses)
+    charges: list[CallCharge] = []
+    last: dict[tuple[str, str | None], int] = {}
+    for call, u, prompt in _billed_calls(session):
+        miss, key = misses[call.index], (call.agent, call.message.model)
+        if miss is None:
+            shared = max(last.get(key, 0) - fit.lag, 0)
+        else:
+            shared = (
+                fit.floor
+                if miss.kind == "compaction" and fit.floor is not None
+                else miss.read_tokens
+            )
+        p = price(call.message.model or session.model, at=call.message.time)
+        smallest = min((p.min_cacheable if p else None) or MIN_CACHEABLE, fit.smallest)
+        usage = _split_usage(
+            prompt, min(shared, prompt) if prompt >= smallest else 0, u.output_tokens, fit, smallest
+        )
+        usd = None if p is None else p.cost_usd(usage)
+        charges.append(make_charge(call.index, usage, p, usd, None if usd is None else "derived"))
+        last[key] = prompt
+    return SessionBill(tuple(charges))
+
+
+@accepts_session
+def closure_error(
+    session: Session, misses: Sequence[CacheMiss | None] | None = None
+) -> float | None:
+    """Return the relative error of modelled input dollars: modelled / recorded - 1.
+
+    The model is fitted on the same session, so this is near zero even if its reads cannot be
+    predicted.
+
+    Args:
+        session: a recorded session.
+        misses: its cache misses; None: found here.
+
+    Returns:
+        A fraction; None without a cache split or prices.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> abs(closure_error(ck.samples.path("billing"))) < 0.05
+        True
+    """
+    if not session.has_cache:
+        return None
+    recorded = sum_if_complete(
+        None if p is None else p.prompt_usd(usage)
+        for call, usage, _ in _billed_calls(session)
+        for p in [price(call.message.model or session.model, at=call.message.time)]
+    )
+    modelled = bill_modelled_reads(session, misses).input_usd
+    return None if not recorded or modelled is None else modelled / recorded - 1
+
+
+class FittedCacheModel(msgspec.Struct, frozen=True):
+    """The parameters of the cache model that are fitted on a log."""
+
+    lag: int
+    """Mean tokens by which the read of a hit is smaller than the previous prompt (providers cache
+    whole blocks); negative: the reply is read too.
+    """
+    floor: int | None
+    """Median tokens read after a compaction; None where the log has none."""
+    smallest: int
+    """Tokens of the smallest prompt that was read from the cache in the log."""
+    writes: bool
+    """True where the provider bills cache writes separately."""
+    hour: bool
+    """True where most writes live an hour."""
+
+    @classmethod
+    def of(cls, session: Session, misses: Sequence[CacheMiss | None]) -> FittedCacheModel:
+        """Fit the cache model to a session's calls and their misses."""
+        shortfalls: list[int] = []
+        smallest, writes = MIN_CACHEABLE, False
+        last_prompt: dict[tuple[str, str | None], int] = {}  # a cache is of one agent and model
+        for call, usage, prompt in _billed_calls(session):
+            key = (call.agent, call.message.model)
+            prices = price(call.message.model or session.model)
+            writes = writes or bool(usage.cache_write_tokens or usage.cache_write_1h_tokens)
+            writes = writes or (prices is not None and prices.writes_unread)
+            if usage.cache_read_tokens:
+                smallest = min(smallest, prompt)
+            if misses[call.index] is None and key in last_prompt:  # a hit: how far it falls short
+                shortfalls.append(last_prompt[key] - (usage.cache_read_tokens or 0))
+            last_prompt[key] = prompt
+        after_compaction = [
+            m.read_tokens for m in misses if m is not None and m.kind == "compaction"
+        ]
+        return cls(
+            lag=round(sum(shortfalls) / len(shortfalls)) if shortfalls else 0,
+            floor=int(median(after_compaction)) if after_compaction else None,
+            smallest=smallest,
+            writes=writes,
+            hour=get_cache_lifetime(session) == HOUR,
+        )
+
+
+def _split_usage(
+    prompt: int, shared: int, output: int | None, fit: FittedCacheModel, smallest: int
+) -> Usage:
+    rest = prompt - shared
+    cacheable = fit.writes and prompt >= smallest
+    return Usage(
+        input_tokens=0 if cacheable else rest,
+        cache_read_tokens=shared,
+        cache_write_tokens=rest if cacheable and not fit.hour else 0,
+        cache_write_1h_tokens=rest if cacheable and fit.hour else 0,
+        output_tokens=output,
+    )

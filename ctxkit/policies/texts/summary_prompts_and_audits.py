@@ -1,0 +1,366 @@
+"""Prompts of summarisers (sections, transcripts, identifiers), and audits of their summaries."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from ctxkit.policies.texts import message_content
+from ctxkit.session.messages import Text, Thinking, ToolCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ctxkit.session.messages import Message
+
+PI_SECTIONS = (
+    "## Goal",
+    "## Constraints & Preferences",
+    "## Progress",
+    "## Key Decisions",
+    "## Next Steps",
+    "## Critical Context",
+)
+PI_TURN_SECTIONS = ("## Original Request", "## Early Progress", "## Context for Suffix")
+FUSERAFT_SECTIONS = ("## Completed", "## Open Questions", "## Remaining Work", "## Key Findings")
+OPENCLAW_SECTIONS = (
+    "## Decisions",
+    "## Open TODOs",
+    "## Constraints/Rules",
+    "## Pending user asks",
+    "## Exact identifiers",
+)
+PULSE_SECTIONS = ("目标", "进展", "关键结果", "文件与变更", "关键片段", "待确认")
+TYRUM_FIELDS = (
+    "goal",
+    "user_constraints",
+    "decisions",
+    "discoveries",
+    "completed_work",
+    "pending_work",
+    "unresolved_questions",
+    "critical_identifiers",
+    "relevant_files",
+    "handoff_md",
+)
+
+
+def write_pi_transcript(messages: Iterable[Message], result_chars: int = 2000) -> str:
+    """Write messages as Pi does, with tool results cut to `result_chars`.
+
+    Args:
+        messages: the messages to summarise.
+        result_chars: characters of a tool result that are written.
+
+    Returns:
+        One paragraph a part of a message, as the prompt of Pi's summariser has it.
+    """
+    return "\n\n".join(row for m in messages for row in _pi_rows(m, result_chars))
+
+
+def _pi_rows(m: Message, result_chars: int) -> list[str]:
+    text = get_text_without_reasoning(m)
+    if m.role == "tool":
+        cut = len(text) - result_chars
+        more = f"\n\n[... {cut} more characters truncated]" if cut > 0 else ""
+        return [f"[Tool result]: {text[:result_chars]}{more}"]
+    if m.role != "assistant":
+        return [f"[User]: {text}"] if text else []
+    thought = "\n".join(p.text for p in m.parts if isinstance(p, Thinking) and p.text)
+    rows = [f"[Assistant thinking]: {thought}"] if thought else []
+    rows += [f"[Assistant]: {text}"] if text else []
+    calls = "; ".join(map(_call_text, m.tool_calls))
+    return [*rows, f"[Assistant tool calls]: {calls}"] if calls else rows
+
+
+def _call_text(call: ToolCall) -> str:
+    return f"{call.name}({', '.join(f'{k}={_json(v)}' for k, v in call.arguments.items())})"
+
+
+def format_tool_result_for_ai_preset(text: str, head: int = 1200, tail: int = 600) -> str:
+    """Return a tool result as in the summary prompt of `ai`; empty: `(empty output)`."""
+    return (
+        message_content.truncate_middle(text, head, tail, "\n... (truncated) ...\n")
+        or "(empty output)"
+    )
+
+
+def write_tyrum_transcript(messages: Iterable[Message]) -> str:
+    """Write messages as Tyrum does, `Role [id]: text`, without tool results."""
+    rows = (
+        (m, " ".join(p.text for p in m.parts if isinstance(p, Text)))
+        for m in messages
+        if m.role != "tool"
+    )
+    return "\n".join(f"{m.role.capitalize()} [{m.id}]: {text}" for m, text in rows if text)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def get_text_without_reasoning(message: Message) -> str:
+    """Return the text of a message without reasoning; an image is `[image]`."""
+    return message_content.replace_images_by_marker(message, "[image]")
+
+
+def add_focus(instructions: str, focus: str) -> str:
+    """Add a user's focus to the instructions of a summariser, as Pi and Fased do.
+
+    Args:
+        instructions: the summariser's instructions.
+        focus: the user's words; empty: the instructions stay as they are.
+
+    Returns:
+        Instructions for the summariser, which are sent to the model as they are.
+    """
+    return f"{instructions}\n\nAdditional focus: {focus.strip()}" if focus.strip() else instructions
+
+
+IdentifierPolicy = Literal["strict", "off", "custom"]
+
+STRICT_INSTRUCTIONS = (
+    "Write every opaque identifier exactly as it stands in the conversation, never shortened or"
+    " rebuilt: UUIDs, hashes, ids, host names, IP addresses, ports, URLs and file names."
+)
+_FOCUS = "Additional focus:\n"
+
+_QUOTED = re.compile(r"`([^`\n]{1,200})`")
+_URL = re.compile(r"https?://[^\s\"'<>)\]}`]{1,500}")
+_HEX = re.compile(r"\b[0-9a-f]{7,40}\b", re.IGNORECASE)
+_UPPER = re.compile(r"\b[A-Z][A-Z0-9_]{2,80}\b")
+_PATH = re.compile(r"(?<![\w./-])~?(?:/?[\w.-]{1,100})?(?:/[\w.-]{1,100}){1,30}")
+_INNER_PATH = re.compile(r"\b(?:/[\w.-]{1,100}){1,30}")
+_DOTTED = re.compile(r"(?<![\w.-])[\w-]{1,80}(?:\.[\w-]{1,80}){1,20}\b")
+_SECRET = re.compile(
+    r"\b(?:sk-|gh[a-z]_|github_pat_|xox[a-z]-|AKIA|ASIA|Bearer\s+|(?:password|token|secret|api_?key)=)[\w./+=-]{1,500}",
+    re.IGNORECASE,
+)
+_EXACT = (
+    re.compile(r"\b[0-9A-Fa-f]{8,}\b"),
+    _URL,
+    re.compile(r"(?<![\w./])(?:/[\w.-]{1,100}){2,30}"),
+    re.compile(r"\b[A-Za-z]:\\[\w\\.-]{1,300}"),
+    re.compile(r"(?<![\w.-])[\w.-]{1,100}\.[A-Za-z]{2,20}:\d{2,5}\b|\blocalhost:\d{2,5}\b"),
+    re.compile(r"\b\d{6,}\b"),
+)
+_FILE_OR_TICKET = re.compile(
+    r"(?<![\w./-])(?:[\w.-]{1,100}/){1,30}[\w-][\w.-]{0,99}\.[A-Za-z]\w{0,7}\b|\b[A-Z]{2,10}-\d{1,9}\b"
+)
+_WORD = re.compile(r"[^\W_]{3,}")
+
+
+def format_identifier_instructions(
+    policy: IdentifierPolicy = "strict", custom: str = "", focus: str = ""
+) -> str:
+    """Return the instructions about identifiers and focus (Fased's identifier policy).
+
+    With `off` there are none about identifiers; with `custom` they are the text `custom`, or the
+    strict ones where that is blank.
+    """
+    text = {
+        "strict": STRICT_INSTRUCTIONS,
+        "off": "",
+        "custom": custom.strip() or STRICT_INSTRUCTIONS,
+    }[policy]
+    focus = focus.strip()
+    if not focus:
+        return text
+    return f"{text}\n\n{_FOCUS}{focus}" if text else _FOCUS + focus
+
+
+def find_identifiers(text: str, *, limit: int = 50, inner_paths: bool = False) -> tuple[str, ...]:
+    """Return the identifiers of a text: quoted, URLs, hashes, constants, paths, dotted names.
+
+    Args:
+        text: the text.
+        limit: maximum identifiers.
+        inner_paths: find paths without their first part, as Tyrum's program (`/routes/api.ts`).
+    """
+    # A dict keeps the order of the first occurrence, by kind of identifier.
+    path = _INNER_PATH if inner_paths else _PATH
+    identifiers: dict[str, None] = {}
+    for pattern in (_QUOTED, _URL, _HEX, _UPPER, path, _DOTTED):
+        for match in pattern.finditer(text):
+            name = (match[1] if pattern.groups else match[0]).strip()
+            if len(name) >= 3:
+                identifiers.setdefault(name)
+                if len(identifiers) >= limit:
+                    return tuple(identifiers)[:limit]
+    return tuple(identifiers)
+
+
+def select_file_identifiers(names: Iterable[str], limit: int = 20) -> tuple[str, ...]:
+    """Return the identifiers with a slash or a dot, which look like files (URLs too, as Tyrum)."""
+    return tuple(n for n in names if "/" in n or "." in n)[:limit]
+
+
+def select_identifiers_to_audit(texts: Sequence[str], limit: int = 12) -> tuple[str, ...]:
+    """Return the names that an audit checks (OpenClaw): of the last ten texts, no secrets."""
+    identifiers: dict[str, None] = {}
+    for text in texts[-10:]:
+        public = _SECRET.sub(" ", text)
+        for pattern in _EXACT:
+            for hit in pattern.findall(public):
+                name = hit.rstrip(".,;:)")
+                if len(name) >= 4:
+                    identifiers.setdefault(name)
+    return tuple(identifiers)[:limit]
+
+
+def find_lost_identifiers(names: Iterable[str], summary: str) -> tuple[str, ...]:
+    """Return the names missing in a summary; hexadecimal ones are compared without case."""
+    folded = summary.casefold()
+    return tuple(
+        n for n in names if n not in summary and not (_HEX.fullmatch(n) and n.casefold() in folded)
+    )
+
+
+def find_invented_identifiers(summary: str, source: str, limit: int = 12) -> tuple[str, ...]:
+    """Return the names in a summary that its source lacks: paths, addresses, hashes, tickets."""
+    folded = source.casefold()
+    names = dict.fromkeys(
+        (*select_identifiers_to_audit([summary], limit=200), *_FILE_OR_TICKET.findall(summary))
+    )
+    return tuple(n for n in names if n.casefold() not in folded)[:limit]
+
+
+def reflects_request(ask: str, summary: str) -> bool:
+    """Return True where a summary holds two of the first 12 words of a request (one of few)."""
+    words = list(dict.fromkeys(w.casefold() for w in _WORD.findall(ask)))[:12]
+    if not words:
+        return True
+    folded = summary.casefold()
+    return sum(w in folded for w in words) >= (2 if len(words) >= 3 else 1)
+
+
+def audit_summary(
+    summary: str,
+    *,
+    sections: Iterable[str] = (),
+    names: Iterable[str] = (),
+    ask: str = "",
+    strict: bool = True,
+) -> tuple[str, ...]:
+    """Return the defects of a summary in OpenClaw's words; an empty tuple: there are none.
+
+    Args:
+        summary: the text of the model, before anything is added.
+        sections: headings that must be lines of their own.
+        names: identifiers that the summary must hold, if `strict`.
+        ask: the last request of the user.
+        strict: True for the identifier policy `strict`.
+    """
+    rows = {row.strip() for row in summary.splitlines()}
+    problems = [f"missing_section:{s}" for s in sections if s not in rows]
+    lost = find_lost_identifiers(names, summary) if strict else ()
+    if lost:
+        problems.append("missing_identifiers:" + ",".join(lost[:3]))
+    if not reflects_request(ask, summary):
+        problems.append("latest_user_ask_not_reflected")
+    return tuple(problems)
+
+
+_PATH_OR_WORD = re.compile(r"\w[\w./-]*\w|\w")
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+")
+_MIN_WORD_CHARS = 4
+_STEM_CHARS = 5
+"""Words are equal where their first characters are, so that `tests` is found in `tested`."""
+_LOST_BELOW = 0.6
+"""A sentence is lost where less than this share of its words is in the summary."""
+_INVENTED_BELOW = 0.5
+"""A decision is invented where no sentence of the source has this share of its words."""
+_COMMON_WORDS = re.compile(
+    "that|this|with|from|into|they|them|then|than|will|would|should|could|have|been|were|your|you"
+    "|user|agent|also|must|when|where|which|what|there|their|about|only|just|please|decided?"
+    "|decision|agreed?|choose|chosen?|going|approved?|approval|allow(?:ed)?|permitted|permission"
+    "|confirmed|consent|authori[sz]ed|granted"
+)
+_APPROVAL = re.compile(
+    r"(?<!\w)(?:approv(?:ed|es|al)|allow(?:ed|s)|permi(?:tted|ssion)|authori[sz]ed|consent(?:ed)?"
+    r"|granted)(?!\w)",
+    re.IGNORECASE,
+)
+MAX_NAMED = 6
+"""Maximum number of sentences of one kind in the instructions of a retry."""
+
+
+def split_statements(text: str) -> list[str]:
+    """Return the sentences of a text, each on one line, without marks of lists."""
+    rows = (" ".join(s.split()).strip("-*# ") for s in _SENTENCE_END.split(text))
+    return [row for row in rows if row]
+
+
+# A line counts as kept by its words and not by its letters, as a model may reword it: enough of
+# its content words must be anywhere in the summary. Names (with a capital or a digit behind the
+# first word) must all be there, since another name is another rule.
+def find_lost_lines(lines: Iterable[str], summary: str) -> tuple[str, ...]:
+    """Return the sentences of some lines that a summary does not have."""
+    stems = _stems(summary)
+    sentences = dict.fromkeys(s for line in lines for s in split_statements(line))
+    lost = (s for s in sentences if _share(s, stems) < _LOST_BELOW or not _names(s) <= stems)
+    return tuple(lost)[:MAX_NAMED]
+
+
+def find_invented_decisions(decisions: Iterable[str], sources: Iterable[str]) -> tuple[str, ...]:
+    """Return the decisions for which no sentence of the sources has the words.
+
+    Args:
+        decisions: each as the summary has it.
+        sources: all texts on which it may be based.
+    """
+    texts = list(sources)
+    source_stems = _stems("\n".join(texts))
+    of_sentences = [_stems(s) for text in texts for s in split_statements(text)]
+    return tuple(
+        decision
+        for decision in decisions
+        if not _names(decision) <= source_stems
+        or not any(_share(decision, stems) >= _INVENTED_BELOW for stems in of_sentences)
+    )[:MAX_NAMED]
+
+
+def find_invented_approvals(
+    lines: Iterable[str], user_texts: Iterable[str], approvals: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the sentences that mention an approval which the user never gave.
+
+    Args:
+        lines: of the summary.
+        user_texts: what the user wrote.
+        approvals: the approvals that are on record, each in words.
+    """
+    user_stems = [_stems(s) for text in user_texts for s in split_statements(text)]
+    user_stems += [_stems(each) for each in approvals]
+    claims = (s for line in lines for s in split_statements(line) if _APPROVAL.search(s))
+    return tuple(
+        claim
+        for claim in dict.fromkeys(claims)
+        if not any(_share(claim, stems) >= _INVENTED_BELOW for stems in user_stems)
+    )[:MAX_NAMED]
+
+
+def _content_words(text: str) -> list[str]:
+    words = [w.casefold() for w in _PATH_OR_WORD.findall(text)]
+    long = [w for w in words if len(w) >= _MIN_WORD_CHARS and not _COMMON_WORDS.fullmatch(w)]
+    return long or words
+
+
+def _stems(text: str) -> set[str]:
+    """Return the stems of all words of a text."""
+    return {w.casefold()[:_STEM_CHARS] for w in _PATH_OR_WORD.findall(text)}
+
+
+def _names(text: str) -> set[str]:
+    """Return the stems of names: words with a capital or a digit behind the first one."""
+    words = _PATH_OR_WORD.findall(text)
+    inner = [w for w in words[1:] if any(c.isupper() or c.isdigit() for c in w)]
+    first = [w for w in words[:1] if any(c.isupper() or c.isdigit() for c in w[1:])]
+    return {w.casefold()[:_STEM_CHARS] for w in (*first, *inner) if len(w) > 1}
+
+
+def _share(sentence: str, stems: set[str]) -> float:
+    """Return the share of a sentence's content words that are among some stems; 1 without any."""
+    words = _content_words(sentence)
+    return sum(w[:_STEM_CHARS] in stems for w in words) / len(words) if words else 1.0

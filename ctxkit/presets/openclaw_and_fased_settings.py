@@ -1,0 +1,135 @@
+"""Settings that OpenClaw and its fork Fased share: reserve, pruning and config keys."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from ctxkit._internal.setting_types import (
+    DURATION,
+    FLAG,
+    NAMES,
+    NUMBER,
+    POSITIVE,
+    PROMPT,
+    TEXT,
+    WHOLE,
+    make_choice_kind,
+)
+from ctxkit.policies.tool_result_clearing import CacheTtl
+from ctxkit.presets.config_key_mapping import (
+    ConfigKey,
+    count_matching_keys,
+    get_section,
+    parse_keys,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+RESERVE_FLOOR = 20_000
+"""Minimum number of reserved tokens."""
+
+
+def get_effective_reserve(
+    reserve_tokens: int | None = None, reserve_tokens_floor: int = RESERVE_FLOOR
+) -> int:
+    """Return the reserved tokens: as configured (default 16,384), at least the floor."""
+    return max(16_384 if reserve_tokens is None else reserve_tokens, reserve_tokens_floor)
+
+
+def cap_reserve(reserve: int, window: int | None) -> int:
+    """Return the reserved tokens of OpenClaw 2026.9: at most a quarter of the window."""
+    return min(reserve, (window or 200_000) // 4)
+
+
+def make_summary_settings(
+    p: Mapping[str, Any], reserve: int, *, focus: str, seconds: float
+) -> dict[str, Any]:
+    """Return the settings of a summary in either mode; limits are 0.8 and 0.5 of the reserve."""
+    return {
+        "keep_tokens": p["keep_recent_tokens"],
+        "limit": max(int(0.8 * reserve), 1),
+        "split_limit": max(int(0.5 * reserve), 1),
+        "focus": focus,
+        "seconds": seconds,
+    }
+
+
+def make_cache_ttl_pruning(p: Mapping[str, Any], **more: Any) -> CacheTtl:
+    """Return the pruning of old results after a pause, from the preset's settings."""
+    return CacheTtl(
+        **{f.name: p[f.name] for f in fields(CacheTtl) if f.name in p},
+        placeholder=p["hard_clear_placeholder"],
+        allow=p["tools_allow"] or ("*",),
+        deny=p["tools_deny"],
+        **more,
+    )
+
+
+DEFAULTS_SECTION = "agents.defaults"
+COMPACTION_SECTION = f"{DEFAULTS_SECTION}.compaction"
+PRUNING_SECTION = f"{DEFAULTS_SECTION}.contextPruning"
+QUALITY_GUARD_SECTION = f"{COMPACTION_SECTION}.qualityGuard"
+MEMORY_FLUSH_SECTION = f"{COMPACTION_SECTION}.memoryFlush"
+OPEN_SECTIONS = frozenset({"", "agents", DEFAULTS_SECTION})
+COMPACTION_KEYS = (
+    ConfigKey(f"{DEFAULTS_SECTION}.contextTokens", "context_window", POSITIVE),
+    ConfigKey(f"{COMPACTION_SECTION}.mode", "mode", make_choice_kind("default", "safeguard")),
+    ConfigKey(f"{COMPACTION_SECTION}.reserveTokens", "reserve_tokens", WHOLE),
+    ConfigKey(f"{COMPACTION_SECTION}.keepRecentTokens", "keep_recent_tokens", WHOLE),
+    ConfigKey(f"{COMPACTION_SECTION}.reserveTokensFloor", "reserve_tokens_floor", WHOLE),
+    ConfigKey(f"{COMPACTION_SECTION}.maxHistoryShare", "max_history_share", NUMBER),
+    ConfigKey(f"{COMPACTION_SECTION}.timeoutSeconds", "timeout_seconds", NUMBER),
+    ConfigKey(
+        f"{COMPACTION_SECTION}.identifierPolicy",
+        "identifier_policy",
+        make_choice_kind("strict", "off", "custom"),
+    ),
+    ConfigKey(f"{COMPACTION_SECTION}.identifierInstructions", "identifier_instructions", PROMPT),
+)
+PRUNING_KEYS = (
+    ConfigKey(f"{PRUNING_SECTION}.ttl", "ttl_seconds", DURATION),
+    ConfigKey(f"{PRUNING_SECTION}.keepLastAssistants", "keep_last_assistants", WHOLE),
+    ConfigKey(f"{PRUNING_SECTION}.softTrimRatio", "soft_trim_ratio", NUMBER),
+    ConfigKey(f"{PRUNING_SECTION}.hardClearRatio", "hard_clear_ratio", NUMBER),
+    ConfigKey(f"{PRUNING_SECTION}.minPrunableToolChars", "min_prunable_tool_chars", WHOLE),
+    ConfigKey(f"{PRUNING_SECTION}.softTrim.maxChars", "soft_trim_max_chars", WHOLE),
+    ConfigKey(f"{PRUNING_SECTION}.softTrim.headChars", "soft_trim_head_chars", WHOLE),
+    ConfigKey(f"{PRUNING_SECTION}.softTrim.tailChars", "soft_trim_tail_chars", WHOLE),
+    ConfigKey(f"{PRUNING_SECTION}.hardClear.enabled", "hard_clear", FLAG),
+    ConfigKey(f"{PRUNING_SECTION}.hardClear.placeholder", "hard_clear_placeholder", TEXT),
+    ConfigKey(f"{PRUNING_SECTION}.tools.allow", "tools_allow", NAMES),
+    ConfigKey(f"{PRUNING_SECTION}.tools.deny", "tools_deny", NAMES),
+)
+UNUSED_KEYS = (
+    "model provider postCompactionSections postIndexSync notifyUser midTurnPrecheck"
+    " truncateAfterCompaction maxActiveTranscriptBytes"
+)
+OTHER_KEYS = (
+    parse_keys(UNUSED_KEYS, COMPACTION_SECTION)
+    | parse_keys("prompt systemPrompt forceFlushTranscriptBytes model", MEMORY_FLUSH_SECTION)
+    | {f"{PRUNING_SECTION}.maxToolResultChars"}
+)
+OPENCLAW_ONLY_KEYS = parse_keys(
+    "recentTurnsPreserve customInstructions provider midTurnPrecheck postCompactionSections"
+)
+"""Keys of `compaction` that only OpenClaw documents."""
+SHARED_SECTIONS = parse_keys("gateway channels messages session meta wizard")
+"""Further sections that both have."""
+
+
+def count_identifying_keys(config: Mapping[str, Any], *, openclaw: bool) -> int:
+    """Count the keys of a file that point to OpenClaw or to Fased.
+
+    Both share their keys: a key that only OpenClaw documents decides for it, else Fased wins.
+    """
+    agents = config.get("agents")
+    shared_signs = count_matching_keys(sum(k in config for k in SHARED_SECTIONS))
+    if isinstance(agents, dict):
+        shared_signs += 4 * ("defaults" in agents) + 2 * ("list" in agents)
+    compaction = get_section(config, COMPACTION_SECTION)
+    is_openclaw = isinstance(compaction, dict) and any(k in compaction for k in OPENCLAW_ONLY_KEYS)
+    # the signs that both share count double, so that the last point only breaks a tie
+    return 2 * shared_signs + (openclaw is is_openclaw) if shared_signs else 0
