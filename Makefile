@@ -53,10 +53,10 @@ quick: $(STAMP)  ## only the tests that the working change reaches, by that map:
 	$(BIN)/python -m benchmarks.tests_by_line quick --base $(or $(BASE),HEAD)
 
 mutants: $(STAMP)  ## plant single faults and list those that no test notices: make mutants PACKAGE=metrics,engine COUNT=100 SEED=7
-	$(BIN)/python -m benchmarks.mutants $(or $(PACKAGE),metrics) --count $(or $(COUNT),20) --seed $(or $(SEED),1) $(if $(KEEP),--keep)
+	$(BIN)/python -m benchmarks.mutation_testing $(or $(PACKAGE),metrics) --count $(or $(COUNT),20) --seed $(or $(SEED),1) $(if $(KEEP),--keep)
 
 planted: $(STAMP)  ## apply the mistakes of tests/planted, each in a copy of the tree: the tests must notice every one
-	$(BIN)/python -m benchmarks.planted
+	$(BIN)/python -m benchmarks.planted_mistakes
 
 defaults: $(STAMP)  ## write every default and constant of policies, presets, engine and metrics into tests/setting_defaults.json
 	$(BIN)/python tests/setting_defaults.py
@@ -67,7 +67,7 @@ test-peers: with-peers with-peers-older  ## presets and recorders beside the pac
 with-%:
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
-	CTXKIT_PEERS=docs/peers.json .venv-$*/bin/python -m pytest -q tests/peers tests/agent/recorders/test_recorders.py tests/agent/recorders/test_recorders_http.py
+	CTXKIT_PEERS=docs/peers.json .venv-$*/bin/python -m pytest -q tests/peers tests/agent/recorders/test_framework_recording.py tests/agent/recorders/test_http_recording.py
 
 test-engines: $(STAMP)  ## presets beside the programs' own code, from npm, on the sessions of CTXKIT_SESSIONS (node 24.16 or later)
 	npm install --prefix .engines --ignore-scripts --omit=optional --no-audit --no-fund \
@@ -92,7 +92,7 @@ bench: $(STAMP)  ## ratios against peers, written to docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
 same-as: $(STAMP)  ## what this tree and another commit say of the sessions of CTXKIT_SESSIONS: make same-as COMMIT=abc
-	$(BIN)/python -m benchmarks.same_as $(COMMIT)
+	$(BIN)/python -m benchmarks.compare_commits $(COMMIT)
 
 frontier: $(STAMP)  ## sweep the sessions of CTXKIT_SESSIONS under every preset into docs/frontier.csv
 	$(BIN)/python -m benchmarks.frontier

@@ -16,7 +16,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.fault_figures import format_section
+from benchmarks.mutation_scores import format_section
 
 HERE = Path(__file__).parent
 TABLE = HERE.parent / "docs" / "benchmarks.md"
@@ -53,7 +53,7 @@ def list_benchmarks(wanted: list[str]) -> list[str]:
             f" {', '.join(k[6:] for k in known)}."
         )
     found = [k for k in known if not wanted or k[6:] in wanted]
-    return sorted(found, key=lambda k: k != "bench_readme")
+    return sorted(found, key=lambda k: k != "bench_user_calls")
 
 
 def measure(benchmark: str) -> list[dict] | str:

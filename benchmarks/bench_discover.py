@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.clock import cpu
+from benchmarks.cpu_timing import cpu
 from ctxkit.formats.log_discovery import discover
 
 FILES, LINES = 1_000, 2_000

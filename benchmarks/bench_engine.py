@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from benchmarks.clock import cpu, paired
+from benchmarks.cpu_timing import cpu, paired
 from ctxkit.engine import Run, advance_run
 from ctxkit.engine import run_rules as replay
 from ctxkit.policies import compaction_without_summary, triggers

@@ -23,7 +23,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.clock import bounded
+from benchmarks.cpu_timing import bounded
 
 SEED = 41
 CORPUS_BYTES = 350 << 20

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from benchmarks.bench_engine import PiCut, live, talk
-from benchmarks.clock import bounded, cpu
+from benchmarks.cpu_timing import bounded, cpu
 from ctxkit.engine import run_rules as replay
 from ctxkit.policies import triggers
 from ctxkit.policies.base import Chain

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 import ctxkit as ck
-from benchmarks.clock import paired
+from benchmarks.cpu_timing import paired
 
 GOAL = 4.0
 KINDS = (

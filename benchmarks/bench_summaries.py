@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ctxkit as ck
-from benchmarks.clock import cpu
+from benchmarks.cpu_timing import cpu
 from ctxkit.engine import make_log_from_session
 from ctxkit.policies.history import History
 from ctxkit.policies.offline_summarisers import ExtractiveSummariser, Passage
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from extracts_by_definition import extract as by_definition
+from extract_reference import extract as by_definition
 
 MESSAGES = 300
 REAL = Path(os.environ.get("CTXKIT_SESSIONS", "")) / "pi" / "before-compaction.jsonl"

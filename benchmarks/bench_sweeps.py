@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 import ctxkit as ck
-from benchmarks.clock import bounded, cpu
-from benchmarks.deeds import EIGHT, REAL, real
+from benchmarks.cpu_timing import bounded, cpu
+from benchmarks.user_calls import EIGHT, REAL, real
 from ctxkit.engine import run_rules as engine
 from ctxkit.engine.replay import make_session_from_run
 from ctxkit.experiments.cost_and_loss_scores import score_session

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import tiktoken
 
-from benchmarks.clock import cpu
+from benchmarks.cpu_timing import cpu
 from ctxkit import tokens
 from ctxkit.tokens.exact_counters import TiktokenCounter, get_encoding_definition
 

@@ -91,7 +91,7 @@ compact often. `metrics.loss_tables.losses` lists each loss. *Regret* is the los
 same token budget, chosen with the record's future known: a bound that no policy can beat.
 
 *Summary recall* is the share of what only inserted text could still state that it did state. On eight sessions it was 3 %
-for a summariser that answers "ok", 16 % for the extract, 100 % for a list of all items (`benchmarks/recalls.py`). In
+for a summariser that answers "ok", 16 % for the extract, 100 % for a list of all items (`benchmarks/summary_recall.py`). In
 `summary_recall` and `weighted_loss` an item of the user weighs {USER_WEIGHT:g}, any other 1: chosen, not measured.
 
 A constraint is given where a sentence has most words of the shorter one in common (by their first five letters), both
@@ -99,7 +99,7 @@ forbid or neither does, and the text has all its values. `user_rules_kept` is th
 
 For exact values loss is a measurement: in a published exam (algal/pi-openai-server-compaction at 8a3de2f, eight
 histories, 600 questions, summaries by a model) the answer was right in 288 of 288 cases where nothing was lost, and wrong
-in 312 of 312 where something was (`tests/truth/test_loss_foretells_answers.py`). Those values are ids; that paths and
+in 312 of 312 where something was (`tests/truth/test_loss_predicts_exam_answers.py`). Those values are ids; that paths and
 numbers behave alike is an inference. For prose it is a bound: other words may say the same, or the opposite.
 
 ## When to compact, and what to take

@@ -92,7 +92,7 @@ def sample(cases: list, n: int) -> list:
 @pytest.fixture
 def shell(tmp_path, monkeypatch):
     """A real IPython with the extension, in a folder of its own; prompts hold what tests put there."""
-    from magics.shells import new_shell
+    from magics.ipython_shells import new_shell
 
     monkeypatch.chdir(tmp_path)
     shell = new_shell()

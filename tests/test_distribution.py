@@ -10,8 +10,8 @@ from importlib.metadata import entry_points, version
 from pathlib import Path
 
 import pytest
-from cli.words import ctxkit as run_command
-from cli.words import environment
+from cli.command_runner import ctxkit as run_command
+from cli.command_runner import environment
 
 import ctxkit
 from ctxkit._internal.installed_distribution import DISTRIBUTION, get_version, list_other_owners

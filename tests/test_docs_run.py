@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from cli.words import environment
+from cli.command_runner import environment
 from conftest import sample
-from magics.shells import new_shell
+from magics.ipython_shells import new_shell
 
 import ctxkit as ck
 from ctxkit.formats import registry

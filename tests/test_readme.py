@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from cli.words import COMMAND, environment
+from cli.command_runner import COMMAND, environment
 
 import ctxkit as ck
 from ctxkit.cli.app import COMMAND_MODULES

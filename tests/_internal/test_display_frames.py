@@ -8,8 +8,8 @@ from html import unescape
 
 import pandas as pd
 import pytest
-from magics.shells import new_shell
-from widgets.reports.hostile import hostile, intruders
+from magics.ipython_shells import new_shell
+from widgets.reports.hostile_logs import hostile, intruders
 
 import ctxkit as ck
 from ctxkit._internal.data_frame_display import DisplayFrame

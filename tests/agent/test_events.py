@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import assistant, result, session, tool_call, user
-from talkers import COUNT, ECHO, Says, agent, run, said
+from stand_in_models import COUNT, ECHO, Says, agent, run, said
 
 from ctxkit import presets
 from ctxkit.agent import Limits

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from inspect import signature
 
 import pytest
-from agent.models.wires import FORMATS, Play, wire
+from agent.models.fake_provider_server import FORMATS, Play, wire
 from builders import assistant, session, step, user
 from presets.test_contract_presets import SMALL
-from talkers import COUNT, Says, agent, live, run, said
+from stand_in_models import COUNT, Says, agent, live, run, said
 
 import ctxkit as ck
 from ctxkit import presets

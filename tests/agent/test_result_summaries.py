@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import assistant, result, session, tool_call, user
 from msgspec import structs
-from talkers import Says, agent, run, said
+from stand_in_models import Says, agent, run, said
 
 import ctxkit as ck
 from ctxkit import presets

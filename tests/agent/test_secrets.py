@@ -6,7 +6,7 @@ import traceback
 from itertools import count
 
 import pytest
-from talkers import COUNT, Says, run, said
+from stand_in_models import COUNT, Says, run, said
 
 import ctxkit as ck
 from ctxkit.agent import ArtifactStore, Delta, Limits, LiveSession, ProviderModel, Workspace, tool

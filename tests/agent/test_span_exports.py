@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from agent.test_live import live
+from agent.test_live_session import live
 from builders import assistant
 from waiting import HANG, wait_until
 

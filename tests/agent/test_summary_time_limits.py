@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 from agent.test_failed_summaries import Asked, compacted
-from talkers import COUNT, agent, run, said
+from stand_in_models import COUNT, agent, run, said
 from waiting import HANG
 
 from ctxkit.errors import ModelError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from agent.models.wires import FORMATS, Play, wire
+from agent.models.fake_provider_server import FORMATS, Play, wire
 from agent.test_failed_summaries import Asked, long, settings_of
-from talkers import COUNT, Says, agent, live, run, said
+from stand_in_models import COUNT, Says, agent, live, run, said
 
 import ctxkit as ck
 from ctxkit import presets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from browser.lab import CHROMIUM, FLAGS, jupyter_in
+from browser.jupyterlab_driver import CHROMIUM, FLAGS, jupyter_in
 
 
 @pytest.fixture(scope="package")

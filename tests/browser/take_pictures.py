@@ -14,8 +14,8 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-from browser.lab import CHROMIUM, FLAGS, REOPEN, jupyter_in, written
-from browser.views import list_views, write_views
+from browser.jupyterlab_driver import CHROMIUM, FLAGS, REOPEN, jupyter_in, written
+from browser.view_pages import list_views, write_views
 
 LOOKS = [
     (1300, "light"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser.lab import CELLS, written
+from browser.jupyterlab_driver import CELLS, written
 
 if TYPE_CHECKING:
     from pathlib import Path

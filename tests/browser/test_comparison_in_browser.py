@@ -8,7 +8,7 @@ import pytest
 from builders import assistant, session, usage, user
 
 import ctxkit as ck
-from browser.lab import Seen, browser_page
+from browser.jupyterlab_driver import Seen, browser_page
 
 if TYPE_CHECKING:
     from pathlib import Path

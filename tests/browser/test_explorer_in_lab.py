@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from conftest import ALL
 
-from browser.lab import written
+from browser.jupyterlab_driver import written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ CELLS = [
     "import ctxkit as ck\nck.explore(ck.read(ck.samples.path()), call=10)",
     """import sys
 sys.path.insert(0, {tests})
-from widgets.made_teams import long
+from widgets.team_snapshots_and_long_session import long
 many = long(100_000)""",
     "'here'",
 ]

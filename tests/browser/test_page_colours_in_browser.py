@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ctxkit as ck
-from browser.lab import Seen, browser_page
-from browser.views import SAMPLE, list_views
+from browser.jupyterlab_driver import Seen, browser_page
+from browser.view_pages import SAMPLE, list_views
 from ctxkit._internal.chart_style import read_plotly_javascript
 from ctxkit.plots.chart import PLOTLY_MIME_TYPE
 

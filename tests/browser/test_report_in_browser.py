@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from conftest import ALL
-from widgets.reports.hostile import hostile
+from widgets.reports.hostile_logs import hostile
 
 import ctxkit as ck
-from browser.lab import Seen, browser_page, settle
+from browser.jupyterlab_driver import Seen, browser_page, settle
 
 pytestmark = pytest.mark.browser
 

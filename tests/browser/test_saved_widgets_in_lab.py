@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ctxkit as ck
-from browser.lab import IDLE, REOPEN, browser_page, jupyter_in, settle, written
+from browser.jupyterlab_driver import IDLE, REOPEN, browser_page, jupyter_in, settle, written
 from ctxkit.widgets.base_widget import STATIC_PICTURE_NOTE
 
 if TYPE_CHECKING:

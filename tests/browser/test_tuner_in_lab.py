@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser.lab import written
+from browser.jupyterlab_driver import written
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cli.words import COMMAND, environment, told
+from cli.command_runner import COMMAND, environment, told
 
 import ctxkit as ck
 from ctxkit.cli.app import COMMAND_MODULES

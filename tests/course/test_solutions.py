@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from course.notebook_claims import write_asserts
+from course.notebook_assertions import write_asserts
 
 import ctxkit as ck
 from ctxkit.course import load_exercises

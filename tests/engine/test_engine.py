@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 import pytest
 from builders import assistant, session, step, system, user
-from contracts import kinds, made_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from talks_by_chance import Fours, by_chance, size
+from policy_contract import kinds, made_of
+from random_sessions import Fours, by_chance, size
 
 from ctxkit.engine import Compaction, Run, advance_run, make_log_from_session, run_rules
 from ctxkit.engine.pruned_prompt_forecast import PrunedForecast

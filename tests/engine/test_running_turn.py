@@ -6,11 +6,12 @@ import warnings
 
 import pytest
 from conftest import sample
-from contracts import kinds
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from late_talks import among_others, late_talk
-from running_turns import (
+from late_result_messages import among_others, late_talk
+from policy_contract import kinds
+from random_sessions import Fours
+from tool_loop_agents import (
     PRESETS,
     TURNS,
     Reads,
@@ -24,7 +25,6 @@ from running_turns import (
     view_names,
     views,
 )
-from talks_by_chance import Fours
 
 import ctxkit as ck
 from ctxkit._internal.setting_types import COUNTS, FLAG, NAMES, NUMBER, WHOLE

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from engines.running import TABLE, packages
+from engines.external_programs import TABLE, packages
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 
 import pytest
-from agent.models.wires import Play, wire
+from agent.models.fake_provider_server import Play, wire
 
 import ctxkit as ck
 

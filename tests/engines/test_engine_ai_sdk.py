@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engines.running import Tally, ask, sessions, version
+from engines.external_programs import Tally, ask, sessions, version
 
 from ctxkit import presets
 from ctxkit.engine import make_log_from_session

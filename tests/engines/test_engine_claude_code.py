@@ -7,7 +7,7 @@ import os
 import subprocess
 
 import pytest
-from agent.models.wires import Play, wire
+from agent.models.fake_provider_server import Play, wire
 from formats.body_folders import share_not_held
 
 import ctxkit as ck

@@ -8,7 +8,7 @@ import json
 import sys
 
 import pytest
-from engines.running import Tally, as_pi, ask, sessions, version
+from engines.external_programs import Tally, as_pi, ask, sessions, version
 from msgspec.structs import replace
 
 import ctxkit as ck

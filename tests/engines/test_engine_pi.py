@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from engines.running import Tally, as_pi, ask, sessions, version
+from engines.external_programs import Tally, as_pi, ask, sessions, version
 
 from ctxkit import presets
 from ctxkit.engine import make_log_from_session

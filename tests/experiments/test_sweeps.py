@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from experiments.test_sweeps_scores import talk
+from experiments.test_cost_and_loss_scores import talk
 
 import ctxkit as ck
 from ctxkit.engine import run_replay

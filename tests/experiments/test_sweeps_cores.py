@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 
 import pytest
-from experiments.test_sweeps_scores import talk
+from experiments.test_cost_and_loss_scores import talk
 from waiting import wait_until
 
 import ctxkit as ck

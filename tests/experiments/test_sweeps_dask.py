@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from experiments.test_sweeps_scores import talk
+from experiments.test_cost_and_loss_scores import talk
 
 import ctxkit as ck
 

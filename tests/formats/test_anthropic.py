@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from written import document, source, texts
+from source_builders import document, source, texts
 
 from ctxkit.formats import anthropic, detect_reader
 from ctxkit.session import Usage

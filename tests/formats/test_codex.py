@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from written import source, texts
+from source_builders import source, texts
 
 import ctxkit as ck
 from ctxkit.formats import codex

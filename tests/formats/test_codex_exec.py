@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from made_today import CODEX_EXEC
+from synthetic_logs_current_layouts import CODEX_EXEC
 
 import ctxkit as ck
 from ctxkit.formats import Source, read_source

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import ALL, SEED
-from damage import KINDS, reads
 from hypothesis import example, given
 from hypothesis import strategies as st
+from log_damage import KINDS, reads
 from real_logs import FORMATS, small
 
 from ctxkit.errors import ReadError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from made_logs import (
+from synthetic_logs import (
     CHECKPOINT,
     REPL,
     REPL_EVENTS,

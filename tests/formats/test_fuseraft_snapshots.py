@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from written import source
+from source_builders import source
 
 import ctxkit as ck
 from ctxkit.errors import ReadError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from made_logs import CONTENTS, lines
+from synthetic_logs import CONTENTS, lines
 
 import ctxkit as ck
 from ctxkit.formats import Source, read_source

@@ -8,9 +8,9 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from damage import cut, flip
-from made_today import GOOSE
+from log_damage import cut, flip
 from msgspec.structs import replace
+from synthetic_logs_current_layouts import GOOSE
 
 import ctxkit as ck
 from ctxkit.errors import ReadError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from made_logs import lines
-from made_shapes import KIMI_CONTEXT, KIMI_WIRE
+from synthetic_logs import lines
+from synthetic_logs_old_layouts import KIMI_CONTEXT, KIMI_WIRE
 
 import ctxkit as ck
 from ctxkit.formats import Source, read_source

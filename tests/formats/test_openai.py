@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from written import document, source, texts
+from source_builders import document, source, texts
 
 import ctxkit as ck
 from ctxkit.errors import ReadError

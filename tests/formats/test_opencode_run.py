@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from made_today import OPENCODE_RUN
+from synthetic_logs_current_layouts import OPENCODE_RUN
 
 from ctxkit.formats import Source, read_source
 from ctxkit.session import ToolCall

@@ -6,7 +6,7 @@ import json
 import shutil
 
 import pytest
-from made_logs import lines
+from synthetic_logs import lines
 
 import ctxkit as ck
 from ctxkit.formats import Source, read_source

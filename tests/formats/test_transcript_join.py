@@ -7,7 +7,7 @@ import json
 from itertools import count
 
 import pytest
-from agent.models.wires import Play, wire
+from agent.models.fake_provider_server import Play, wire
 from formats.body_folders import BodyFolder, make_folder, reminder, share_not_held, write_json
 
 import ctxkit as ck

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from agent.test_span_exports import collector
-from magics.shells import completions, new_shell
+from magics.ipython_shells import completions, new_shell
 from waiting import PATIENCE, wait_until
 
 import ctxkit as ck

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from agent.models.wires import FORMATS, Play, wire
-from agent.tools.test_pictures import PNG, Drawn
+from agent.models.fake_provider_server import FORMATS, Play, wire
+from agent.tools.test_images import PNG, Drawn
 
 import ctxkit as ck
 from ctxkit.agent import image_from_bytes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from builders import assistant, session, step, summarised, usage, user
-from magics.shells import completions, new_shell
-from widgets.reports.hostile import hostile, intruders
+from magics.ipython_shells import completions, new_shell
+from widgets.reports.hostile_logs import hostile, intruders
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, ReadError

@@ -13,9 +13,9 @@ from unicodedata import east_asian_width
 
 import pytest
 from conftest import sample
-from magics.shells import new_shell
-from metrics.test_agreement import all_sessions, is_missing, sources
-from talkers import COUNT, Says, said
+from magics.ipython_shells import new_shell
+from metrics.test_view_figures import all_sessions, is_missing, sources
+from stand_in_models import COUNT, Says, said
 
 import ctxkit as ck
 from ctxkit.agent import Outcome

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from magics.test_every_subcommand import EVERY, forms, kernel, prepare
-from widgets.reports.hostile import EVIL, SECRET, hostile, list_leaks
+from magics.test_subcommand_help_forms import EVERY, forms, kernel, prepare
+from widgets.reports.hostile_logs import EVIL, SECRET, hostile, list_leaks
 
 from ctxkit.errors import CtxkitError
 from ctxkit.magics.session_settings import open_memory_store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from magics.shells import completions
+from magics.ipython_shells import completions
 
 from ctxkit.errors import BadArguments
 
@@ -101,7 +101,7 @@ def test_a_script_remembers_where_it_is_asked_to_alone(kernel, tmp_path):
 
 
 def test_a_webhook_in_a_variable_is_a_memory(kernel):
-    from agent.memory.hooks import hook
+    from agent.memory.webhook_server import hook
 
     with hook() as (url, asked):
         kernel.push({"hooked": {"Provider": "webhook", "Webhook": {"LoadUrl": url}}})

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from agent.models.wires import Play, wire
-from magics.shells import new_shell
+from agent.models.fake_provider_server import Play, wire
+from magics.ipython_shells import new_shell
 from magics.test_agent_magic import kit, lines_of_error, run
 
 from ctxkit import presets, read

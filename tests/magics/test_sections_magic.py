@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from magics.shells import completions, new_shell
+from magics.ipython_shells import completions, new_shell
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, StoreError

@@ -7,7 +7,7 @@ import re
 from importlib.util import find_spec
 
 import pytest
-from agent.models.wires import FORMATS, Play, wire
+from agent.models.fake_provider_server import FORMATS, Play, wire
 from magics import test_agent_in_a_kernel
 from magics.test_agent_in_a_kernel import Kernel, errors, shown
 

@@ -6,7 +6,7 @@ import builtins
 from pathlib import Path
 
 import pytest
-from magics.shells import completions
+from magics.ipython_shells import completions
 
 from ctxkit.errors import BadArguments
 from ctxkit.teams import DEMO_TASK

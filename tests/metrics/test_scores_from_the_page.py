@@ -15,7 +15,7 @@ from conftest import sample, sessions_folder
 from metrics import loss_oracle, score_oracle
 from metrics.oracle_inputs import to_plain
 from metrics.score_oracle import CompactionFigures, compute_derived_columns, compute_score
-from metrics.test_columns_by_hand import FREED, HOLDS, make_cycles
+from metrics.test_score_and_frame_columns import FREED, HOLDS, make_cycles
 
 import ctxkit as ck
 from ctxkit.experiments import SCORE_COLUMN_NAMES

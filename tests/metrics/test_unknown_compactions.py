@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from metrics.test_agreement import sources
+from metrics.test_view_figures import sources
 
 import ctxkit as ck
 from ctxkit.formats import format_names

@@ -17,7 +17,7 @@ from ctxkit.agent import McpServer, run_tool
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.session import Image
 
-PROGRAM = str(Path(__file__).parent / "a_server.py")
+PROGRAM = str(Path(__file__).parent / "mcp_server.py")
 
 
 @pytest.fixture

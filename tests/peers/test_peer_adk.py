@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from builders import assistant, session
-from peer_talks import alone, history, kept, messages, run
+from peers.scripted_conversations import alone, history, kept, messages, run
 
 import ctxkit as ck
 from ctxkit import presets

@@ -1,7 +1,7 @@
 """agent-framework itself on the same messages: which tool uses are collapsed, which groups go."""
 
 import pytest
-from peer_talks import history, kept, run, script
+from peers.scripted_conversations import history, kept, run, script
 
 from ctxkit import presets
 from ctxkit.policies import apply_policy

@@ -1,7 +1,7 @@
 """Inspect itself on the same messages: what is cleared, what is trimmed."""
 
 import pytest
-from peer_talks import cleared, history, kept, run, script
+from peers.scripted_conversations import cleared, history, kept, run, script
 
 from ctxkit import presets
 from ctxkit.policies import apply_policy

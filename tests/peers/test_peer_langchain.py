@@ -3,7 +3,7 @@
 import warnings
 
 import pytest
-from peer_talks import cleared, history, kept, script
+from peers.scripted_conversations import cleared, history, kept, script
 
 from ctxkit import presets
 from ctxkit.policies import apply_policy
@@ -42,7 +42,7 @@ def size(messages):
 
 
 def history_of(messages):
-    from peer_talks import Line
+    from peers.scripted_conversations import Line
 
     role = {"human": "user", "ai": "assistant", "tool": "tool"}
     return history(

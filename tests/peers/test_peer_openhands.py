@@ -4,7 +4,7 @@ import os
 import warnings
 
 import pytest
-from peer_talks import alone, history, kept
+from peers.scripted_conversations import alone, history, kept
 
 from ctxkit import presets
 from ctxkit.policies import apply_policy

@@ -8,7 +8,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from agent.models.wires import OUT, PROMPT, Play, wire
+from agent.models.fake_provider_server import OUT, PROMPT, Play, wire
 
 import ctxkit as ck
 from ctxkit.policies import Above, Rules
@@ -170,7 +170,7 @@ def test_ollama(stream):
 
 def whole(play):
     """What Ollama answers where no stream was asked for."""
-    from agent.models.wires import ollama as lines
+    from agent.models.fake_provider_server import ollama as lines
 
     *said, last = (json.loads(x) for x in b"".join(lines(play, {})).splitlines())
     text = "".join(x["message"]["content"] for x in said)

@@ -1,7 +1,7 @@
 """Semantic Kernel itself on the same messages: where its reducers cut."""
 
 import pytest
-from peer_talks import history, kept, run, script
+from peers.scripted_conversations import history, kept, run, script
 
 from ctxkit import presets
 from ctxkit.policies import apply_policy

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from peer_talks import alone, history, kept
+from peers.scripted_conversations import alone, history, kept
 
 from ctxkit import presets
 from ctxkit.policies import apply_policy

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from browser.views import list_views
+from browser.view_pages import list_views
 from builders import assistant, result, session, summarised, system, tool_call, usage, user
 from hypothesis import given
 from hypothesis import strategies as st

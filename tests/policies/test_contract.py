@@ -2,9 +2,9 @@
 
 import pytest
 from conftest import sample
-from contracts import history_of, holds, messages
 from histories import CHARS
 from hypothesis import given, settings
+from policy_contract import history_of, holds, messages
 
 from ctxkit.policies import registry
 from ctxkit.tokens import ContextBudget

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from builders import user
-from talks_by_chance import Fours, shown
+from random_sessions import Fours, shown
 
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import (

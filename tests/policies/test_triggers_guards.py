@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from builders import assistant, step, system, user
 from msgspec.structs import replace
-from talks_by_chance import Fours, shown
+from random_sessions import Fours, shown
 
 from ctxkit.policies import History, LastUsageOverBudget, MessageLog, Rules, UnprunedForecast
 from ctxkit.policies import guards as g

@@ -5,9 +5,9 @@ from inspect import getdoc, signature
 import pytest
 from builders import assistant, step, user
 from conftest import sample
-from contracts import history_of, holds, kinds, made_of, messages, paired
 from histories import CHARS
 from hypothesis import given, settings
+from policy_contract import history_of, holds, kinds, made_of, messages, paired
 
 from ctxkit import presets
 from ctxkit.engine import run_replay

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import assistant, step, user
 from histories import CHARS, ROOM, shown, texts
-from running_turns import TURNS, lived
+from tool_loop_agents import TURNS, lived
 
 import ctxkit as ck
 from ctxkit.engine import Run, advance_run

@@ -1,10 +1,17 @@
 """The page of systems is made from the presets, and is current."""
 
+from __future__ import annotations
+
 import runpy
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
+import pytest
+
 from ctxkit import presets
-from ctxkit.policies import Above, Count, Share, triggers
+from ctxkit.errors import CtxkitError
+from ctxkit.policies import Above, AntiThrash, Chain, Count, Fallback, Share, Tail, triggers
+from ctxkit.presets import names, preset
 
 MADE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_systems.py"))
 
@@ -29,3 +36,59 @@ def test_triggers_are_said_in_words():
         words(Above(5) | triggers.Overflow(recorded=True))
         == "prompt > 5 tokens or after a context error"
     )
+
+
+# -- The page of systems speaks of the settings that a preset works with, not only of its classes.
+
+
+PAGE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_systems.py"))
+describe_policy = PAGE["describe_policy"]
+
+
+def list_parts(policy):
+    if isinstance(policy, (Chain, Fallback)):
+        return [found for part in policy.parts for found in list_parts(part)]
+    return [policy] if is_dataclass(policy) else []
+
+
+def list_changed_parts(policy):
+    """Yield the policy with one of its switches or numbers changed, and the name of the setting."""
+    for f in fields(policy):
+        value = getattr(policy, f.name)
+        if f.init and type(value) in {bool, int, float}:
+            other = not value if isinstance(value, bool) else value * 2 + 1
+            try:
+                yield f.name, replace(policy, **{f.name: other})
+            except (CtxkitError, ValueError):
+                continue
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_preset_with_another_setting_has_another_page(name):
+    rules = preset(name)
+    parts = [
+        p for policy in (rules.policy, rules.pruning, *rules.guards) for p in list_parts(policy)
+    ]
+    same = [
+        f"{type(part).__name__}.{setting}"
+        for part in parts
+        for setting, changed in list_changed_parts(part)
+        if describe_policy(changed) == describe_policy(part)
+    ]
+    assert same == []
+
+
+def test_what_a_preset_switches_off_stands_behind_the_sentence_of_the_class():
+    plain, without = Tail(messages=9), Tail(messages=9, pin_corrections=False)
+    assert "`pin_corrections=True`" in describe_policy(plain)
+    assert "pin_corrections" not in describe_policy(plain, whole=False)
+    for whole in (True, False):
+        assert "`pin_corrections=False`" in describe_policy(without, whole=whole)
+
+
+def test_a_part_stands_with_its_own_settings_and_a_long_text_by_its_length():
+    format_value = PAGE["format_value"]
+    assert format_value(AntiThrash(window=7)) == "AntiThrash(window=7)"
+    assert format_value(triggers.Overflow()) == "Overflow()"
+    assert format_value("x" * 2000) == "a text of 2,000 characters"
+    assert "`" not in format_value("`x`")

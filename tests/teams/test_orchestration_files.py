@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from teams.makes import clock, shown
 from teams.orchestration_files import BROWNFIELD, DEV, PIPELINE, RESEARCH
+from teams.small_teams import clock, shown
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments

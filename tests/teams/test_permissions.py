@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from agent import made_documents as documents
-from teams.makes import config, made
+from agent import sample_documents as documents
+from teams.small_teams import config, made
 
 from ctxkit.errors import BadArguments
 from ctxkit.teams.plan import ChangeEnvelope

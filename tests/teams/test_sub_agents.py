@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from teams.makes import config, made, shown
+from teams.small_teams import config, made, shown
 
 import ctxkit as ck
 from ctxkit.teams import make_scripted_agent

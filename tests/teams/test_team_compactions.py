@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from teams.makes import config, made
+from teams.small_teams import config, made
 
 import ctxkit as ck
 from ctxkit.agent.model_calls import count_payload_bytes

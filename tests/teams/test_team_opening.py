@@ -7,7 +7,7 @@ from contextlib import closing
 from itertools import pairwise
 
 import pytest
-from teams.makes import DONE, clock, config, made, state, to
+from teams.small_teams import DONE, clock, config, made, state, to
 
 import ctxkit as ck
 from ctxkit.agent import LiveSession, Workspace

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from teams.makes import clock, config, made, shown
+from teams.small_teams import clock, config, made, shown
 
 import ctxkit as ck
 from ctxkit.agent import ContextStore, MemoryStore, import_files

@@ -10,8 +10,8 @@ from itertools import count
 
 import pytest
 from conftest import ALL, SEED
-from talkers import Says, said
-from teams.makes import DONE, clock, config, made, shown, state, to
+from stand_in_models import Says, said
+from teams.small_teams import DONE, clock, config, made, shown, state, to
 
 import ctxkit as ck
 from ctxkit.agent import SessionLog

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from teams.makes import DONE, config, made, state, to
+from teams.small_teams import DONE, config, made, state, to
 
 import ctxkit as ck
 
@@ -107,7 +107,7 @@ def test_what_a_log_says_of_a_standing_is_bounded_data():
 
 def summed_by(folder, names, **more):
     """A team that compacts with a model's words: who was asked for what."""
-    from talkers import Says, said
+    from stand_in_models import Says, said
 
     cheap = Says(*(said("THE MODEL'S NOTES") for _ in range(9)))
     others = {n: Says(*(said(f"{n} says {i}. " + "word " * 40) for i in range(12))) for n in "AB"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from teams.makes import DONE, config, made, shown, state, to
+from teams.small_teams import DONE, config, made, shown, state, to
 
 import ctxkit as ck
 

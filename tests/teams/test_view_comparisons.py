@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from teams.makes import config, made
+from teams.small_teams import config, made
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments

@@ -11,7 +11,7 @@ from typing import get_args
 import msgspec
 import pytest
 from builders import session, user
-from cached_talks import reply
+from cached_sessions import reply
 
 from ctxkit.engine.cache_model.call_features import find_miss_cause, get_call_features
 from ctxkit.metrics import compaction_formulas

@@ -6,9 +6,9 @@ import html
 import re
 
 import pytest
-from browser.views import list_views
+from browser.view_pages import list_views
 from conftest import ALL
-from widgets.test_hostile_displays import list_forms
+from widgets.test_hostile_log_displays import list_forms
 
 import ctxkit as ck
 from ctxkit.plots.cache_charts import get_prompt_strip

@@ -9,8 +9,8 @@ import json
 
 import pytest
 import yaml
-from _internal.redaction.corpus import INNOCENT
 from _internal.redaction.rule_examples import ALPHABETS, WAYS, Example, drawn_example, split
+from _internal.redaction.secret_corpus import INNOCENT
 
 from ctxkit._internal.redaction import (
     FORMS,

@@ -6,7 +6,7 @@ import time
 from random import Random
 
 import pytest
-from _internal.redaction.corpus import B64, INNOCENT, beside, block, drawn, prefixed
+from _internal.redaction.secret_corpus import B64, INNOCENT, beside, block, drawn, prefixed
 from hypothesis import given
 from hypothesis import strategies as st
 

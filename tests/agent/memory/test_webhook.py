@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import pytest
-from agent.memory.hooks import BAD, hook
+from agent.memory.webhook_server import BAD, hook
 from waiting import PATIENCE
 
 from ctxkit.agent import Webhook

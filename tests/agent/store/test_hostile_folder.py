@@ -8,7 +8,7 @@ import stat
 
 import pytest
 from builders import assistant, session, user
-from talkers import live, said
+from stand_in_models import live, said
 
 import ctxkit as ck
 from ctxkit.agent import SessionLog, Workspace, project_folder_and_trust

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.agent import SessionLog
+from ctxkit.agent import SessionLog, list_checkpoints
+from ctxkit.agent.session_log import MAX_CHECKPOINTS, get_checkpoint
 from ctxkit.errors import BadArguments, StoreError
 
 FRESH = session(id="0000abcd", model="scripted/tour", started=1_800_000_000.0)
@@ -146,3 +147,14 @@ def test_a_compaction_is_a_line_of_the_sessions_own_file(tmp_path):
     assert edit.inserted[0].text == "So far: two words."
     with open_log(tmp_path) as again:
         assert [m.text for m in again.session.view()] == ["So far: two words.", "third"]
+
+
+# -- Checkpoints of a session: pointers, the newest of them, by number.
+
+
+def test_the_newest_are_offered_under_their_numbers():
+    """D28: However many compactions there were, 25 places are offered, and each keeps its number."""
+    log = [m for _ in range(MAX_CHECKPOINTS + 5) for m in (user(), assistant(), summarised([]))]
+    found = list_checkpoints(session(*log))
+    assert [c.number for c in found] == list(range(5, MAX_CHECKPOINTS + 5))
+    assert get_checkpoint(session(*log), MAX_CHECKPOINTS + 4).entry == len(log) - 2

@@ -207,7 +207,7 @@ def opened(agent: AcpClient) -> AcpClient:
 
 def test_an_agent_and_what_it_started_end_when_its_session_is_closed(tmp_path, hidden, monkeypatch):
     monkeypatch.setattr("ctxkit.agent.child_processes._EXIT_SECONDS", 0.2)
-    agent = opened(AcpClient(wrapped(tmp_path, hidden, "an_agent.py", "good")))
+    agent = opened(AcpClient(wrapped(tmp_path, hidden, "acp_agent.py", "good")))
     hidden.wait(2)
     assert len(hidden.alive) == 2
     agent.close()
@@ -216,7 +216,7 @@ def test_an_agent_and_what_it_started_end_when_its_session_is_closed(tmp_path, h
 
 def test_a_server_of_tools_and_what_it_started_end_with_it(tmp_path, hidden, monkeypatch):
     monkeypatch.setattr("ctxkit.agent.child_processes._EXIT_SECONDS", 0.2)
-    server = McpServer(wrapped(tmp_path, hidden, "a_server.py", "good"))
+    server = McpServer(wrapped(tmp_path, hidden, "mcp_server.py", "good"))
     assert server.tools()
     hidden.wait(2)
     server.close()
@@ -224,7 +224,7 @@ def test_a_server_of_tools_and_what_it_started_end_with_it(tmp_path, hidden, mon
 
 
 def test_where_the_supervisor_itself_is_killed_its_group_still_ends(tmp_path, hidden):
-    agent = opened(AcpClient(wrapped(tmp_path, hidden, "an_agent.py", "good")))
+    agent = opened(AcpClient(wrapped(tmp_path, hidden, "acp_agent.py", "good")))
     hidden.wait(2)
     program = process_supervisor.list_descendants(agent._child._process.pid)[0]
     os.kill(agent._child._process.pid, signal.SIGKILL)
@@ -252,7 +252,7 @@ sys.stdin.readline()
 
 @pytest.mark.parametrize("ends", ["exits", "killed", "killed, forked", "closed, forked"])
 def test_an_agent_ends_with_the_kernel(tmp_path, hidden, ends):
-    words = wrapped(tmp_path, hidden, "an_agent.py", "good")
+    words = wrapped(tmp_path, hidden, "acp_agent.py", "good")
     ours = [sys.executable, "-c", OPENS, ends, *words]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(ours, **pipes, start_new_session=True) as kernel:
@@ -270,7 +270,7 @@ def test_an_agent_ends_with_the_kernel(tmp_path, hidden, ends):
 
 
 def test_agents_at_once_are_bounded_and_a_closed_one_makes_room():
-    words = [sys.executable, str(OUTSIDE / "an_agent.py"), "good"]
+    words = [sys.executable, str(OUTSIDE / "acp_agent.py"), "good"]
     agents = [AcpClient(words) for _ in range(MAX_RUNNING_AGENTS + 1)]
     try:
         for each in agents[:-1]:
@@ -291,7 +291,7 @@ def test_agents_at_once_are_bounded_and_a_closed_one_makes_room():
 
 
 def test_an_agent_that_died_takes_no_place():
-    words = [sys.executable, str(OUTSIDE / "an_agent.py"), "good"]
+    words = [sys.executable, str(OUTSIDE / "acp_agent.py"), "good"]
     agents = [opened(AcpClient(words)) for _ in range(MAX_RUNNING_AGENTS)]
     last = AcpClient(words)
     try:

@@ -7,7 +7,7 @@ import pytest
 from builders import assistant, call, result, session, summarised, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
-from widgets.reports.hostile import hostile, intruders
+from widgets.reports.hostile_logs import hostile, intruders
 
 import ctxkit as ck
 from ctxkit._internal.tables import display_width

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from builders import assistant, session, usage, user
-from widgets.reports.hostile import EVIL, SECRET, list_leaks
+from widgets.reports.hostile_logs import EVIL, SECRET, list_leaks
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
@@ -89,7 +89,7 @@ def test_titles_are_redacted_and_stay_text():
 
 
 def test_each_call_is_split_into_replies_reads_what_was_new_and_what_was_sent_again():
-    from metrics.cost.test_splits_by_hand import OUTPUT, READ, WRITE, make_session
+    from metrics.cost.test_bill_splits import OUTPUT, READ, WRITE, make_session
 
     uses, left_out = list_call_costs(make_session())
     first, second, _, last = ({n: usd * 1e6 for n, usd in u.usd_by_cause.items()} for u in uses)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from late_talks import grown, late_talk
-from talks_by_chance import Fours
+from late_result_messages import grown, late_talk
+from random_sessions import Fours
 
 from ctxkit.policies import History, MessageLog
 

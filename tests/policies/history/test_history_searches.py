@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from talks_by_chance import Fours, by_chance, size
+from random_sessions import Fours, by_chance, size
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies import History, MessageLog

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from contracts import kinds, made_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from late_talks import among_others, grown, ids_again, late_talk
-from scheduled_parts import BY_ID, PARTS, HideAndGiveBack
-from talks_by_chance import Fours
+from late_result_messages import among_others, grown, ids_again, late_talk
+from policy_contract import kinds, made_of
+from random_sessions import Fours
+from scheduled_prunings import BY_ID, PARTS, HideAndGiveBack
 
 from ctxkit.policies import (
     EarlierTurnsFilter,

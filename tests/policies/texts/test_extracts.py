@@ -10,10 +10,10 @@ import weakref
 import pytest
 from builders import assistant, result, summarised, tool_call, user
 from conftest import ALL, sample
-from extracts_by_definition import extract as by_definition
+from extract_reference import extract as by_definition
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from talks_by_chance import Fours, by_chance, shown
+from random_sessions import Fours, by_chance, shown
 
 import ctxkit as ck
 from ctxkit.engine import make_log_from_session
@@ -206,7 +206,7 @@ def test_the_lines_of_a_huge_message_are_bounded_in_memory(monkeypatch):
 
 def test_a_message_longer_than_any_window_is_read_at_both_ends(monkeypatch):
     monkeypatch.setattr(line_index, "MAX_READ_CHARS", 60)
-    monkeypatch.setattr("extracts_by_definition.MAX_READ_CHARS", 60)
+    monkeypatch.setattr("extract_reference.MAX_READ_CHARS", 60)
     talk = [user("First of all. " + "Nothing here. " * 99 + "Last of all.")]
     made = ExtractiveSummariser().extract(talk, 300)
     assert made == by_definition(talk, 300)

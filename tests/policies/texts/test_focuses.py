@@ -6,14 +6,15 @@ import re
 
 import pytest
 from builders import assistant, result, summarised, tool_call, user
-from extracts_by_definition import extract as by_definition
+from extract_reference import extract as by_definition
 from hypothesis import given
 from hypothesis import strategies as st
-from talks_by_chance import shown
+from random_sessions import shown
 
 from ctxkit.policies import FOCUS_MARK, ExtractiveSummariser, Passage, Summary
 from ctxkit.policies.texts import extracts, summary_prompts_and_audits
 from ctxkit.policies.texts import message_line_index as line_index
+from ctxkit.policies.texts.extracts import parse_focus
 from ctxkit.tokens import ContextBudget
 
 IDS = [f"order-{n * 7919:05d}" for n in range(1, 13)]
@@ -180,3 +181,13 @@ def test_a_policy_with_a_focus_writes_another_summary():
     assert held(kept) > held(plain)
     assert FOCUS_MARK in kept
     assert FOCUS_MARK not in plain
+
+
+# -- The focus of a summary is one line of at most 2,000 characters, whatever was typed.
+
+
+def test_a_focus_is_one_bounded_line():
+    assert parse_focus("the\n  cache   key").text == "the cache key"
+    long = parse_focus("cache " * 2000)
+    assert len(long.text) <= 2000
+    assert long.terms == parse_focus("cache").terms

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from _internal.redaction import corpus
+from _internal.redaction import secret_corpus
 from builders import assistant, result, session, summarised, tool_call, usage, user
-from widgets.reports.hostile import SECRET, hostile, list_leaks
+from widgets.reports.hostile_logs import SECRET, hostile, list_leaks
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
@@ -95,7 +95,7 @@ def test_no_secret_is_on_a_card():
             assert secret not in page
 
 
-@pytest.mark.parametrize("make", [corpus.prefixed, corpus.beside])
+@pytest.mark.parametrize("make", [secret_corpus.prefixed, secret_corpus.beside])
 def test_no_value_of_the_corpus_shows_a_secret(make):
     rows = make(7)
     leaks = [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from conftest import sample, sessions_folder
-from widgets.reports.hostile import intruders
+from widgets.reports.hostile_logs import intruders
 
 import ctxkit as ck
 from ctxkit.widgets.reports.html_reports import render_session_report

@@ -8,7 +8,7 @@ import mistune
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from widgets.reports.hostile import EVIL, hostile, intruders
+from widgets.reports.hostile_logs import EVIL, hostile, intruders
 
 import ctxkit as ck
 from ctxkit.widgets.reports.report_as_notebook import (

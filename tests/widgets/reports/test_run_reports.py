@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from builders import assistant, session, step, usage, user
-from widgets.reports.hostile import EVIL, hostile, intruders
+from widgets.reports.hostile_logs import EVIL, hostile, intruders
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments

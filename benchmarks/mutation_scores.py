@@ -1,0 +1,131 @@
+"""How many planted faults the tests notice: the kept runs, and faults that change nothing.
+
+`python -m benchmarks.mutation_testing ... --keep` adds its run to `fault_figures.json` and writes
+the section of docs/benchmarks.md anew. `equivalent_faults.json` lists faults after which the code does
+the same, each with its reason: they are not run and do not count.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from benchmarks.tests_by_line import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from benchmarks.mutation_testing import Outcome
+
+EQUIVALENT_FAULTS = ROOT / "benchmarks/equivalent_faults.json"
+FIGURES = ROOT / "benchmarks/fault_figures.json"
+PAGE = ROOT / "docs/benchmarks.md"
+HEADING = "## Single faults that the tests notice"
+ABOUT = """
+Written by `make mutants`: single faults (a comparison, a constant, a dropped statement and so on),
+drawn by the seed from the lines that tests reach. A fault is noticed if a test fails that passes
+without it, by the tests whose lines were recorded. Equivalent are faults after which the code does
+the same, each with its reason in `benchmarks/equivalent_faults.json`; they do not count in the
+share. Undecided are those whose time was up before all tests that reach them had run; they count as
+not noticed. The range is the 95 % interval of Wilson for the share among all lines of the package.
+First and last run of each package:
+"""
+COLUMNS = (
+    *("package", "run", "date", "seed", "tests recorded", "faults", "noticed", "equivalent"),
+    *("not noticed", "undecided", "share", "range"),
+)
+Z = 1.96
+"""Standard deviations of a 95 % interval."""
+
+
+@dataclass(frozen=True)
+class FaultFigures:
+    """One run of `make mutants` over a package."""
+
+    package: str
+    seed: int
+    date: str
+    tests: int
+    """Tests whose lines were recorded."""
+    faults: int
+    noticed: int
+    equivalent: int
+    survived: int
+    """Faults that no test noticed, or reaches."""
+    undecided: int
+    """Faults whose time was up before all tests had run."""
+
+    @classmethod
+    def count(
+        cls, package: str, seed: int, tests: int, outcomes: Iterable[Outcome]
+    ) -> FaultFigures:
+        """Count what came of the faults of a package."""
+        verdicts = [o.verdict for o in outcomes if o.package == package]
+        noticed = sum(v in {"noticed", "timed out"} for v in verdicts)
+        day = datetime.now(UTC).strftime("%Y-%m-%d")
+        return cls(
+            *(package, seed, day, tests, len(verdicts), noticed),
+            equivalent=verdicts.count("equivalent"),
+            survived=verdicts.count("survived") + verdicts.count("no test"),
+            undecided=verdicts.count("survived so far"),
+        )
+
+    def get_share(self) -> tuple[float, float, float]:
+        """Return the share of faults noticed, of those not equivalent, and its interval."""
+        n = self.noticed + self.survived + self.undecided
+        if not n:
+            return float("nan"), 0.0, 1.0
+        share, spread = self.noticed / n, Z**2 / n
+        middle = share + spread / 2
+        half = (spread * (share * (1 - share) + spread / 4)) ** 0.5
+        return share, (middle - half) / (1 + spread), (middle + half) / (1 + spread)
+
+
+def read_equivalent_faults() -> dict[tuple[str, str, str], str]:
+    """Return the reason of each fault that changes nothing, by file, statement and changed
+    statement."""
+    listed = json.loads(EQUIVALENT_FAULTS.read_text(encoding="utf-8"))
+    return {(f["file"], f["before"], f["after"]): f["reason"] for f in listed}
+
+
+def read_figures() -> list[FaultFigures]:
+    """Return the kept runs, the oldest first."""
+    if not FIGURES.exists():
+        return []
+    return [FaultFigures(**row) for row in json.loads(FIGURES.read_text(encoding="utf-8"))]
+
+
+def keep_figures(new: Sequence[FaultFigures]) -> None:
+    """Add runs to those that are kept, of each package the first and the last, and write the page's
+    section."""
+    runs = [*read_figures(), *new]
+    ends = {}
+    for run in runs:
+        first = ends.setdefault(run.package, [run, run])[0]
+        ends[run.package] = [first, run]
+    kept = [run for _, pair in sorted(ends.items()) for run in dict.fromkeys(pair)]
+    rows = ",\n".join(json.dumps(asdict(run)) for run in kept)
+    FIGURES.write_text(f"[\n{rows}\n]\n", encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8").split(HEADING)[0].rstrip()
+    PAGE.write_text(f"{page}\n\n{format_section()}", encoding="utf-8")
+
+
+def format_section() -> str:
+    """Return the section of the page of benchmarks, empty where nothing was kept."""
+    figures = read_figures()
+    if not figures:
+        return ""
+    rows = ["| " + " | ".join(COLUMNS) + " |", "| --- " * len(COLUMNS) + "|"]
+    for i, run in enumerate(figures):
+        is_first = i == 0 or figures[i - 1].package != run.package
+        share, low, high = run.get_share()
+        cells = (
+            *(run.package, "first" if is_first else "last", run.date, run.seed),
+            *(f"{run.tests:,}", run.faults, run.noticed, run.equivalent),
+            *(run.survived, run.undecided),
+            *(f"{share:.0%}", f"{low:.0%} to {high:.0%}"),
+        )
+        rows.append("| " + " | ".join(map(str, cells)) + " |")
+    return f"{HEADING}\n{ABOUT}\n" + "\n".join(rows) + "\n"

@@ -1,0 +1,342 @@
+"""Plant single faults in a package, one at a time, and list those that no test notices.
+
+    python -m benchmarks.mutation_testing metrics,engine --count 100 --seed 7      make mutants
+
+A fault is drawn by a seed, uniform over the lines that tests reach (`benchmarks.tests_by_line`).
+It runs in a fork of a process that has all libraries loaded; the fork compiles the one file with
+the fault and imports the kit again, so a fault in a default or a constant is tried like one in a
+function. The tests that reach few lines run first, then all others that reach the line. A test
+that notices must pass without the fault. Code that tests run in another process is not tried.
+build/mutants.jsonl holds every fault and what came of it; `--keep` adds the
+counts to docs/benchmarks.md (`benchmarks.mutation_scores`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import importlib.machinery
+import json
+import os
+import random
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pytest
+
+from benchmarks.mutation_operators import Fault, plant_fault
+from benchmarks.mutation_scores import FaultFigures, keep_figures, read_equivalent_faults
+from benchmarks.tests_by_line import ROOT, LineMap, read_text
+
+RESULTS = ROOT / "build/mutants.jsonl"
+OPTIONS = [
+    *("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", "not long"),
+    *("-p", "no:nbval"),  # builds forty grammars when it is imported
+    "--assert=plain",  # pytest's own loader would import the kit, as a plugin, past the fault
+    *("-o", "tmp_path_retention_policy=none"),
+]
+FIRST_TESTS, FIRST_SECONDS = 30, 20.0
+"""Tests that run first, those that reach few lines: at most so many, and so many recorded
+seconds."""
+TABLE_TESTS = (
+    "tests/policies/test_defaults.py::test_every_default_is_the_one_of_the_table",
+    "tests/metrics/frames/test_column_tables.py::test_each_field_of_a_column",
+)
+"""How the ids of tests begin that read constants and defaults without a line that names them."""
+MAX_BYTES = 3 << 30
+"""Memory that a fault may take."""
+START_SECONDS = 60.0
+"""What an import of the kit and a collection of tests may take on a busy machine."""
+PROBE = """
+import pkgutil, sys, nbformat, pytest, hypothesis, ctxkit
+for found in pkgutil.walk_packages(ctxkit.__path__, "ctxkit."):
+    if not found.name.endswith("__main__"):
+        try: __import__(found.name)
+        except Exception: pass
+print(*[name for name in sys.modules if not name.startswith(("ctxkit", "__main__"))])
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a fault."""
+
+    package: str
+    number: int
+    file: str
+    line: int
+    kind: str
+    before: str
+    after: str
+    verdict: str
+    """noticed, survived, survived so far (time was up), timed out (counts as noticed), no test, or
+    equivalent (listed as such, not run)."""
+    by: str
+    """The test that noticed."""
+    tests: int
+    """Tests that reach the line."""
+    ran: int
+    seconds: float
+
+
+class _Reporter:
+    """A pytest plugin that keeps the tests that passed and the first that failed."""
+
+    def __init__(self) -> None:
+        self.passed, self.failed = 0, ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.passed += report.when == "call" and not report.failed
+        if report.failed and not self.failed:
+            self.failed = report.nodeid
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed and not self.failed:
+            self.failed = f"collection of {report.nodeid}"
+
+
+def draw_faults(found: LineMap, package: str, count: int, seed: int) -> list[tuple[str, Fault]]:
+    """Return so many faults of a package with their files, the same for the same seed and tree."""
+    lines = found.reached_lines(package)
+    if not lines:
+        sys.exit(f"No test reaches a line of {package}: record its tests by `make test-map`.")
+    rng, out = random.Random(f"{package} {seed}"), list[tuple[str, Fault]]()
+    while len(out) < count:
+        file, line = rng.choice(lines)
+        fault = plant_fault(read_text(file), line, rng)
+        if fault is not None:
+            out.append((file, fault))
+    return out
+
+
+def load_libraries() -> None:
+    """Import every library that the kit and its tests use, but nothing of the kit itself."""
+    command = [sys.executable, "-W", "ignore", "-c", PROBE]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in done.stdout.split():
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    mine = [n for n in sys.modules if n.split(".")[0] == "ctxkit"]
+    assert not mine, f"the kit is loaded before the fault: {mine[:3]}"
+
+
+def install_fault(file: str, source: str) -> None:
+    """Let this process import a file of the kit with the fault in it."""
+    path, plain = str(ROOT / file), importlib.machinery.SourceFileLoader.get_code
+
+    def get_code(self: Any, name: str) -> Any:
+        return compile(source, path, "exec") if self.path == path else plain(self, name)
+
+    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+
+
+def run_in_fork(
+    tests: list[str], fault: tuple[str, str] | None, seconds: float
+) -> tuple[str, str, int]:
+    """Run tests in a fork, with a fault or without; return verdict, failing test, and tests that
+    passed."""
+    get, put = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _run_child(tests, fault, put)
+    os.close(put)
+    ready = select.select([get], [], [], seconds)[0]
+    answer = os.read(get, 1 << 16) if ready else b""
+    os.close(get)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    if not ready:
+        return "timed out", "", 0
+    verdict, failed, passed = json.loads(answer or b'["noticed", "the process ended", 0]')
+    return verdict, failed, passed
+
+
+def _run_child(tests: list[str], fault: tuple[str, str] | None, put: int) -> None:
+    reporter = _Reporter()
+    verdict = "noticed"
+    try:
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for n in (0, 1, 2):
+            os.dup2(nothing, n)
+        resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
+        if fault:
+            install_fault(*fault)
+        code = pytest.main([*OPTIONS, *tests], plugins=[reporter])
+        verdict = "survived" if code == 0 else "noticed"
+    except BaseException as error:
+        reporter.failed = reporter.failed or repr(error)[:200]
+    finally:
+        os.write(put, json.dumps([verdict, reporter.failed[:2000], reporter.passed]).encode())
+        os._exit(0)
+
+
+def cut_to_change(before: str, after: str, most: int = 300) -> tuple[str, str]:
+    """Return two long statements from shortly before the place at which they begin to differ."""
+    pairs = zip(before, after, strict=False)
+    same = next((i for i, (a, b) in enumerate(pairs) if a != b), 0)
+    start = max(same - most // 2, 0) if max(len(before), len(after)) > most else 0
+    return before[start : start + most], after[start : start + most]
+
+
+class Runner:
+    """Tries faults by the tests of a map."""
+
+    def __init__(self, found: LineMap, seconds: float) -> None:
+        self.found, self.reach, self.seconds = found, found.reach, seconds
+        self.passes: dict[str, bool] = {}
+        self.equivalent = read_equivalent_faults()
+
+    def try_fault(self, package: str, number: int, file: str, fault: Fault) -> Outcome:
+        """Run the tests that reach a fault until one notices it."""
+        start = time.time()
+        before, after = cut_to_change(fault.before, fault.after)
+        is_equivalent = (file, before, after) in self.equivalent
+        tests = [] if is_equivalent else self.tests_of(file, fault)
+        first = self._first_tests(tests)
+        verdict, by, ran = "equivalent" if is_equivalent else "no test", "", 0
+        if tests:
+            verdict, by, ran = self._run(file, fault, first)
+        if verdict == "survived" and len(tests) > len(first):
+            rest = [t for t in tests if t not in set(first)]
+            verdict, by, more = self._run(file, fault, rest, self.seconds)
+            ran += more
+        return Outcome(
+            package, number, file, fault.line, fault.kind,
+            before, after, verdict, by, len(tests), ran, round(time.time() - start, 1),
+        )  # fmt: skip
+
+    def tests_of(self, file: str, fault: Fault) -> list[str]:
+        """Return the tests that reach a fault: tables, then those that reach few lines."""
+        lines = {file: {fault.line}}
+        if fault.in_function:
+            tests = self.found.tests_of_lines(lines)
+        else:
+            tests = self.found.tests_of_names(fault.names, file)
+            tests |= {t for t in self.found.seconds if t.startswith(TABLE_TESTS)}
+        return sorted(tests, key=lambda t: (not t.startswith(TABLE_TESTS), self.reach[t], t))
+
+    def _first_tests(self, tests: list[str]) -> list[str]:
+        out, left = list[str](), FIRST_SECONDS
+        for test in tests[:FIRST_TESTS]:
+            left -= self.found.seconds[test]
+            if left >= 0 or not out:
+                out.append(test)
+        return out
+
+    def _run(
+        self, file: str, fault: Fault, tests: list[str], seconds: float | None = None
+    ) -> tuple[str, str, int]:
+        """Run tests until one notices that passes without the fault; one that does not is left
+        out."""
+        while tests:
+            needed = START_SECONDS + 3 * sum(self.found.seconds[t] for t in tests)
+            allowed = min(needed, START_SECONDS + (seconds or needed))
+            verdict, by, passed = run_in_fork(tests, (file, fault.source), allowed)
+            if verdict == "timed out" and allowed < needed:
+                return "survived so far", "", 0
+            if verdict != "noticed" or self.is_sound(by, tests):
+                return verdict, by, passed
+            if by not in tests:
+                break
+            tests = [t for t in tests if t != by]
+        return "no test", "", 0
+
+    def is_sound(self, by: str, tests: list[str]) -> bool:
+        """Say whether what noticed a fault passes without one."""
+        ids = [by] if by in self.reach else tests
+        key = "\n".join(ids)
+        if key not in self.passes:
+            allowed = START_SECONDS + 5 * sum(self.found.seconds[t] for t in ids)
+            self.passes[key] = run_in_fork(ids, None, allowed)[0] == "survived"
+        return self.passes[key]
+
+
+def run_worker(work: list[tuple[str, int, str, Fault]], found: LineMap, seconds: float) -> None:
+    """Try faults one after the other and append each outcome to the results."""
+    runner = Runner(found, seconds)
+    for package, number, file, fault in work:
+        outcome = runner.try_fault(package, number, file, fault)
+        with RESULTS.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(asdict(outcome)) + "\n")
+        print(f"{package} {number}: {outcome.verdict} in {outcome.seconds:.0f} s", flush=True)
+
+
+def print_results(outcomes: list[Outcome]) -> None:
+    """Print how many faults were noticed by package, and each that was not."""
+    for package in sorted({o.package for o in outcomes}):
+        counts = Counter(o.verdict for o in outcomes if o.package == package)
+        print(f"{package}: {', '.join(f'{n} {verdict}' for verdict, n in counts.most_common())}")
+    for o in outcomes:
+        if o.verdict not in {"noticed", "timed out", "equivalent"}:
+            print(
+                f"\n{o.package} {o.number}: {o.verdict} ({o.kind}; {o.ran} of {o.tests} tests)\n"
+                f"  {o.file}:{o.line}\n  - {o.before}\n  + {o.after}"
+            )
+
+
+def main() -> int:
+    """Plant the faults that the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("packages", help="packages of ctxkit, by commas")
+    parser.add_argument("--count", type=int, default=20, help="faults in each package")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=120,
+        help="for the tests that run behind the first, each fault",
+    )
+    parser.add_argument("--keep", action="store_true", help="add the counts to docs/benchmarks.md")
+    asked = parser.parse_args()
+    found = LineMap.load()
+    work = [
+        (package, number, file, fault)
+        for package in asked.packages.split(",")
+        for number, (file, fault) in enumerate(draw_faults(found, package, asked.count, asked.seed))
+    ]
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text("")
+    os.chdir(ROOT)
+    os.environ["CTXKIT_SEED"] = os.environ.get("CTXKIT_SEED", "1")
+    tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="ctxkit-mutants-")
+    load_libraries()
+    try:
+        workers = []
+        for n in range(asked.workers):
+            pid = os.fork()
+            if pid == 0:
+                run_worker(work[n :: asked.workers], found, asked.seconds)
+                os._exit(0)
+            workers.append(pid)
+        for pid in workers:
+            os.waitpid(pid, 0)
+    finally:
+        shutil.rmtree(tempfile.tempdir, ignore_errors=True)
+    lines = RESULTS.read_text(encoding="utf-8").splitlines()
+    outcomes = sorted(
+        (Outcome(**json.loads(line)) for line in lines), key=lambda o: (o.package, o.number)
+    )
+    print_results(outcomes)
+    if asked.keep:
+        packages = asked.packages.split(",")
+        keep_figures(
+            [FaultFigures.count(p, asked.seed, len(found.seconds), outcomes) for p in packages]
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""How the command ends: exit codes, sentences, closed pipes, Ctrl-C, completion."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from importlib.metadata import entry_points
+
+import pytest
+from cli.command_runner import COMMAND, ctxkit, environment, in_terminal
+
+from ctxkit.cli.app import COMMAND_MODULES
+
+
+def test_the_console_script_and_the_module_are_one():
+    scripts = [e.value for e in entry_points(group="console_scripts") if e.name == "ctxkit"]
+    if not scripts:
+        pytest.skip("ctxkit was installed before it had a command: install it again")
+    assert scripts[0] == "ctxkit.cli:run"
+
+
+@pytest.mark.parametrize("name", list(COMMAND_MODULES))
+def test_each_command_explains_itself_within_80_columns(home, name):
+    code, shown = in_terminal(home, name, "--help")
+    assert code == 0
+    assert shown.startswith(f"Usage: ctxkit {name}")
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["lst"], "Did you mean 'list'?"),
+        (["list", "--since", "soon"], "give a day as 2026-08-31"),
+        (["list", "--html", "x.html", "--json"], "not both"),
+        (["report", "no/such/file.jsonl"], "no/such/file.jsonl"),
+        (["report", ""], ""),
+        (["report", "billing", "--call", "9999"], "has no call 9999"),
+        (["compare", "billing", "-r", "pie"], "'pi'"),
+        (["compare", "billing", "-r", "pi:reserv=1"], "reserv"),
+        (["convert", "billing", "/nowhere/x.jsonl"], "/nowhere/x.jsonl"),
+        (["advise", "billing", "-r", "pie"], "'pi'"),
+        (["gate"], "--compacted"),
+        (
+            ["gate", "billing", "-r", "pi", "-b", "none.json"],
+            "There is no baseline 'none.json' yet",
+        ),
+        (["gate", "--update"], "--baseline"),
+    ],
+)
+def test_what_cannot_be_done_is_a_sentence_and_exit_code_2(home, words, told):
+    done = ctxkit(home, *words)
+    assert (done.returncode, done.stdout) == (2, "" if words[0] != "report" else done.stdout)
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_control_characters_of_an_argument_stay_words(home):
+    done = ctxkit(home, "report", "\x1b[2Jevil")
+    assert done.returncode == 2
+    assert "\x1b" not in done.stderr
+
+
+def test_a_reader_that_leaves_is_no_error(home):
+    """As in `ctxkit ... | head -1`; the pipe is closed before all is written."""
+    running = subprocess.Popen(
+        [*COMMAND, "list", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=home,
+        env=environment(home),
+    )
+    running.stdout.close()
+    with running.stderr:
+        told = running.stderr.read().decode()
+    assert running.wait(timeout=60) == 141
+    assert told == ""
+
+
+def test_ctrl_c_says_so_and_ends_with_130(home):
+    code, shown = in_terminal(home, "watch", "billing", until="#342", key=b"\x03")
+    assert code == 130
+    assert shown.endswith("ctxkit: Stopped.\n")
+
+
+def test_shells_are_given_completion(home):
+    for shell in ("bash", "zsh", "fish"):
+        assert "_CTXKIT_COMPLETE" in ctxkit(home, "completion", shell).stdout
+    asked = {"_CTXKIT_COMPLETE": "bash_complete", "COMP_CWORD": "1", "COMP_WORDS": "ctxkit sp"}
+    assert ctxkit(home, **asked).stdout.split() == ["plain,spend"]
+    asked |= {"COMP_CWORD": "4", "COMP_WORDS": "ctxkit compare x -r cod"}
+    assert ctxkit(home, **asked).stdout.split() == ["plain,codex"]
+    ctxkit(home, "list")
+    asked |= {"COMP_CWORD": "2", "COMP_WORDS": "ctxkit report bil"}
+    assert "plain,billing" in ctxkit(home, **asked).stdout
+
+
+def test_the_doctor_says_a_sentence_each(home):
+    done = ctxkit(home, "doctor")
+    assert done.returncode == 0
+    for about in (
+        "ctxkit",
+        "notebook",
+        "widgets",
+        "tokenizer",
+        "prices",
+        "tools' folders",
+        "state folder",
+        "models",
+    ):
+        assert f" {about}: " in " ".join(done.stdout.split())
+    assert "no key is set" in done.stdout
+    keyed = ctxkit(home, "doctor", OPENAI_API_KEY="sk-very-secret").stdout
+    assert "OPENAI_API_KEY is set" in keyed
+    assert "very-secret" not in keyed
+
+
+def test_the_doctor_ends_with_1_where_something_is_missing(home):
+    (home / "state").write_text("a file")
+    done = ctxkit(home, "doctor")
+    assert done.returncode == 1
+    assert "cannot be written (Not a directory)" in " ".join(done.stdout.split())
+
+
+def test_the_doctor_names_packages_that_are_there_and_damaged(home):
+    for package in ("plotly", "numpy", "tiktoken"):
+        (home / "damaged" / package).mkdir(parents=True)
+        (home / "damaged" / package / "__init__.py").write_text("raise ImportError('no libfoo.so')")
+    path = os.pathsep.join((str(home / "damaged"), environment(home).get("PYTHONPATH", "")))
+    done = ctxkit(home, "doctor", PYTHONPATH=path)
+    said = " ".join(done.stdout.split())
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "no ctxkit: numpy (damaged: no libfoo.so), pandas (damaged: " in said
+    assert (
+        "no widgets: plotly (damaged: no libfoo.so) missing: install jupyter-ctxkit again." in said
+    )
+    assert "no tokenizer: no libfoo.so: install jupyter-ctxkit again." in said

@@ -1,0 +1,158 @@
+"""Langfuse, OpenTelemetry, LangChain: prompts grow into one log; what left a prompt is an edit that was derived."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from synthetic_logs import LANGCHAIN, MADE, OTLP, lines, span
+
+import ctxkit as ck
+from ctxkit.formats import Source, detect_reader, get_reader, read_source
+from ctxkit.formats.conversations_from_requests import PromptThreads, make_keyed_message
+from ctxkit.session import Message, Text
+
+
+def talk(*prompts: tuple[str, ...], compacted: bool = False) -> PromptThreads:
+    threads = PromptThreads()
+    for n, prompt in enumerate(prompts):
+        heard = [
+            make_keyed_message(
+                Message(role="user" if i % 2 == 0 else "assistant", parts=(Text(t),))
+            )
+            for i, t in enumerate(prompt)
+        ]
+        threads.add_call(
+            heard, Message(role="assistant", parts=(Text(f"r{n}"),)), compacted=compacted
+        )
+    return threads
+
+
+def shown(threads: PromptThreads) -> list[list[str]]:
+    from ctxkit.session import Session
+
+    (thread,) = threads.all
+    return [
+        [m.text for m in view] for _, view in Session(id="x", log=tuple(thread.log.entries)).views()
+    ]
+
+
+def test_a_prompt_that_compacted_adds_only_what_is_new():
+    threads = talk(("a",), ("a", "r0", "b"), ("a", "r0", "b", "r1", "c"))
+    assert len(threads.all[0].log.entries) == 6
+    assert shown(threads) == [["a"], ["a", "r0", "b"], ["a", "r0", "b", "r1", "c"]]
+
+
+def test_what_left_the_prompt_is_a_derived_edit():
+    threads = talk(("a",), ("a", "r0", "b"), ("b", "r1", "c"))
+    assert shown(threads)[-1] == ["b", "r1", "c"]
+    (edit,) = [e for e in threads.all[0].log.entries if not isinstance(e, Message)]
+    assert (edit.kind, edit.source) == ("dropped", "derived")
+
+
+def test_a_summary_before_a_kept_tail_stands_in_its_place():
+    threads = talk(("a",), ("a", "r0", "b"), ("sum", "r1", "c"))
+    assert shown(threads)[-1] == ["sum", "r1", "c"]
+
+
+def test_a_prompt_with_nothing_in_common_is_another_thread():
+    assert len(talk(("a",), ("x",)).all) == 2
+    assert len(talk(("a",), ("x",), compacted=True).all) == 1
+
+
+def test_langfuse_threads_hold_each_calls_prompt(real):
+    s = ck.read(real / "langfuse/openai-agents-2025-09-30.trace.json")
+    assert [m.role for m in s.view(-1)] == ["system", "user", "assistant", "tool"]
+    assert s.messages[3].tool == "get_weather"
+    assert s.tools[0].name == "get_weather"
+    t = ck.read(real / "langfuse/langgraph-js-2025-10-30.trace.json")
+    assert (
+        t.call(-1).message.usage.output_tokens == 35 + 64
+    )  # the classes of this export stand apart
+    assert (t.messages[2].role, t.messages[2].tool) == ("tool", "get_weather")
+
+
+def test_a_reply_that_was_not_logged_comes_from_the_next_prompt(real):
+    s = ck.read(real / "langfuse/beeai-2025-08-01.trace.json")
+    assert [bool(c.message.text) for c in s.calls] == [True, True, False]
+    assert not s.edits
+
+
+def test_otlp_spans_of_a_conversation_are_a_session():
+    (s,) = read_source(Source("t.json", OTLP))
+    assert (s.id, s.product, [m.role for m in s.messages]) == (
+        "talk",
+        "shop",
+        ["user", "assistant", "tool", "assistant"],
+    )
+    assert (s.call(-1).message.usage.input_tokens, s.call(-1).message.usage.cache_read_tokens) == (
+        30,
+        100,
+    )
+    assert s.skipped == {"span: execute_tool": 1}
+    assert s.call(0).message.latency == 1
+
+
+def test_spans_one_a_line_and_without_content():
+    plain = {
+        "gen_ai.request.model": "m",
+        "gen_ai.usage.input_tokens": 9,
+        "gen_ai.conversation.id": "c",
+    }
+    spans = [
+        {
+            "context": {"trace_id": "t", "span_id": f"{n}"},
+            "start_time": f"2026-01-01T00:00:0{n}Z",
+            "attributes": plain,
+        }
+        for n in (0, 1)
+    ]
+    (s,) = read_source(Source("t.jsonl", lines(*spans)))
+    assert [c.message.usage.prompt_tokens for c in s.calls] == [9, 9]
+    assert not s.has_text
+
+
+def test_openinference_numbers_its_messages():
+    flat = {
+        "openinference.span.kind": "LLM",
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": "hi",
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.id": "c",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "ls",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.function.arguments": '{"path": "."}',
+        "llm.token_count.prompt": 12,
+    }
+    (s,) = read_source(Source("t.jsonl", lines({"context": {"span_id": "s"}, "attributes": flat})))
+    assert s.messages[0].text == "hi"
+    assert s.call(0).message.tool_calls[0].arguments == {"path": "."}
+
+
+def test_langchain_tells_cached_from_fresh():
+    (s,) = read_source(Source("l.json", LANGCHAIN))
+    u = s.call(0).message.usage
+    assert (u.input_tokens, u.cache_read_tokens, u.cache_write_tokens) == (10, 60, 30)
+    assert s.call(0).message.tool_calls[1].raw == "{broken"
+    assert s.messages[4].is_error
+    assert [m.role for m in s.view(-1)] == ["system", "assistant", "tool", "tool"]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_every_made_log_is_known_by_content(name: str):
+    for data in MADE[name]:
+        assert name == detect_reader(Source("any.bin", data)).NAME
+        assert get_reader(name).read(Source("any.bin", data))
+
+
+def test_spans_out_of_order_are_sorted_by_time():
+    document = json.loads(OTLP)
+    spans = [span(3, [], [], 5, 0), span(1, [], [], 4, 0)]
+    document["resourceSpans"][0]["scopeSpans"][0]["spans"] = spans
+    (s,) = read_source(Source("t.json", json.dumps(document).encode()))
+    assert [c.message.usage.prompt_tokens for c in s.calls] == [4, 5]
+
+
+def test_spans_have_no_mark_for_failed_tools():
+    session = ck.read(Path(__file__).parent / "golden" / "otel.json")
+    assert session.details["cannot_tell"] == ["tool errors"]

@@ -1,0 +1,295 @@
+"""One threshold for many sessions: against brute force, the tool's default, price steps and later sessions."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+import pytest
+from builders import assistant, session, user
+from widgets.reports.hostile_logs import EVIL, list_leaks
+
+import ctxkit as ck
+from ctxkit.errors import BadArguments
+from ctxkit.experiments.studies.forecast_and_threshold_holdout import make_developers
+from ctxkit.metrics import optimal_trigger
+from ctxkit.metrics.coding_agent_trigger_settings import PRESETS_BY_FORMAT, find_default_trigger
+from ctxkit.metrics.growth_profile import GrowthProfile
+from ctxkit.metrics.shared_threshold import SharedThreshold
+from ctxkit.metrics.threshold_replays import (
+    LaterSessionsTrial,
+    SessionThresholdCosts,
+    ThresholdCost,
+    choose_threshold,
+    is_near_price_step,
+    list_candidate_thresholds,
+    measure_costs_by_threshold,
+    validate_on_later_sessions,
+)
+from ctxkit.session import Session
+
+
+def rows(*costs: dict[int, tuple[float, float | None]], steps=()) -> list[SessionThresholdCosts]:
+    return [
+        SessionThresholdCosts(
+            f"s{i}", 5, 4, 1_000, steps, {n: ThresholdCost(*c) for n, c in by_size.items()}
+        )
+        for i, by_size in enumerate(costs)
+    ]
+
+
+@pytest.fixture(scope="module")
+def developer() -> list[Session]:
+    return make_developers(7)["dev-6"]
+
+
+@pytest.fixture(scope="module")
+def answer(developer) -> SharedThreshold:
+    return ck.when(developer)
+
+
+def test_the_cheapest_within_the_loss_of_the_default_is_chosen():
+    measured = rows({10: (1.0, 0.3), 20: (2.0, 0.1), 30: (3.0, 0.1)})
+    assert choose_threshold(measured, 30) == 20
+    assert choose_threshold(measured, 30, 0.25) == 10
+    assert choose_threshold(measured, 10) == 10
+
+
+def test_a_choice_leaves_a_part_of_the_allowed_loss_to_chance():
+    measured = rows({10: (1.0, 0.29), 20: (2.0, 0.26), 30: (3.0, 0.1)})
+    assert choose_threshold(measured, 30, 0.2) == 20  # aims at 0.16 more than the default's 0.1
+
+
+def test_losses_are_means_over_sessions_that_use_something_again():
+    measured = rows(
+        {10: (1.0, 0.4), 20: (2.0, 0.2)},
+        {10: (1.0, 0.0), 20: (2.0, 0.2)},
+        {10: (1, None), 20: (2, None)},
+    )
+    assert choose_threshold(measured, 20) == 10
+
+
+def test_of_equal_costs_the_default_is_the_answer():
+    assert choose_threshold(rows({10: (1.0, 0.0), 20: (1.0, 0.0), 30: (1.0, 0.0)}), 20) == 20
+
+
+def test_no_threshold_lies_near_a_price_step_even_if_it_is_the_default():
+    measured = rows({95: (2.0, 0.0), 96: (0.5, 0.0), 104: (1.0, 0.0)}, steps=(100,))
+    assert choose_threshold(measured, 104) == 95
+    assert choose_threshold(rows({99: (1.0, 0.0)}, steps=(100,)), 99) is None
+
+
+def test_sizes_just_below_steps_are_candidates():
+    sizes = list_candidate_thresholds(400_000, 360_000, {272_000})
+    assert {258_000, 360_000, 400_000} <= set(sizes)
+    assert sizes == tuple(sorted(sizes))
+    assert not is_near_price_step(258_000, {272_000})
+
+
+def test_a_size_within_the_floor_of_a_session_is_no_threshold(developer):
+    profile = GrowthProfile(developer[0])
+    measured = measure_costs_by_threshold(profile, (30_000, 90_000), floor=50_000)
+    assert list(measured.costs) == [90_000]
+    assert measured.keep < measured.floor == 50_000
+
+
+def test_a_session_costs_what_compare_says(developer):
+    s = developer[1]
+    timing = ck.when(s)
+    measured = measure_costs_by_threshold(GrowthProfile(s), (timing.best,))
+    assert measured.costs[timing.best].usd == pytest.approx(timing.session_usd)
+    losses = {c.name: c.loss for c in timing.ceilings}
+    assert measured.costs[timing.best].loss == pytest.approx(losses["best"])
+
+
+def test_one_session_gets_the_answer_of_one(developer):
+    assert isinstance(ck.when(developer[0]), optimal_trigger.CompactionTimingAdvice)
+    assert ck.when([developer[0]]) == ck.when(developer[0])
+
+
+def test_the_answer_is_the_best_of_all_sizes_by_hand(developer, answer):
+    default = find_default_trigger("claude-code", 1_000_000)
+    assert (answer.default, answer.window, answer.sessions_n) == (default, 1_000_000, 8)
+    means = {
+        n: (
+            fmean(m.costs[n].usd for m in answer.measured),
+            fmean(m.costs[n].loss for m in answer.measured),
+        )
+        for n in answer.measured[0].costs
+        if all(n in m.costs for m in answer.measured)
+    }
+    most = means[default][1] + 0.8 * 0.05
+    fits = {
+        n: usd
+        for n, (usd, loss) in means.items()
+        if loss <= most and not is_near_price_step(n, {100_000})
+    }
+    assert fits[answer.best] == pytest.approx(min(fits.values()))
+    assert answer.saved_usd.mean == pytest.approx(means[default][0] - means[answer.best][0])
+    assert answer.saved_usd.low < answer.saved_usd.mean < answer.saved_usd.high
+    assert answer.more_loss.mean == pytest.approx(means[answer.best][1] - means[default][1])
+
+
+def test_it_prints_the_setting_in_80_columns(answer):
+    text = answer.to_text(why=True)
+    assert text.startswith(
+        "Compact at 92,000 tokens, not at the default of 967,000: a session costs"
+    )
+    assert "/autocompact 125k" in text
+    assert "Prompts above 100,000 tokens are dearer" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_later_half_has_no_say_in_what_is_tried_on_it(answer):
+    half = answer.measured[:4]
+    dear = [
+        m._replace(costs={n: ThresholdCost(1 / n, 1.0) for n in m.costs})
+        for m in answer.measured[4:]
+    ]
+    tried = validate_on_later_sessions([*half, *dear], answer.default, 0.05)
+    assert tried.size == answer.held_out.size == choose_threshold(half, answer.default, 0.05)
+    assert tried.loss == 1.0
+
+
+def test_few_sessions_have_no_interval_and_no_trial(developer):
+    few = ck.when(developer[:3])
+    assert few.saved_usd.low is None
+    assert few.held_out is None
+    assert "Fewer than five sessions" in str(few)
+
+
+def test_without_more_loss_the_default_stays(developer):
+    strict = ck.when(developer, extra_loss=0.0)
+    assert not strict.is_change
+    assert strict.setting == ""
+    assert str(strict).startswith("Keep the default of 967,000 tokens: over 8 sessions no other")
+
+
+def test_the_tool_of_most_calls_is_answered_for(developer):
+    import msgspec
+
+    other = msgspec.structs.replace(developer[0], format="codex", id="other")
+    mixed = ck.when([other, *developer[:3]])
+    assert mixed.format == "claude-code"
+    assert "Sessions of codex are not in this answer" in str(mixed)
+    assert ck.when([other, other, *developer[:3]], tool="codex").format == "codex"
+    with pytest.raises(BadArguments, match="no session of pi; there are: claude-code"):
+        ck.when(developer[:2], tool="pi")
+
+
+def test_sessions_that_cannot_be_replayed_are_named(developer):
+    bare = session(user("hi"), assistant("there"))
+    with pytest.raises(BadArguments, match=r"None of 2 sessions can be replayed: .*no usage"):
+        ck.when([bare, bare])
+    odd = Session(id="odd", format="claude-code", log=bare.log)
+    assert "1 session left out" in str(ck.when([odd, *developer[:2]]))
+    with pytest.raises(BadArguments, match="from 0 to 1"):
+        ck.when(developer, extra_loss=2)
+
+
+@pytest.mark.parametrize("name", PRESETS_BY_FORMAT)
+def test_every_default_lies_in_its_window(name):
+    for window in (128_000, 200_000, 1_000_000):
+        assert 0 < find_default_trigger(name, window) < window
+
+
+def test_an_unknown_tool_has_no_default():
+    assert find_default_trigger("kimi-cli", 200_000) is None
+
+
+def test_text_of_a_log_stays_text(developer):
+    import msgspec
+
+    evil = [
+        msgspec.structs.replace(s, id=f"{EVIL}{i}", format=EVIL)
+        for i, s in enumerate(developer[:2])
+    ]
+    shown = ck.when(evil)
+    assert list_leaks(str(shown)) == []
+    assert list_leaks(shown._repr_html_(), html=True) == []
+
+
+COSTS = {100: (1.0, 0.30), 200: (1.5, 0.12), 300: (2.0, 0.10), 400: (2.5, 0.10)}
+"""Dollars and loss of each session by threshold."""
+
+
+def make_threshold(*, n=2, best=200, default=400, costs=COSTS, held_out=None, **more):
+    measured = tuple(rows(*[costs] * n, steps=more.pop("steps", ())))
+    return SharedThreshold(
+        "claude-code", best, default, is_default_known=more.pop("is_known", True),
+        window=1_000, measured=measured, extra_loss=more.pop("extra_loss", 0.05), held_out=held_out,
+        **more,
+    )  # fmt: skip
+
+
+ANSWERS = {
+    "Compact at 200 tokens, not at the default of 400: a session costs $1.00 less; 2.0 points more"
+    " of what is used again is lost. Over 2 sessions.": {},
+    "Compact at 300 tokens, not at the window's own limit of 400: a session costs $0.50 less; no"
+    " more of what is used again is lost. Over 1 session.": {
+        "n": 1,
+        "best": 300,
+        "is_known": False,
+    },
+    "Compact at 400 tokens, not at the default of 200: a session costs -$1.00 more, as the default"
+    " lies at a price step; 2.0 points less of what is used again is lost. Over 2 sessions.": {
+        "best": 400,
+        "default": 200,
+    },
+    "Compact at 200 tokens, not at the default of 400: a session costs $1.00 ($1.00 to $1.00) less;"
+    " 2.0 points (+2.0 to +2.0) more of what is used again is lost. Over 5 sessions.": {"n": 5},
+    "Compact at 200 tokens, not at the default of 400: a session costs $1.00 less. Over 2"
+    " sessions.": {"costs": {n: (usd, None) for n, (usd, _) in COSTS.items()}},
+    "Keep the default of 200 tokens: over 2 sessions no other threshold costs less with at most 5"
+    " points more loss.": {"default": 200},
+    "Keep the default of 200 tokens: over 2 sessions no other threshold costs less with no more"
+    " loss.": {"default": 200, "extra_loss": 0.0},
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_the_answer_says_what_a_session_saves_and_loses(answer):
+    threshold = make_threshold(**ANSWERS[answer])
+    assert threshold.answer == answer
+    assert bool(threshold.setting) is threshold.is_change is answer.startswith("Compact")
+
+
+def test_the_sentences_say_how_far_the_answer_carries():
+    tried = LaterSessionsTrial(300, 3, 4, 1.25, 2.5, 0.1, 0.2)
+    default = tried._replace(size=400)
+    unknown = tried._replace(loss=None)
+    plain = "Tried: the first 3 sessions alone choose {}. On the later 4 "
+    for trial, words in (
+        (None, "Not tried on later sessions: that needs two in each half."),
+        (
+            tried,
+            plain.format(300) + "it costs $1.25 a session, not $2.50 and loses 10 %, not 20 %.",
+        ),
+        (default, plain.format(400) + "that is the default itself: nothing is saved."),
+        (unknown, plain.format(300) + "it costs $1.25 a session, not $2.50."),
+    ):
+        assert make_threshold(held_out=trial).sentences()[0] == words
+    few, five = make_threshold(notes=("A note.",)).sentences(), make_threshold(n=5).sentences()
+    assert few[1] == "2 of 2 sessions reach the default, 2 the threshold."  # of 1,000 tokens
+    assert few[2].startswith("Fewer than five sessions")
+    assert few[-1] == "A note."
+    assert not any(s.startswith("Fewer than five") for s in five)
+    assert "With no more loss than the default's it would be 300, which saves $0.50 a session." in few  # fmt: skip
+    assert "In dollars alone it would be 100, but 20.0 points more is lost." in few
+    assert not any("dearer" in s for s in few)
+    stepped = make_threshold(steps=(700, 1_000)).sentences()
+    assert "Prompts above 700 tokens are dearer: no threshold within 5 % of that." in stepped
+    lossless = make_threshold(best=100, costs={100: (1.0, 0.3), 400: (2.5, 0.1)}).sentences()
+    assert "With no more loss than the default's it would be the default, 400." in lossless
+
+
+def test_the_table_names_the_best_the_default_and_the_cheapest():
+    table = make_threshold(is_known=False).table
+    cells = [[cell.text for cell in row] for row in table.rows]
+    assert [row[:3] for row in cells] == [
+        ["dollars alone", "100", "$1.00"],
+        ["best", "200", "$1.50"],
+        ["", "300", "$2.00"],
+        ["window", "400", "$2.50"],
+    ]
+    assert [row[3] for row in cells] == ["$1.50", "$1.00", "$0.50", ""]
+    assert [row[4] for row in cells] == ["30 %", "12 %", "10 %", "10 %"]

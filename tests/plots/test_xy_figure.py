@@ -1,0 +1,60 @@
+"""The range of a chart takes in all its points, in whatever order a trace has them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import ctxkit as ck
+from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
+
+
+@pytest.mark.parametrize("x", [[1, 9, 0, 5], [5, 0, 9, 1]])
+def test_points_in_any_order_are_within_the_range(x):
+    axes = XyDrawing(x="call", y="tokens", traces=(Trace(name="a", x=x, y=[1.0, 2.0, 3.0, 4.0]),))
+    low, high = axes.plotly()["layout"]["xaxis"]["range"]
+    assert low < 0 < 9 < high
+
+
+def test_every_rule_of_the_user_has_a_line_in_the_picture():
+    chart = ck.plots.user_rules(ck.samples.path("billing"))
+    path = re.search(r'<path d="(M[^"]+)" fill="none" stroke="#0072b2"', chart.drawing.svg())
+    lines = [part for part in path[1].split("M") if "L" in part]
+    assert len(lines) == len(chart.rows) == 5
+
+
+# -- The name of a limit stands where no line runs.
+
+
+LIMIT = LimitLine(y=100, label="limit 100", colour="#888888")
+
+
+def axes(y: list[float], *marks: float) -> XyDrawing:
+    trace = Trace(name="line", x=range(len(y)), y=y)
+    return XyDrawing(
+        x="call",
+        y="tokens",
+        traces=(trace,),
+        limits=(LIMIT,),
+        marks=tuple(VerticalMark(x=m) for m in marks),
+    )
+
+
+@pytest.mark.parametrize(
+    ("y", "marks", "free"),
+    [
+        ([0, 10, 20, 30, 40, 50], (), "right"),
+        ([0, 10, 20, 30, 95, 100], (), "left"),
+        ([0, 10, 20, 30, 0, 300], (), "left"),  # through it, with no point near it
+        ([300, 0, 20, 30, 0, 300], (), ""),
+        ([0, 10, 20, 30, 40, 50], (4.5,), "left"),
+        ([0, 10, 20, 30, 40, 50], (0.5, 4.5), ""),
+    ],
+)
+def test_the_name_of_a_limit_stands_at_its_free_end_or_in_the_legend_alone(y, marks, free):
+    made = axes(y, *marks)
+    assert made.free_end(LIMIT) == free
+    drawn = made.plotly()["data"][-1]
+    assert [bool(t) for t in drawn["text"]] == [free == "left", free == "right"]
+    assert drawn["name"] == "limit 100"

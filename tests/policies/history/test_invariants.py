@@ -1,0 +1,181 @@
+"""The invariants of a shown history: pairs of calls and results, what stays, and its order."""
+
+from __future__ import annotations
+
+import numpy as np
+from builders import assistant, call, result, step, system, tool_call, user
+from hypothesis import given
+from hypothesis import strategies as st
+from random_sessions import shown, unchecked
+
+from ctxkit.policies.history.edits import drop_positions
+from ctxkit.policies.history.invariants import (
+    PENDING_STAYS,
+    PINNED_STAYS,
+    SYSTEM_STAYS,
+    CallsHaveResults,
+    OrderStays,
+    ResultsHaveCalls,
+    find_changed_groups,
+    find_violation,
+)
+
+# -- Every tool call has its result.
+
+CALLS_ASKED = assistant("Both.", tool_call("ls", "a"), tool_call("cat", "b"))
+CALLS_LOG = (user(), CALLS_ASKED, result("1", "a", "ls"), result("2", "b", "cat"))
+
+
+def find_broken_call(*kept):
+    return CallsHaveResults().broken(unchecked(CALLS_LOG, *kept))
+
+
+def test_whole_groups_are_sound():
+    assert find_broken_call(0, 1, 2, 3) is None
+    assert find_broken_call(0) is None
+
+
+def test_one_of_two_results_is_not_enough():
+    assert find_broken_call(0, 1, 2) == "Tool call cat (b) lost its result."
+    assert find_broken_call(0, 1, 3) == "Tool call ls (a) lost its result."
+
+
+def test_a_call_that_was_never_answered_is_sound():
+    h = shown(user(), assistant("", tool_call("ls", "x")), user("stop"))
+    assert CallsHaveResults().broken(h) is None
+
+
+def test_a_call_without_ids_counts_its_results():
+    asked = assistant("", tool_call("ls", ""))
+    h = shown(user(), asked, result("1", ""))
+    assert CallsHaveResults().broken(h) is None
+
+
+# -- Every tool result has its call.
+
+RESULTS_LOG = (user(), *step("ls"), *step("cat"))
+
+
+def test_pairs_are_sound():
+    assert ResultsHaveCalls().broken(unchecked(RESULTS_LOG, 0, 3, 4)) is None
+
+
+def test_a_result_alone_is_named():
+    asked = call("ls", "a")
+    view = unchecked((user(), asked, result("1", asked)), 0, 2)
+    assert ResultsHaveCalls().broken(view) == "The result of ls (a) lost its call."
+
+
+def test_a_result_that_the_log_has_no_call_for_is_a_fact():
+    assert ResultsHaveCalls().broken(shown(user(), result("1", "nobody"))) is None
+
+
+# -- System messages stay.
+
+SYSTEM_LOG = (system(id="s"), user(), system("A reminder.", id="s2"))
+
+
+def test_all_are_there():
+    assert SYSTEM_STAYS.broken(shown(*SYSTEM_LOG)) is None
+    assert SYSTEM_STAYS.broken(unchecked(SYSTEM_LOG, 0, 2)) is None
+
+
+def test_one_is_gone():
+    assert (
+        SYSTEM_STAYS.broken(unchecked(SYSTEM_LOG, 1, 2))
+        == "The system message s is gone: it must stay."
+    )
+    assert "s2" in SYSTEM_STAYS.broken(unchecked(SYSTEM_LOG, 0, 1))
+
+
+def test_one_that_was_not_yet_said_is_not_missed():
+    assert SYSTEM_STAYS.broken(shown(*SYSTEM_LOG).at(0)) is None
+
+
+# -- Pinned messages stay.
+
+PINNED_LOG = (system(), user("never!", pinned=True, id="p"), user())
+
+
+def test_pinned_ones_are_asked_for_and_others_not():
+    assert PINNED_STAYS.broken(unchecked(PINNED_LOG, 1)) is None
+    assert (
+        PINNED_STAYS.broken(unchecked(PINNED_LOG, 0, 2))
+        == "The pinned message p is gone: it must stay."
+    )
+
+
+# -- What an approval waits on stays.
+
+PENDING_ASKED = call("rm", "a")
+PENDING_LOG = (user(), PENDING_ASKED, result("waits", PENDING_ASKED, pending=True, id="w"))
+
+
+def test_pending_ones_are_asked_for():
+    assert PENDING_STAYS.broken(unchecked(PENDING_LOG, 1, 2)) is None
+    assert (
+        PENDING_STAYS.broken(unchecked(PENDING_LOG, 0))
+        == "The pending message w is gone: it must stay."
+    )
+
+
+# -- Order stays.
+
+ORDER_LOG = tuple(user(str(n), id=f"m{n}") for n in range(4))
+
+
+def test_gaps_are_in_order():
+    assert OrderStays().broken(unchecked(ORDER_LOG, 0, 3)) is None
+
+
+def test_turned_round_or_twice_is_not():
+    assert (
+        OrderStays().broken(unchecked(ORDER_LOG, 0, 2, 1))
+        == "Message m1 stands out of order, or twice."
+    )
+    assert "m2" in OrderStays().broken(unchecked(ORDER_LOG, 2, 2))
+
+
+# -- Groups that were sound are looked at again only where something else is shown of them.
+
+GROUPS_ASKED = assistant("Both.", tool_call("ls", "a"), tool_call("cat", "b"))
+GROUPS_MORE = assistant("One.", tool_call("ls", "c"))
+GROUPS_LONG = "a result of many words, " * 9
+GROUPS_LOG = (
+    user(),
+    GROUPS_ASKED,
+    result(GROUPS_LONG, "a", "ls"),
+    result("2", "b", "cat"),
+    GROUPS_MORE,
+    result("3", "c", "ls"),
+)
+
+
+def test_what_was_sound_is_asked_for_once():
+    view = shown(*GROUPS_LOG).shorten({2: "-"}, reason="test")
+    assert [group.row for group in find_changed_groups(view)] == [1]
+    assert find_violation(view) is None
+    assert find_changed_groups(view) == []
+
+
+def test_what_was_sound_may_break_later():
+    view = shown(*GROUPS_LOG).shorten({2: "-"}, reason="test")
+    assert find_violation(view) is None
+    gone = drop_positions(view, np.array([3]), "test", None)
+    assert find_violation(gone) == "Tool call cat (b) lost its result."
+    assert find_violation(gone) is not None
+    assert find_violation(view) is None
+
+
+@given(st.lists(st.lists(st.sampled_from(range(1, 6)), unique=True), min_size=1, max_size=6))
+def test_a_log_that_remembers_finds_what_a_fresh_one_finds(cuts):
+    base = shown(*GROUPS_LOG)
+    for cut in cuts:
+        at = np.array(sorted(cut), int)
+        fresh = shown(*GROUPS_LOG)
+        if len(at):
+            assert find_violation(drop_positions(base, at, "t", None)) == find_violation(
+                drop_positions(fresh, at, "t", None)
+            )
+        text = base.replace({p: GROUPS_LOG[p] for p in cut}, reason="the same again")
+        assert find_violation(text) is None

@@ -1,0 +1,173 @@
+"""`make mutants` and `make quick`: which faults are planted, and which tests a change reaches."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.mutation_operators import plant_fault
+from benchmarks.mutation_testing import Runner, cut_to_change, draw_faults
+from benchmarks.tests_by_line import (
+    ROOT,
+    LineMap,
+    get_bound_names,
+    get_changed_lines,
+    get_function_lines,
+    get_new_lines,
+    to_lines,
+    to_mask,
+)
+
+
+def list_faults(line: str, indent: int = 1) -> set[tuple[str, str]]:
+    """Return the kinds and results of all faults of a line in a function (or outside, without indent)."""
+    text = f"def f():\n    {line}\n" if indent else f"{line}\n"
+    found = set()
+    for seed in range(60):
+        fault = plant_fault(text, 2 if indent else 1, random.Random(seed))
+        if fault is not None:
+            found.add((fault.kind, fault.after))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "after"),
+    [
+        ("return a < b", "comparison", "return a <= b"),
+        ("return a < b", "comparison", "return a >= b"),
+        ("return a", "return None", "return None"),
+        ("x = a / b", "arithmetic", "x = a * b"),
+        ("x = a and b", "and/or", "x = a or b"),
+        ("x = not a", "not removed", "x = a"),
+        ("x = a if b else c", "not added", "x = a if not b else c"),
+        ("x = [a for a in b if a]", "not added", "x = [a for a in b if not a]"),
+        ("x = 4000", "constant", "x = 4001"),
+        ("x = 0.5", "constant", "x = 1.0"),
+        ("x = g(key=True)", "constant", "x = g(key=False)"),
+        ("x = g(a, b)", "arguments swapped", "x = g(b, a)"),
+        ("g(a)", "dropped", "pass"),
+        ("x += a", "dropped", "pass"),
+        ("x = ['tokens', 'chars']", "column swapped", "x = ['chars', 'tokens']"),
+        ("x = {'a': b, 'c': d}", "column swapped", "x = {'c': b, 'a': d}"),
+        ("x = f['a'] - f['b']", "column swapped", "x = f['b'] - f['b']"),
+    ],
+)
+def test_each_kind_of_fault_is_planted(line, kind, after):
+    assert (kind, after) in list_faults(line)
+
+
+def test_a_default_is_a_constant_outside_a_function():
+    fault = plant_fault("class A:\n    keep_last: int = 3\n", 2, random.Random(0))
+    assert (fault.kind, fault.after, fault.names) == (
+        "constant",
+        "keep_last: int = 4",
+        ("keep_last",),
+    )
+    assert not fault.in_function
+    assert plant_fault("def f(a=1):\n    pass\n", 1, random.Random(0)).after == "def f(a=2):"
+
+
+@pytest.mark.parametrize(
+    ("line", "indent"),
+    [
+        ("max(a, b)", 0),
+        ("x = min(a, b)", 0),
+        ("x = {'a', 'b'}", 0),
+        ("frozenset(('a', 'b'))", 0),
+        ("class A(Struct, frozen=True): pass", 0),
+        ("__all__ = ['a', 'b']", 0),
+        ("x = dict(zip(a, a, strict=True))", 0),
+        ("x = lru_cache(maxsize=64)", 0),
+        ("x: 'list[1]'", 1),
+        ("'Return 3 < 4.'", 1),
+        ("if TYPE_CHECKING: import a", 0),
+        ("x = f'{a}' + b", 0),
+        ("return None", 1),
+    ],
+)
+def test_what_makes_no_difference_is_not_planted(line, indent):
+    assert list_faults(line, indent) == set()
+
+
+def test_the_order_of_what_is_searched_is_not_changed():
+    assert {kind for kind, _ in list_faults("return a in ('b', 'c')")} == {"comparison", "return None"}  # fmt: skip
+
+
+def test_a_fault_is_noticed_only_by_a_test_that_passes_without_it(tmp_path):
+    good, bad = tmp_path / "test_good.py", tmp_path / "test_bad.py"
+    good.write_text(
+        "from ctxkit.errors import short_repr\ndef test(): assert short_repr(5) == '5'\n"
+    )
+    bad.write_text("def test(): assert False\n")
+    file, source = "ctxkit/errors.py", (ROOT / "ctxkit/errors.py").read_text(encoding="utf-8")
+    assert "def short_repr" in source
+    assert run_child([str(good)], (file, source))[0] == "survived"
+    verdict, by, _ = run_child([str(good)], (file, source.replace("def short_repr", "def repr_2")))
+    assert (verdict, "test_good" in by) == ("noticed", True)
+    assert run_child([str(bad)], None)[0] == "noticed"
+
+
+def run_child(tests, fault):
+    """Run tests in a new process that has not loaded the kit, as the workers of `make mutants` do."""
+    code = (
+        "import json, sys; from benchmarks.mutation_testing import run_in_fork;"
+        "print(json.dumps(run_in_fork(*json.loads(sys.stdin.read()), 120)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=json.dumps([tests, fault]), cwd=ROOT,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def make_map(**lines) -> LineMap:
+    """Return a map of one file whose tests reach these lines."""
+    return LineMap(
+        seconds=dict.fromkeys(lines, 0.1),
+        lines={t: {"ctxkit/errors.py": to_mask(n)} for t, n in lines.items()},
+        texts={"ctxkit/errors.py": (ROOT / "ctxkit/errors.py").read_text(encoding="utf-8")},
+    )
+
+
+def test_tests_that_reach_few_lines_run_first():
+    text = make_map().texts["ctxkit/errors.py"]
+    line = min(get_function_lines(text))
+    found = make_map(wide=[*range(1, 60), line], narrow=[line], elsewhere=[line + 1])
+    runner = Runner(found, 10)
+    fault = plant_fault(f"def f():{chr(10) * (line - 1)}    return 3", line, random.Random(1))
+    assert runner.tests_of("ctxkit/errors.py", fault) == ["narrow", "wide"]
+
+
+def test_the_same_seed_draws_the_same_faults():
+    found = make_map(a=range(1, 200))
+    found.texts = {"ctxkit/errors.py": found.texts["ctxkit/errors.py"]}
+    drawn = [f.after for _, f in draw_faults(found, "errors", 5, 3)]
+    assert drawn == [f.after for _, f in draw_faults(found, "errors", 5, 3)]
+    assert drawn != [f.after for _, f in draw_faults(found, "errors", 5, 4)]
+
+
+def test_lines_are_found_again_after_a_change():
+    old, new = "a\nb\nc\nd", "a\nx\ny\nc\nd"
+    assert get_new_lines(old, new) == {1: 1, 2: 2, 3: 4, 4: 5}
+    assert get_changed_lines(old, new) == {2, 3}
+    assert get_changed_lines("a\nb\nc", "a\nc") == {1, 2}
+    assert to_lines(to_mask({3, 9})) == {3, 9}
+
+
+def test_a_changed_signature_or_default_binds_its_name():
+    text = "LIMIT = 3\n\n\nclass A:\n    keep: int = 2\n\n    def f(self, a=1):\n        b = 4\n        return b\n"
+    assert get_function_lines(text) == {8, 9}
+    assert get_bound_names(text, {1}) == {"LIMIT"}
+    assert get_bound_names(text, {5}) == {"keep"}
+    assert get_bound_names(text, {7}) == {"f"}
+
+
+def test_a_long_statement_is_cut_to_what_changed():
+    before, after = cut_to_change("a" * 900 + " or b", "a" * 900 + " and b")
+    assert before.endswith("a or b")
+    assert after.endswith("a and b")
+    assert cut_to_change("a < b", "a <= b") == ("a < b", "a <= b")
