@@ -279,6 +279,11 @@ def read_share():
     return ledger.sum("read") / sum(ledger.sum(k) for k in ("fresh", "read", "write", "output"))
 
 
+def read_share_under(rules):
+    row = score_replay(replay_sample(rules), loss=False)
+    return row["cache_read_tokens"] / row["prompt_tokens"]
+
+
 def pauses():
     return [m for m in find_cache_misses(load_sample()) if m is not None and m.paused]
 
@@ -429,6 +434,10 @@ CLAIMS = {
             sent(26_000) > sent(22_000) > sent(18_000) > sent(14_000) > sent(10_000) and shared_by_trigger()[0] < shared_by_trigger()[2]
         ),
         "Nearly all tokens were read from the cache": lambda: 0.95 < read_share() < 1,
+        "`none` reads 97 % of its tokens, *above 26,000* 96 %, and `none` costs nearly twice as much": lambda: (
+            [round(read_share_under(r), 2) for r in ("none", make_rules_above("clear:keep_last=20", 26_000))] == [0.97, 0.96]
+            and 1.8 < shared_by_trigger()[2] / shared_by_trigger()[0] < 2
+        ),
         "One pause, 120,000 tokens written once: 41 cents against 27, it pays": lambda: price_hour_pause() == (0.41, 0.27),
         "`billing` would save 0.24 dollars and pay 0.39, `inbox` save 1.12 and pay 0.74": lambda: (
             [price_hour_cache(name) for name in ("billing", "inbox")] == [(0.24, 0.39), (1.12, 0.74)]
@@ -691,6 +700,7 @@ CLAIMS = {
         "a sentence of the source that shares at least half of its words": lambda: summary_prompts._INVENTED_BELOW == 0.5,
         "the model is asked once more and told what was wrong": lambda: CheckpointSummariser().attempts == 2,
         "summaries stay until four of one level are merged": lambda: signature(modifiers.leveled).parameters["fan"].default == 4,
+        "500 tokens in 300 calls are 4.5 cents": lambda: round(500 * 300 * PRICE.cache_read, 3) == 0.045,
         "it compacts 21 times and costs more than the record": lambda: (
             len(replay_sample(make_rules_above("excerpts:keep_last=5", 30_000)).edits) == 21
             and cost(make_rules_above("excerpts:keep_last=5", 30_000)) > ck.score(load_sample())["cost_usd"]
