@@ -40,8 +40,10 @@ from ctxkit.metrics.compactions import MIN_PROGRESS, get_replay_compactions, is_
 from ctxkit.metrics.growth_profile import GrowthProfile
 from ctxkit.metrics.losable_items import ITEM_FAMILIES
 from ctxkit.policies import Rules, guards, modifiers, triggers
+from ctxkit.policies.offload import EXCERPT_MARKER, ResultExcerpts
 from ctxkit.policies.texts import summary_prompts
 from ctxkit.presets.systems.tyrum import CheckpointSummariser
+from ctxkit.session.messages import Message, Text
 from ctxkit.tokens import default_counter, get_counter, live_prompt_sizes
 from ctxkit.tokens.provider_rules import find_rule
 
@@ -282,6 +284,13 @@ def read_share():
 def read_share_under(rules):
     row = score_replay(replay_sample(rules), loss=False)
     return row["cache_read_tokens"] / row["prompt_tokens"]
+
+
+def excerpt_of(text):
+    """Return head and tail of a result as `excerpts` leaves them."""
+    result = Message(role="tool", id="r", tool="run", parts=(Text(text),))
+    head, tail = ResultExcerpts().excerpt(result).split(EXCERPT_MARKER)
+    return head.rpartition("\n")[2], tail
 
 
 def pauses():
@@ -700,6 +709,9 @@ CLAIMS = {
         "a sentence of the source that shares at least half of its words": lambda: summary_prompts._INVENTED_BELOW == 0.5,
         "the model is asked once more and told what was wrong": lambda: CheckpointSummariser().attempts == 2,
         "summaries stay until four of one level are merged": lambda: signature(modifiers.leveled).parameters["fan"].default == 4,
+        "(800 characters of a result stay, two thirds of them from its head)": lambda: (
+            [len(part) for part in excerpt_of("x" * 3_000)] == [533, 267]
+        ),
         "500 tokens in 300 calls are 4.5 cents": lambda: round(500 * 300 * PRICE.cache_read, 3) == 0.045,
         "it compacts 21 times and costs more than the record": lambda: (
             len(replay_sample(make_rules_above("excerpts:keep_last=5", 30_000)).edits) == 21
