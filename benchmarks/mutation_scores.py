@@ -1,8 +1,8 @@
 """How many planted faults the tests notice: the kept runs, and faults that change nothing.
 
 `python -m benchmarks.mutation_testing ... --keep` adds its run to `fault_figures.json` and writes
-the section of docs/benchmarks.md anew. `equivalent_faults.json` lists faults after which the code does
-the same, each with its reason: they are not run and do not count.
+the section of docs/benchmarks.md anew. `equivalent_faults.json` lists faults after which the code
+does the same, each with its reason: they are not run and do not count.
 """
 
 from __future__ import annotations

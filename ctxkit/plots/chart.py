@@ -263,7 +263,10 @@ def render_small_table(
     """Return a small HTML table; cells with numbers are aligned to the right."""
     if not head:
         return ""
-    heads = "".join(f'<th scope="col" style="{_CELL}">{escape_html(h, 60)}</th>' for h in head)
+    heads = "".join(
+        f'<th scope="col" style="{_head_style(rows, i)}">{escape_html(h, 60)}</th>'
+        for i, h in enumerate(head)
+    )
     body = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in rows)
     one_line = ";white-space:nowrap" if len(caption) <= _SHORT_CAPTION else ""
     caption_style = f"text-align:left{one_line}"
@@ -275,6 +278,12 @@ def render_small_table(
         f'margin:6px 0">{caption_html}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
         "</div>"
     )
+
+
+def _head_style(rows: Sequence[Sequence[str]], i: int) -> str:
+    """Return the style of a column's head: to the right over figures alone, as its cells are."""
+    cells = [row[i] for row in rows if i < len(row) and row[i]]
+    return _NUMBER if cells and all(map(FIGURE_CELL.fullmatch, cells)) else _CELL
 
 
 def _html_cell(text: str) -> str:

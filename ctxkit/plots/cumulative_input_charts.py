@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -32,6 +33,8 @@ _NEEDED_COLUMNS = (
     "cumulative_input_tokens",
 )
 _MAX_MARKS, _MAX_MARK_LABELS = 60, 12
+_LABEL_SHARE = 0.1
+"""Width of a compaction's label, as a share of the width of a chart of 700 pixels."""
 _NOT_AN_AGENT = "system"
 """fuseraft's name for its compaction markers, which are not turns."""
 
@@ -176,6 +179,7 @@ def draw_cumulative_input_chart(
             the table.
     """
     limits = [(data.warn_at, "warn at", WARN_COLOUR), (data.cutover_at, "cutover at", STOP_COLOUR)]
+    turns = [int(turn) for agent in data.agents for turn in agent.turns]
     axes = XyDrawing(
         x="turn",
         y="input tokens, summed",
@@ -186,7 +190,7 @@ def draw_cumulative_input_chart(
         limits=tuple(
             LimitLine(y=n, label=f"{word} {n:,}", colour=ink) for n, word, ink in limits if n
         ),
-        marks=_compaction_marks(data.compactions),
+        marks=_compaction_marks(data.compactions, float(np.ptp(turns)) if turns else 0.0),
     )
     head = ("agent", "turns", "input", "output", "highest", "of cutover")
     more = ("cutovers",) if cutovers is not None else ()
@@ -203,11 +207,19 @@ def draw_cumulative_input_chart(
     )
 
 
-def _compaction_marks(places: Sequence[float]) -> tuple[VerticalMark, ...]:
-    """Return a line with fuseraft's label for each compaction; empty if there are very many."""
-    label = "⚡ compact" if len(places) <= _MAX_MARK_LABELS else ""
-    marks = tuple(VerticalMark(x=x, label=label, dash="dash") for x in places)
-    return marks if len(marks) <= _MAX_MARKS else ()
+def _compaction_marks(places: Sequence[float], extent: float) -> tuple[VerticalMark, ...]:
+    """Return a line for each compaction, with fuseraft's label where it covers no other label.
+
+    Empty if there are very many. `extent` is the length of the axis.
+    """
+    if len(places) > _MAX_MARKS:
+        return ()
+    marks, labelled_x = list[VerticalMark](), -inf
+    for x in sorted(places):
+        has_label = len(places) <= _MAX_MARK_LABELS and x - labelled_x >= _LABEL_SHARE * extent
+        labelled_x = x if has_label else labelled_x
+        marks.append(VerticalMark(x=x, label="⚡ compact" * has_label, dash="dash"))
+    return tuple(marks)
 
 
 def _describe_budget(data: CumulativeInputData) -> str:

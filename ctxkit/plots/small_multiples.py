@@ -56,8 +56,10 @@ class PanelGrid(Drawing):
 
     @property
     def columns(self) -> int:
-        """Number of panels side by side: as many as leave enough width for a title."""
+        """Number of panels side by side: as many as leave a title its width; of four two."""
         n = len(self.panels)
+        if n == 4:
+            return 2
         return 4 if n > 9 else min(max(n, 1), 3)
 
     def letters(self, panel: Panel) -> int:

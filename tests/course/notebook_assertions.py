@@ -117,6 +117,10 @@ NOTEBOOK_CLAIMS = {
             'where["fresh"] == {"assistant", "tool"}'
         ),
         "who is shown three replies has the files alone": 'where["last 3 replies"] == {"tool"}',
+        "A shared team is the dearest: each of its four agents has what the others said written": (
+            'alone < shared["cost_usd"] == whole["cost_usd"].drop("recorded").max() and before < written / 4'
+        ),
+        "Views that forget are cheaper than one agent that sees all": 'views["cost_usd"].max() < alone',
     },
     "a1": {
         "it does for any reads at all, made-up ones too": (
@@ -136,6 +140,12 @@ NOTEBOOK_CLAIMS = {
         "both agree on the sign": (
             '(gain["headroom, after a pause"] > 0).all() and (gain["Pichay"] > 0).all()'
         ),
+        "whoever adds up the tops has 11 cents here and paid 90": (
+            'round(rows["sealed"]["all dollars"], 2) == 0.11 and '
+            'round(rows["compacted"]["all dollars"], 2) == 0.9'
+        ),
+        "the second line: 11 cents is a lower bound": 'pd.isna(rows["sealed"]["its dollars"])',
+        "That is the *in dollars alone* of notebook 05": "round(exact) == advice.cheapest",
     },
     "a2": {
         "After the second compaction something is still said of the importer's queue": (
@@ -164,6 +174,16 @@ NOTEBOOK_CLAIMS = {
             'list(invented) == claimed[-1:] and "no keyset paging" in " ".join(source)'
         ),
         "0 to 1": '0 <= ck.score(session)["summary_recall"] <= 1',
+        "it is the cheapest in each column, but nearly all of what `incident` and `research` needed": (
+            '(of := pd.DataFrame(columns)).xs("dollars", axis=1, level=1).idxmin().eq("file, on arrival").all() '
+            'and of.loc["file, on arrival", [("incident", "lost"), ("research", "lost")]].min() > 0.9'
+        ),
+        "loses names: most of what was needed on `billing` and `research`": (
+            'of.loc["summary", [("billing", "lost"), ("research", "lost")]].min() > 0.5'
+        ),
+        "From four of ten against none it is hardly chance (below 0.05)": (
+            "chance(4, 0) < 0.05 < chance(3, 0)"
+        ),
         "here the summary says the task in its own words": 'audited["task_lost"].all()',
     },
     "a3": {
@@ -172,6 +192,9 @@ NOTEBOOK_CLAIMS = {
             'runs[runs["session"] == sessions[0].id]["prompt_tokens"].tolist()'
         ),
         "Started again, it goes on where it stopped": "len(again) == len(grid)",
+        "Six of ten may well be chance; from about sixteen sessions on 55 % is clearly below 80 %": (
+            "at_most(6, 10) > 0.1 and at_most(9, 16) < 0.05"
+        ),
     },
 }
 

@@ -14,6 +14,7 @@ from course.notebook_assertions import NOTEBOOK_CLAIMS
 from course.prose_claims import BECAUSE, CLAIMS, NOTEBOOKS, code
 from numpy import median
 
+import ctxkit as ck
 from ctxkit.course import load_exercises
 from ctxkit.course.sample_sessions import replay_sample
 from ctxkit.metrics import compaction_outcomes
@@ -51,7 +52,36 @@ def told(folder):
     }  # fmt: skip
 
 
-REAL = {"11": ("Over 61 recorded sessions", "the 90 % of fuseraft's page is the upper end")}
+@cache
+def largest_parts(folder):
+    """The largest part of the last prompt of each real session with ten calls of tools, and whether bills tell its size."""
+    read = (s for s in ck.read_all(folder, progress=False) if s.has_text)
+    busy = [s for s in read if sum(len(m.tool_calls) for m in s.messages) >= 10]
+    reports = [(s.product or s.format, ck.report(s)) for s in busy]
+    return [
+        (program, max((of := r.groups()), key=lambda part: of[part] or 0), r.prompt_source == "recorded")
+        for program, r in reports
+    ]  # fmt: skip
+
+
+def told_of_parts(folder):
+    """The words that notebook 01 has for it."""
+    found = largest_parts(folder)
+    programs, results = (
+        len({of for of, _, _ in found}),
+        sum(part == "tool results" for _, part, _ in found),
+    )
+    return (
+        f"in {results} of {len(found)} public sessions of {('nine' if programs == 9 else programs)} programs (with ten calls of tools or more), "
+        "results of tools are the largest part of the last prompt. In the others it is the fixed part, the system prompt, or talk. "
+        f"({sum(not billed for *_, billed in found)} of the {len(found)} have no bills, so their fixed part is unknown.)"
+    )
+
+
+REAL = {
+    "01": ("51 of 61 public sessions", "45 of the 61 have no bills"),
+    "11": ("Over 61 recorded sessions", "the 90 % of fuseraft's page is the upper end"),
+}
 """What is said of real sessions, which are not in the repository. (What 11 says of subagents is held
 by `test_a_real_session_with_subagents`.)
 """
@@ -60,8 +90,11 @@ by `test_a_real_session_with_subagents`.)
 def test_what_is_said_of_real_sessions_is_so(real):
     guide = (NOTEBOOKS.parent / "docs/teams.md").read_text(encoding="utf-8")
     assert told(real)["11"] in prose("11")
+    assert told_of_parts(real) in prose("01")
+    others = {part for _, part, _ in largest_parts(real)} - {"tool results"}
+    assert others >= {"not in the log", "system prompt", "user", "assistant text"}
     assert told(real)["guide"] in " ".join(guide.split())
-    assert all(said in prose("11") for said in REAL["11"])
+    assert all(said in prose(number) for number, of in REAL.items() for said in of)
     history, prompt = savings(real)
     assert median(history) < 0.9
     assert max(prompt) < 0.9

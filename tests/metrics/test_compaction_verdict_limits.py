@@ -146,10 +146,10 @@ def test_a_spiral_is_of_prompts_above_the_limit():
 
 
 def test_headroom_is_the_free_share_and_a_trigger_of_nothing_is_refused():
-    assert ck.metrics.compaction_payback.headroom(8, 6) == 0.25
-    assert ck.metrics.compaction_payback.headroom(1, 2) == -1.0
+    assert ck.metrics.compaction_formulas.compute_headroom_share(8, 6) == 0.25
+    assert ck.metrics.compaction_formulas.compute_headroom_share(1, 2) == -1.0
     with pytest.raises(ck.errors.BadArguments, match="above 0, not 0"):
-        ck.metrics.compaction_payback.headroom(0, 0)
+        ck.metrics.compaction_formulas.compute_headroom_share(0, 0)
 
 
 def test_an_append_only_session_grows_by_what_was_added():

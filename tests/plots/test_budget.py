@@ -133,7 +133,9 @@ def test_compactions_are_dashed_lines_with_fuserafts_label():
     assert label["text"] == "⚡ compact"
     page = str(ck.plots.budget(snapshots_of(lines)).page())
     assert "\\u26a1 compact" in page or "⚡ compact" in page
-    assert {m.label for m in _compaction_marks(range(13))} == {""}
+    assert {m.label for m in _compaction_marks(range(13), 12.0)} == {""}
+    labels = [m.label for m in _compaction_marks((10.5, 12.5, 40.5), 88.0)]
+    assert labels == ["⚡ compact", "", "⚡ compact"]  # two labels side by side would overlap
 
 
 def snapshots_of(lines):

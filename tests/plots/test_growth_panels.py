@@ -33,6 +33,15 @@ def test_every_session_has_a_panel_and_all_have_one_scale():
     assert titles == ["a", "b", "c"]
 
 
+def test_four_panels_are_two_by_two():
+    layout = panels(*(talk(name, 10, 20) for name in "abcd"))["layout"]
+    places = {
+        (layout[f"xaxis{n}"]["domain"][0], layout[f"yaxis{n}"]["domain"][0])
+        for n in ("", "2", "3", "4")
+    }
+    assert [len(set(of)) for of in zip(*places, strict=True)] == [2, 2]
+
+
 def test_compactions_are_marked_and_counted_in_the_corner():
     drawn = panels(talk("a", 100, 20, cut=True), talk("b", 90))
     (marks,) = [d for d in drawn["data"] if d.get("mode") == "markers"]

@@ -165,11 +165,15 @@ def test_the_growth_model_is_told_the_runs_it_speaks_of():
 
     raw = pd.DataFrame({"turns": [40, 60], "tokens": [400_000, 900_000], "output": [150, 150]})
     first = 3_000.0
-    real = ck.studies.behaviour.predict_total_prompt_tokens(raw, "mask", "M=10", first).sum()
+    real = ck.studies.policy_turn_and_cost_ratios.predict_total_prompt_tokens(
+        raw, "mask", "M=10", first
+    ).sum()
     for setting in ("M=2", "M=50"):
         assert (
             abs(
-                ck.studies.behaviour.predict_total_prompt_tokens(raw, "mask", setting, first).sum()
+                ck.studies.policy_turn_and_cost_ratios.predict_total_prompt_tokens(
+                    raw, "mask", setting, first
+                ).sum()
                 / real
                 - 1
             )
@@ -177,14 +181,16 @@ def test_the_growth_model_is_told_the_runs_it_speaks_of():
         )
     grown = raw.assign(tokens=raw["tokens"] * 10)
     assert (
-        ck.studies.behaviour.predict_total_prompt_tokens(grown, "mask", "M=10", first).sum()
+        ck.studies.policy_turn_and_cost_ratios.predict_total_prompt_tokens(
+            grown, "mask", "M=10", first
+        ).sum()
         > 3 * real
     )
 
 
 @pytest.fixture(scope="module")
 def lived():
-    small = ck.studies.closed_loop.make_world(questions=24, lines=40)
+    small = ck.studies.closed_loop.make_port_lookup_task(questions=24, lines=40)
     rules = [ck.presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (2, 5, 10)]
     return ck.studies.closed_loop.loop(["none", *rules], small)
 

@@ -123,7 +123,7 @@ def run_scripted_agent(
 
 
 def apply_model_prices(session: Session) -> Session:
-    """Return a scripted session as if the model `PRICED` had answered and summarised.
+    """Return a scripted session as if the model `PRICED_MODEL` had answered and summarised.
 
     Replays bill summaries as written by a model, so the live session must be billed alike.
     """

@@ -89,7 +89,9 @@ def test_it_sees_numbers_wherever_they_stand(small):
         name for names in small.services_by_question for name in names
     }
     assert all(
-        m.model == ck.studies.closed_loop.PRICED for m in session.messages if m.role == "assistant"
+        m.model == ck.studies.closed_loop.PRICED_MODEL
+        for m in session.messages
+        if m.role == "assistant"
     )
     assert ck.score(session, loss=False)["cost_usd"] > 0
 
