@@ -51,11 +51,11 @@ prompt. The difference between both is due to the number of turns. Runs that fai
 first call (no tokens) are left out. With them, 36 masked runs of Gemini Flash with one turn each
 would make masks seem to shorten its runs by an eighth."""
 _GROWTH = """The growth model is the weak part, because it assumes that a run grows evenly
-(`experiments.studies.behaviour`). Under a mask or summaries it predicts SWE-agent's prompts
-within 25 %, but it fails for OpenHands' masked prompts. Where the total is right nevertheless,
-two errors cancel."""
+(`experiments.studies.policy_turn_and_cost_ratios`). Under a mask or summaries it predicts SWE-
+agent's prompts within 25 %, but it fails for OpenHands' masked prompts. Where the total is right
+nevertheless, two errors cancel."""
 _FACTORS = """In a row of scores, `elongation` is the number of calls of real runs divided by that
-of the record, with the interval expected for a further model (`metrics.elongation`). It depends
+of the record, with the interval expected for a further model (`metrics.run_elongation`). It depends
 on the policy of the record, the policy of the replay and the model family; a family with three
 studies has its own factor. In a row of scores the interval is widened to include the closed-loop
 runs below with the same kind of policy. Two settings of one kind of policy are assumed to differ

@@ -18,8 +18,6 @@ from ctxkit.session.messages import SEALED_SUMMARY, Edit, Message, Part
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ctxkit.session.session import Session
-
 
 class HasEdits(Protocol):
     """The attributes of a `Session` that this module needs; `Session` itself imports it."""
@@ -310,7 +308,7 @@ class MessageFate(NamedTuple):
         return self.edit.reason or self.edit.method or self.edit.trigger or self.state
 
 
-def get_message_fates(session: Session, upto: int | None = None) -> dict[str, MessageFate]:
+def get_message_fates(session: HasEdits, upto: int | None = None) -> dict[str, MessageFate]:
     """Return the fate of each message that an edit changed, by its id.
 
     Any other message is shown as written or never sent.

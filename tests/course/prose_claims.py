@@ -414,7 +414,7 @@ CLAIMS = {
             score_replay(r, loss=False)["paid_back_share"] for r in (load_sample(), replay_sample(CAREFUL))
         ] == [1, 0],
         "Below 60 are made, 59 judged, and none has": lambda: (
-            len(of := thrashing.get_compaction_outcomes(replay_sample(CAREFUL))) == 60
+            len(of := compaction_outcomes.get_compaction_outcomes(replay_sample(CAREFUL))) == 60
             and [c.interval is None for c in of] == [False] * 59 + [True]
             and score_replay(replay_sample(CAREFUL), loss=False)["not_paid_back_n"] == 59
         ),

@@ -32,7 +32,7 @@ __all__ = [
     "PromptLookupModel",
     "find_ports",
     "get_service_path",
-    "parse_asked_services",
+    "parse_service_names",
 ]
 __dir__ = make_dunder_dir(__all__)
 
@@ -406,7 +406,7 @@ def find_ports(messages: Iterable[Message]) -> dict[str, int]:
     return {match[1]: int(match[2]) for m in messages for match in _PORT_LINE.finditer(m.text)}
 
 
-def parse_asked_services(question: str) -> tuple[str, ...]:
+def parse_service_names(question: str) -> tuple[str, ...]:
     """Return the services in the last question of a text: `... the ports of archive and zone?`."""
     questions = _QUESTION.findall(question)
     return tuple(w for w in re.split(r"[, ]+|\band\b", questions[-1]) if w) if questions else ()
@@ -461,7 +461,7 @@ class PromptLookupModel(ScriptedModel):
             self._seen_ports |= visible_ports
             visible_ports = self._seen_ports
         questions = (
-            parse_asked_services(m.text)
+            parse_service_names(m.text)
             for m in reversed(messages)
             if m.role in ("user", "summary")
         )

@@ -13,7 +13,7 @@ from ctxkit.agent.models.scripted import (
     MAX_LOOKUPS,
     PromptLookupModel,
     find_ports,
-    parse_asked_services,
+    parse_service_names,
 )
 from ctxkit.session import Message, Text
 
@@ -64,12 +64,12 @@ def test_it_gives_up_and_says_what_it_can_be_asked(lookup):
 
 
 def test_questions_and_facts_are_read():
-    assert parse_asked_services("... the ports of cache, deploy and export?") == (
+    assert parse_service_names("... the ports of cache, deploy and export?") == (
         "cache",
         "deploy",
         "export",
     )
-    assert parse_asked_services("the port of zone?") == ("zone",)
-    assert parse_asked_services("the ports of a and b; no: the ports of c and d?") == ("c", "d")
-    assert parse_asked_services("Hello") == ()
+    assert parse_service_names("the port of zone?") == ("zone",)
+    assert parse_service_names("the ports of a and b; no: the ports of c and d?") == ("c", "d")
+    assert parse_service_names("Hello") == ()
     assert find_ports([result("archive_port = 20 zone_ports = 3")]) == {"archive": 20}
