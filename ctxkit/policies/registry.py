@@ -28,7 +28,7 @@ MEMBERS = {
     "outputs": "message_shortening:OutputShortening",
     "clear": "tool_result_clearing:Clear",
     "tool_pairs": "tool_result_clearing:KeepToolPairs",
-    "budget": "tool_result_clearing:CharacterBudget",
+    "budget": "message_shortening:CharacterBudget",
     "cache_ttl": "tool_result_clearing:CacheTtl",
     "prune": "message_filters:PruneToolCalls",
     "cap": "message_filters:MessageCountCap",
