@@ -1,9 +1,9 @@
 """The default of every setting of every policy, trigger, guard and preset, and every named value, as one table.
 
-A named value is a constant of a module, or the default of an argument or of a class, in the packages whose figures
-depend on it: `metrics`, `engine`, `policies` and `presets`. `python tests/setting_defaults.py` writes the table to
-`tests/setting_defaults.json`, one line a value; a test compares it with the code, so a value changes only together
-with its line.
+A named value is a constant of a module, or the default of an argument or of a class, in the packages whose figures,
+records and bounds depend on it: `metrics`, `engine`, `policies`, `presets`, `formats` and `agent`.
+`python tests/setting_defaults.py` writes the table to `tests/setting_defaults.json`, one line a value; a test compares
+it with the code, so a value changes only together with its line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import ctxkit.agent
 import ctxkit.engine
+import ctxkit.formats
 import ctxkit.metrics
 import ctxkit.policies
 import ctxkit.presets
@@ -39,7 +41,7 @@ LONGEST_TEXT = 80
 
 
 SETTING_PACKAGES = (ctxkit.policies, ctxkit.presets)
-VALUE_PACKAGES = (*SETTING_PACKAGES, ctxkit.engine, ctxkit.metrics)
+VALUE_PACKAGES = (*SETTING_PACKAGES, ctxkit.engine, ctxkit.metrics, ctxkit.formats, ctxkit.agent)
 
 
 def list_modules(*packages: ModuleType) -> list[ModuleType]:
@@ -98,7 +100,9 @@ def list_functions(module: ModuleType) -> list[FunctionType]:
     return [
         f
         for f in values
-        if isfunction(f) and f.__module__ == module.__name__ and f.__name__ != "__init__"
+        if isfunction(f)
+        and f.__module__ == module.__name__
+        and f.__code__.co_filename == module.__file__  # not the `__init__` of a dataclass
     ]
 
 
