@@ -1,6 +1,6 @@
 """Scripted turns through each branch of the agent loop, written down whole: messages, events, outcomes, files.
 
-`python tests/agent/recorded_turns.py` writes what the agent does now into `recorded_turns/`, one value a line. The
+`PYTHONPATH=.:tests python tests/agent/recorded_turns.py` writes what the agent does now into `recorded_turns/`, one value a line. The
 clock ticks one second at each reading and the models are scripts, so that a run is the same on each machine. A change
 of the loop is then seen in the diff, event by event: read it before it is committed.
 """
@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from agent.recorded_work import WORK
 from builders import assistant, session, tool_call, user
 
 from ctxkit import presets, tokens
@@ -298,7 +299,7 @@ RUNS = {
         prune_results,
         keep_a_session_on_disk,
     )
-}
+} | WORK
 
 
 def record_run(name: str, folder: Path) -> list[str]:

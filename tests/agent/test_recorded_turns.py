@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def test_a_run_is_as_it_is_written_down(name: str, tmp_path: Path):
     wanted = (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     assert record_run(name, tmp_path.resolve()) == wanted, (
-        "if meant: python tests/agent/recorded_turns.py"
+        "if meant: PYTHONPATH=.:tests python tests/agent/recorded_turns.py"
     )
 
 
