@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from contextlib import chdir
 from itertools import count
@@ -258,7 +259,7 @@ def prune_results(record: Record, folder: Path) -> None:
 def keep_a_session_on_disk(record: Record, folder: Path) -> None:
     """All files of a live session of three turns with a compaction, and of a turn after it is opened again.
 
-    Only the seal of the user (`.mine`) differs from run to run.
+    The seals of the user (`seal`, `.mine`) differ from run to run and are left out.
     """
 
     def flood() -> str:
@@ -315,14 +316,14 @@ def record_run(name: str, folder: Path) -> list[str]:
 
 def _shorten(value: Any, folder: str) -> Any:
     if isinstance(value, str):
-        value = value.replace(folder, "FOLDER")
+        value = re.sub(r'(?<="seal":")[0-9a-f]{64}', "SEAL", value.replace(folder, "FOLDER"))
         return (
             value
             if len(value) <= 300
             else f"{value[:200]}… ({len(value)} characters) …{value[-80:]}"
         )
     if isinstance(value, dict):
-        return {k: _shorten(v, folder) for k, v in value.items()}
+        return {k: "SEAL" if k == "seal" else _shorten(v, folder) for k, v in value.items()}
     return [_shorten(v, folder) for v in value] if isinstance(value, list | tuple) else value
 
 
