@@ -238,19 +238,22 @@ def show_dry_run(
         BadArguments: an external agent makes the prompt (`--via`).
     """
     settings = kit.lives.settings(name, _line_settings(arguments))
-    parts = kit.lives.named.parts(settings)
+    parts = kit.lives.resolver.resolve_config(settings)
     if parts.via:
         raise BadArguments(
             f"What {parts.via[0]} sends to its model is its own affair: it cannot be shown before."
         )
     session = kit.lives.get(name).session if name in kit.lives else kit.read_stored_session(name)
-    model = kit.lives.named.model(parts.model, parts.rules)
+    model = kit.lives.resolver.resolve_model(parts.model, parts.rules)
     refuse_scripted_model_after_real(session, model, name)
-    tools, system = kit.lives.named.tools(settings["tools"]), kit.lives.named.system(settings)
+    tools, system = (
+        kit.lives.resolver.resolve_tools(settings["tools"]),
+        kit.lives.resolver.load_instructions(settings),
+    )
     tools += kit.lives.servers.tools(name, parts.mcp)  # started: only they know what they offer
     root = RootFolder(parts.root) if parts.root is not None and parts.root.is_dir() else None
     folder = root.folder if root else Workspace().scratch(name)
-    memory = kit.lives.named.memory(settings["memory"], model)
+    memory = kit.lives.resolver.resolve_memory(settings["memory"], model)
     around = PromptSectionSources(folder=folder, root=root, own=system, store=ContextStore(),
                           memory=memory.text if memory is not None else None)  # fmt: skip
     sections = PromptSections(parse_section_names(settings["sections"]), around)

@@ -74,7 +74,7 @@ def show_or_switch_prompt_sections(
     live = kit.lives.get(session_name)
     kit.lives.check_idle(live.name)
     # Instructions are put only into a session that is still empty.
-    own = "" if live.session.log else kit.lives.named.system(live.settings)
+    own = "" if live.session.log else kit.lives.resolver.load_instructions(live.settings)
     names, words = _switch_sections(arguments.words.strip(), live.settings["sections"])
     live.inject(words, own)
     live.settings["sections"] = words

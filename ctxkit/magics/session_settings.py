@@ -469,7 +469,7 @@ class SettingNameResolver:
     def __init__(self, kit: KitSettings) -> None:
         self._kit = kit
 
-    def system(self, settings: Mapping[str, Any]) -> str:
+    def load_instructions(self, settings: Mapping[str, Any]) -> str:
         """Return the instructions that settings name; empty where they name none.
 
         Raises:
@@ -479,7 +479,7 @@ class SettingNameResolver:
         words: str = settings["system"]
         return load_system_instructions(words, self._kit.shell.user_ns, root) if words else ""
 
-    def parts(self, settings: Mapping[str, Any]) -> LiveSessionConfig:
+    def resolve_config(self, settings: Mapping[str, Any]) -> LiveSessionConfig:
         """Return the objects that the names in the settings stand for.
 
         Raises:
@@ -487,7 +487,7 @@ class SettingNameResolver:
         """
         for key in ("model", "summary_model"):
             self._check_model(settings[key])
-        rules = self.rules(settings["rules"])
+        rules = self.resolve_rules(settings["rules"])
         return LiveSessionConfig(
             model=settings["model"],
             summary_model=settings["summary_model"],
@@ -514,9 +514,9 @@ class SettingNameResolver:
                 f" {', '.join(scripts)}.{hint}"
             )
         if name.startswith("scripted/"):
-            self.model(name, STANDARD_RULES)
+            self.resolve_model(name, STANDARD_RULES)
 
-    def model(self, name: str, rules: Rules) -> Model:
+    def resolve_model(self, name: str, rules: Rules) -> Model:
         """Return a model by name; `scripted/NAME` also takes a session that the magics know."""
         from ctxkit.agent.models.model_factory import make_model
         from ctxkit.tokens import default_counter
@@ -526,7 +526,7 @@ class SettingNameResolver:
             name, counter=counter, clock=time.time, scripts=dict(self._kit.sessions.items())
         )
 
-    def rules(self, name: str, *, once: bool = False) -> Rules:
+    def resolve_rules(self, name: str, *, once: bool = False) -> Rules:
         """Return rules: a variable of the user's that holds some, `standard`, words for a policy,
         else a preset.
 
@@ -545,16 +545,16 @@ class SettingNameResolver:
             return STANDARD_RULES
         return resolve_rules(name, once=once)
 
-    def memory(self, words: str, model: Model) -> SessionMemory | None:
+    def resolve_memory(self, option_value: str, model: Model) -> SessionMemory | None:
         """Return the memory that words name; empty: on, and off for a script, which is nobody's
         talk.
 
         Raises:
             BadArguments: a word names no memory.
         """
-        return make_session_memory(words, model, self._kit.shell.user_ns)
+        return make_session_memory(option_value, model, self._kit.shell.user_ns)
 
-    def tools(self, words: str) -> list[Any]:
+    def resolve_tools(self, option_value: str) -> list[Any]:
         """Return tools by name: `files`, `shell`, `python`, or functions of the user's; separated
         by commas.
 
@@ -563,17 +563,17 @@ class SettingNameResolver:
         """
         return [
             value if isinstance(value, (str, Tool)) else tool(value)
-            for value in self._resolve_tools(words)
+            for value in self._resolve_tools(option_value)
         ]
 
-    def _resolve_tools(self, words: str) -> list[Any]:
+    def _resolve_tools(self, option_value: str) -> list[Any]:
         """Return what the names of tools stand for: words for the kit's own, else functions of the
         user's.
         """
         from ctxkit.agent.tools.built_in_tools import TOOL_NAMES
 
         variables = self._kit.shell.user_ns
-        names = [w.strip() for w in words.split(",") if w.strip()]
+        names = [w.strip() for w in option_value.split(",") if w.strip()]
         for name in names:
             value = variables.get(name)
             if name not in TOOL_NAMES and not callable(value) and not isinstance(value, Tool):
