@@ -224,14 +224,14 @@ class ContextFloor(NamedTuple):
 
 
 def estimate_floor(
-    session: Session, anchored: MessageSizes, memory: ItemIndex | None
+    session: Session, anchored: MessageSizes, item_index: ItemIndex | None
 ) -> ContextFloor:
     """Return the tokens that must stay in a session's context.
 
     Args:
         session: a recorded session with usage.
         anchored: the sizes of its messages.
-        memory: the items of its messages; None: it has no text.
+        item_index: the items of its messages; None: it has no text.
 
     Returns:
         Tokens by kind: the fixed part of a prompt, the running turn, and what was needed later.
@@ -242,7 +242,7 @@ def estimate_floor(
     return ContextFloor(
         fixed,
         min(_median_turn_tokens(session, anchored), MAX_TURN_TOKENS),
-        None if memory is None else _needed_item_tokens(memory),
+        None if item_index is None else _needed_item_tokens(item_index),
     )
 
 

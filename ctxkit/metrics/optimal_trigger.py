@@ -339,7 +339,7 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
             f'<strong style="font-size:120%">{escape_html(self.answer, 600)}</strong>'
             f'<div style="white-space:pre-wrap">{escape_html(self.setting, 400)}</div>'
             f"<ul>{reasons}</ul>"
-            f"{self.table.to_html(sorts=False)}"
+            f"{self.table.to_html(is_sortable=False)}"
             "<details><summary>What these figures rest on</summary>"
             f"<ul>{basis}</ul></details></div>"
         )
@@ -352,7 +352,7 @@ def when_to_compact(
     context_window: int | None = None,
     floor: int | None = None,
     summary_tokens: int | None = None,
-    memory: ItemIndex | None = None,
+    item_index: ItemIndex | None = None,
     progress: bool = True,
 ) -> CompactionTimingAdvice:
     """Compute at which prompt size to compact, to which size, and whether to wait for a pause.
@@ -368,7 +368,7 @@ def when_to_compact(
         floor: tokens that a compaction leaves; None: the median of the log's own compactions, else
             its smallest prompt plus a summary; never less than what must stay.
         summary_tokens: tokens of a summary; None: the median of the log's own, else 1,000.
-        memory: index of the session's items; None: built here.
+        item_index: index of the session's items; None: built here.
         progress: show a progress bar of the replays where they take longer than a second.
 
     Returns:
@@ -389,9 +389,9 @@ def when_to_compact(
     summary = profile.summary if summary_tokens is None else summary_tokens
     if summary < 0:
         raise BadArguments(f"A summary has 0 tokens or more, not {summary:,}.")
-    if memory is None and session.has_text:
-        memory = ItemIndex(session, MessageItemCache(profile.anchored))
-    context_floor = estimate_floor(session, profile.anchored, memory)
+    if item_index is None and session.has_text:
+        item_index = ItemIndex(session, MessageItemCache(profile.anchored))
+    context_floor = estimate_floor(session, profile.anchored, item_index)
     floor, floor_source = (
         get_compaction_floor(profile, context_floor, summary) if floor is None else (floor, "given")
     )
@@ -404,7 +404,9 @@ def when_to_compact(
     costs = TriggerCostModel(profile, floor, front, summary)
     cheapest = costs.find_cheapest(window)
     risk = (
-        LossBoundByThreshold(memory, profile.anchored, floor, front) if memory is not None else None
+        LossBoundByThreshold(item_index, profile.anchored, floor, front)
+        if item_index is not None
+        else None
     )
     max_loss, best = _bounded_trigger(risk, cheapest, window)
     low, high = costs.find_near_optimal(

@@ -415,7 +415,7 @@ class SharedThreshold(NamedTuple):
             f'<div class="ctxkit-when {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">'
             f'<strong style="font-size:120%">{escape_html(self.answer, 600)}</strong>'
             f'<div style="white-space:pre-wrap">{escape_html(self.setting, 400)}</div>'
-            f"<ul>{reasons}</ul>{self.table.to_html(sorts=False)}"
+            f"<ul>{reasons}</ul>{self.table.to_html(is_sortable=False)}"
             "<details><summary>What these figures rest on</summary>"
             f"<p>{escape_html(self.assumptions(), 1500)}</p></details></div>"
         )

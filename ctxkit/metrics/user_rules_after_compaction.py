@@ -227,7 +227,7 @@ def _trace_rule(analysis: LossAnalysis, rule: UserRule, actions: list[_Action]) 
     against = _find_action_against(rule.text, ranges, actions)
     return UserRuleFate(
         rule=rule.text,
-        binds=rule.strength == SentenceKind.BINDS,
+        binds=rule.kind == SentenceKind.BINDS,
         stated_call=ranges[0][0],
         removed_by=removed_by,
         last_call=max(ranges[-1][1] - 1, 0),
@@ -400,8 +400,8 @@ class ActionAndValueIndex:
 class UserRulesAndValuesAnalysis:
     """The consequences of each compaction of a session, a replay or a run."""
 
-    def __init__(self, analysis: LossAnalysis, acts: ActionAndValueIndex) -> None:
-        self._analysis, self._acts = analysis, acts
+    def __init__(self, loss_analysis: LossAnalysis, actions: ActionAndValueIndex) -> None:
+        self._analysis, self._acts = loss_analysis, actions
 
     @cached_property
     def consequences(self) -> tuple[UserRulesAndValuesAfterCompaction, ...]:

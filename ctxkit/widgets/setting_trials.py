@@ -118,7 +118,9 @@ class TrialRunner:
         """The recommended trigger of the log as HTML, else the reason why there is none."""
         try:
             memory = self.base.memory if self.session.has_text else None
-            return when_to_compact(self.session, memory=memory, progress=False)._repr_html_(), ""
+            return when_to_compact(
+                self.session, item_index=memory, progress=False
+            )._repr_html_(), ""
         except CtxkitError as error:
             return "", str(error)
 

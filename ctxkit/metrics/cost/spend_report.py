@@ -408,7 +408,7 @@ class Spend(BillSplits):
         tables = "".join(
             f"<details{' open' if way in ('cache', 'tool') else ''}>"
             f"<summary>{SPLITS[way]}</summary>"
-            f"{self.table(way).to_html(high=340, sorts=False)}</details>"
+            f"{self.table(way).to_html(max_height_px=340, is_sortable=False)}</details>"
             for way in SPLITS
             if way != "subagent" or self.children
         )
@@ -570,7 +570,7 @@ class SessionsSpend(BillSplits):
         items = "".join(f"<li>{escape_html(s, 600)}</li>" for s in self.sentences)
         tables = "".join(
             f"<details{' open' if way == 'session' else ''}><summary>{title}</summary>"
-            f"{self.table(way).to_html(high=340, sorts=False)}</details>"
+            f"{self.table(way).to_html(max_height_px=340, is_sortable=False)}</details>"
             for way, title in self.ways.items()
             if self.total_usd is not None
         )
