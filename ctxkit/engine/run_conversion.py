@@ -89,7 +89,9 @@ def make_log_from_session(
         inserted = [m for e in session.edits for m in e.inserted]
         size_of = {id(m): size for m, size in zip(inserted, anchored.inserted, strict=True)}
         log.recorded_size = lambda message: size_of.get(id(message))
-        log.scale = 1.0 if anchored.error is None else 1 / (1 + anchored.error)
+        log.scale = (
+            1.0 if anchored.plain_count_error is None else 1 / (1 + anchored.plain_count_error)
+        )
         # sizes are looked up by identity, so the messages must live as long as the log
         log.memo["session"] = session
     assert tokens is not None  # noqa: S101  for the type checker

@@ -62,13 +62,13 @@ class CompactionAtCall(msgspec.Struct, frozen=True, gc=False):
     """Tokens of the prompt with it."""
     messages_before: int
     messages_after: int
-    summary: int
+    inserted_tokens: int
     """Tokens of the texts that it put in place of messages."""
     summaries: tuple[WrittenSummary, ...] = ()
     """The summaries that a model wrote for it."""
     number: int = 0
     """Its number in ``frame(per="compaction")``; for several before one call, that of the last."""
-    front: int = 0
+    unchanged_front_tokens: int = 0
     """Tokens at the front that are unchanged since the previous call: the cache still has them."""
     previous_prompt: int | None = None
     """Tokens of the previous call's prompt; None: as many as without the compaction."""
@@ -178,7 +178,7 @@ def count_requests_to_break_even(
         read_price=read,
         write_price=write,
         cached_tokens=cached,
-        front=compaction.front,
+        front=compaction.unchanged_front_tokens,
     )
 
 
@@ -216,7 +216,7 @@ def make_compaction_columns(
         **summarise_verdicts([c.savings for c in observed], verdicts),
         "token_savings": mean_or_none([c.savings for c in compactions]),
         "message_savings": mean_or_none([c.message_savings for c in compactions]),
-        "summary_tokens": sum([c.summary for c in compactions]),
+        "summary_tokens": sum([c.inserted_tokens for c in compactions]),
     }
 
 

@@ -60,12 +60,12 @@ class GrowthProfile:
             for c in session.calls
             if c.message.usage is not None and c.message.usage.prompt_tokens
         ]
-        self.anchored: MessageSizes = measure_sizes(session)
-        self.outcomes = get_compaction_outcomes(session, anchored=self.anchored)
+        self.message_sizes: MessageSizes = measure_sizes(session)
+        self.outcomes = get_compaction_outcomes(session, anchored=self.message_sizes)
         self.pairs = _pair_consecutive_calls(self.billed)
         self.model, self.price = _main_model_price(session, self.billed)
         edits = [e for e in session.path if isinstance(e, Edit) and e.inserted]
-        inserted_tokens = [sum(self.anchored.of(m) for m in e.inserted) for e in edits]
+        inserted_tokens = [sum(self.message_sizes.of(m) for m in e.inserted) for e in edits]
         self.summary = round(median(inserted_tokens)) if inserted_tokens else DEFAULT_SUMMARY_TOKENS
         """Tokens of a summary."""
         self.hour = get_cache_lifetime(session) == HOUR
@@ -119,7 +119,7 @@ class GrowthProfile:
         """The cache miss of each call; None where the log has no cache split."""
         if not self.session.has_cache:
             return None
-        return find_cache_misses(self.session, anchored=self.anchored)
+        return find_cache_misses(self.session, anchored=self.message_sizes)
 
     @property
     def miss_share(self) -> float | None:

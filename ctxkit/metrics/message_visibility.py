@@ -311,9 +311,9 @@ class Visibility(NamedTuple):
     """The items that each text states."""
     text_tokens: Ints
     text_contents: list[str]
-    elsewhere: Ints
+    stored_elsewhere: Ints
     """Rows that were removed and are stored elsewhere: columns row, tick."""
-    moments: Ints
+    change_calls: Ints
     """The calls before which something changed, in ascending order."""
     compaction_numbers: tuple[int, ...]
     """The compaction of each change, as ``frame(per="compaction")`` counts; with prunings, the
@@ -430,8 +430,8 @@ class VisibilityRecorder:
             text_items=[items for items, _, _ in self._texts],
             text_tokens=np.array([n for _, n, _ in self._texts], np.int64),
             text_contents=[text for _, _, text in self._texts],
-            elsewhere=_make_int_table(self.archived_rows, 2),
-            moments=np.array(calls, np.int64),
+            stored_elsewhere=_make_int_table(self.archived_rows, 2),
+            change_calls=np.array(calls, np.int64),
             compaction_numbers=tuple(self.changes[call] for call in calls),
         )
 

@@ -139,7 +139,7 @@ class TrialRunner:
             rules = rules.but(policy=with_fixed_summary_size(rules.policy, summary))
         log = build_replay_log(
             self._whole,
-            self.base.anchored,
+            self.base.message_sizes,
             rules,
             self._limit,
             lambda recorded_calls: self._message_log(rules, recorded_calls),
