@@ -139,7 +139,7 @@ def test_paid_back_is_when_the_bills_with_and_without_it_are_equal(found, front)
         read_price=read,
         write_price=write,
         cached_tokens=found,
-        unchanged_front_tokens=front,
+        front=front,
     )
     there = min(front, found)
     without = read * found + write * (before - found) + read * before * (n - 1)
