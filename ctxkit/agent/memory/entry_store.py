@@ -413,7 +413,7 @@ class MemoryFolder:
             if make:
                 self.path.parent.resolve().mkdir(parents=True, exist_ok=True, mode=0o700)
             top = SafeFolder(self.path.parent.resolve())
-            with top.open_subfolder((self.path.name,), make=0o700 if make else None) as here:
+            with top.open_subfolder((self.path.name,), create_mode=0o700 if make else None) as here:
                 yield here
         except OSError as e:
             why = f"{e.strerror or type(e).__name__}; links are not followed there"
