@@ -158,7 +158,7 @@ def measure_longest_run_over_limit(session: Session, limit: int) -> int:
 
     Example:
         >>> import ctxkit as ck
-        >>> spiral(ck.samples.path("billing"), 10**9)
+        >>> measure_longest_run_over_limit(ck.samples.path("billing"), 10**9)
         0
     """
     usages = (c.message.usage for c in session.calls)
@@ -306,12 +306,12 @@ def _recorded_compactions(
                 after=after,
                 messages_before=len(visible_before),
                 messages_after=len(visible),
-                summary=sum(
+                inserted_tokens=sum(
                     count_summary_tokens(session, e, anchored.of) or 0 for e in group.edits
                 ),
                 summaries=tuple(s for s in summaries if s is not None),
                 number=group.number,
-                front=min(max(before - tokens_before, 0) + common_tokens, after),
+                unchanged_front_tokens=min(max(before - tokens_before, 0) + common_tokens, after),
             )
         )
     return compactions
