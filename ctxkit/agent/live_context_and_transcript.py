@@ -1,8 +1,4 @@
-"""Transcript and prompts of a live session.
-The transcript takes messages and edits as they come, redacts them and appends them to the session.
-The context prepares each prompt with the replay engine, records it as sent, and has offloaded
-results stored.
-"""
+"""Transcript and prompts of a live session."""
 
 from __future__ import annotations
 
@@ -391,6 +387,8 @@ LOST_RESULT = "The session ended before this call's result was kept; whether it 
 INTERRUPTED_RESULT = "Interrupted by the user before it ended."
 
 
+# The transcript takes messages and edits as they come, redacts them and appends them to the
+# session.
 class TranscriptWriter:
     """A growing session.
 

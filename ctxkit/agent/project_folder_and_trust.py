@@ -1,8 +1,4 @@
-"""The .ctxkit folder of a project: paths of its files, and which sessions the user trusts.
-A project folder may come from anybody. So nothing in `.ctxkit/` is reached through a link, nothing
-is appended to a file with other names (hard links), and a session that this user did not begin is
-refused until the user trusts it. Trust marks and seals are HMACs by a key of the user.
-"""
+"""The .ctxkit folder of a project: paths of its files, and which sessions the user trusts."""
 
 from __future__ import annotations
 
@@ -57,6 +53,9 @@ def check_session_name(name: str) -> str:
     return name
 
 
+# A project folder may come from anybody. So nothing in `.ctxkit/` is reached through a link,
+# nothing is appended to a file with other names (hard links), and a session that this user did not
+# begin is refused until the user trusts it.
 class Workspace:
     """The `.ctxkit` folder of a project; it is created with the first session.
 

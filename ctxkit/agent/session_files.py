@@ -1,17 +1,7 @@
-"""Files beside a session's log: events, artifacts, turn snapshots, context reports, work records.
-All of them are derived from the session's record. If one cannot be written, the session continues
-without it.
-Artifacts are tool results stored as files in the session's folder of the workspace. An agent is
-shown the path `.ctxkit/artifacts/ID.txt` for each, so a stub is the same in a live session and in
-its replay; the file tools read, list and search that path (`ExtraFiles`).
+"""Files beside a session's log: events, artifacts, snapshots, context reports, work records."""
 
-All of them are derived from the session's record. If one cannot be written, the session continues
-without it.
-
-The files are in the session's folder of the workspace. An agent is shown the path
-`.ctxkit/artifacts/ID.txt` for each, so a stub is the same in a live session and in its replay; the
-file tools read, list and search that path (`ExtraFiles`).
-"""
+# All of them are derived from the session's record. If one cannot be written, the session continues
+# without it.
 
 from __future__ import annotations
 
@@ -353,6 +343,9 @@ class ChangeIntentEvidenceWriter:
             self._workspace.write_file(self._workspace.state(session), name, data.decode("utf-8"))
 
 
+# Artifacts are tool results stored as files in the session's folder of the workspace. An agent is
+# shown the path `.ctxkit/artifacts/ID.txt` for each, so a stub is the same in a live session and in
+# its replay; the file tools read, list and search that path (`ExtraFiles`).
 class ArtifactStore:
     """Stores tool results in the folder of a session, and opens them for the file tools.
 

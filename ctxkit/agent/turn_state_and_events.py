@@ -1,12 +1,4 @@
-"""A turn's limits, spending, state, outcome and live events, and warnings about token budgets.
-`LiveEventEmitter.emit` is the only way by which text of a running turn reaches a listener, and so
-the screen, a saved notebook, a log and a collector. It redacts every payload, and streamed text
-across its pieces.
-
-`LiveEventEmitter.emit` is the only way by which text of a running turn reaches a listener, and so
-the screen, a saved notebook, a log and a collector. It redacts every payload, and streamed text
-across its pieces.
-"""
+"""A turn's limits, spending, state, outcome and live events, and warnings about token budgets."""
 
 from __future__ import annotations
 
@@ -350,6 +342,10 @@ _ENDS_TEXT = frozenset({
 """Events that end a streamed text. Others may come inside a text, even inside a secret."""
 
 
+# `LiveEventEmitter.emit` is the only way by which text of a running turn reaches a listener, and so
+# the screen, a saved notebook, a log and a collector. It redacts every payload, and streamed text
+# across its pieces.
+#
 # Redaction of streamed text
 #
 # A secret may be split over any number of deltas, so no piece can be redacted alone. One

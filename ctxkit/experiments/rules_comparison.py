@@ -305,7 +305,7 @@ def compare(
 
     Returns:
         A `Comparison`: one row per setting, columns as in `score`. For views of a team, the frame
-        that `teams.view_comparison.compare_views` returns.
+        that `teams.context_view_comparison.compare_views` returns.
 
     Raises:
         BadArguments: the session or the rules cannot be understood, or there are no rules.

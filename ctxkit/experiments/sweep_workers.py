@@ -1,21 +1,4 @@
-"""Workers of a sweep: the runner of many rules on one session, batches, placement, a process pool.
-A `SessionRunner` shares log, sizes and score cache between the runs on one session. Scheduling is
-dynamic load balancing with data affinity. Reading a session costs far more than one run on it, so
-a session belongs to the worker that has read it, and each batch is a part of one session's
-remaining settings. Batch sizes follow from two running estimates, seconds per run and seconds per
-read (both per call of the session), and are between `BATCH_SECONDS`, so that the transfer costs
-little, and `LONGEST_SECONDS`, so that progress is visible. A worker without a session of its own
-takes a free one, else half of the largest remainder (work stealing), unless the owner would finish
-sooner than the thief could read it.
-
-Scheduling is dynamic load balancing with data affinity. Reading a session costs far more than one
-run on it, so a session belongs to the worker that has read it, and each batch is a part of one
-session's remaining settings. Batch sizes follow from two running estimates, seconds per run and
-seconds per read (both per call of the session), and are between `BATCH_SECONDS`, so that the
-transfer costs little, and `LONGEST_SECONDS`, so that progress is visible. A worker without a
-session of its own takes a free one, else half of the largest remainder (work stealing), unless the
-owner would finish sooner than the thief could read it.
-"""
+"""Workers of a sweep: the runner of rules on one session, batches, placement, process pool."""
 
 from __future__ import annotations
 
@@ -102,6 +85,7 @@ class NamedRules(NamedTuple):
         return cls(label, rules, _hash_text(_MEMORY_ADDRESS.sub("", identity)), parameters)
 
 
+# A `SessionRunner` shares log, sizes and score cache between the runs on one session.
 class SessionRunner:
     """Runs rules on one session; the message log is built once per counter and estimator."""
 
@@ -259,6 +243,13 @@ class RemainingSessionWork:
         return batch
 
 
+# Scheduling is dynamic load balancing with data affinity. Reading a session costs far more than one
+# run on it, so a session belongs to the worker that has read it, and each batch is a part of one
+# session's remaining settings. Batch sizes follow from two running estimates, seconds per run and
+# seconds per read (both per call of the session). A batch takes `BATCH_SECONDS` at least, so that
+# the transfer costs little, and `LONGEST_SECONDS` at most, so that progress is visible. A worker
+# without a session of its own takes a free one, else half of the largest remainder (work stealing),
+# unless the owner would finish sooner than the thief could read it.
 class WorkPlan:
     """Assignment of batches to workers, from the durations measured so far."""
 

@@ -70,14 +70,14 @@ GROUP_HEADS = (
 
 
 def make_row_cells(i: int, r: BoardRow) -> tuple[Cell, ...]:
-    """Return a row as cells under `HEADS`.
+    """Return a row as cells under `BOARD_HEADS`.
 
     Args:
         i: number of the row, from 1.
         r: the row.
 
     Returns:
-        A cell with text and sort key for each of `HEADS`.
+        A cell with text and sort key for each of `BOARD_HEADS`.
     """
     compactions = format_count(r.compactions_n) + " thrashes" * bool(r.is_thrashing)
     return (

@@ -1,6 +1,4 @@
-"""Memory providers: the local store, or a webhook over HTTP.
-A provider is asked for a block before each turn and given the conversation after it.
-"""
+"""Memory providers: the local store, or a webhook over HTTP."""
 
 from __future__ import annotations
 
@@ -170,6 +168,7 @@ def expand_variables(text: str) -> str:
     return _VARIABLE.sub(lambda match: os.environ.get(match[1], ""), text)
 
 
+# A provider is asked for a block before each turn and given the conversation after it.
 @runtime_checkable
 class MemoryProvider(Protocol):
     """A source of memory: asked for a block before each turn, given the conversation after it."""

@@ -1,18 +1,4 @@
-"""Memory of a live session: blocks for prompts, stored lessons, notes before a compaction.
-A prompt may have two blocks: one made when the session was opened, and one that providers return
-before each turn. Nothing is stored silently: every promotion is an event and a row of the audit.
-A failure of the memory never ends a turn.
-A flush saves notes in a dated file before a compaction. It runs at most once per compaction cycle,
-and never twice for the same messages: passages that were saved are remembered by their digest. It
-never raises; how it ended is an event.
-
-A prompt may have two blocks: one made when the session was opened, and one that providers return
-before each turn. Nothing is stored silently: every promotion is an event and a row of the audit.
-A failure of the memory never ends a turn.
-
-A flush runs at most once per compaction cycle, and never twice for the same messages: passages that
-were saved are remembered by their digest. It never raises; how it ended is an event.
-"""
+"""Memory of a live session: blocks for prompts, stored lessons, notes before a compaction."""
 
 from __future__ import annotations
 
@@ -169,6 +155,9 @@ MAX_END_SECONDS = 60.0
 """Seconds that a model may take at the end of a session; a kernel that shuts down waits so long."""
 
 
+# A prompt may have two blocks: one made when the session was opened, and one that providers return
+# before each turn. Nothing is stored silently: every promotion is an event and a row of the audit.
+# A failure of the memory never ends a turn.
 class MemoryLifecycle:
     """Runs a session's memory at the right moments and emits events about it.
 
@@ -410,6 +399,9 @@ def save_memory(text: str) -> str:
 SAVE_MEMORY_TOOL = tool(save_memory)
 
 
+# A flush saves notes in a dated file before a compaction. It runs at most once per compaction
+# cycle, and never twice for the same messages: passages that were saved are remembered by their
+# digest. It never raises; how it ended is an event.
 class MemoryFlusher:
     """Saves notes to `memory/YYYY-MM-DD.md` under the agent's root; the file is only appended to.
 

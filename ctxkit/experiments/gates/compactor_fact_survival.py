@@ -1,16 +1,10 @@
-"""Survival of planted facts over repeated compaction by a compactor, and validity of its output.
-Method: canary facts, words that occur nowhere else, are planted round by round into a growing
-session, and the compactor is called once per round on what it left before and the next part. A
-fact survives a round where its word is in the output. In each round a value is set that the next
-round replaces, which shows stale and lost values. Every output is checked for call and result
-pairs, message order and the system message. Repeated runs with other seeds give the noise.
+"""Survival of planted facts over repeated compaction by a compactor, and validity of its output."""
 
-Method: canary facts, words that occur nowhere else, are planted round by round into a growing
-session, and the compactor is called once per round on what it left before and the next part. A
-fact survives a round where its word is in the output. In each round a value is set that the next
-round replaces, which shows stale and lost values. Every output is checked for call and result
-pairs, message order and the system message. Repeated runs with other seeds give the noise.
-"""
+# Method: canary facts, words that occur nowhere else, are planted round by round into a growing
+# session, and the compactor is called once per round on its last output and the next part. A fact
+# survives a round if its word is in the output. In each round a value is set that the next round
+# replaces, which shows stale and lost values. Every output is checked for call and result pairs,
+# message order and the system message. Repeated runs with other seeds give the noise.
 
 from __future__ import annotations
 

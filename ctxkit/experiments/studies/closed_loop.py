@@ -85,7 +85,7 @@ def run_scripted_agent(
 
     Args:
         rules: rules, a preset or its name.
-        at: the world; None: `make_world()`.
+        at: the world; None: `make_port_lookup_task()`.
         blind: the agent ignores its prompt, so that rules do not change its steps.
 
     Returns:
@@ -150,7 +150,7 @@ def loop(
 
     Args:
         rules: rules, presets or their names.
-        at: the world; None: `make_world()`.
+        at: the world; None: `make_port_lookup_task()`.
         blind: see `run_scripted_agent`.
         progress: show a progress bar where the work takes longer than a second.
 

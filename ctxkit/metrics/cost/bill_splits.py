@@ -1,8 +1,6 @@
-"""Splits of a bill by message, turn, tool, file, server, cache, model, agent and section; waste.
-Every split adds up to the bill: dollars that belong to no part are a separate part.
+"""Splits of a bill by message, turn, tool, file, server, cache, model, agent and section; waste."""
 
-Every split adds up to the bill: dollars that belong to no part are a separate part.
-"""
+# Every split adds up to the bill: dollars that belong to no part are a separate part.
 
 from __future__ import annotations
 
