@@ -1,8 +1,8 @@
-"""Write `docs/mission.md`: statements of the systems' documents, and the tests that hold them.
+"""Write `docs/mission.md`, the statements of the systems' documents and the tests that check them.
 
-`docs/statements.csv` says each statement in our own words, names tests by their functions, and says
-what is not held. A test may name its statements itself, at the beginning of its docstring:
-``F4, F5: In our own words.``
+`docs/statements.csv` paraphrases each statement, names tests by their functions, and says what is
+not checked. A test may name its statements itself, at the beginning of its docstring:
+``F4, F5: the paraphrase.``
 Run: ``python docs/make_mission.py``.
 """
 
