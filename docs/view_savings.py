@@ -1,7 +1,7 @@
 """Share of tool messages in sessions, which fuseraft's TextOnly hides from the next agent.
 
-``python docs/view_savings.py FOLDER`` reads a folder of sessions and prints one line per program, and
-one for all, with the figures of docs/teams.md and notebook 11. Counts are o200k tokens.
+``python docs/view_savings.py FOLDER`` reads a folder of sessions and prints one line per program,
+and one for all, with the figures of docs/teams.md and notebook 11. Counts are o200k tokens.
 """
 
 from __future__ import annotations
