@@ -181,6 +181,10 @@ class Workspace:
     def write(self, path: Path, text: str) -> None:
         """Write a file of the workspace atomically, readable by its owner only.
 
+        Args:
+            path: path of the file.
+            text: its new content.
+
         Raises:
             StoreError: it cannot be written.
         """
@@ -190,6 +194,11 @@ class Workspace:
     def write_file(self, folder: Path, name: str, text: str) -> None:
         """Write a file into a folder of the workspace as `write` does, creating the folder.
 
+        Args:
+            folder: folder of the workspace.
+            name: name of the file.
+            text: its new content.
+
         Raises:
             StoreError: it cannot be written.
         """
@@ -197,7 +206,13 @@ class Workspace:
             here.write(name, (text.encode("utf-8", "replace"),))
 
     def read_file(self, folder: Path, name: str, max_bytes: int = 1_000_000) -> str:
-        """Return the text of a file of the workspace, up to `max_bytes`; empty if unreadable."""
+        """Return the text of a file of the workspace, up to `max_bytes`; empty if unreadable.
+
+        Args:
+            folder: folder of the workspace.
+            name: name of the file.
+            max_bytes: bytes that are read at most.
+        """
         try:
             with self.reach(folder) as here, os.fdopen(here.open(name, os.O_RDONLY), "rb") as file:
                 return file.read(max_bytes).decode("utf-8", "replace")

@@ -70,7 +70,15 @@ class EventLog:
         payload: Mapping[str, Any],
         agent: str | None = None,
     ) -> None:
-        """Write one event; `agent` names its agent if it is not the session's own."""
+        """Write one event; `agent` names its agent if it is not the session's own.
+
+        Args:
+            kind: name of the event.
+            time: seconds since 1970.
+            turn: number of the turn.
+            payload: data of the event, redacted here; None values are left out.
+            agent: name of another agent than the session's own.
+        """
         stamp = datetime.fromtimestamp(time, UTC).isoformat(timespec="microseconds")
         line = {
             "ts": stamp,
@@ -391,6 +399,12 @@ class ArtifactStore:
         It is stored twice: as text, for the file tools, and as JSON with its origin, as fuseraft
         does (`ToolResultArtifactStore.cs`).
 
+        Args:
+            artifact: id of the artifact.
+            text: its content.
+            tool: tool whose result it is.
+            hint: short description of the call.
+
         Raises:
             StoreError: it cannot be written.
         """
@@ -468,6 +482,11 @@ class ArtifactStore:
 
     def search(self, pattern: str, path: str, files: str) -> str:
         """Return the hits of a regular expression in one artifact, or in all.
+
+        Args:
+            pattern: the regular expression.
+            path: path of one artifact, or of their folder.
+            files: glob that file names match.
 
         Raises:
             BadArguments: the pattern is no regular expression.

@@ -326,7 +326,12 @@ class ToolResultSummary(NamedTuple):
 
 
 async def summarise_result(model: Model, result: Message) -> ToolResultSummary:
-    """Return a model's summary of a tool result; failures are returned, not raised."""
+    """Return a model's summary of a tool result; failures are returned, not raised.
+
+    Args:
+        model: writes the summary.
+        result: message of the tool result.
+    """
     text = message_content.truncate_middle(
         get_plain_text(result), HEAD_CHARS, TAIL_CHARS, EXCERPT_MARKER
     )

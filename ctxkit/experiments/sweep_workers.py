@@ -71,7 +71,12 @@ class NamedRules(NamedTuple):
 
     @classmethod
     def of(cls, label: str, rules: Rules | RejectedSetting) -> NamedRules:
-        """Return the setting with its key, which is equal for equal rules in any process."""
+        """Return the setting with its key, which is equal for equal rules in any process.
+
+        Args:
+            label: name of the setting.
+            rules: its rules, or the reason why there are none.
+        """
         # Parameters, representation and bytecode; memory addresses differ between processes.
         identity = repr((rules.label, sorted((k, repr(v)) for k, v in rules.parameters.items())))
         if not isinstance(rules, RejectedSetting):
@@ -130,7 +135,12 @@ class SessionRunner:
         return run_rules(self.log(rules), rules, self.limit)
 
     def row(self, setting: NamedRules, options: SweepOptions) -> dict[str, Any]:
-        """Return the score row of one run; a failed run gives a row with its error."""
+        """Return the score row of one run; a failed run gives a row with its error.
+
+        Args:
+            setting: the rules of the run, with their label.
+            options: options of the sweep, the same for all runs.
+        """
         rules = setting.rules
         row: dict[str, Any] = {"session": self.session.id, "rules": setting.label}
         try:
@@ -147,7 +157,12 @@ class SessionRunner:
     def rows(
         self, settings: Sequence[NamedRules], options: SweepOptions
     ) -> Iterator[dict[str, Any]]:
-        """Yield the score rows of runs under several settings, as they finish."""
+        """Yield the score rows of runs under several settings, as they finish.
+
+        Args:
+            settings: the rules of each run, with their labels.
+            options: options of the sweep, the same for all runs.
+        """
         pause = pause_gc if options.loss else nullcontext  # loss allocates many objects at once
         for setting in settings:
             with pause():

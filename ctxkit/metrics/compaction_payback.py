@@ -253,7 +253,12 @@ def is_thrashing(run: int, not_paid_back: Sequence[bool]) -> bool:
 def drop_compactions_after_last_call(
     compactions: Sequence[CompactionAtCall], calls: int
 ) -> list[CompactionAtCall]:
-    """Return the compactions that at least one of a number of calls follows."""
+    """Return the compactions that at least one of a number of calls follows.
+
+    Args:
+        compactions: compactions of a run.
+        calls: number of calls of the run.
+    """
     return [compaction for compaction in compactions if compaction.call < calls]
 
 

@@ -241,6 +241,10 @@ class MemoryStore:
     def forget(self, name: str, by: str = "user") -> MemoryEntry:
         """Remove an entry and return it; the audit has its name and the time, not its text.
 
+        Args:
+            name: name of the entry.
+            by: who removes it, for the audit.
+
         Raises:
             BadArguments: there is no such entry.
             StoreError: it cannot be removed.

@@ -68,6 +68,10 @@ class Webhook:
     async def before(self, agent: str, prompt: str = "") -> str:  # noqa: ARG002  any provider's shape
         """Return the block for the next turn, cut to `MAX_BLOCK_CHARS` characters.
 
+        Args:
+            agent: name of the agent.
+            prompt: prompt of the turn.
+
         Raises:
             StoreError: there was no valid answer; the sentence says why.
         """
@@ -174,10 +178,21 @@ class MemoryProvider(Protocol):
     """A source of memory: asked for a block before each turn, given the conversation after it."""
 
     async def before(self, agent: str, prompt: str, /) -> str:
-        """Return the block for the next turn."""
+        """Return the block for the next turn.
+
+        Args:
+            agent: name of the agent.
+            prompt: prompt of the turn.
+        """
 
     async def after(self, agent: str, history: Sequence[tuple[str, str]], turns: int, /) -> bool:
-        """Save role and text of each message, after `turns` turns; return whether it did."""
+        """Save role and text of each message, after `turns` turns; return whether it did.
+
+        Args:
+            agent: name of the agent.
+            history: role and text of each message.
+            turns: turns of the session so far.
+        """
 
 
 class LocalMemoryProvider:

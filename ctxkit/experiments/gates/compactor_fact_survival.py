@@ -222,7 +222,12 @@ def measure_fact_survival(
 
 
 def make_canaries(rounds: int, seed: int) -> tuple[tuple[Canary, ...], tuple[ReplacedValue, ...]]:
-    """Return three facts per round, and one replaced value per round but the last."""
+    """Return three facts per round, and one replaced value per round but the last.
+
+    Args:
+        rounds: number of rounds.
+        seed: seed of the random words.
+    """
     chance = random.Random(seed)  # noqa: S311  no secret
     # distinct words without meaning, so that none occurs in a session by chance
     words = iter(f"KX-{n:07d}" for n in chance.sample(range(10**7), 5 * rounds))
