@@ -1,4 +1,4 @@
-"""Count what sessions teach the cache model, by developer, and test the model against chance."""
+"""Count the training data of the cache model by developer, and test the model against chance."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Redaction rules for secrets beside names, in URLs and in commands, and how random a value looks.
-A name alone is not enough. The value beside it must look like a secret: a call, an attribute, a
-subscript, a variable or a placeholder is code, and a value such as `required` is a word. The words
-that name secrets are searched as plain texts, and patterns are tried only beside them, so the cost
-is linear in the text.
-"""
+"""Redaction rules for secrets beside names, in URLs and in commands; how random a value looks."""
+
+# A name alone is not enough: the value beside it must look like a secret. A call, an attribute, a
+# subscript, a variable or a placeholder is code, and a value such as `required` is a word. The
+# words that name secrets are searched as plain texts, and patterns are tried only beside them, so
+# the cost is linear in the text.
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # ruff: noqa: PTH102, PTH116
 # `pathlib` has no names relative to an open folder
-"""Files relative to an open directory handle: atomic writes, locks, no links followed.
-Also the path of the cache folder.
+"""Files relative to an open directory handle (atomic writes, locks, no links followed), and the
+cache folder.
 """
 
 from __future__ import annotations

@@ -425,7 +425,13 @@ def _recorded_compaction_columns(
 def get_cost_interval(
     total: float | None, prompts: float | None, prediction: InputCostPrediction
 ) -> dict[str, float | None]:
-    """Return the interval of a replay's dollars: its prompt cost times the prediction interval."""
+    """Return the interval of a replay's dollars: its prompt cost times the prediction interval.
+
+    Args:
+        total: dollars of the replay; None: unknown.
+        prompts: dollars of its prompts.
+        prediction: predicted input cost of the record, with its interval.
+    """
     if total is None or prompts is None or prediction.spread is None:
         return {}
     # the spread is relative and concerns the prompts; replies and summaries are exact

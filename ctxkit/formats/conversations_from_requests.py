@@ -1,8 +1,4 @@
-"""Conversations reconstructed from requests, each of which holds the whole prompt.
-`ChatConversation` builds one conversation from the requests and replies of a client in order.
-`PromptThreads` sorts the calls of a trace into the threads (agents) that they continue. Messages
-that a later prompt lacks become an edit.
-"""
+"""Conversations reconstructed from requests, each of which holds the whole prompt."""
 
 from __future__ import annotations
 
@@ -31,6 +27,9 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
+# `ChatConversation` builds one conversation from the requests and replies of a client in order.
+# Messages that a later prompt lacks become an edit.
+#
 # Alignment of a request with the visible messages, in three steps:
 #   1. longest common prefix of the raw messages with those of the last request (plus its reply)
 #   2. the remaining messages are compared by key (role, text, calls) with the remaining visible ids
@@ -474,6 +473,7 @@ def build_session_from_threads(
     return replace(main, tools=tools, children=tuple(others))
 
 
+# `PromptThreads` sorts the calls of a trace into the threads (agents) that they continue.
 class PromptThreads:
     """All conversations of a trace, in order of their first call."""
 

@@ -1,9 +1,9 @@
-"""Reading of a folder of raw API request and response bodies as sessions.
-Requests are whole prompts, so system prompt, tool schemas and attachments are known. Transcripts of
-Claude Code that are in the folder are joined with them.
-Claude Code writes such a folder with `OTEL_LOG_RAW_API_BODIES=file:DIR`: `UUID.request.json`,
-`REQUEST_ID.response.json`, and from 2.1.274 on a line for each response in `index.jsonl`.
-"""
+"""Reading of a folder of raw API request and response bodies as sessions."""
+
+# Claude Code writes such a folder with `OTEL_LOG_RAW_API_BODIES=file:DIR`: `UUID.request.json`,
+# `REQUEST_ID.response.json`, and from 2.1.274 on a line for each response in `index.jsonl`.
+# Requests are whole prompts, so system prompt, tool schemas and attachments are known. Transcripts
+# of Claude Code that are in the folder are joined with them.
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Joining of raw request bodies with the transcript of the same session.
-Bodies hold each prompt whole; a transcript knows when each message was written, which of them the
-program made, and why it compacted.
-"""
+"""Joining of raw request bodies with the transcript of the same session."""
+
+# Bodies have each whole prompt. A transcript has the time of each message, which of them the
+# program made, and why it compacted.
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@
 #   refill     share of the freed tokens that is in use again 3 and 10 calls later
 #   rebound    calls until the prompt is back at three quarters of its earlier size
 #   pays after requests until the reads saved exceed the summary call and the rewritten prefix
-#              (`breakeven.requests_until_reset_pays`); not paid back: the next one came before that
+#              (`compaction_formulas.requests_until_reset_pays`); not paid back: the next
+#              compaction came before that
 
 from __future__ import annotations
 
@@ -96,7 +97,7 @@ class CompactionVerdict(msgspec.Struct, frozen=True):
     rebound_calls: int | None
     """Calls until the prompt was back at three quarters of its earlier size; None: it never was."""
     pays_after: float | None
-    """Requests after which it is paid back (see `breakeven`); None without a price."""
+    """Requests after which it is paid back (see `compaction_formulas`); None without a price."""
     not_paid_back: bool | None
     """True where the next compaction came before it was paid back."""
 
@@ -252,7 +253,12 @@ def is_thrashing(no_progress_streak: int, not_paid_back: Sequence[bool]) -> bool
 def drop_compactions_after_last_call(
     compactions: Sequence[CompactionAtCall], calls: int
 ) -> list[CompactionAtCall]:
-    """Return the compactions that at least one of a number of calls follows."""
+    """Return the compactions that at least one of a number of calls follows.
+
+    Args:
+        compactions: compactions of a run.
+        calls: number of calls of the run.
+    """
     return [compaction for compaction in compactions if compaction.call < calls]
 
 

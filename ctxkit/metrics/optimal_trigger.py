@@ -10,9 +10,9 @@
 # with c the price of a carried token (mostly read, written again after a miss), p_r, p_w and p_in
 # the prices of a read, a write and fresh input, and A the part of a compaction's cost that does not
 # depend on h: the summary and rewriting the floor behind its unchanged front. The minimum over h
-# has a closed form (`breakeven.best_trigger`) within one price tier; across tiers, and for the
-# range of near-optimal triggers, 200 sizes are evaluated. A recorded session has an end, so the
-# range is narrowed to triggers whose replays cost about the same (`threshold_replays`).
+# has a closed form (`compaction_formulas.best_trigger`) within one price tier; across tiers, and
+# for the range of near-optimal triggers, 200 sizes are evaluated. A recorded session has an end, so
+# the range is narrowed to triggers whose replays cost about the same (`threshold_replays`).
 #
 # Dollars alone would compact far too early, as each carried token costs. So two lower bounds apply:
 # the tokens that must stay bound the floor (`growth_profile.estimate_floor`), and the loss that

@@ -1,9 +1,4 @@
-"""Planted facts and audits: checks of prompts after compactions, without a model.
-Availability is an upper bound of right answers: a model cannot answer what is not in the prompt,
-and can miss what is. The checks of identifiers, sections and the latest request follow
-OpenClaw's summary audit; the structural checks (task lost, latest request lost, marker only,
-orphans, full turns) follow yoagent's scorer.
-"""
+"""Planted facts and audits: checks of prompts after compactions, without a model."""
 
 from __future__ import annotations
 
@@ -127,6 +122,8 @@ def plant_facts(
     return msgspec.structs.replace(session, log=tuple(log), parents=(), leaf=-1)
 
 
+# Availability is an upper bound of right answers: a model cannot answer what is not in the prompt,
+# and can miss what is.
 @accepts_session
 def check_facts_in_prompt(
     session: Session, facts: Iterable[PlantedFact], call: int | None = None
@@ -174,6 +171,9 @@ AUDIT_COLUMNS = {
 }
 
 
+# The checks of identifiers, sections and the latest request follow OpenClaw's summary audit; the
+# structural checks (task lost, latest request lost, marker only, orphans, full turns) follow
+# yoagent's scorer.
 @accepts_session
 def audits(session: Session, sections: Sequence[str] = ()) -> pd.DataFrame:
     """Audit each compaction: identifiers, sections and requests that remain in the prompt.

@@ -1,5 +1,5 @@
-"""The user's rules after compactions: the compaction that removed each, breaches and restatements.
-Also stale values in the agent's replies, and the calls until it resumes new work.
+"""The user's rules after compactions: which compaction removed each, breaches, restatements, stale
+values.
 """
 
 from __future__ import annotations

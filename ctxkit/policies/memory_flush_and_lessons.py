@@ -1,8 +1,4 @@
-"""Memory around compactions: flush before, lessons extracted without a model, recall after.
-Lessons are extracted by patterns, so they are a deterministic lower bound of what a model would
-find: preferences are user sentences with a wish, facts are agent sentences with a decision or a
-finding, procedures are shell commands that succeeded at least twice.
-"""
+"""Memory around compactions: flush before, lessons extracted without a model, recall after."""
 
 from __future__ import annotations
 
@@ -256,6 +252,9 @@ def extract_lessons(messages: Sequence[Message]) -> list[Lesson]:
     return [Lesson(kind, text, tuple(dict.fromkeys(ids))) for (kind, text), ids in lessons.items()]
 
 
+# Lessons are extracted by patterns, so they are a deterministic lower bound of what a model would
+# find: preferences are user sentences with a wish, facts are agent sentences with a decision or a
+# finding, procedures are shell commands that succeeded at least twice.
 class LessonIndex:
     """The lessons of a growing log; each message is read once.
 

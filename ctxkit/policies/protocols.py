@@ -1,6 +1,6 @@
-"""Protocols of policies, prunings, triggers and guards, and the names of methods without a model.
-It imports nothing of the package, so that light commands can use it.
-"""
+"""Protocols of policies, prunings, triggers and guards, and names of methods without a model."""
+
+# This module imports nothing of the package, so that light commands can use it.
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Prunings that clear old tool results: by number, by pairs, over a budget, after a long pause.
-The pause is one in which the prompt cache expires: clearing then costs no cached prefix.
-"""
+"""Prunings that clear old tool results: by number, by pairs, over a budget, after a long pause."""
 
 from __future__ import annotations
 
@@ -265,6 +263,7 @@ IMAGE_REMOVED = "[image removed during context pruning]"
 """Text in place of an image in a trimmed result."""
 
 
+# The pause is one in which the prompt cache expires: clearing then costs no cached prefix.
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CacheTtl(ScheduledPruning):
     """After a pause in which the cache expires, trim large old results, then clear the oldest.

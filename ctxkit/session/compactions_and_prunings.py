@@ -1,11 +1,4 @@
-"""Compactions and prunings of a session: groups of edits, fates of messages, prunings of prompts.
-A pruning, or a trim to fit, changes the prompt of one call and leaves the conversation
-unchanged, so it is no `Edit`. The program that runs the session records it with the reply of
-that call.
-
-A pruning, or a trim to fit, changes the prompt of one call and leaves the conversation unchanged,
-so it is no `Edit`. The program that runs the session records it with the reply of that call.
-"""
+"""Compactions and prunings of a session: groups of edits, fates of messages, pruned prompts."""
 
 from __future__ import annotations
 
@@ -124,6 +117,8 @@ PRUNED_KEY = "pruned"
 """Key of the details of a reply for how prunings changed its prompt (`PromptPruning`)."""
 
 
+# A pruning, or a trim to fit, changes the prompt of one call and leaves the conversation unchanged,
+# so it is no `Edit`. The program that runs the session records it with the reply of that call.
 class PrunedMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How a message is sent from a call on."""
 

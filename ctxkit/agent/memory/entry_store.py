@@ -1,14 +1,8 @@
-"""Store of memory entries: folders with an index, an audit log, project scope and consolidation.
-The folders may come from anybody: no link is followed, nothing outside is read or written, and
-what is read is bounded. A project's list only selects entries of the user's own memory, so a
-foreign folder can hide entries and never add one. Consolidation removes only entries that were
-extracted automatically, never those of a person or a model.
+"""Store of memory entries: folders with an index, an audit log, project scope and consolidation."""
 
-The folders may come from anybody: no link is followed, nothing outside is read or written, and
-what is read is bounded. A project's list only selects entries of the user's own memory, so a
-foreign folder can hide entries and never add one. Consolidation removes only entries that were
-extracted automatically, never those of a person or a model.
-"""
+# The folders may come from anybody: no link is followed, nothing outside is read or written, and
+# what is read is bounded. A project's list only selects entries of the user's own memory, so a
+# foreign folder can hide entries and never add one.
 
 from __future__ import annotations
 
@@ -59,6 +53,8 @@ _REMOVAL_ORDER = ("episode", "note", "procedure", "fact")
 """Kinds of entries in the order in which they are removed."""
 
 
+# Consolidation removes only entries that were extracted automatically, never those of a person or a
+# model.
 def find_surplus_entries(
     entries: Iterable[MemoryEntry],
     latest_audit_rows: Mapping[str, Mapping[str, Any]],
@@ -244,6 +240,10 @@ class MemoryStore:
 
     def forget(self, name: str, by: str = "user") -> MemoryEntry:
         """Remove an entry and return it; the audit has its name and the time, not its text.
+
+        Args:
+            name: name of the entry.
+            by: who removes it, for the audit.
 
         Raises:
             BadArguments: there is no such entry.

@@ -1,14 +1,9 @@
-"""Predicted input cost of a session, its error against the record, and reads after compactions.
-A prediction uses sizes, times, models, events, and whether writes are billed and live five minutes
-or an hour. It never uses a recorded read of the session (or of the half) that is judged. So the
-prediction can be wrong, unlike `metrics.cost.replay_cost_model.closure_error`, which only checks
-that sums agree. Negative controls are sessions with made-up reads, which it must not fit.
+"""Predicted input cost of a session, its error against the record, and reads after compactions."""
 
-A prediction uses sizes, times, models, events, and whether writes are billed and live five minutes
-or an hour. It never uses a recorded read of the session (or of the half) that is judged. So the
-prediction can be wrong, unlike `metrics.cost.replay_cost_model.closure_error`, which only checks
-that sums agree.
-"""
+# A prediction uses sizes, times, models, events, and whether writes are billed and live five
+# minutes or an hour. It never uses a recorded read of the session (or of the half) that is judged.
+# So the prediction can be wrong, unlike `metrics.cost.replay_cost_model.closure_error`, which only
+# checks that sums agree. Negative controls are sessions with made-up reads, which it must not fit.
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Splits of a bill by message, turn, tool, file, server, cache, model, agent and section; waste.
-Every split adds up to the bill: dollars that belong to no part are a separate part.
+"""Splits of a bill by message, turn, tool, file, server, cache, model, agent and section; waste."""
 
-Every split adds up to the bill: dollars that belong to no part are a separate part.
-"""
+# Every split adds up to the bill: dollars that belong to no part are a separate part.
 
 from __future__ import annotations
 
@@ -193,7 +191,12 @@ def split_by_cache(
 
 
 def price_cache_misses(session: Session, bill: SessionBill) -> list[ResentTokens]:
-    """Return the tokens sent again at each miss, with their cost above that of reading them."""
+    """Return the tokens sent again at each miss, with their cost above that of reading them.
+
+    Args:
+        session: a recorded session.
+        bill: its bill.
+    """
     charges, calls = {c.call: c for c in _priced(bill)}, session.calls
     out = []
     for miss in find_cache_misses(session.origin or session):
@@ -342,6 +345,10 @@ def find_repeated_results(session: Session, prompt_costs: PromptCosts) -> list[R
 
     A repeat is not always waste: the first result may have left the prompt, or another command may
     have changed the answer. Results without content, such as those of writes, are left out.
+
+    Args:
+        session: a session with its messages.
+        prompt_costs: dollars of each message in prompts.
     """
     results_by_request: dict[str, list[tuple[ToolCall, int, float]]] = defaultdict(list)
     for cost in prompt_costs.message_costs:
@@ -369,6 +376,11 @@ def find_unused_tools(
 
     Empty if the log does not list the tools. The tokens of a schema are a quarter of its
     characters.
+
+    Args:
+        session: a session whose log lists the offered tools.
+        prompt_costs: dollars of each message in prompts.
+        bill: the session's bill.
     """
     used = {call.name for m in session.messages for call in m.tool_calls}
     sizes = {
@@ -431,7 +443,12 @@ class PromptCosts(NamedTuple):
 
 
 def attribute_prompt_costs(session: Session, charges: Sequence[CallCharge]) -> PromptCosts:
-    """Return the cost of each message in prompts; together they are the cost of all prompts."""
+    """Return the cost of each message in prompts; together they are the cost of all prompts.
+
+    Args:
+        session: a session with its messages.
+        charges: the billed calls.
+    """
     sizes, charge_of_call = measure_sizes(session), {c.call: c for c in charges}
     messages: list[Message] = []
     tokens: list[int] = []
@@ -498,7 +515,12 @@ def _dollars_by_part(charge: CallCharge, parts: Floats) -> Floats:
 
 
 def render_bill_treemap(parts: list[BillPart], total: float) -> str:
-    """Return a treemap of the bill as SVG, with areas in proportion to shares."""
+    """Return a treemap of the bill as SVG, with areas in proportion to shares.
+
+    Args:
+        parts: the parts of the bill.
+        total: dollars of the whole bill.
+    """
     cells = [p for p in parts if p.usd > 0.004 * total][:24]
     boxes = _tile_rectangles([p.usd for p in cells], 0.0, 0.0, 720.0, 150.0)
     cells_svg = []

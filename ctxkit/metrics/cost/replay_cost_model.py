@@ -332,7 +332,12 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, session: Session, anchored: MessageSizes | None = None) -> ReplayCostModel:
-        """Return the model of a recorded session; it is cached until prices change."""
+        """Return the model of a recorded session; it is cached until prices change.
+
+        Args:
+            session: a recorded session.
+            anchored: its message sizes; None: they are measured.
+        """
         names = [c.message.model or session.model for c in session.calls]
         prices = tuple(price(n) for n in dict.fromkeys(names))
         fitted: ReplayCostModel | None = session.__dict__.get("cost model")
@@ -391,7 +396,12 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         return sum(n for n, b in zip(self.output, self.billed, strict=True) if b)
 
     def count_read_tokens(self, call: int, sent: SentPromptSizes) -> int:
-        """Return the tokens that a call reads from the cache (the only definition)."""
+        """Return the tokens that a call reads from the cache (the only definition).
+
+        Args:
+            call: number of the call, from 0.
+            sent: prompt sizes and shared prefixes of all calls.
+        """
         prompt = sent.prompt(call)
         if not self.has_cache or prompt < self.min_cacheable_tokens[self.model[call]]:
             return 0
@@ -427,12 +437,22 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         """Return the tokens that a hit reads of a shared prefix: the prefix less the fitted lag.
 
         A negative lag adds the reply if the whole previous prompt is shared.
+
+        Args:
+            shared: tokens of the shared prefix.
+            before: tokens of the prompt with which it is shared.
+            prompt: tokens of the call's own prompt.
         """
         lag = self.fit.lag
         return min(shared - (lag if shared >= min(before, prompt) else max(lag, 0)), prompt)
 
     def is_billed_for_writes(self, call: int, prompt: int) -> bool:
-        """Return True if a call is billed for writing the tokens that it does not read."""
+        """Return True if a call is billed for writing the tokens that it does not read.
+
+        Args:
+            call: number of the call, from 0.
+            prompt: tokens of its prompt.
+        """
         return (
             self.has_cache
             and self.fit.writes
@@ -442,7 +462,12 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
     def summaries_usd(
         self, summaries: Sequence[WrittenSummary], *, reuse: bool = False
     ) -> float | None:
-        """Return the dollars of the calls that write summaries; None if one has no price."""
+        """Return the dollars of the calls that write summaries; None if one has no price.
+
+        Args:
+            summaries: the summaries that the rules wrote.
+            reuse: the request for a summary extends the cached prompt.
+        """
         return sum_if_complete([self.summary_usd(s, reuse=reuse) for s in summaries])
 
     def summary_usd(self, s: WrittenSummary, *, reuse: bool = False) -> float | None:
