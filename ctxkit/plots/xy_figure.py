@@ -250,7 +250,7 @@ class XyDrawing(Drawing):
             "tickformat": ".0%" if self.y_share else "~f" if self.y_small else "~s",
         }
         if self.y_dollars:
-            y |= {"tickprefix": "$", "tickformat": ".2f"}
+            y |= {"tickprefix": "$"} | ({} if self.y_small else {"tickformat": ".2f"})
         return {
             **PLOTLY_LAYOUT,
             "height": _HEIGHT,

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
     escape_html,
-    format_percent,
     format_usd,
     pluralize,
 )
@@ -384,12 +383,12 @@ class PauseCostReport(NamedTuple):
         if not returns:
             return "No pause came near the life of the cache, so there is nothing to do about one."
         best, nothing = self.order[0], costs["nothing"] or 0.0
-        back = format_percent(len(returns) / len(self.pauses))
         lives = sorted({round(p.prices.life) for p in self.pauses})
         life = " or ".join(f"{n:,} s" for n in lives)
         start = (
-            f"{pluralize(len(returns), 'pause')} reached the cache's life of {life}, and {back} of"
-            f" all ended with a return: doing nothing cost {format_usd(nothing)}"
+            f"The user came back after {len(returns):,} of {pluralize(len(self.pauses), 'pause')} of"
+            f" about {life} (the cache's life) or more, ends of sessions included: doing nothing"
+            f" cost {format_usd(nothing)}"
         )
         if best == "nothing":
             return f"{start}, and no other choice costs less."

@@ -84,7 +84,7 @@ def test_a_ledger_names_the_cheapest_choice_and_counts_returns():
     ledger = idle(talk(900, 900, 900))
     assert len(ledger.returns) == 3
     assert ledger.order[0] == "hour"  # all writing by 60 % dearer, against three whole prompts
-    assert "75 % of all ended with a return" in ledger.answer
+    assert "came back after 3 of 4 pauses of about 300 s (the cache's life)" in ledger.answer
     assert ledger.choices_usd["nothing"] == pytest.approx(0.6, rel=0.3)
 
 
@@ -118,6 +118,15 @@ def test_the_chart_has_a_line_for_each_choice():
         ck.metrics.cost.pause_costs.CHOICES.values()
     )
     assert len(chart.rows) == 4
+    assert chart.drawing.plotly()["layout"]["yaxis"]["tickprefix"] == "$"
+    assert "not drawn" not in chart.caption
+
+
+def test_the_chart_says_how_many_pauses_are_too_long_for_it():
+    chart = ck.plots.idle(talk(900, 5_500, 80_000))
+    assert "3 pauses (2 longer than 90 minutes not drawn)." in chart.caption
+    (drawn,) = (t for t in chart.drawing.traces if t.name == "your pauses")
+    assert list(drawn.x) == [15.0]
 
 
 @pytest.mark.parametrize(
