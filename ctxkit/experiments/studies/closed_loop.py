@@ -85,7 +85,7 @@ def run_scripted_agent(
 
     Args:
         rules: rules, a preset or its name.
-        at: the world; None: `make_world()`.
+        at: the world; None: `make_port_lookup_task()`.
         blind: the agent ignores its prompt, so that rules do not change its steps.
 
     Returns:
@@ -93,7 +93,7 @@ def run_scripted_agent(
 
     Example:
         >>> from ctxkit.experiments.studies import closed_loop
-        >>> world = closed_loop.make_world(questions=1, services=2)
+        >>> world = closed_loop.make_port_lookup_task(questions=1, services=2)
         >>> len(closed_loop.run_scripted_agent("none", world).calls)
         3
     """
@@ -150,7 +150,7 @@ def loop(
 
     Args:
         rules: rules, presets or their names.
-        at: the world; None: `make_world()`.
+        at: the world; None: `make_port_lookup_task()`.
         blind: see `run_scripted_agent`.
         progress: show a progress bar where the work takes longer than a second.
 
@@ -158,8 +158,8 @@ def loop(
         One row per rules, indexed by their label; columns: `COLUMNS`.
 
     Example:
-        >>> from ctxkit.experiments.studies.closed_loop import loop, make_world
-        >>> frame = loop(["none"], make_world(questions=3))
+        >>> from ctxkit.experiments.studies.closed_loop import loop, make_port_lookup_task
+        >>> frame = loop(["none"], make_port_lookup_task(questions=3))
         >>> float(frame["usd_error"].iloc[0])
         0.0
     """
