@@ -312,7 +312,8 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
             f"Prices of {self.model}; window {self.window:,} ({self.window_source}). Of what is"
             f" carried the cache missed {miss_share}. Growth is taken as even and the trajectory as"
             " recorded; the summary's call sends what it summarises."
-            f" One session carries this, {self.session}: ask others, or advise for many." + "".join(f" Note: {note}" for note in self.notes)
+            f" One session carries this, {self.session}: ask others, or advise for many."
+            + "".join(f" Note: {note}" for note in self.notes)
         )
 
     @property

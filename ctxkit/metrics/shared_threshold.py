@@ -306,7 +306,8 @@ class SharedThreshold(NamedTuple):
         loss = ""
         if tried.loss is not None and tried.default_loss is not None:
             loss = (
-                f" and loses {format_percent(tried.loss)}, not {format_percent(tried.default_loss)}"
+                f", with {format_percent(tried.loss)} at stake, not"
+                f" {format_percent(tried.default_loss)}"
             )
         return (
             f"{start} it costs {format_usd(tried.usd)} a session, not"
@@ -386,9 +387,9 @@ class SharedThreshold(NamedTuple):
         return (
             f"Window {self.window:,}; the default is {source}. Each session is replayed as it"
             " went, with compactions to its own floor; after another compaction an agent may go"
-            " another way. At stake is what is removed before its use, an upper bound of the loss: a"
-            " summary may state it. The intervals are those of drawing sessions anew (90 %), not of"
-            " the cache model."
+            " another way. At stake is what is removed before its use, an upper bound of the loss:"
+            " a summary may state it. The intervals are those of drawing sessions anew (90 %), not"
+            " of the cache model."
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -262,7 +262,8 @@ def test_the_sentences_say_how_far_the_answer_carries():
         (None, "Not tried on later sessions: that needs two in each half."),
         (
             tried,
-            plain.format(300) + "it costs $1.25 a session, not $2.50 and loses 10 %, not 20 %.",
+            plain.format(300)
+            + "it costs $1.25 a session, not $2.50, with 10 % at stake, not 20 %.",
         ),
         (default, plain.format(400) + "that is the default itself: nothing is saved."),
         (unknown, plain.format(300) + "it costs $1.25 a session, not $2.50."),

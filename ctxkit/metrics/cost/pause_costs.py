@@ -386,8 +386,8 @@ class PauseCostReport(NamedTuple):
         lives = sorted({round(p.prices.life) for p in self.pauses})
         life = " or ".join(f"{n:,} s" for n in lives)
         start = (
-            f"The user came back after {len(returns):,} of {pluralize(len(self.pauses), 'pause')} of"
-            f" about {life} (the cache's life) or more, ends of sessions included: doing nothing"
+            f"The user came back after {len(returns):,} of {pluralize(len(self.pauses), 'pause')}"
+            f" of about {life} (the cache's life) or more, ends of sessions included: doing nothing"
             f" cost {format_usd(nothing)}"
         )
         if best == "nothing":
