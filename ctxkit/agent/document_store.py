@@ -238,7 +238,9 @@ class ContextStore:
             try:
                 for path, (data, _) in files.items():
                     *folders, last = (new_folder, *path.split("/"))
-                    with store.open_folder(".").open_subfolder(folders, make=0o700) as folder:
+                    with store.open_folder(".").open_subfolder(
+                        folders, create_mode=0o700
+                    ) as folder:
                         folder.write(last, (data,))
                 _swap_folder(store, new_folder, name)
             except OSError as e:

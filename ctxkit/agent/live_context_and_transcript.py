@@ -163,7 +163,7 @@ class LiveContext:
         if message.role == "assistant" and self.run.call == self.log.calls:
             call, offset_before = self.run.call - 1, self.log.fixed - self.schemas
             estimated = self.run.sizes(call, call + 1)[0]
-            self.log.owe((get_billed_prompt(message) or self._sent_view.tokens) - estimated)
+            self.log.bill_extra((get_billed_prompt(message) or self._sent_view.tokens) - estimated)
             self.log.fixed = self.schemas + compute_billing_offset(
                 message, self.schemas + self.counted, offset_before
             )

@@ -163,7 +163,7 @@ class Workspace:
         """
         try:
             parts = folder.relative_to(self._base).parts
-            with SafeFolder(self._base.resolve()).open_subfolder(parts, make=make) as here:
+            with SafeFolder(self._base.resolve()).open_subfolder(parts, create_mode=make) as here:
                 yield here
         except OSError as e:
             why = f"{e.strerror or type(e).__name__}; links are not followed there"

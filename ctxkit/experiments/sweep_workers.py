@@ -116,7 +116,7 @@ class SessionRunner:
         """Return the message log sized by the rules' counter and estimator."""
         return build_replay_log(
             self.session,
-            self.base.anchored,
+            self.base.message_sizes,
             rules,
             self.limit,
             lambda recorded_calls: self._build_log(rules, recorded_calls),
@@ -127,7 +127,7 @@ class SessionRunner:
         key = (*counting, recorded_calls)
         cached = self._logs.get(key)
         if cached is None:
-            anchored = self.base.anchored if rules.counter is None else None
+            anchored = self.base.message_sizes if rules.counter is None else None
             message_log = make_log_from_session(
                 self.session, rules, recorded_calls=recorded_calls, anchored=anchored
             )

@@ -448,22 +448,25 @@ class PromptThread:
 
 
 def build_session_from_threads(
-    threads: Sequence[PromptThread], id_: str, tools: tuple[ToolSchema, ...] = (), **fields: Any
+    threads: Sequence[PromptThread],
+    session_id: str,
+    tools: tuple[ToolSchema, ...] = (),
+    **fields: Any,
 ) -> Session:
     """Return the first thread as a session with the others as its children.
 
     Args:
         threads: the threads; without any, the session is empty.
-        id_: the session's id.
+        session_id: the session's id.
         tools: the tools of the first thread.
         fields: fields of all sessions.
     """
     main, *others = [
         thread.log.session(
-            id=f"{id_}/{i}" if i else id_,
+            id=f"{session_id}/{i}" if i else session_id,
             agent=thread.agent or ("subagent" if i else "main"),
             model=next((e.model for e in thread.log.entries if e.model), None),
-            parent=id_ if i else None,
+            parent=session_id if i else None,
             **fields,
         )
         for i, thread in enumerate(threads or [PromptThread(None)])

@@ -58,7 +58,7 @@ _REMINDER = "reminder"
 
 def read_raw_body_sessions(
     folder: Path,
-    read_call: Callable[[AnthropicConversation, dict[str, Any]], None],
+    add_call_to_conversation: Callable[[AnthropicConversation, dict[str, Any]], None],
     open_conversation: Callable[[], AnthropicConversation],
     read_transcript: Callable[[Path], list[Session]],
 ) -> list[Session]:
@@ -66,14 +66,14 @@ def read_raw_body_sessions(
 
     Args:
         folder: the folder.
-        read_call: adds a request with its response to a conversation.
+        add_call_to_conversation: adds a request with its response to a conversation.
         open_conversation: makes an empty conversation of the format.
         read_transcript: reads a transcript that is in the folder.
 
     Raises:
         ReadError: no request of the folder can be read.
     """
-    reading = _BodyReading(folder, read_call, open_conversation)
+    reading = _BodyReading(folder, add_call_to_conversation, open_conversation)
     for body in _list_requests(folder, reading.faults):
         reading.add(body)
     sessions = list(reading.build_sessions())

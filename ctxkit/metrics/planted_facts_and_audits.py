@@ -79,7 +79,7 @@ def make_facts(n: int = 12, seed: int = 0) -> tuple[PlantedFact, ...]:
 
 @accepts_session
 def plant_facts(
-    session: Session, facts: Iterable[PlantedFact], seed: int = 0, *, until: float = 0.5
+    session: Session, facts: Iterable[PlantedFact], seed: int = 0, *, latest_share: float = 0.5
 ) -> Session:
     """Return a copy of a session in which the user states each fact, early in the session.
 
@@ -89,7 +89,7 @@ def plant_facts(
         session: a recorded session; its usage is unchanged, so facts count at their estimated size.
         facts: the facts.
         seed: seed of the positions.
-        until: share of the session, from its start, in which the facts are stated.
+        latest_share: share of the session, from its start, in which the facts are stated.
 
     Returns:
         The copy; the session that was given stays as it is.
@@ -109,7 +109,7 @@ def plant_facts(
     positions = [
         i
         for i, e in enumerate(path)
-        if isinstance(e, Message) and e.role == "user" and i <= max(until * len(path), 1)
+        if isinstance(e, Message) and e.role == "user" and i <= max(latest_share * len(path), 1)
     ]
     if not positions:
         raise BadArguments(

@@ -236,7 +236,7 @@ def _contents_of_record(session: Session, index: int | None, sized: MessageSizes
         prompt_source=source if recorded is None else "recorded",
         source=source,
         counter=sized.counter,
-        error=sized.error,
+        error=sized.plain_count_error,
     )
 
 

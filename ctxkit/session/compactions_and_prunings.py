@@ -308,14 +308,14 @@ class MessageFate(NamedTuple):
         return self.edit.reason or self.edit.method or self.edit.trigger or self.state
 
 
-def get_message_fates(session: HasEdits, upto: int | None = None) -> dict[str, MessageFate]:
+def get_message_fates(session: HasEdits, edits_n: int | None = None) -> dict[str, MessageFate]:
     """Return the fate of each message that an edit changed, by its id.
 
     Any other message is shown as written or never sent.
 
     Args:
         session: the session.
-        upto: number of edits to apply, from the first; None: all.
+        edits_n: number of edits to apply, from the first; None: all.
 
     Returns:
         By message id the last state, the compaction that caused it, and what replaced the message.
@@ -325,7 +325,7 @@ def get_message_fates(session: HasEdits, upto: int | None = None) -> dict[str, M
     fates: dict[str, MessageFate] = {}
     origin: dict[str, str] = {}  # by id of a replacement: the id of the message as written
     compaction_of_edit = {id(e): g.number for g in group_edits(session) for e in g.edits}
-    for edit in session.edits[:upto]:
+    for edit in session.edits[:edits_n]:
         compaction = compaction_of_edit[id(edit)]
         replacements = edit.inserted if edit.kind in ("shortened", "replaced") else ()
         for i, target in enumerate(edit.targets):

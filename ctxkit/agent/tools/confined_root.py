@@ -214,7 +214,7 @@ class RootFolder:
             raise StoreError(
                 f"{self.folder} is another folder than before: open the session again."
             )
-        return top.open_subfolder(parts, make=make)
+        return top.open_subfolder(parts, create_mode=make)
 
 
 def _folder_identity(status: os.stat_result) -> tuple[int, int]:

@@ -166,7 +166,7 @@ def prepare_prediction(
     training: Iterable[SessionCounts],
     logs: DeveloperLogs | None = None,
     *,
-    teaches_itself: bool = True,
+    uses_own_logs: bool = True,
 ) -> SessionToPredict:
     """Return a session with its estimated rates, prices and record.
 
@@ -176,13 +176,13 @@ def prepare_prediction(
         session: a session with two billed calls or more.
         training: counts of other developers' sessions.
         logs: sessions of the same developer.
-        teaches_itself: whether those logs teach rates, too, and not only the time since the last.
+        uses_own_logs: whether those logs teach rates, too, and not only the time since the last.
     """
     target = count_session(session, 0)
     rates = MissRates(
         exclude_copies(training, session.id, target.head),
         target,
-        own=exclude_copies(logs.counts, session.id, target.head) if logs and teaches_itself else (),
+        own=exclude_copies(logs.counts, session.id, target.head) if logs and uses_own_logs else (),
     )
     idle = logs.measure_idle(session) if logs else None
     calls = with_initial_idle(get_call_features(session), idle)

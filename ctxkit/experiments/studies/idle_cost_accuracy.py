@@ -93,7 +93,7 @@ def check_idle_choice_rankings(sessions: Iterable[Session]) -> list[bool]:
     for session in sessions:
         for pause in find_pauses(session):
             if pause.gap < inf and pause.recorded_write is not None:
-                cached = max(pause.prefix + pause.grown - pause.recorded_write, 0)
+                cached = max(pause.prefix + pause.growth_tokens - pause.recorded_write, 0)
                 real = pause._replace(still_cached=cached)
                 predicted, right = (
                     rank_choices_by_cost({c: p.cost(c) for c in CHOICES}) for p in (pause, real)
