@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ctxkit._internal.chart_style import GROUP_COLOURS, PLOTLY_LAYOUT, STOP_COLOUR, TEXT_COLOUR
+from ctxkit._internal.chart_style import (
+    GROUP_COLOURS,
+    PLOTLY_LAYOUT,
+    STOP_COLOUR,
+    TEXT_COLOUR,
+    choose_text_colour,
+)
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.prompt_composition import GROUPS, NOT_IN_LOG, count_groups_by_call
@@ -233,7 +239,9 @@ class TileMap(Drawing):
                 "colors": ["rgba(128,128,128,0.15)", *(t.colour for t in self.tiles)],
                 "line": {"width": 1, "color": "rgba(255,255,255,0.4)"},
             },
-            "textfont": {"color": ["#777777", *(["#ffffff"] * len(self.tiles))]},
+            "textfont": {
+                "color": [TEXT_COLOUR, *(choose_text_colour(t.colour) for t in self.tiles)]
+            },
             "texttemplate": "%{label}<br>%{text}",
             "hovertemplate": (
                 "%{label}<br>%{text} tokens, %{percentRoot:.1%}<br>%{customdata}<extra></extra>"
