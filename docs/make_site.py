@@ -201,8 +201,7 @@ def copied() -> None:
         rows.append(f"- [{text.splitlines()[0].lstrip('# ')}]({source.name})")
     page("decisions/index.md", "\n".join(rows) + "\n")
     for name in (
-        *("frontier.svg", "frontier.csv", "fuseraft_files.csv"),
-        *("gate-workflow.yml", "ci-matrix.yml"),
+        *("frontier.csv", "fuseraft_files.csv", "gate-workflow.yml", "ci-matrix.yml"),
     ):
         shutil.copy(DOCS / name, PAGES / name)
     shutil.copytree(DOCS / "pictures", PAGES / "pictures", dirs_exist_ok=True)
