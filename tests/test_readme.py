@@ -121,7 +121,9 @@ def test_the_pictures_are_what_the_commands_print_now(make_pictures, tmp_path):
         assert (">…</text>" in drawn) == (len(printed) > most)
 
 
-@pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "pictures").glob("*.svg")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "picture", sorted((ROOT / "docs" / "pictures").glob("*.svg")), ids=lambda p: p.stem
+)
 def test_a_picture_keeps_its_words_off_its_frame_and_turns_dark_with_its_page(picture):
     text = picture.read_text(encoding="utf-8")
     height = int(re.search(r'viewBox="0 0 \d+ (\d+)"', text)[1])

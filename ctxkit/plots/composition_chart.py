@@ -12,6 +12,7 @@ from ctxkit._internal.chart_style import (
     TEXT_COLOUR,
     choose_text_colour,
 )
+from ctxkit._internal.formatting_and_sanitizing import format_percent
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.prompt_composition import GROUPS, NOT_IN_LOG, count_groups_by_call
@@ -146,7 +147,7 @@ def _group_row(group: str, tokens: tuple[int, ...], layers: GroupTokensByCall) -
         f"{tokens[0]:,}",
         f"{max(tokens):,}",
         f"{tokens[-1]:,}",
-        f"{tokens[-1] / last:.0%}" if last else "",
+        format_percent(tokens[-1] / last) if last else "",
     )
 
 
@@ -179,7 +180,9 @@ def _draw_tiles(context: ContextReport) -> Chart:
         ),
         drawing=TileMap(whole="the window", tiles=tuple(tiles)),
         head=("part", "tokens", "share"),
-        rows=tuple((name, f"{n:,}", f"{n / whole:.1%}" if whole else "") for name, n in groups),
+        rows=tuple(
+            (name, f"{n:,}", format_percent(n / whole, 1) if whole else "") for name, n in groups
+        ),
     )
 
 
@@ -187,7 +190,7 @@ def _describe_window(context: ContextReport) -> str:
     return (
         "of an unknown window"
         if context.full is None
-        else f"{context.full:.0%} of {context.limit:,}"
+        else f"{format_percent(context.full)} of {context.limit:,}"
     )
 
 

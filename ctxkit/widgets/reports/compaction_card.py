@@ -137,7 +137,10 @@ class CompactionCard(NamedTuple):
             self.title,
             render_name_value_pairs(self.facts),
             [
-                PageSection(self._needed_head.rstrip(":"), render_table(heads, needed, numbers=frozenset({2}))),
+                PageSection(
+                    self._needed_head.rstrip(":"),
+                    render_table(heads, needed, numbers=frozenset({2})),
+                ),
                 PageSection(
                     "What went", render_table(("kind", "values"), removed, numbers=frozenset({1}))
                 ),
