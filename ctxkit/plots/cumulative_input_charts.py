@@ -431,5 +431,5 @@ def _view_rows(turns: pd.DataFrame) -> Iterator[tuple[str, ...]]:
             share = format_percent(total / first) if first else ""
             figures = (f"{len(rows):,}", f"{total:,}", share)
             views_by_figures.setdefault(figures, []).append(str(view))
-        for figures, names in views_by_figures.items():
-            yield str(agent), ", ".join(names), *figures
+        for row, names in views_by_figures.items():
+            yield str(agent), ", ".join(names), *row

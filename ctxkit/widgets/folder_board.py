@@ -255,11 +255,11 @@ class Board:
         head = f"<strong>{escape_html(self.head, 300)}</strong>"
         if not self.rows:
             return f'<div class="ctxkit-board {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">{head}</div>'
+        tables = {way: limit_table_rows(self.by(way), _PAGE) for way in GROUPINGS}
         sums = "".join(
-            "<details><summary>by "
-            f"{way}</summary>{limit_table_rows(self.by(way), _PAGE).to_html(high=300, sorts=not is_still)}"
+            f"<details><summary>by {way}</summary>{t.to_html(high=300, sorts=not is_still)}"
             "</details>"
-            for way in GROUPINGS
+            for way, t in tables.items()
         )
         box = (
             '<input type="search" placeholder="words that a row must hold" aria-label="words that'

@@ -94,8 +94,8 @@ class SessionDiffWidget(ChartWidget):
             for e in self.both[0].path[: self._calls_before(self.parted)]
         )
         return (
-            f"The first {pluralize(self.parted, 'entry', 'entries')} are the same. At call {calls:,}"
-            f" {difference}. {pluralize(len(self.differing), 'row')} differ in all."
+            f"The first {pluralize(self.parted, 'entry', 'entries')} are the same. At call"
+            f" {calls:,} {difference}. {pluralize(len(self.differing), 'row')} differ in all."
         )
 
     def _calls_before(self, row: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from builders import assistant, session, step, user
 from hypothesis import given
 from hypothesis import strategies as st
