@@ -1,5 +1,4 @@
-"""The frontier of all presets over the sessions that `CTXKIT_SESSIONS` names: `docs/frontier.csv`
-and its picture.
+"""The frontier of all presets over the sessions that `CTXKIT_SESSIONS` names: `docs/frontier.csv`.
 
 `python -m benchmarks.frontier [RUNS.jsonl]`; with a file, an interrupted sweep is gone on with.
 """
@@ -51,13 +50,7 @@ def main(kept: str | None) -> int:
         ]
     ]
     rows.round(4).to_csv(DOCS / "frontier.csv", index=False)
-    chart = frontier(list(parts.values())[1])
-    picture = chart.drawing.svg().partition("</svg>")[0] + "</svg>\n"
-    told = 'role="img" aria-label="Needed-later loss against cost of all presets"'
-    (DOCS / "frontier.svg").write_text(
-        picture.replace('aria-hidden="true"', told), encoding="utf-8"
-    )
-    print(chart.to_text())
+    print(frontier(list(parts.values())[1]).to_text())
     print(f"{len(runs):,} runs over {len(found)} sessions, {len(failed)} failed")
     return 0
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from textwrap import wrap
 
 from IPython.core.interactiveshell import InteractiveShell
 
@@ -21,15 +22,18 @@ import ctxkit as ck
 PICTURES = Path(__file__).parent / "pictures"
 COMMANDS = {
     "when": ("when research.jsonl.gz", 24),
-    "spend": ("spend billing.jsonl", 16),
+    "spend": ("spend billing.jsonl", 18),
     "compare": (
-        "compare billing.jsonl -r pi -r codex -r strands -r inspect_edit",
+        "compare billing.jsonl -r pi -r codex -r strands -r inspect_edit --max-loss 0.2",
         13,
     ),
 }
-"""Commands by the name of their picture, and how many lines of the answer are drawn."""
+"""Commands by the name of their picture, and how many lines of the answer are drawn at most: the
+end of a paragraph.
+"""
 CHARTS = {
     "window": (ck.plots.growth, "Size of every prompt of a session"),
+    "composition": (ck.plots.composition, "What every prompt of a session consists of"),
     "cache": (ck.plots.cache, "What the prompt cache served at every call"),
     "loss": (ck.plots.loss, "What each compaction left in sight, by kind"),
     "rules": (ck.plots.user_rules, "The calls whose prompts state each rule"),
@@ -53,10 +57,11 @@ LEGEND_LETTER, LEGEND_LINE = 6.4, 18
 
 def draw_terminal(command: str, lines: list[str]) -> str:
     """Return an SVG of a command and what it prints; the first paragraph is the answer, in bold."""
-    width, height = 80 * CHARACTER + 32, (len(lines) + 2) * LINE + 16
     answer = lines.index("") if "" in lines else 1
-    rows = [("command", f"$ {command}"), ("", "")]
+    typed = wrap(f"$ {command}", 78, subsequent_indent="    ", break_on_hyphens=False)
+    rows = [("command", line) for line in " \\\n".join(typed).splitlines()] + [("", "")]
     rows += [("answer" if i < answer else "", line) for i, line in enumerate(lines)]
+    width, height = 80 * CHARACTER + 32, len(rows) * LINE + 24
     texts = "".join(
         f'<text class="text {kind}" x="16" y="{(i + 1) * LINE + 8}" xml:space="preserve">'
         f"{html.escape(line)}</text>\n"
@@ -69,6 +74,12 @@ def draw_terminal(command: str, lines: list[str]) -> str:
         f'<rect class="page" x="0.5" y="0.5" width="{width - 1:.0f}" height="{height - 1}" rx="8"/>\n'
         f"{texts}</svg>\n"
     )
+
+
+def draw_command(words: str, most: int, folder: Path) -> str:
+    """Return the SVG of a command and the first lines that it prints; "…" where there are more."""
+    lines = run_command(words, folder)
+    return draw_terminal(f"ctxkit {words}", [*lines[:most], *["…"] * (len(lines) > most)])
 
 
 def run_command(words: str, folder: Path) -> list[str]:
@@ -146,8 +157,7 @@ def make_pictures() -> dict[str, str]:
         for path in ck.samples.paths():
             shutil.copy(path, folder)
         pictures = {
-            name: draw_terminal(f"ctxkit {words}", run_command(words, folder)[:lines])
-            for name, (words, lines) in COMMANDS.items()
+            name: draw_command(words, most, folder) for name, (words, most) in COMMANDS.items()
         }
         pictures |= {name: draw_billing(name) for name in CHARTS}
         try:

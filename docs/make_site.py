@@ -200,10 +200,7 @@ def copied() -> None:
         page(f"decisions/{source.name}", text)
         rows.append(f"- [{text.splitlines()[0].lstrip('# ')}]({source.name})")
     page("decisions/index.md", "\n".join(rows) + "\n")
-    for name in (
-        *("frontier.svg", "frontier.csv", "fuseraft_files.csv"),
-        *("gate-workflow.yml", "ci-matrix.yml"),
-    ):
+    for name in (*("frontier.csv", "fuseraft_files.csv", "gate-workflow.yml", "ci-matrix.yml"),):
         shutil.copy(DOCS / name, PAGES / name)
     shutil.copytree(DOCS / "pictures", PAGES / "pictures", dirs_exist_ok=True)
     shutil.copy(DOCS / "site" / "site.css", PAGES / "site.css")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import operator
 import os
@@ -112,10 +113,25 @@ def make_pictures():
 def test_the_pictures_are_what_the_commands_print_now(make_pictures, tmp_path):
     for path in ck.samples.paths():
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    for name, (words, lines) in make_pictures.COMMANDS.items():
-        printed = make_pictures.run_command(words, tmp_path)[:lines]
-        drawn = make_pictures.draw_terminal(f"ctxkit {words}", printed)
+    for name, (words, most) in make_pictures.COMMANDS.items():
+        drawn = make_pictures.draw_command(words, most, tmp_path)
         assert (ROOT / "docs" / "pictures" / f"{name}.svg").read_text(encoding="utf-8") == drawn
+        printed = make_pictures.run_command(words, tmp_path)
+        assert not "".join(printed[most : most + 1]), "cut within a paragraph"
+        assert (">…</text>" in drawn) == (len(printed) > most)
+
+
+@pytest.mark.parametrize(
+    "picture", sorted((ROOT / "docs" / "pictures").glob("*.svg")), ids=lambda p: p.stem
+)
+def test_a_picture_keeps_its_words_off_its_frame_and_turns_dark_with_its_page(picture):
+    text = picture.read_text(encoding="utf-8")
+    height = int(re.search(r'viewBox="0 0 \d+ (\d+)"', text)[1])
+    lines = [int(y) for y in re.findall(r'<text class="text [^>]*y="(\d+)"', text)]
+    assert not lines or height - max(lines) >= 16
+    words = re.findall(r'<text class="text [^>]*>(.*)</text>', text)
+    assert all(len(html.unescape(line)) <= 80 for line in words)
+    assert "prefers-color-scheme" in text
 
 
 def test_the_charts_are_what_the_plots_draw_now(make_pictures):

@@ -60,9 +60,9 @@ def format_usd(value: Any) -> str:
     return f"{sign}${size:.{4 if size >= 0.00095 else 6}f}"
 
 
-def format_percent(value: Any) -> str:
-    """Format a share: `71 %`."""
-    return f"{100 * value:.0f} %" if has_value(value) else MISSING
+def format_percent(value: Any, digits: int = 0) -> str:
+    """Format a share: `71 %`; with one digit after the point: `71.3 %`."""
+    return f"{100 * value:.{digits}f} %" if has_value(value) else MISSING
 
 
 def wrap_lines(text: str, columns: int) -> list[str]:

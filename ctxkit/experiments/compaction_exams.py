@@ -220,7 +220,7 @@ class ExamReport:
 
     @property
     def answer(self) -> str:
-        """The best way, in one sentence."""
+        """The best way and its tokens, and the best of those that leave half of them or fewer."""
         n = len(self.paper.questions)
         unchanged = [r.name for r in self.results if not r.changed]
         changed = [r for r in self.results if r.changed]
@@ -229,11 +229,23 @@ class ExamReport:
         if all(not r.shown and not r.fetchable for r in changed):
             return f"Every way that compacts lost the answers to all {n} questions."
         best = max(changed, key=lambda r: (r.right or 0.0, r.shown, r.fetchable, -r.tokens))
-        answered = "" if best.right is None else f"; {best.right:.1f} were answered right"
+        answered = "" if best.right is None else f" {best.right:.1f} were answered right."
         left = f" Not compacted by {', '.join(map(_name, unchanged))}." if unchanged else ""
         return (
-            f"Best is {_name(best.name)}: of {pluralize(n, 'question')} it shows {best.shown}, and"
-            f" {best.fetchable} can be fetched{answered}.{left}"
+            f"{_name(best.name)} answers most: of {pluralize(n, 'question')} it shows {best.shown},"
+            f" in {best.tokens:,} tokens, and {best.fetchable} can be fetched.{answered}"
+            f"{self._describe_best_small(best)}{left}"
+        )
+
+    def _describe_best_small(self, best: CandidateResult) -> str:
+        """Return the best of the ways that leave half as much, for showing more costs tokens."""
+        small = [r for r in self.results if r.changed and 2 * r.tokens <= best.tokens]
+        if not small:
+            return ""
+        other = max(small, key=lambda r: (r.right or 0.0, r.shown, r.fetchable, -r.tokens))
+        return (
+            f" Of the ways that leave half as many tokens or fewer, {_name(other.name)} shows"
+            f" {other.shown}, in {other.tokens:,}."
         )
 
     def frame(self) -> pd.DataFrame:

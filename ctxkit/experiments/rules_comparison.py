@@ -446,7 +446,7 @@ SUMMARY_LEGEND = (
     " within the bound: of those that lose no more than max_loss, or than the record did. Pareto"
     " front: nothing that fits is both cheaper and loses less. Thrashes: compactions follow each"
     " other before they have paid. Within noise: real runs differ by more than this and the record."
-    " In a notebook a click on a head sorts; .detail has every figure."
+    " In a trusted notebook a click on a head sorts; .detail has every figure."
 )
 _MAX_NAMES = 20
 """Characters of a row's joined names; longer ones become the first name and a count."""

@@ -301,9 +301,9 @@ def _hold_against(forecast: Forecast, later: Sequence[Session]) -> ForecastOutco
 _COLUMNS = (
     Column("tool", number=False, firm=True),
     Column("setting", "under which it was predicted", number=False),
-    Column("of a session", number=False),
+    Column("a session's", "the predicted figure", number=False),
     Column("predicted", "the middle and the 80 % interval of one session"),
-    Column("came", "mean of the later sessions"),
+    Column("actual", "mean of the later sessions"),
     Column("inside", "later sessions inside of the interval"),
 )
 
@@ -326,7 +326,7 @@ class ForecastReport(NamedTuple):
             return f"{n} rest on too few sessions for an interval."
         return (
             f"{inside} of {of} figures of later sessions lie in the 80 % intervals"
-            f" ({format_percent(inside / of)}), over {n}."
+            f" ({format_percent(inside / of)}), from {n}."
         )
 
     @property
@@ -343,7 +343,7 @@ class ForecastReport(NamedTuple):
                 cells = (
                     sanitize_line(forecast.tool, 20),
                     sanitize_line(forecast.setting, 30),
-                    name,
+                    "dollars" if name == "usd" else name,
                     _format_interval(interval, name),
                     _format(fmean(values), name) if values else "",
                     f"{inside} of {of}" if of else "",
@@ -360,7 +360,7 @@ class ForecastReport(NamedTuple):
             if outcome.forecast.setting != RECORDED and recorded and replayed:
                 out.append(
                     f"{sanitize_line(outcome.forecast.tool, 20)}: "
-                    f"{pluralize(len(recorded), 'session')} came at {format_usd(fmean(recorded))} "
+                    f"{pluralize(len(recorded), 'session')} cost {format_usd(fmean(recorded))} "
                     f"each; replayed under {sanitize_line(outcome.forecast.setting, 60)} they cost"
                     f" {format_usd(fmean(replayed))}."
                 )

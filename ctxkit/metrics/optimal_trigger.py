@@ -195,7 +195,7 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
         return not self.low <= self.recorded <= self.high
 
     def _describe_no_change(self) -> str:
-        compaction = f"{_usd(self.reset_usd)} a compaction"
+        compaction = f"{format_usd(self.reset_usd)} a compaction"
         if self.recorded is None:
             return (
                 f"Nothing to compact: the largest prompt had {self.peak:,} tokens, and compacting"
@@ -232,8 +232,8 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
             *self._describe_stake(),
             *self._describe_short_session(),
             (
-                f"There a compaction costs {_usd(self.reset_usd)} and has paid for itself after"
-                f" {_calls(self.pays_after)}."
+                f"There a compaction costs {format_usd(self.reset_usd)} and has paid for itself"
+                f" after {_calls(self.pays_after)}."
             ),
             self._describe_wait(),
         )
@@ -283,7 +283,7 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
             return ()
         sentence = (
             "The rates are those of a session that goes on: this one, replayed with compactions at"
-            f" the ceiling, costs {_usd(best)}, and {_usd(uncompacted)} without any."
+            f" the ceiling, costs {format_usd(best)}, and {format_usd(uncompacted)} without any."
         )
         return (sentence,)
 
@@ -439,7 +439,8 @@ def when_to_compact(
     replays = TriggerReplays(session, profile.message_sizes, floor - front - summary, summary)
     low, high = replays.find_alike(best, low, high, profile.growth / 2, progress=progress)
     rates = costs.rates(best)
-    triggers = {"best": best, "half": (best + floor) // 2, "double": 2 * best - floor}
+    triggers = {"best": best, "twice as often": (best + floor) // 2}
+    triggers |= {"half as often": 2 * best - floor}
     triggers |= {"window": window, **profile.recorded_trigger}
     triggers |= {"dollars alone": cheapest} if cheapest < best else {}
     triggers = {name: size for name, size in triggers.items() if floor < size <= window}

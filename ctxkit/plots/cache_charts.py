@@ -162,11 +162,15 @@ def _draw_cache(name: str, data: Sequence[CallCacheUse], trust: str, *, replayed
     source = (
         "as the record's cache behaviour would have it (derived)" if replayed else "as recorded"
     )
-    caption = f"Prompt tokens of each call by class, {source}. Marks are misses. {trust}"
+    caption = (
+        "Tokens of each prompt: read from the cache, written to it, or fresh (in neither), "
+        f"{source}. Marks are misses: what had been cached was sent again."
+    )
     axes = XyDrawing(x="call", y="tokens in the prompt", traces=tuple(traces), stacked=True)
     return Chart(
         title=f"Prompt cache of {name}",
         caption=caption if data else _NO_CACHE_RECORD,
+        notes=(trust,) if data else (),
         drawing=axes,
         head=("outcome", "calls", "tokens sent again"),
         rows=tuple(_miss_rows(data)),
@@ -314,7 +318,7 @@ def strip(session: Session, call: int = -1) -> Chart:
     data = get_prompt_strip(session, call)
     source = "as the record's cache would have it (derived)" if session.origin else "as recorded"
     return Chart(
-        title=f"Prompt of call {data.call}",
+        title=f"Prompt of call {data.call} of {get_title(session)}",
         caption=f"{data.tokens:,} tokens in {len(data.blocks):,} blocks, {source}. "
         "Sizes of blocks are derived.",
         drawing=BlockRowsDrawing(
@@ -346,7 +350,7 @@ def _billing_rows(data: PromptStrip, session: Session) -> tuple[tuple[str, ...],
 _STILL_ROW = 62
 _BAR_SHARE = 0.5
 """Height of a bar, as a share of its row; the rest is for its totals."""
-_TOTAL_WIDTH, _CHARACTER_WIDTH = 0.18, 0.012
+_TOTAL_WIDTH, _CHARACTER_WIDTH = 0.18, 0.0105
 """Maximum width of a total below the bar and width of one of its characters, as shares of the
 chart's width."""
 
@@ -420,9 +424,9 @@ class BlockRowsDrawing(Drawing):
     def _last_token(self) -> int:
         return max((s.start + s.tokens for row in self.rows for s in row.spans), default=1) or 1
 
-    # Totals must not overlap, and each stands where its kind begins or before. So they are placed
-    # in the order of the first blocks: `free` is the end of the previous total, and `last` leaves
-    # enough width for the kinds that follow.
+    # Totals must not overlap, and each begins where its kind does. They are placed in the order of
+    # the first blocks; `free` is the end of the previous total. Where a total and those that follow
+    # would not fit, it and they are laid out from the right end, one beside the other.
     def _make_totals(self, i: int, row: BlockRow) -> list[dict[str, Any]]:
         """Return the tokens of each kind in a row as texts below the kind's first block."""
         starts = {s.kind: s.start for s in reversed(row.spans)}
@@ -432,15 +436,16 @@ class BlockRowsDrawing(Drawing):
         widths = [min(_CHARACTER_WIDTH * (len(text) + 1), _TOTAL_WIDTH) for text in texts]
         notes, free = [], 0.0
         for n, (kind, text) in enumerate(zip(kinds, texts, strict=True)):
-            last = 1 - sum(widths[n:])
-            place = max(min(starts[kind] / self._last_token(), last), free)
-            free = place + widths[n]
+            place = max(starts[kind] / self._last_token(), free)
+            is_at_end = place + sum(widths[n:]) >= 1
+            place = 1 - sum(widths[n + 1 :]) if is_at_end else place
+            free = place + widths[n] * (not is_at_end)
             notes.append(
                 {
                     "x": place * self._last_token(),
                     "y": i + _BAR_SHARE / 2,
                     "text": text,
-                    "xanchor": "left",
+                    "xanchor": "right" if is_at_end else "left",
                     "yanchor": "top",
                     "showarrow": False,
                     "font": {"size": 11, "color": TEXT_COLOUR},

@@ -20,6 +20,7 @@ from ctxkit._internal.chart_style import PLOTLY_TEXT_CSS, TEXT_COLOUR
 from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
     escape_html,
+    format_percent,
     sanitize_line,
     sanitize_text,
 )
@@ -108,7 +109,9 @@ class Chart:
     shown: int = 12
     """Number of rows of the table that are displayed."""
     notes: tuple[str, ...] = ()
-    """What the logs lack or state wrongly (`Session.notes`); displayed below the caption."""
+    """How accurate the figures are, and what the logs lack or state wrongly (`Session.notes`);
+    displayed below the caption.
+    """
 
     @classmethod
     def from_figure(cls, figure: Any, *, title: str = "", caption: str = "") -> Chart:
@@ -359,7 +362,8 @@ def add_session_notes(chart: Callable[_P, Chart]) -> Callable[_P, Chart]:
         of = args[0] if args else kwargs.pop(first, None)
         if isinstance(of, (str, PathLike, list, Iterator)):  # read once
             of = as_sessions(of)
-        return replace(chart(of, *args[1:], **kwargs), notes=tuple(collect_session_notes(of)))
+        drawn = chart(of, *args[1:], **kwargs)
+        return replace(drawn, notes=(*filter(None, drawn.notes), *collect_session_notes(of)))
 
     return cast("Callable[_P, Chart]", made)
 
@@ -392,6 +396,10 @@ def collect_session_notes(source_data: Any) -> list[str]:
     if more > 0:
         matches[_NOTES:] = [f"{more} more notes: see `notes` of the sessions."]
     return matches
+
+
+_LEAST_UNEXPLAINED = 0.0005
+"""Share of unexplained cache misses from which on a chart's note states it."""
 
 
 def format_token_count(n: int | None) -> str:
@@ -427,12 +435,12 @@ def format_column_value(column: str, value: float | None) -> str:
     if column.endswith("_usd"):
         return f"${value:,.2f}" if abs(value) >= 0.1 else f"${value:.4f}"
     if column.endswith(_SHARES):
-        return f"{value:.1%}"
+        return format_percent(value, 1)
     return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
 
 
 def describe_prediction_error(runs: pd.DataFrame) -> str:
-    """Return a sentence on the error of a sweep's cost model; empty if the runs do not have it."""
+    """Return a note on the error of a sweep's cost model; empty if the runs do not have it."""
     if not {"session", "prediction_error", "unexplained_miss_share"} <= set(runs.columns):
         return ""
     each = runs.drop_duplicates("session")
@@ -442,14 +450,23 @@ def describe_prediction_error(runs: pd.DataFrame) -> str:
     )
     if errors.empty:
         return (
-            " No session tells cached from uncached input, or none has prices: the cache model "
-            "could not be checked."
+            "No session tells cached from uncached input, or none has prices: the cost model"
+            " could not be checked."
         )
-    return (
-        f" Predicted without their reads, the input sides of {len(errors)} of {len(each)} sessions "
-        f"are {float(errors.median()):.1%} off in the median, {float(errors.max()):.1%} at most; "
-        f"{float(riddles.mean()):.1%} of the calls missed the cache without an explanation."
-    )
+    middle = format_percent(float(errors.median()), 1)
+    if len(each) == 1:
+        error = f"this session's input cost with an error of {middle}"
+    else:
+        most = format_percent(float(errors.max()), 1)
+        error = (
+            f"the input cost of {len(errors)} of {len(each)} sessions with an error of {middle} in"
+            f" the median, {most} at most"
+        )
+    unexplained = ""
+    if riddles.mean() >= _LEAST_UNEXPLAINED:
+        share = format_percent(float(riddles.mean()), 1)
+        unexplained = f"; {share} of the calls missed the cache without an explanation"
+    return f"The cost model, which does not see cache reads, predicts {error}{unexplained}."
 
 
 PAGE_TEXT_COLOUR = f"var(--jp-content-font-color1,var(--vscode-foreground,{TEXT_COLOUR}))"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ctxkit._internal.chart_style import STOP_COLOUR
-from ctxkit._internal.formatting_and_sanitizing import pluralize
+from ctxkit._internal.formatting_and_sanitizing import format_percent, pluralize
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.frames import per_compaction
@@ -149,7 +149,7 @@ def draw_savings_chart(
         stacked=True,
     )
     shares = [1 - s.after / s.before for s in data if s.before and s.after is not None]
-    mean = f" On average {sum(shares) / len(shares):.0%} was saved." if shares else ""
+    mean = f" On average {format_percent(sum(shares) / len(shares))} was saved." if shares else ""
     if data and not shares:
         mean = " No size is known."
     return Chart(
@@ -189,7 +189,7 @@ def _saved_tokens(saving: CompactionSaving) -> int | None:
 def _savings_row(saving: CompactionSaving) -> tuple[str, ...]:
     saved = "unknown"
     if saving.before and saving.after is not None:
-        saved = f"{1 - saving.after / saving.before:.0%}"
+        saved = format_percent(1 - saving.after / saving.before)
     call = "" if saving.call is None else str(saving.call)
     ends = (saving.description, saving.source or "unknown")
     return (
@@ -398,19 +398,19 @@ def draw_thrash_chart(data: ThrashData) -> Chart:
     ) -> Trace:
         def hover(k: int) -> str:
             attempt = rows[k]
-            outcome = attempt.why or f"saved {attempt.saved:.1%} of {data.by}"
+            outcome = attempt.why or f"saved {format_percent(attempt.saved, 1)} of {data.by}"
             return f"before call {attempt.call}\n{outcome}"
 
         places, heights = [t.call for t in rows], [t.saved or 0 for t in rows]
         return Trace(name=name, x=places, y=heights, kind=kind, look=look, hover=hover)
 
     traces = [trace("saved", completed, 0, "line")]
-    traces += [trace(f"below {data.min_savings:.0%}", low, 1, "points")] if low else []
+    traces += [trace(f"below {format_percent(data.min_savings)}", low, 1, "points")] if low else []
     traces += [trace("suppressed", suppressed, 5, "points")] if suppressed else []
     closing = (
         ()
         if data.closes is None
-        else (VerticalMark(x=data.tries[data.closes].call, label="guard closes"),)
+        else (VerticalMark(x=data.tries[data.closes].call, label="guard stops"),)
     )
     axes = XyDrawing(
         x="call",
@@ -418,7 +418,9 @@ def draw_thrash_chart(data: ThrashData) -> Chart:
         traces=tuple(traces) if data.tries else (),
         limits=(
             LimitLine(
-                y=data.min_savings, label=f"least {data.min_savings:.0%}", colour=STOP_COLOUR
+                y=data.min_savings,
+                label=f"least {format_percent(data.min_savings)}",
+                colour=STOP_COLOUR,
             ),
         ),
         marks=closing,
@@ -436,15 +438,29 @@ def draw_thrash_chart(data: ThrashData) -> Chart:
 
 
 def _thrash_caption(data: ThrashData, low: int, suppressed: int) -> str:
-    unknown = sum(t.saved is None and not t.why for t in data.tries)
-    end = "stays open" if data.closes is None else f"closes after compaction {data.closes}"
-    guard = f"a guard of {data.window} in a row {end}"
     if data.is_unknown:
         return UNKNOWN_COMPACTIONS
+    unknown = sum(t.saved is None and not t.why for t in data.tries)
+    least = format_percent(data.min_savings)
     return (
         f"{pluralize(len(data.tries) - suppressed, 'compaction')}, {low} saved less than"
-        f" {data.min_savings:.0%} of {data.by}"
-        f"{f', of {unknown} it is unknown' if unknown else ''}; {suppressed} suppressed; {guard}."
+        f" {least} of {data.by}"
+        f"{f', of {unknown} it is unknown' if unknown else ''}"
+        f"{f'; {suppressed} suppressed' if suppressed else ''}. {_describe_guard(data, least)}"
+    )
+
+
+def _describe_guard(data: ThrashData, least: str) -> str:
+    if is_guard_off(data.min_savings, data.window):
+        return "The guard is off."
+    if data.closes is None:
+        return (
+            f"A guard that stops after {data.window} in a row below {least} would never have"
+            " stopped."
+        )
+    return (
+        f"{data.window} in a row saved less than {least}: a guard would stop at call"
+        f" {data.tries[data.closes].call}."
     )
 
 
@@ -453,7 +469,7 @@ def _thrash_row(attempt: CompactionAttempt, min_savings: float) -> tuple[str, ..
         return (str(attempt.call), "", attempt.why or "the log does not tell")
     return (
         str(attempt.call),
-        f"{attempt.saved:.1%}",
+        format_percent(attempt.saved, 1),
         "too little" if is_saving_too_small(attempt.saved, min_savings) else "pays",
     )
 
@@ -508,7 +524,8 @@ def loss(session: Session) -> Chart:
         session: a recorded session or a replay, with text.
 
     Returns:
-        The chart; its table has the counts for each compaction and family.
+        The chart; its table has the counts for each compaction and family: what was removed is
+            shown, recoverable or lost.
 
     Raises:
         BadArguments: the argument is no session.
@@ -516,7 +533,7 @@ def loss(session: Session) -> Chart:
     Example:
         >>> import ctxkit as ck
         >>> ck.plots.loss(ck.samples.path()).head[:4]
-        ('compaction', 'call', 'family', 'items')
+        ('compaction', 'call', 'family', 'removed')
     """
     empty = "Nothing was compacted."
     if hides_compactions(session):
@@ -547,28 +564,26 @@ def _loss_chart(name: str, analysis: LossAnalysis | None, caption: str) -> Chart
             )
     if data and analysis is not None:
         caption = (
-            "Share of what had been removed that still stood in what was shown after each"
-            " compaction: word for word, and the user's rules in whatever words."
+            "Share of the removed items that the prompt after each compaction still showed: word"
+            " for word, and the user's rules in any words."
             f" {len(analysis.needed_lost_items.item):,} of"
             f" {len(analysis.memory.reused_items):,} items that"
-            " the record used again, at any time, had been cut away."
+            " the record used again, at any time, were out of its prompt by then."
         )
         if (recall := analysis.recall) is not None:
             caption += (
-                f" Of {len(analysis.items_only_in_inserted_text[0]):,} that only the inserted texts"
-                f" could still say, these said {recall:.0%} until they were named (by weight)."
+                f" The summaries still stated {format_percent(recall)} of the"
+                f" {len(analysis.items_only_in_inserted_text[0]):,} items that nothing else"
+                " showed (by weight)."
             )
     return Chart(
-        title=f"What was still shown in {name}, of what compactions removed",
+        title=f"What prompts still showed after each compaction: {name}",
         caption=caption,
         drawing=XyDrawing(
             x="compaction", y="share still shown", traces=tuple(traces), whole=True, y_share=True
         ),
-        head=(
-            *("compaction", "call", "family", "items", "shown", "recoverable", "lost"),
-            *("needed before the next", "out of sight then", "taken, needed at any time"),
-        ),
-        rows=tuple(tuple(x if isinstance(x, str) else f"{x:,}" for x in row) for row in data),
+        head=("compaction", "call", "family", "removed", "shown", "recoverable", "lost"),
+        rows=tuple(tuple(x if isinstance(x, str) else f"{x:,}" for x in row[:7]) for row in data),
         shown=40,
     )
 

@@ -251,15 +251,20 @@ def _draw_changes(title: str, data: Sequence[MessageChange]) -> Chart:
     ]
     before, after = sum(c.before for c in data), sum(c.after for c in data)
     summary = ", ".join(f"{counts[action]} {action}" for action, _ in kinds)
+    changed = [c for c in data if c.action != "kept"]
+    reasons = {c.reason for c in changed}
+    # one reason for all is said once, whole; else each row has its own
+    reason = reasons.pop().rstrip(".") if len(reasons) == 1 else ""
+    shared = f" Reason: {sanitize_line(reason, 300)}." if reason else ""
+    columns = 6 if reasons else 5
     return Chart(
         title=title,
-        caption=f"{summary}; {before:,} → {after:,} tokens in messages. {_TABLE}",
+        caption=f"{summary}; {before:,} → {after:,} tokens in messages.{shared} {_TABLE}",
         drawing=XyDrawing(
             x="message in the window", y="tokens", traces=tuple(traces), stacked=True
         ),
-        head=("message", "name", "what", "before", "after", "why"),
-        rows=tuple(_change_row(c) for c in data if c.action != "kept"),
-        shown=40,
+        head=("message", "name", "what", "before", "after", "why")[:columns],
+        rows=tuple(_change_row(c)[:columns] for c in changed),
     )
 
 

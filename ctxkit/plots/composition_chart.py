@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ctxkit._internal.chart_style import GROUP_COLOURS, PLOTLY_LAYOUT, STOP_COLOUR, TEXT_COLOUR
+from ctxkit._internal.chart_style import (
+    GROUP_COLOURS,
+    PLOTLY_LAYOUT,
+    STOP_COLOUR,
+    TEXT_COLOUR,
+    choose_text_colour,
+)
+from ctxkit._internal.formatting_and_sanitizing import format_percent
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.context_report import report
 from ctxkit.metrics.prompt_composition import GROUPS, NOT_IN_LOG, count_groups_by_call
@@ -140,7 +147,7 @@ def _group_row(group: str, tokens: tuple[int, ...], layers: GroupTokensByCall) -
         f"{tokens[0]:,}",
         f"{max(tokens):,}",
         f"{tokens[-1]:,}",
-        f"{tokens[-1] / last:.0%}" if last else "",
+        format_percent(tokens[-1] / last) if last else "",
     )
 
 
@@ -173,7 +180,9 @@ def _draw_tiles(context: ContextReport) -> Chart:
         ),
         drawing=TileMap(whole="the window", tiles=tuple(tiles)),
         head=("part", "tokens", "share"),
-        rows=tuple((name, f"{n:,}", f"{n / whole:.1%}" if whole else "") for name, n in groups),
+        rows=tuple(
+            (name, f"{n:,}", format_percent(n / whole, 1) if whole else "") for name, n in groups
+        ),
     )
 
 
@@ -181,7 +190,7 @@ def _describe_window(context: ContextReport) -> str:
     return (
         "of an unknown window"
         if context.full is None
-        else f"{context.full:.0%} of {context.limit:,}"
+        else f"{format_percent(context.full)} of {context.limit:,}"
     )
 
 
@@ -233,7 +242,9 @@ class TileMap(Drawing):
                 "colors": ["rgba(128,128,128,0.15)", *(t.colour for t in self.tiles)],
                 "line": {"width": 1, "color": "rgba(255,255,255,0.4)"},
             },
-            "textfont": {"color": ["#777777", *(["#ffffff"] * len(self.tiles))]},
+            "textfont": {
+                "color": [TEXT_COLOUR, *(choose_text_colour(t.colour) for t in self.tiles)]
+            },
             "texttemplate": "%{label}<br>%{text}",
             "hovertemplate": (
                 "%{label}<br>%{text} tokens, %{percentRoot:.1%}<br>%{customdata}<extra></extra>"

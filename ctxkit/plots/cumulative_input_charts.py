@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from ctxkit._internal.chart_style import COLOURS, DASHES, STOP_COLOUR, TEXT_COLOUR, WARN_COLOUR
-from ctxkit._internal.formatting_and_sanitizing import pluralize
+from ctxkit._internal.formatting_and_sanitizing import format_percent, pluralize
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.frames import frame
 from ctxkit.metrics.team_log import tabulate_recorded_turns
@@ -268,7 +268,7 @@ def _agent_row(agent: CumulativeAgentTokens, cutover: int | None) -> tuple[str, 
         f"{len(agent.turns):,}",
         *sums,
         f"{peak:,}",
-        f"{peak / cutover:.0%}" if cutover else "no limit",
+        format_percent(peak / cutover) if cutover else "no limit",
     )
 
 
@@ -365,7 +365,8 @@ def views(of: TeamViewComparison) -> Chart:
     return Chart(
         title=f"What each agent of {of.title} is sent, by view",
         caption="Input tokens billed to each agent, summed turn by turn under each view; dotted is "
-        "what was recorded, triangles are hand-offs. All panels have the same scales.",
+        "what was recorded, triangles are hand-offs (▼: their number). All panels have the same"
+        " scales.",
         drawing=PanelGrid(
             panels=tuple(panels), x="turn of the team", y="input tokens, summed", limit=name
         ),
@@ -407,7 +408,7 @@ def _view_line(turns: pd.DataFrame, view: str, i: int, end: int) -> Trace:
     """Return the sum after each turn of the team; it is constant while others work."""
     rows = turns[turns["view"] == view]
     at = dict(zip(rows["turn"].tolist(), rows["cumulative_input_tokens"].tolist(), strict=True))
-    sums, now = [0], 0
+    sums, now = [], 0
     for turn in range(end + 1):
         now = at.get(turn, now)
         sums.append(now)
@@ -416,14 +417,19 @@ def _view_line(turns: pd.DataFrame, view: str, i: int, end: int) -> Trace:
         if i < 0
         else (_PANEL_COLOURS[i % len(_PANEL_COLOURS)], _DASHED[i % len(_DASHED)])
     )
-    return Trace(name=view, x=list(range(-1, end + 1)), y=sums, colour=look[0], dash=look[1])
+    return Trace(name=view, x=list(range(end + 1)), y=sums, colour=look[0], dash=look[1])
 
 
 def _view_rows(turns: pd.DataFrame) -> Iterator[tuple[str, ...]]:
-    recorded: dict[str, int] = {}
+    """Yield a row for each agent and its views with the same figures."""
     for agent, of in turns.groupby("agent", sort=False):
+        first = None
+        views_by_figures: dict[tuple[str, ...], list[str]] = {}
         for view, rows in of.groupby("view", sort=False):
             total = int(rows["turn_input_tokens"].sum())
-            first = recorded.setdefault(str(agent), total)  # the record's rows come first
-            share = f"{total / first:.0%}" if first else ""
-            yield str(agent), str(view), f"{len(rows):,}", f"{total:,}", share
+            first = total if first is None else first  # the record's rows come first
+            share = format_percent(total / first) if first else ""
+            figures = (f"{len(rows):,}", f"{total:,}", share)
+            views_by_figures.setdefault(figures, []).append(str(view))
+        for row, names in views_by_figures.items():
+            yield str(agent), ", ".join(names), *row

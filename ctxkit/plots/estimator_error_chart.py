@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import pandas as pd
 
 from ctxkit._internal.chart_style import STOP_COLOUR
+from ctxkit._internal.formatting_and_sanitizing import format_change
 from ctxkit.metrics.estimator_error import EstimatorErrors, calibrate
 from ctxkit.plots.chart import Chart, add_session_notes
 from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
@@ -90,17 +92,26 @@ def _to_call(value: object) -> int | None:
 
 def _draw_calibration(name: str, data: CalibrationData) -> Chart:
     lines = [Trace(name="recorded", x=data.calls, y=data.recorded, look=0)]
+    names_by_line: dict[tuple[int, ...], list[str]] = {}
+    for e in data.estimates:  # equal lines are one, as only the last would be seen
+        names_by_line.setdefault(e.tokens, []).append(e.name)
     lines += [
-        Trace(name=e.name, x=data.calls, y=e.tokens, look=i)
-        for i, e in enumerate(data.estimates, 1)
+        Trace(name=", ".join(names), x=data.calls, y=tokens, look=i)
+        for i, (tokens, names) in enumerate(names_by_line.items(), 1)
     ]
     limits = []
     if data.threshold is not None:
         limits.append(
             LimitLine(y=data.threshold, label=f"threshold {data.threshold:,}", colour=STOP_COLOUR)
         )
-    places = {e.fires for e in data.estimates} | {data.fires}
-    marks = tuple(VerticalMark(x=call) for call in sorted(p for p in places if p is not None))
+    names_by_call: dict[int, list[str]] = {}
+    for counter, call in (
+        ("the provider", data.fires),
+        *((e.name, e.fires) for e in data.estimates),
+    ):
+        if call is not None:
+            names_by_call.setdefault(call, []).append(counter)
+    marks = tuple(VerticalMark(x=call) for call in sorted(names_by_call))
     drawing = XyDrawing(
         x="call",
         y="prompt tokens",
@@ -113,19 +124,32 @@ def _draw_calibration(name: str, data: CalibrationData) -> Chart:
         title=f"Calibration of {name}",
         caption=(
             "Prompts as the provider counted them and as estimates make them; the part that no log"
-            " shows is the same for all. Dotted: where a trigger at the threshold fires."
+            " shows is the same for all. Dotted:"
+            f" {_describe_fires(names_by_call)}"
         ),
         drawing=drawing,
         head=("counted by", "error", "fires at call"),
         rows=(
-            ("the provider", "0%", _format_call(data.fires)),
-            *(_estimator_row(e) for e in data.estimates),
+            ("the provider", "0 %", _format_call(data.fires)),
+            *(_estimator_row(e) for e in sorted(data.estimates, key=_error_size)),
         ),
     )
 
 
+def _describe_fires(names_by_call: dict[int, list[str]]) -> str:
+    """Return where a trigger at the threshold fires, by each count."""
+    if not names_by_call:
+        return "no count reaches the threshold."
+    places = (f"{call} by {', '.join(names_by_call[call])}" for call in sorted(names_by_call))
+    return f"the call at which a trigger at the threshold fires, {'; '.join(places)}."
+
+
+def _error_size(line: EstimatorLine) -> float:
+    return math.inf if line.error is None else abs(line.error)
+
+
 def _estimator_row(line: EstimatorLine) -> tuple[str, str, str]:
-    error = "unknown" if line.error is None else f"{line.error:+.0%}"
+    error = "unknown" if line.error is None else format_change(line.error)
     return line.name, error, _format_call(line.fires)
 
 

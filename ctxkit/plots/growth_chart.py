@@ -11,6 +11,7 @@ from ctxkit._internal.chart_style import COLOURS, STOP_COLOUR, TEXT_COLOUR, pick
 from ctxkit._internal.formatting_and_sanitizing import (
     MISSING,
     format_count,
+    format_percent,
     pluralize,
     sanitize_line,
 )
@@ -310,7 +311,7 @@ def _growth_row(line: GrowthLine) -> tuple[str, ...]:
     if not line.tokens:
         return (line.name, calls, "", "", "", "", line.compactions, "the log has no sizes")
     peak = max(line.tokens)
-    full = f"{peak / line.limit:.0%}" if line.limit else "unknown"
+    full = format_percent(peak / line.limit) if line.limit else "unknown"
     ends = f"{line.tokens[0]:,}", f"{peak:,}", format_count(line.last_tokens)
     return (line.name, calls, *ends, full, line.compactions, str(line.source))
 

@@ -139,9 +139,9 @@ class PanelGrid(Drawing):
                 {
                     **axis,
                     "text": escape_plotly_label(self.x),
-                    "x": 1,
+                    "x": 0,
                     "y": 0,
-                    "xanchor": "right",
+                    "xanchor": "left",
                     "yanchor": "top",
                     "yshift": -18,
                 },
@@ -212,7 +212,7 @@ def _plotly_panel_trace(trace: Trace, title: str, *, first: bool) -> dict[str, A
         sign = (trace.symbol or "triangle-down") + "-open" * trace.hollow
         out |= {"mode": "markers", "marker": {"color": trace.colour, "size": size, "symbol": sign}}
     else:
-        wide = 1.8 if trace.kind == "area" else 1.2
+        wide = 1.8 if trace.kind == "area" else 1.6
         mode = "lines" if len(y) > 1 else "lines+markers"
         out |= {
             "mode": mode,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.chart_style import PLOTLY_LAYOUT, TEXT_COLOUR
+from ctxkit._internal.formatting_and_sanitizing import pluralize
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.run_statistics import (
     average_cost_model_uncertainty,
@@ -171,15 +172,15 @@ def _frontier_chart(points: Sequence[FrontierPoint], x: str, y: str, checked: st
     few = ""
     if any(p.few for p in points):
         few = " Fewer than five sessions: the order may change with the next one."
+    outside = " Hollow: does not fit into the window, so on no front." if over else ""
     return Chart(
         title=f"{_column_words(y)} against {_column_words(x)}".capitalize(),
         caption=(
-            f"Each point is a setting, its mean over {n} session{'s' if n != 1 else ''}; one on the"
-            " line is beaten by no other in both; what does not fit into the window is not"
-            f" asked.{_near_note(points)}{few} Replays tell the bill and the chance of loss, "
-            "not the"
-            f" outcome.{checked}"
+            f"Each point is a setting, its mean over {pluralize(n, 'session')}. Settings on the"
+            " line are the best: none is lower in one figure without being higher in the other."
+            f"{outside}{_near_note(points)}{few}"
         ),
+        notes=("Replays tell the bill and the chance of loss, not the outcome.", checked),
         drawing=XyDrawing(
             x=_column_words(x),
             y=_column_words(y),
@@ -393,7 +394,9 @@ def heatmap(
     few = " * fewer than five sessions." if any(c.few for c in data) else ""
     return Chart(
         title=f"{z} over {x} and {y}",
-        caption=f"Means over sessions; empty where no run has the figure.{few}{checked}",
+        caption=f"{_column_words(z)} of each pair of settings".capitalize()
+        + f", mean over sessions; empty where no run has it.{few}",
+        notes=(checked,),
         drawing=HeatmapDrawing(
             x=x,
             y=y,
@@ -406,7 +409,7 @@ def heatmap(
         head=(f"{y} \\ {x}", *map(_setting_text, across)),
         rows=tuple(
             (_setting_text(b), *("" if c is None else _heat_text(z, c) for c in row))
-            for b, row in zip(upward, cells, strict=True)
+            for b, row in reversed(list(zip(upward, cells, strict=True)))
         ),
         shown=30,
     )

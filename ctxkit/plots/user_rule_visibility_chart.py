@@ -44,12 +44,15 @@ def user_rules(session: Session) -> Chart:
     ordered = sorted(fates, key=lambda fate: (fate.removed_by is None, fate.stated_call))[
         :MAX_RULES
     ]
+    is_acted_against = any(fate.against is not None for fate in ordered)
+    columns = 6 if is_acted_against else 5
     return Chart(
         title=f"The user's rules in {get_title(session)}",
         caption=_describe(trace, len(fates) - len(ordered)),
         drawing=XyDrawing(
             x="call",
-            y="rule, by its number in the table",
+            y="",
+            y_ticks=tuple(f"{i} {sanitize_line(f.rule, 300)}" for i, f in enumerate(ordered, 1)),
             traces=_make_traces(ordered),
             marks=tuple(VerticalMark(x=call - 0.5) for call in marks)
             if len(marks) <= _MAX_MARKS
@@ -62,15 +65,15 @@ def user_rules(session: Session) -> Chart:
             "stood until",
             "last in sight",
             "against it",
-        ),
-        rows=tuple(_make_row(i + 1, fate) for i, fate in enumerate(ordered)),
+        )[:columns],
+        rows=tuple(_make_row(i + 1, fate)[:columns] for i, fate in enumerate(ordered)),
         shown=MAX_RULES,
     )
 
 
 def _describe(trace: UserRuleFates, omitted: int) -> str:
     more = f" {omitted} more are not drawn." if omitted else ""
-    return f"{trace.answer} Lines: the calls that state a rule, in any wording.{more}"
+    return f"{trace.answer} A line runs while the prompts state the rule, in any words.{more}"
 
 
 def _make_traces(fates: Sequence[UserRuleFate]) -> tuple[Trace, ...]:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _COUNTS = ("call", "turn")
 """Names of an x axis that counts from 0."""
 _HEIGHT, _STILL_HEIGHT = 380, 240
+_ROW_HEIGHT, _ROW_LETTERS = 20, 25
+"""Pixels of height that each row of named rows takes at least, and letters of its name."""
 _FEW = 64
 """Lines of fewer points get markers, else a single point would not be seen."""
 _NEAR_LIMIT, _NAME_WIDTH = 0.1, 0.25
@@ -120,6 +122,8 @@ class XyDrawing(Drawing):
     """True where x or y is an amount: `$` on its ticks."""
     ticks: tuple[str, ...] = ()
     """Names for the places 0, 1, 2 ... of the x axis."""
+    y_ticks: tuple[str, ...] = ()
+    """Names for the rows 1, 2, 3 ... of the y axis, the first on top."""
     points: int = 600
     """Points of each line in the static picture, at most about."""
     circles: int = 600
@@ -201,7 +205,7 @@ class XyDrawing(Drawing):
         """Return the static picture."""
         # without hover texts, which take most of the time: this is drawn while a turn runs
         figure = self._figure(self.points, self.circles, hover=False)
-        return render_svg(figure, height=_STILL_HEIGHT)
+        return render_svg(figure, height=max(_STILL_HEIGHT, _ROW_HEIGHT * len(self.y_ticks) + 50))
 
     def _figure(self, points: int, circles: int, *, hover: bool = True) -> dict[str, Any]:
         values = [t.heights() for t in self.traces]
@@ -249,11 +253,19 @@ class XyDrawing(Drawing):
             "rangemode": "tozero",
             "tickformat": ".0%" if self.y_share else "~f" if self.y_small else "~s",
         }
+        if self.y_ticks:
+            n = len(self.y_ticks)
+            y |= {
+                "tickvals": list(range(1, n + 1)),
+                "ticktext": [escape_plotly_label(t, _ROW_LETTERS) for t in self.y_ticks],
+                "range": [n + 0.5, 0.5],
+                "automargin": True,
+            }
         if self.y_dollars:
             y |= {"tickprefix": "$"} | ({} if self.y_small else {"tickformat": ".2f"})
         return {
             **PLOTLY_LAYOUT,
-            "height": _HEIGHT,
+            "height": max(_HEIGHT, _ROW_HEIGHT * len(self.y_ticks) + 130),
             "margin": {"l": 64, "r": 16, "t": 44, "b": 48},
             "hovermode": "x unified"
             if self.stacked and not any(t.hover for t in self.traces)

@@ -245,28 +245,37 @@ class Board:
         parts = (self.head, table.to_text(), table.legend, sums)
         return "\n\n".join(filter(None, parts))
 
-    def _repr_html_(self) -> str:
+    def to_html(self, *, is_still: bool = False) -> str:
+        """Return the board as HTML that needs no kernel.
+
+        Args:
+            is_still: leave out what a page without scripts cannot do: the search and the sorting,
+                as in a notebook that is not trusted.
+        """
         head = f"<strong>{escape_html(self.head, 300)}</strong>"
         if not self.rows:
             return f'<div class="ctxkit-board {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">{head}</div>'
+        tables = {way: limit_table_rows(self.by(way), _PAGE) for way in GROUPINGS}
         sums = "".join(
-            "<details><summary>by "
-            f"{way}</summary>{limit_table_rows(self.by(way), _PAGE).to_html(max_height_px=300)}"
-            "</details>"
-            for way in GROUPINGS
+            f"<details><summary>by {way}</summary>"
+            f"{t.to_html(max_height_px=300, is_sortable=not is_still)}</details>"
+            for way, t in tables.items()
         )
         box = (
             '<input type="search" placeholder="words that a row must hold" aria-label="words that'
             f' a row must hold" style="width:24em;margin:4px 0" oninput="{escape_html(_FILTER)}">'
         )
         rows = (
-            f'<div class="ctxkit-board-rows">{_NARROW_PAGE_STYLE}{box}'
-            f"{self.table().to_html(max_height_px=_HIGH)}</div>"
+            f'<div class="ctxkit-board-rows">{_NARROW_PAGE_STYLE}{"" if is_still else box}'
+            f"{self.table().to_html(max_height_px=_HIGH, is_sortable=not is_still)}</div>"
         )
         return (
             f'<div class="ctxkit-board {NO_MATHJAX}" '
             f'style="{TEXT_COLOR_CSS}">{head}{sums}{rows}</div>'
         )
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
 
     def view(self) -> BoardWidget:
         """Return the widget that shows it: filters, sorted heads, a click that reads a session.
@@ -277,7 +286,7 @@ class Board:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:  # noqa: ARG002
         if "ipykernel" not in sys.modules:
-            return {"text/plain": self.to_text(), "text/html": self._repr_html_()}
+            return {"text/plain": self.to_text(), "text/html": self.to_html()}
         return self.view()._repr_mimebundle_()
 
     def __repr__(self) -> str:
@@ -559,5 +568,5 @@ class BoardWidget(ChartWidget):
         return str(self.board.to_text())
 
     def to_html(self) -> str:
-        """Return the board as HTML that needs no kernel."""
-        return str(self.board._repr_html_())
+        """Return the board as HTML that needs no kernel and no script."""
+        return str(self.board.to_html(is_still=True))

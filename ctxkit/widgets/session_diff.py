@@ -84,14 +84,18 @@ class SessionDiffWidget(ChartWidget):
         if self.parted is None:
             return f"Both say the same in all {pluralize(len(self.rows), 'entry', 'entries')}."
         sides = (self._describe_entries(side, self.rows[self.parted][side]) for side in (0, 1))
-        one, other = (sanitize_line(words or "nothing more", 80) for words in sides)
+        one, other = (sanitize_line(words, 80) for words in sides)
+        if one and other:
+            difference = f"the first has {one}, the second {other}"
+        else:
+            difference = f"only the {'first' if one else 'second'} has {one or other}"
         calls = sum(
             isinstance(e, Message) and e.role == "assistant"
             for e in self.both[0].path[: self._calls_before(self.parted)]
         )
         return (
-            f"The first {pluralize(self.parted, 'entry', 'entries')} are the same; then, at call "
-            f"{calls:,}: {one} | {other}. {pluralize(len(self.differing), 'row')} differ in all."
+            f"The first {pluralize(self.parted, 'entry', 'entries')} are the same. At call"
+            f" {calls:,} {difference}. {pluralize(len(self.differing), 'row')} differ in all."
         )
 
     def _calls_before(self, row: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
@@ -91,7 +92,12 @@ def test_each_way_gets_the_same_prompt_and_is_judged_by_what_it_shows():
         ("all", 10, 0),
         ("some", 1, 9),
     ]
-    assert report.answer.startswith("Best is all: of 10 questions it shows 10")
+    full, small = report.results[1:]
+    best = f"all answers most: of 10 questions it shows 10, in {full.tokens:,} tokens, and 0 can be"
+    others = "Of the ways that leave half as many tokens or fewer, some shows 1, in 9."
+    assert report.answer == f"{best} fetched. {others}"
+    alone = dataclasses.replace(report, results=(full, small._replace(tokens=full.tokens)))
+    assert alone.answer == f"{best} fetched."
 
 
 def test_a_file_that_the_prompt_names_can_be_fetched():

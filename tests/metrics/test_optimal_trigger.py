@@ -230,9 +230,9 @@ ANSWERS = {
     f"Compact at 9,000 tokens, not 7,999: about $1.50 less on this session{TAKEN[:-1]}, not 10 %.": {"recorded": 7_999},
     f"Compact at 9,000 tokens, not 10,001: about $1.50 less on this session{TAKEN[:-1]}, not 10 %.": {"recorded": 10_001},
     "Compact at 9,000 tokens, not 7,999: about $1.50 more on this session, but 20 % of what is used again would be at stake, not 10 %.": {"recorded": 7_999, "saved_usd": -1.5},
-    "Keep compacting at about 8,000 tokens: 8,000 to 10,000 cost about the same, $0.2500 a compaction; 10 % of what is used again is at stake.": {"recorded": 8_000},
-    "Keep compacting at about 10,000 tokens: 8,000 to 10,000 cost about the same, $0.2500 a compaction; 10 % of what is used again is at stake.": {"recorded": 10_000},
-    "Nothing to compact: the largest prompt had 9,000 tokens, and compacting is due from 9,000 on, at $0.2500 a compaction.": {"recorded": None, "peak": 9_000},
+    "Keep compacting at about 8,000 tokens: 8,000 to 10,000 cost about the same, $0.25 a compaction; 10 % of what is used again is at stake.": {"recorded": 8_000},
+    "Keep compacting at about 10,000 tokens: 8,000 to 10,000 cost about the same, $0.25 a compaction; 10 % of what is used again is at stake.": {"recorded": 10_000},
+    "Nothing to compact: the largest prompt had 9,000 tokens, and compacting is due from 9,000 on, at $0.25 a compaction.": {"recorded": None, "peak": 9_000},
 }  # fmt: skip
 
 

@@ -38,7 +38,7 @@ def test_savings_are_the_sizes_of_the_compaction_frame():
     chart = ck.plots.savings(shrinking((100, 40)))
     drawn = {t.name: list(t.y) for t in chart.figure().data}
     assert drawn == {"inserted": [5], "kept": [35], "saved": [60]}  # sized by the bill
-    assert "60% was saved" in chart.caption
+    assert "60 % was saved" in chart.caption
 
 
 def named(s):
@@ -114,7 +114,7 @@ def test_what_a_guard_held_back_is_marked():
     assert [t.name for t in ck.plots.thrash(s).figure().data] == [
         "saved",
         "suppressed",
-        "least 10%",
+        "least 10 %",
     ]
 
 
@@ -171,6 +171,14 @@ def test_edits_of_one_moment_of_a_replay_are_one_diff():
     second = Edit(kind="dropped", id="rules-0.1", targets=(u.id,), source="derived", reason="older")
     found = rows(session(u, a, r, first, second), 0)
     assert found == [("dropped", 10, 0, "older"), ("kept", 2, 2, ""), ("shortened", 100, 10, "old")]
+
+
+def test_a_reason_of_all_rows_is_said_once():
+    shared, mixed = ck.plots.diff(edited(), 1), ck.plots.diff(ck.samples.path(), 0)
+    assert "Reason: too long." in shared.caption
+    assert "why" not in shared.head
+    assert all(len(row) == len(shared.head) for row in shared.rows)
+    assert ("why" in mixed.head) != ("Reason:" in mixed.caption)
 
 
 def test_an_unknown_compaction_says_which_there_are():

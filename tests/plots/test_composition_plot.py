@@ -5,6 +5,7 @@ from __future__ import annotations
 from builders import assistant, session, step, summarised, system, usage, user
 
 import ctxkit as ck
+from ctxkit._internal.chart_style import choose_text_colour
 from ctxkit.metrics import count_groups_by_call
 from ctxkit.plots.composition_chart import composition_data
 from ctxkit.tokens import estimated_counter
@@ -57,3 +58,5 @@ def test_tiles_sum_up_to_the_prompt():
     for i, parent in zip(trace["ids"], trace["values"], strict=True):
         inner = [v for v, p in zip(trace["values"], trace["parents"], strict=True) if p == i]
         assert not inner or sum(inner) == parent
+    inks = zip(trace["marker"]["colors"][1:], trace["textfont"]["color"][1:], strict=True)
+    assert all(ink == choose_text_colour(fill) for fill, ink in inks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import pytest
@@ -22,6 +23,12 @@ def test_every_rule_of_the_user_has_a_line_in_the_picture():
     path = re.search(r'<path d="(M[^"]+)" fill="none" stroke="#0072b2"', chart.drawing.svg())
     lines = [part for part in path[1].split("M") if "L" in part]
     assert len(lines) == len(chart.rows) == 5
+    axis = chart.to_plotly()["layout"]["yaxis"]
+    assert axis["range"] == [5.5, 0.5], "rule 1 is on top, and no rule lies on the frame"
+    assert axis["tickvals"] == [1, 2, 3, 4, 5]
+    for row, tick in zip(chart.rows, axis["ticktext"], strict=True):
+        assert f"{row[0]} {row[1]}".startswith(html.unescape(tick).rstrip("…"))
+    assert "against it" not in chart.head, "a column without a value"
 
 
 # -- The name of a limit stands where no line runs.

@@ -78,7 +78,8 @@ def test_a_chart_by_agent_shows_each_view_and_who_hands_on(compared):
     assert list(panels) == ["Planner", "Developer", "Tester", "Reviewer"]
     lines = {t.name: t for t in panels["Tester"].traces}
     assert lines["shared"].y[-1] == tokens(compared, "Tester", "shared")
-    assert lines["recorded"].y[:4] == [0, 0, 0, 0]
+    assert lines["recorded"].x[0] == 0, "the first turn is 0"
+    assert lines["recorded"].y[:3] == [0, 0, 0] != lines["recorded"].y[1:4]
     assert lines["handoff"].x == [3]
     assert "<svg" in chart.to_html()
     assert "of recorded" in chart.to_text()

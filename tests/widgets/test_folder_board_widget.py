@@ -87,11 +87,16 @@ def test_a_folder_that_grows_is_followed(folder, monkeypatch):
 def test_hostile_sessions_are_only_text():
     view = Board([make_board_row(hostile())]).view()
     assert not {"\x1b", "\u202e", "\n"} & set(str(view.data))
-    assert [
-        w
-        for w in intruders(view.page(plotly=False).html.partition("<script")[0])
-        if "onclick" not in w
-    ] == []
+    assert intruders(view.page(plotly=False).html.partition("<script")[0]) == []
+
+
+def test_the_still_picture_has_nothing_that_only_a_script_can_do():
+    board = Board([make_board_row(ck.read(SAMPLE))])
+    still = board.view().to_html()
+    assert "<input" not in still
+    assert "<button" not in still
+    assert still.count("<tr") == board.to_html().count("<tr")
+    assert "<input" in board.to_html(), "an exported page runs its script"
 
 
 def test_a_machine_without_sessions_says_so(tmp_path, monkeypatch):

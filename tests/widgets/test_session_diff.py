@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from builders import assistant, session, step, user
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,3 +61,9 @@ def test_nonsense_is_not_answered_and_text_of_a_log_stays_text():
     assert intruders(shown.to_html()) == []
     assert "\x1b" not in shown.to_text()
     assert ck.explore(session(), beside=session()).parted is None
+
+
+def test_the_first_sentence_says_what_only_one_of_them_has():
+    record = ck.read(ck.samples.path("billing"))
+    head = ck.explore(record, beside=ck.replay(record, "pi")).head
+    assert re.search(r"At call \d+ only the second has summarised: \d+ messages out", head)

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from ctxkit._internal.formatting_and_sanitizing import format_change, format_percent
 from ctxkit.engine.cache_model.call_features import (
     HOUR,
     compute_warm_read,
@@ -202,14 +203,14 @@ def _limits_note(rates: MissRates, calls: int) -> str | None:
 
 def _untaught_note(training: Sequence[SessionCounts]) -> str:
     """Say that the lifetime alone is used, and how far off it was for such logs before."""
-    why = "No other log of its tool, model and kind of agent taught it: by cache lifetime alone."
+    why = "No log of the same tool, model and kind of agent was there to calibrate it"
     errors = [-s.past.lifetime for s in training if s.past and not s.past.teachers]
     if len(errors) < _MIN_RECORDS:
-        return f"{why} How far off that is, is not established."
+        return f"{why}, and how far off it then is, is not established."
     low, high = np.exp(np.percentile(errors, [_LOW_PERCENTILE, _HIGH_PERCENTILE])) - 1
     return (
-        f"{why} Of {len(errors)} such records four in five cost between {low:+.0%} and {high:+.0%} "
-        "of that figure; there is no 80 % interval."
+        f"{why}; for {len(errors)} such logs the real cost was between {format_change(low)} and"
+        f" {format_change(high)} of the predicted one, four times of five."
     )
 
 
@@ -496,10 +497,13 @@ def describe_prediction(
     """Describe in a sentence the error and interval of one session's prediction, with its note."""
     if error is None:
         return note or NO_CACHE_SPLIT
-    interval = "" if low is None or high is None else f" (80 % interval {low:+.0%} to {high:+.0%})"
+    interval = ""
+    if low is not None and high is not None:
+        interval = f"; 80 % interval {format_change(low)} to {format_change(high)}"
+    side = "high" if error > 0 else "low"
     return (
-        f"Predicted by other sessions, without its reads, the input side is {error:+.1%} off the "
-        f"record{interval}.{f' {note}' if note else ''}"
+        f"The cost model, which does not see this session's cache reads, predicts its input"
+        f" cost {format_percent(abs(error), 1)} too {side}{interval}.{f' {note}' if note else ''}"
     )
 
 

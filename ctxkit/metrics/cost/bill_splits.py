@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ctxkit._internal.chart_style import COLOURS
+from ctxkit._internal.chart_style import COLOURS, choose_text_colour
 from ctxkit._internal.formatting_and_sanitizing import (
     escape_html,
     format_duration,
@@ -534,7 +534,8 @@ def render_bill_treemap(parts: list[BillPart], total: float) -> str:
         cells_svg.append(
             f'<g><title>{tooltip}</title><rect x="{x:.1f}" y="{y:.1f}" width="{max(w - 1, 0):.1f}" '
             f'height="{max(h - 1, 0):.1f}" fill="{colour}"/><text x="{x + 4:.1f}" y="{y + 13:.1f}" '
-            f'style="fill:#ffffff;font:11px system-ui,sans-serif">{escape_html(name)}</text></g>'
+            f'style="fill:{choose_text_colour(colour)};font:11px system-ui,sans-serif">'
+            f"{escape_html(name)}</text></g>"
         )
     return (
         f'{_NARROW_PAGE_STYLE}<svg class="ctxkit-treemap" xmlns="http://www.w3.org/2000/svg"'

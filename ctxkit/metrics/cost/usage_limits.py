@@ -45,9 +45,9 @@ _SHOWN_SESSIONS = 4
 _COLUMNS = (
     Column("used by", "session, or what was paid for", number=False, firm=True),
     Column("5 h: last", "the five hours up to the newest call"),
-    Column("fullest", "the five hours that used most"),
+    Column("5 h: fullest", "the five hours that used most"),
     Column("week: last", "the week up to the newest call"),
-    Column("fullest", "the week that used most"),
+    Column("week: fullest", "the week that used most"),
 )
 UNKNOWN = (
     "Not in any log: the plan's limit and how it weighs models and cached tokens, so these are"

@@ -56,6 +56,13 @@ _ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+")
 _LONG_ID = re.compile(r"[A-Za-z0-9+/_=-]{24,}")
 """Pattern of ids that may be keys, so that cards omit them."""
 _LINE, _WIDTH = 22, 640
+_STYLE = (
+    ".ctxkit-card{--page:#ffffff;--ink:#1f2328}"
+    "@media(prefers-color-scheme:dark){.ctxkit-card{--page:#0d1117;--ink:#e6edf3}}"
+    ".ctxkit-card rect{fill:var(--jp-layout-color0,var(--page));stroke:#888888}"
+    ".ctxkit-card text{fill:var(--jp-content-font-color1,var(--ink))}"
+)
+"""Colours of the picture: those of a notebook's theme, else of the reader's light or dark page."""
 
 
 class RemovedItemNeededLater(NamedTuple):
@@ -130,7 +137,10 @@ class CompactionCard(NamedTuple):
             self.title,
             render_name_value_pairs(self.facts),
             [
-                PageSection("Needed later", render_table(heads, needed, numbers=frozenset({2}))),
+                PageSection(
+                    self._needed_head.rstrip(":"),
+                    render_table(heads, needed, numbers=frozenset({2})),
+                ),
                 PageSection(
                     "What went", render_table(("kind", "values"), removed, numbers=frozenset({1}))
                 ),
@@ -143,7 +153,7 @@ class CompactionCard(NamedTuple):
         """Return one picture."""
         lines = [*wrap_lines(self.title, 64), ""]
         lines += [f"{name}: {value}" for name, value in self.facts]
-        lines += ["", *(["Needed later, and after how many calls:"] * bool(self.needed))]
+        lines += ["", *([self._needed_head] * bool(self.needed))]
         lines += [f"{i.calls:>6,}  {sanitize_line(i.text, 60)}" for i in self.needed]
         lines += ["", *(line for note in self.notes for line in wrap_lines(note, 76))]
         height = (len(lines) + 2) * _LINE
@@ -152,11 +162,16 @@ class CompactionCard(NamedTuple):
             for i, t in enumerate(lines)
         )
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img"'
-            f' aria-label="{escape_html(self.title)}"><rect width="{_WIDTH}" height="{height}"'
-            ' rx="10" fill="#fff" stroke="#888"/><g font-family="ui-monospace,monospace"'
-            f' font-size="13" fill="#222">{texts}</g></svg>\n'
+            '<svg xmlns="http://www.w3.org/2000/svg" class="ctxkit-card"'
+            f' viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape_html(self.title)}">'
+            f'<style>{_STYLE}</style><rect width="{_WIDTH}" height="{height}" rx="10"/>'
+            f'<g font-family="ui-monospace,monospace" font-size="13">{texts}</g></svg>\n'
         )
+
+    @property
+    def _needed_head(self) -> str:
+        some = f", the soonest {len(self.needed)} of {self.needed_n:,}"
+        return f"Needed later, after how many calls{some * (len(self.needed) < self.needed_n)}:"
 
     def __repr__(self) -> str:
         return "\n".join([self.title, *(f"{name}: {value}" for name, value in self.facts)])

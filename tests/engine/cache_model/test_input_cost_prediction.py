@@ -178,7 +178,8 @@ def test_each_row_says_within_which_dollars_it_is_known():
     assert none["cost_high_usd"] == pytest.approx(
         none["cost_usd"] + p.spread[1] * none["input_usd"]
     )
-    assert f"{p.error:+.1%} off the record" in rows.caption
+    side = "high" if p.error > 0 else "low"
+    assert f"input cost {100 * abs(p.error):.1f} % too {side}" in rows.caption
 
 
 def test_the_table_holds_counts_alone():
@@ -240,8 +241,8 @@ def test_an_untaught_kind_gets_the_lifetime_alone_and_no_interval():
     p = predict_input_cost(s, rows)
     assert (p.teachers, p.low, p.high, p.spread) == (0, None, None, None)
     assert p.error == p.lifetime_error
-    assert "No other log of its tool, model and kind of agent" in p.why
-    assert "four in five cost between" in p.why
+    assert "No log of the same tool, model and kind of agent" in p.why
+    assert "four times of five" in p.why
 
 
 def test_a_model_that_no_log_has_seen_gets_two_ends():

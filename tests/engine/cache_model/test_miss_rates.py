@@ -339,8 +339,8 @@ def test_the_split_is_off_by_the_tokens_of_each_call_over_all_prompts():
 @pytest.mark.parametrize(
     ("figures", "sentence"),
     [
-        ((0.123, -0.1, 0.456, "It has 3 calls."), "Predicted by other sessions, without its reads, the input side is +12.3% off the record (80 % interval -10% to +46%). It has 3 calls."),
-        ((-0.05, None, None, None), "Predicted by other sessions, without its reads, the input side is -5.0% off the record."),
+        ((0.123, -0.1, 0.456, "It has 3 calls."), "The cost model, which does not see this session's cache reads, predicts its input cost 12.3 % too high; 80 % interval -10 % to +46 %. It has 3 calls."),
+        ((-0.05, None, None, None), "The cost model, which does not see this session's cache reads, predicts its input cost 5.0 % too low."),
         ((None, None, None, "No usage."), "No usage."),
         ((None, None, None, None), "No cache split is recorded, so the cache model could not be checked."),
     ],

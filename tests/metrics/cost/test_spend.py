@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
 from builders import assistant, call, result, session, summarised, usage, user
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from widgets.reports.hostile_logs import hostile, intruders
 
 import ctxkit as ck
+from ctxkit._internal.chart_style import choose_text_colour
 from ctxkit._internal.tables import display_width
 from ctxkit.metrics import session_bill
 from ctxkit.metrics.cost.spend_report import SPLITS, Spend
@@ -82,6 +85,13 @@ def test_what_was_sent_again_after_a_pause_is_said():
     after = {p.name: p for p in told.by("cache")}["sent again after a pause"]
     share = f"{100 * after.usd / told.total_usd:.0f} % of the money (${after.usd:.2f})"
     assert any(s.startswith(share) and "8 pauses (7 min to 20.1 h)" in s for s in told.sentences)
+
+
+def test_names_in_the_treemap_have_the_ink_that_their_box_needs():
+    page = ck.spend(SAMPLE)._repr_html_()
+    boxes = re.findall(r'fill="(#\w{6})"/><text [^>]*style="fill:(#\w{6})', page)
+    assert len(boxes) > 4
+    assert all(ink == choose_text_colour(fill) for fill, ink in boxes)
 
 
 def test_repeats_and_idle_tools_are_found():

@@ -52,6 +52,8 @@ def test_shares_are_by_session_the_largest_first():
     report = ck.metrics.limits([work("small", 0), work("large", 1, tokens=30_000)])
     span = report.fullest["five hours"]
     assert list(span.by_session) == ["large", "small"]
+    heads = [column.name for column in report.table.heads]
+    assert len(set(heads)) == len(heads), "no two columns have one head"
     assert "75 % by “large”" in report.answer or "by “large”" in report.answer
     assert span.usd == pytest.approx(sum(span.by_session.values()))
     assert span.usd == pytest.approx(sum(span.by_cause.values()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from _internal.redaction import secret_corpus
 from builders import assistant, result, session, summarised, tool_call, usage, user
@@ -48,6 +50,18 @@ def test_the_figures_are_those_of_the_tables(name):
         assert card.cost_usd == pytest.approx(row["cost_usd"])
         assert (card.removed_n, card.needed_n) == (len(removed), len(needed))
         assert [n.calls for n in card.needed] == sorted(needed)[:MAX_NEEDED]
+
+
+def test_a_picture_has_the_colours_of_its_page_and_says_how_many_rows_it_leaves_out():
+    card = make_card(ck.samples.path("billing"))
+    picture = card.to_svg()
+    assert "prefers-color-scheme:dark" in picture
+    assert "--jp-layout-color0" in picture
+    assert not re.search(r'fill="#\w+"', picture), "a colour of its own on every page"
+    assert len(card.needed) < card.needed_n
+    for shown in (picture, card.to_html()):
+        assert f"the soonest {len(card.needed)} of {card.needed_n}" in shown
+    assert "soonest 1 of" not in card._replace(needed=card.needed[:1], needed_n=1).to_svg()
 
 
 def test_a_card_is_small_and_has_no_script_of_the_log():
