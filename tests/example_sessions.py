@@ -13,16 +13,18 @@ from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, SUMMARY_ERROR_KEY
 MODEL = "claude-sonnet-4-5"
 
 
-def make_growing(n: int, *, gap: float = 30.0, first: int = 3000, **more: Any) -> ck.Session:
+def make_growing(
+    n: int, *, gap: float = 30.0, first: int = 3000, cached: bool = True, **more: Any
+) -> ck.Session:
     """Return a session of n priced calls, each 2,000 tokens longer, its prefix read from the
     cache."""
     log, before = [], 0
     for i in range(n):
         now = first + 2000 * i
         log += [
-            user(f"Look at src/part{i}/file.py. " + "word " * 1900, time=gap * i),
+            user(f"Look at src/module{i}.py. " + "word " * 1900, time=gap * i),
             assistant(
-                "ok", usage=usage(3, before, now - before, 100), model=MODEL, time=gap * i + 5,
+                f"Done, as in src/module{max(i - 5, 0)}.py.", usage=usage(3, before, now - before, 100) if cached else usage(now, output=100), model=MODEL, time=gap * i + 5,
             ),
         ]  # fmt: skip
         before = now

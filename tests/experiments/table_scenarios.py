@@ -38,8 +38,17 @@ PI = "pi:context_window=20_000,reserve_tokens=4_000,keep_recent_tokens={}"
 RULES = [PI.format(4000), "swe_agent_mask", "none"]
 
 
-def _make_sessions(n: int) -> list[ck.Session]:
-    return [make_growing(14 + i, id=f"growing {i}") for i in range(n)]
+def _make_sessions(n: int, **more: Any) -> list[ck.Session]:
+    return [make_growing(14 + i, id=f"growing {i}", **more) for i in range(n)]
+
+
+def _trim() -> list[ck.policies.Rules]:
+    """Return rules that drop what is old: the first drops more."""
+    pairs = ((3000, 9000), (9000, 24_000))
+    return [
+        ck.policies.Rules(f"window:keep_tokens={keep}", ck.policies.triggers.Above(above))
+        for keep, above in pairs
+    ]
 
 
 def _exam(**more: Any) -> Any:
@@ -88,8 +97,8 @@ def _mark_front() -> list[Any]:
 
 
 SCENARIOS: dict[str, Callable[[], Any]] = {
-    "advise": lambda: ck.advise(_make_sessions(5), RULES, progress=False),
-    "advise for few": lambda: ck.advise(_make_sessions(2), RULES, progress=False),
+    "advise": lambda: ck.advise(_make_sessions(5, cached=False), _trim(), progress=False),
+    "advise for few": lambda: ck.advise(_make_sessions(2, cached=False), _trim(), progress=False),
     "compare": lambda: ck.compare(make_with_user_rules(), ["none", "swe_agent_mask"], progress=False),
     "compare by cost": lambda: ck.compare(make_growing(12), [*RULES, "codex"], progress=False, max_loss=0.4),
     "exam": _exam,
