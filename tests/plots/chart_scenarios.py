@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -31,6 +31,7 @@ from reference_texts import write_json, write_references  # noqa: E402
 
 import ctxkit as ck  # noqa: E402
 from ctxkit.plots.chart import PLOTLY_MIME_TYPE, Chart  # noqa: E402
+from ctxkit.plots.plotly_to_svg import render_svg  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,6 +100,144 @@ SCENARIOS: dict[str, Callable[[], Chart]] = {
 """The charts by name, which begins with that of the function."""
 
 
+SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "triangle-down", "x", "star")
+PICTURES: dict[str, dict[str, Any]] = {
+    "areas": {
+        "data": [
+            {"x": [0, 1, 2, 3], "y": [1, 3, None, 2], "stackgroup": "one", "name": "low"},
+            {"x": [0, 2, 3], "y": [2, 1, 4], "stackgroup": "one", "name": "high"},
+            {"x": [0, 3], "y": [6, 9], "fill": "tozeroy", "fillcolor": "rgba(1,2,3,0.5)", "name": "veil"},
+            {"x": [0, 3], "y": [9, 5], "fill": "tozeroy", "line": {"color": "#123456"}, "name": "plain"},
+        ],
+        "layout": {"xaxis": {"title": {"text": "x &amp; <b>more</b>"}}, "yaxis": {"title": {"text": "y"}}},
+    },
+    "bars": {
+        "data": [
+            {"type": "bar", "x": ["a", "b", "c"], "y": [3, -2, 1], "name": "one", "text": ["3", "", "1"]},
+            {"type": "bar", "x": ["a", "b", "c"], "y": [1, -1, 2], "name": "two",
+             "marker": {"color": ["#111111", "nonsense(", "rgb(1, 2, 3)"], "line": {"width": 1}},
+             "hovertext": ["<i>first</i>", "second", "third"], "hoverinfo": "text"},
+        ],
+        "layout": {"barmode": "relative", "height": 500},
+    },
+    "bars beside each other": {
+        "data": [
+            {"type": "bar", "x": [1, 2, 4], "y": [3, 2, 1], "name": "one", "width": 0.2},
+            {"type": "bar", "x": [1, 2, 4], "y": [1, 4, 2], "name": "two"},
+            {"type": "bar", "x": [1, 2, 4], "y": [2, 2, 2], "name": "three", "base": [1, 0, 3]},
+        ],
+        "layout": {"colorway": ["#aa0000", "#00aa00"], "height": 90},
+    },
+    "cells": {
+        "data": [{
+            "type": "heatmap", "x": ["p", "q", "r"], "y": [1, 3], "z": [[1, None, 9], [4, 5, 0]],
+            "text": [["1", "", "9"], ["4", "5", "0"]], "texttemplate": "%{text}",
+        }],
+        "layout": {},
+    },
+    "cells in colours of their own": {
+        "data": [{"type": "heatmap", "z": [[0, 1], [2, 4]], "colorscale": [[0, "#000000"], [1, "#ffffff"]]}],
+        "layout": {"yaxis": {"autorange": "reversed"}},
+    },
+    "dates": {
+        "data": [{"x": ["2024-01-01", "2024-01-02", "2024-01-09"], "y": [1, 2, 3], "name": "days"}],
+        "layout": {},
+    },
+    "dates within a day": {
+        "data": [{"x": ["2024-01-01 10:00", "2024-01-01 16:30"], "y": [1, 2], "mode": "lines"}],
+        "layout": {"xaxis": {"range": ["2024-01-01 09:00", "2024-01-01 18:00"]}},
+    },
+    "histogram": {
+        "data": [{"type": "histogram", "x": [1, 1, 2, 2, 2, 3, 5, 8, 9], "name": "sizes"}],
+        "layout": {},
+    },
+    "long line": {
+        "data": [{"y": [(i * 7919) % 1000 if i % 97 else 5000 + i for i in range(5000)], "name": "long"}],
+        "layout": {},
+    },
+    "marks and notes": {
+        "data": [{"x": [0, 10], "y": [0, 100], "mode": "lines+text", "text": ["", "end"],
+                  "textposition": "top left", "name": "line",
+                  "line": {"color": "#00aa00", "width": 3, "dash": "dot"}}],
+        "layout": {
+            "shapes": [
+                {"type": "line", "x0": 2, "x1": 2, "yref": "paper", "y0": 0, "y1": 1,
+                 "line": {"color": "#ff0000", "dash": "dash"}},
+                {"type": "rect", "x0": 4, "x1": 6, "y0": 10, "y1": 50, "fillcolor": "#abcdef"},
+                {"type": "rect", "xref": "x domain", "x0": 0.5, "x1": 1, "y0": 60, "y1": 70},
+                {"type": "circle", "x0": 1, "x1": 2, "y0": 1, "y1": 2},
+                {"type": "line", "x0": None, "x1": 1, "y0": 1, "y1": 2},
+            ],
+            "annotations": [
+                {"x": 3, "y": 30, "text": "with an arrow"},
+                {"x": 5, "y": 80, "text": "at the left", "showarrow": False, "xanchor": "left",
+                 "yanchor": "top", "xshift": 5, "yshift": 7},
+                {"x": 0.5, "y": 0, "xref": "paper", "yref": "paper", "text": "below",
+                 "showarrow": False, "yanchor": "bottom", "xanchor": "right"},
+                {"x": 0, "y": 0.5, "xref": "paper", "yref": "paper", "text": "turned",
+                 "showarrow": False, "textangle": -90},
+            ],
+            "showlegend": False,
+        },
+    },
+    "names of many points": {
+        "data": [{"x": [5 + i % 4 for i in range(16)], "y": [7 + i % 3 for i in range(16)],
+                  "mode": "markers+text", "text": [f"point {i}" for i in range(16)]}],
+        "layout": {},
+    },
+    "pie": {
+        "data": [{"type": "pie", "labels": ["a", "b", "a", "c"], "values": [1, 5, 2, 0],
+                  "marker": {"colors": ["#111111", "#222222", "#333333", "#444444"]}}],
+        "layout": {},
+    },
+    "small and large numbers": {
+        "data": [
+            {"x": [1, 10, 1000, -1], "y": [0.25, 0.5, 0.75, 1], "mode": "markers", "name": "shares"},
+            {"x": [2, 20, 2000], "y": [2e9, 1.5e6, 999], "yaxis": "y2", "name": "sizes"},
+        ],
+        "layout": {
+            "xaxis": {"type": "log", "anchor": "y"},
+            "yaxis": {"tickformat": ".1%", "nticks": 9, "range": [0, 1.2]},
+            "yaxis2": {"side": "right", "tickprefix": "$", "title": {"text": "dollars"}},
+            "height": 2000,
+        },
+    },
+    "symbols": {
+        "data": [
+            {"x": [i], "y": [i % 3], "mode": "markers", "name": symbol + hollow,
+             "marker": {"symbol": symbol + hollow, "size": 6 + i}, "showlegend": i != 3}
+            for hollow in ("", "-open")
+            for i, symbol in enumerate(SYMBOLS)
+        ],
+        "layout": {"yaxis": {"rangemode": "tozero", "ticktext": ["none", "two"], "tickvals": [0, 2]}},
+    },
+    "two areas of the page": {
+        "data": [
+            {"x": [1, 2], "y": [1, 2], "name": "left"},
+            {"x": [1, 2], "y": [3, 3], "xaxis": "x2", "yaxis": "y2", "name": "right"},
+            {"x": [1], "y": [1], "visible": "legendonly", "name": "hidden"},
+            {"type": "box", "y": [1, 2]},
+        ],
+        "layout": {
+            "xaxis": {"domain": [0, 0.45], "title": {"text": "first"}},
+            "xaxis2": {"domain": [0.55, 1], "showticklabels": False},
+            "yaxis2": {"anchor": "x2", "showgrid": False},
+        },
+    },
+    "treemap": {
+        "data": [{"type": "treemap", "ids": ["w", "a", "b", "c"], "labels": ["whole", "A", "B", "C"],
+                  "parents": ["", "w", "w", "a"], "values": [10, 7, 3, 2]}],
+        "layout": {},
+    },
+}  # fmt: skip
+"""Plotly figures of any kind, as JSON, that the static picture draws."""
+
+
+def write_picture(figure: dict[str, Any]) -> str:
+    """Return the static picture of a figure, one element a line."""
+    return render_svg(figure).replace("><", ">\n<") + "\n"
+
+
 def write_forms(chart: Chart) -> str:
     """Return text, plotly figure and HTML of a chart, one part a line."""
     forms = chart._repr_mimebundle_()
@@ -116,5 +255,6 @@ def write_forms(chart: Chart) -> str:
 if __name__ == "__main__":
     write_references(
         REFERENCES,
-        {name: lambda draw=draw: write_forms(draw()) for name, draw in SCENARIOS.items()},
+        {name: lambda draw=draw: write_forms(draw()) for name, draw in SCENARIOS.items()}
+        | {f"picture {name}": lambda of=of: write_picture(of) for name, of in PICTURES.items()},
     )
