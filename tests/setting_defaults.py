@@ -1,7 +1,7 @@
 """The default of every setting of every policy, trigger, guard and preset, and every named value, as one table.
 
 A named value is a constant of a module, or the default of an argument or of a class, in the packages whose figures
-depend on it: `metrics`, `engine`, `policies` and `presets`. `python tests/setting_defaults.py` writes the table to
+depend on it: `metrics`, `engine`, `policies`, `presets`, `experiments` and `plots`. `python tests/setting_defaults.py` writes the table to
 `tests/setting_defaults.json`, one line a value; a test compares it with the code, so a value changes only together
 with its line.
 """
@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import ctxkit.engine
+import ctxkit.experiments
 import ctxkit.metrics
+import ctxkit.plots
 import ctxkit.policies
 import ctxkit.presets
 from ctxkit.policies.context_rules import ConvertingField, unwrap_function
@@ -39,7 +41,10 @@ LONGEST_TEXT = 80
 
 
 SETTING_PACKAGES = (ctxkit.policies, ctxkit.presets)
-VALUE_PACKAGES = (*SETTING_PACKAGES, ctxkit.engine, ctxkit.metrics)
+VALUE_PACKAGES = (
+    *(*SETTING_PACKAGES, ctxkit.engine, ctxkit.metrics),
+    *(ctxkit.experiments, ctxkit.plots),
+)
 
 
 def list_modules(*packages: ModuleType) -> list[ModuleType]:

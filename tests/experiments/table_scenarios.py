@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pandas as pd
 
 HERE = Path(__file__).parent
@@ -96,18 +98,217 @@ def _mark_front() -> list[Any]:
     ]
 
 
+FAULTY_CONFIG = """
+Compaction: {TriggerTurnCount: 40, KeepRecentTurns: 50, Mode: hybrid, Colour: red}
+ChangeTracking: {Path: changes.json}
+Validation: {ChangeLogPath: other.json}
+ContextBudget: {WarnAt: 130000, CutoverAt: 120000}
+WarnTurnTokens: 120000
+Selection: {Type: magentic}
+Agents:
+  - {Name: Dev, Isolation: Fresh, TrustScore: 3}
+  - {Name: dev, FunctionChoice: maybe}
+  - {Instructions: Work., ContextWindow: {ContextCapFraction: 2}}
+"""
+
+
+def _validate_faulty() -> pd.DataFrame:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "orchestration.yaml"
+        path.write_text(FAULTY_CONFIG)
+        table = ck.validate(path, system="fuseraft")
+        table["why"] = table["why"].str.replace(folder, "")
+        return pd.DataFrame(table)
+
+
+def _exam_candidates() -> list[Any]:
+    from experiments.test_exams import ports_of
+    from experiments.test_exams import talk as facts
+
+    from ctxkit.experiments.compaction_exams import CompactorCandidate, measure_answerable_share
+
+    def model(messages: Any) -> str:
+        asked = messages[-1].text
+        return (
+            "The mail queue has the ticket OPS-4000." if asked == "Sum up." else ports_of(messages)
+        )
+
+    sentences: list[str] = []
+    half = CompactorCandidate(lambda messages: messages[len(messages) // 2 :])
+    candidates = {
+        "prompt": ck.experiments.SummaryPromptCandidate("Sum up."),
+        "half": half,
+        "same": CompactorCandidate(lambda messages: messages),
+        "written": lambda _: "OPS-4007 and OPS-4014",
+    }
+    report = ck.experiments.exam(
+        facts(), candidates, model=model, repeats=2, questions=6, confirm=sentences.append
+    )
+    return [
+        sentences,
+        report,
+        report.to_text(why=True),
+        str(measure_answerable_share(facts(), half)),
+    ]
+
+
+def _exam_cost() -> list[str]:
+    from experiments.test_exams import talk as facts
+
+    sentences: list[str] = []
+
+    def refuse(sentence: str) -> None:
+        sentences.append(sentence)
+        raise InterruptedError
+
+    with suppress(InterruptedError):
+        ck.experiments.exam(facts(), model="anthropic/claude-haiku-4-5", repeats=2, confirm=refuse)
+    return sentences
+
+
+def _forecast_under_rules() -> list[Any]:
+    from experiments.test_forecasts import START, fill
+
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder)
+        fill(archive, range(6))
+        made = ck.experiments.write_forecast(archive, "none", now=START + 30 * 86_400)
+        waiting = ck.experiments.forecasts(archive)
+        fill(archive, (40, 41))
+        later = ck.experiments.forecasts(archive)
+        return [list(made), waiting, later, later.rows()]
+
+
+def _survive() -> list[Any]:
+    from experiments.gates.test_compactor_gate import newest
+
+    def forget_news(messages: Any) -> Any:
+        return [m for m in messages if " now." not in (m["content"] or "") or m["role"] != "user"]
+
+    chat = ck.read(ck.samples.path("chat"))
+    found = [ck.gates.measure_fact_survival(each, chat, 3) for each in (newest(40), forget_news)]
+    return [line for one in found for line in (*one.to_text().splitlines(), *one.faults)]
+
+
+def _gate_rules() -> list[Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        baseline = Path(folder) / "base.json"
+        sessions = [make_growing(14, id="one"), make_growing(16, id="two")]
+        made = ck.gate(sessions, RULES, baseline, update=True)
+        dearer = [make_growing(14, id="one"), make_growing(12, id="two"), make_growing(9, id="new")]
+        again = ck.gate(dearer, RULES, baseline)
+        texts = [made.to_text(), again.to_text()]
+        return [made.frame(), again.frame(), [t.replace(folder, "") for t in texts]]
+
+
+def _compare_with_baseline() -> list[Any]:
+    """Return what is said of figures that are the same, within noise, better, worse and gone."""
+    from ctxkit.experiments.gates.regression_gate import (
+        FIGURES,
+        FigureWithNoise,
+        SessionFigures,
+        compare_with_baseline,
+    )
+
+    def entry(factor: float, noise: float = 0.0, **more: Any) -> SessionFigures:
+        figures = {f.name: FigureWithNoise(0.4 * factor, noise) for f in FIGURES}
+        return SessionFigures(key="k", figures=figures, **more)
+
+    gone = SessionFigures(key="k", figures={FIGURES[0].name: FigureWithNoise(0.4, 0.0)})
+    before = {n: {"s": entry(1.0)} for n in ("same", "noise", "half", "double", "gone", "failed")}
+    now = {
+        "same": {"s": entry(1.0)},
+        "noise": {"s": entry(1.5, 0.3)},
+        "half": {"s": entry(0.5)},
+        "double": {"s": entry(2.0), "t": entry(1.0)},
+        "gone": {"s": gone},
+        "failed": {"s": entry(1.0, error="IndexError: no")},
+        "unknown": {"s": entry(1.0)},
+    }
+    reports = [compare_with_baseline(before, now, tolerance) for tolerance in (0.0, 0.6)]
+    return [each for r in reports for each in (r.frame(), r.to_text().splitlines())]
+
+
+def _list_grids() -> list[Any]:
+    from ctxkit.experiments.setting_grids_and_labels import label_rules
+
+    grids = [
+        ck.grid("pi", reserve_tokens=[4000, 9000], keep_recent_tokens=2000),
+        ck.grid("codex", context_window=[100_000, -1]),
+        ck.grid(ck.presets.swe_agent_mask, n=[1, 5]),
+    ]
+    rules = [r for grid in grids for r in grid if isinstance(r, ck.policies.Rules)]
+    return [*map(repr, grids), [list(map(str, g.inert.items())) for g in grids], label_rules(rules)]
+
+
+def _sections_of_headings() -> pd.DataFrame:
+    text = "Be brief.\n\n# Tools\nUse them.\n\n# Habits\n" + "Keep changes small. " * 50
+    log = [
+        {"role": r, "content": c}
+        for r, c in (("system", text), ("user", "Go"), ("assistant", "ok"))
+    ]
+    shorter = ck.experiments.without(log, "Habits")
+    return [
+        ck.experiments.sections(log),
+        ck.experiments.sections(shorter),
+        shorter.messages[0].text,
+    ]
+
+
+def _sections_with_tools() -> pd.DataFrame:
+    schema = ck.session.ToolSchema(name="look", chars=2000)
+    return ck.experiments.sections(msgspec.structs.replace(talk(), tools=(schema,)))
+
+
+def _list_refusals() -> list[str]:
+    """Return the sentence of each refusal of a wrong argument."""
+    none, small = ck.Session(id="none", log=()), make_with_user_rules()
+    tries: list[Callable[[], Any]] = [
+        lambda: ck.advise([none], "none", progress=False),
+        lambda: ck.compare(small, "none", max_loss=2),
+        lambda: ck.compare(small, "clearr"),
+        lambda: ck.experiments.exam(none),
+        lambda: ck.experiments.exam(small, compaction=4),
+        lambda: ck.experiments.exam(small, repeats=21),
+        lambda: ck.experiments.exam(small, {"a": ck.experiments.SummaryPromptCandidate("x")}),
+        lambda: ck.experiments.forecasts("no-such-folder"),
+        lambda: ck.experiments.write_forecast("no-such-folder"),
+        lambda: ck.experiments.without(talk(), "gitignor"),
+        lambda: ck.experiments.with_memory(small, ck.policies.Rules()),
+        lambda: ck.experiments.mark_pareto_front(pd.DataFrame({"rules": ["a"]})),
+        lambda: ck.grid("pi", reserve_token=[1]),
+        lambda: ck.grid("pi", reserve_tokens=[]),
+        lambda: ck.sweep([], "none"),
+        lambda: ck.sweep(small, []),
+    ]
+    sentences = []
+    for attempt in tries:
+        try:
+            sentences.append(f"not refused: {attempt()!r}"[:100])
+        except ck.CtxkitError as error:
+            sentence = str(error).partition(" Presets are ")[0]
+            sentences.append(f"{type(error).__name__}: {sentence}")
+    return sentences
+
+
 SCENARIOS: dict[str, Callable[[], Any]] = {
     "advise": lambda: ck.advise(_make_sessions(5, cached=False), _trim(), progress=False),
     "advise for few": lambda: ck.advise(_make_sessions(2, cached=False), _trim(), progress=False),
     "compare": lambda: ck.compare(make_with_user_rules(), ["none", "swe_agent_mask"], progress=False),
     "compare by cost": lambda: ck.compare(make_growing(12), [*RULES, "codex"], progress=False, max_loss=0.4),
     "exam": _exam,
+    "compare over the window": lambda: ck.compare(
+        make_growing(12, context_window=24_000), [*RULES, "codex"], progress=False
+    ),
     "exam by a model": lambda: _exam(repeats=3, seed=2),
+    "exam of candidates": _exam_candidates,
+    "exam and its cost": _exam_cost,
     "forecasts": _forecast,
-    "grid": lambda: [
-        rules.parameters
-        for rules in ck.grid("pi", reserve_tokens=[4000, 9000], keep_recent_tokens=[2000, 8000])
-    ],
+    "forecasts under rules": _forecast_under_rules,
+    "gate of a compactor": _survive,
+    "gate of rules": _gate_rules,
+    "gate and its words": _compare_with_baseline,
+    "grid": _list_grids,
     "index_or_paste": _store_table,
     "mark_pareto_front": _mark_front,
     "score": lambda: ck.score(make_compacted()),
@@ -115,6 +316,8 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "score of tools": lambda: ck.score(make_with_tools(), reuse=True),
     "score of user rules": lambda: ck.score(make_with_user_rules()),
     "sections": lambda: ck.experiments.sections(talk()),
+    "sections of headings": _sections_of_headings,
+    "sections with tools": _sections_with_tools,
     "sections under rules": lambda: ck.experiments.sections(talk(turns=12), "pi"),
     "sweep": _sweep,
     "sweep of a grid": lambda: ck.sweep(
@@ -123,9 +326,11 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
         progress=False, loss=True, max_loss=0.2, reuse=True,
     ),
     "validate": lambda: ck.validate({"COMPACT_TRIGGER": "10", "KEEP_LAST_TURNS": "2"}),
+    "validate and its faults": _validate_faulty,
     "with_memory": lambda: ck.experiments.with_memory(
         ck.samples.path("chat"), "pi:context_window=16_000,reserve_tokens=4_000,keep_recent_tokens=1_000"
     ),
+    "wrong arguments": _list_refusals,
     "without": lambda: [m.text for m in ck.experiments.without(talk(), "gitignore").messages],
 }  # fmt: skip
 """The results by name, which begins with that of the function."""

@@ -6,6 +6,7 @@ purpose; the difference is then read as code is.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ HERE = Path(__file__).parent
 if __name__ == "__main__":
     sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 
+from builders import assistant, session, step, usage, user  # noqa: E402
 from example_sessions import (  # noqa: E402
     make_alternating,
     make_compacted,
@@ -32,6 +34,7 @@ from reference_texts import write_json, write_references  # noqa: E402
 import ctxkit as ck  # noqa: E402
 from ctxkit.plots.chart import PLOTLY_MIME_TYPE, Chart  # noqa: E402
 from ctxkit.plots.plotly_to_svg import render_svg  # noqa: E402
+from ctxkit.session import Edit  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,20 +61,90 @@ def make_runs(sessions: int = 6) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _list_refusals() -> list[str]:
+    """Return the sentence of each refusal of a wrong argument."""
+    runs, one = make_runs(), make_shrinking("one", (100, 40))
+    tries: list[Callable[[], Any]] = [
+        lambda: ck.plots.strip(session(user(), assistant()), 0),
+        lambda: ck.plots.thrash(one, by="turns"),
+        lambda: ck.plots.thrash([one, make_shrinking("two", (100, 40))]),
+        lambda: ck.plots.savings(runs),
+        lambda: ck.plots.diff(make_with_tools(), 7),
+        lambda: ck.plots.diff(session(id="none")),
+        lambda: ck.plots.budget(runs),
+        lambda: ck.plots.views(runs),
+        lambda: ck.plots.frontier(runs.assign(cost_usd=None)),
+        lambda: ck.plots.heatmap(runs, x="keep", y="keep"),
+        lambda: ck.plots.heatmap(runs, x=3),
+        lambda: ck.plots.heatmap(runs),
+        lambda: ck.plots.heatmap(runs.assign(calls_n=1), x="keep"),
+        lambda: ck.plots.growth(3),
+    ]
+    sentences = []
+    for attempt in tries:
+        try:
+            sentences.append(f"not refused: {attempt()!r}"[:100])
+        except ck.CtxkitError as error:
+            sentences.append(f"{type(error).__name__}: {error}")
+    return sentences
+
+
+def _make_snapshot_frame() -> pd.DataFrame:
+    """Return turns of which one row is a marker of a compaction and no agent's."""
+    rows = [
+        ("Dev", 0, 10, 1, 10, 60, 100, False, "Rev"), ("Rev", 1, 50, 4, 50, 60, 100, False, ""),
+        ("system", 2, 0, 0, 0, None, None, True, ""), ("Dev", 2, 7, 2, 7, 60, 100, False, ""),
+    ]  # fmt: skip
+    columns = (
+        "agent", "turn", "turn_input_tokens", "turn_output_tokens", "cumulative_input_tokens",
+        "warn_at", "cutover_at", "compaction_occurred", "to",
+    )  # fmt: skip
+    return pd.DataFrame(rows, columns=[*columns])
+
+
+def _make_masked_replay() -> ck.Session:
+    """Return a replay whose rules hide old results from each prompt, and compact."""
+    log: list[Any] = [user("Look at it all.")]
+    for n in range(12):
+        log += [*step("read_file", f"{n} " + "word " * 400, path=f"src/a{n}.py")]
+        log += [assistant(f"Seen {n}.", usage=usage(1000 + 900 * n))]
+    above = ck.policies.triggers.Above(1100)
+    rules = ck.policies.Rules("window:keep_tokens=500", above, pruning="clear:keep_last=2")
+    return ck.replay(session(*log, id="masked", title="masked"), rules)
+
+
+def _make_own_chart() -> Chart:
+    import plotly.graph_objects as go
+
+    figure = go.Figure(go.Bar(x=["a", "b"], y=[1, 2], marker={"color": "#123456"}))
+    figure.update_layout(title={"text": "Two <b>bars</b>"}, height=300, template=None)
+    return Chart.from_figure(figure, caption="Of my own: $3.")
+
+
 SCENARIOS: dict[str, Callable[[], Chart]] = {
     "budget": lambda: ck.plots.budget(make_team()),
+    "budget of snapshots": lambda: ck.plots.budget(_make_snapshot_frame()),
+    "budget without turns": lambda: ck.plots.budget(_make_snapshot_frame().iloc[:0]),
     "budget of sessions": lambda: ck.plots.budget([make_team(), make_alternating()]),
     "cache": lambda: ck.plots.cache(make_growing(6, gap=400.0)),
     "cache of a replay": lambda: ck.plots.cache(make_pruned_replay()),
     "calibration": lambda: ck.plots.calibration(make_growing(6)),
     "composition": lambda: ck.plots.composition(make_compacted()),
     "composition of many calls": lambda: ck.plots.composition(make_growing(61)),
+    "composition of nothing": lambda: ck.plots.composition(session(id="none")),
+    "composition of no call": lambda: ck.plots.composition(session(user("Hi."), id="none"), -1),
     "composition of one call": lambda: ck.plots.composition(make_with_tools(), 1),
     "diff": lambda: ck.plots.diff(make_with_tools(), 1),
     "diff of a shortened result": lambda: ck.plots.diff(make_with_tools(), 0),
+    "chart of a figure": _make_own_chart,
+    "diff of a masked replay": lambda: ck.plots.diff(_make_masked_replay(), 0),
     "frontier": lambda: ck.plots.frontier(make_runs()),
     "frontier of few": lambda: ck.plots.frontier(make_runs(2)),
     "growth": lambda: ck.plots.growth(make_compacted()),
+    "growth of settings": lambda: ck.plots.growth(
+        ck.compare(make_growing(9), ["none", "swe_agent_mask"], progress=False)
+    ),
+    "growth without sizes": lambda: ck.plots.growth(make_team()),
     "growth of several": lambda: ck.plots.growth(
         [make_compacted(), make_alternating(), make_growing(4)]
     ),
@@ -80,6 +153,9 @@ SCENARIOS: dict[str, Callable[[], Chart]] = {
         small=True,
     ),
     "heatmap": lambda: ck.plots.heatmap(make_runs(), x="keep", y="window"),
+    "heatmap of the settings that vary": lambda: ck.plots.heatmap(
+        make_runs()[["session", "rules", "keep", "window"]].assign(calls_n=3, cost_usd=2.0)
+    ),
     "heatmap of few": lambda: ck.plots.heatmap(
         make_runs(2), x="keep", y="window", z="needed_later_loss"
     ),
@@ -87,12 +163,24 @@ SCENARIOS: dict[str, Callable[[], Chart]] = {
     "loss": lambda: ck.plots.loss(make_with_user_rules()),
     "loss of several": lambda: ck.plots.loss(make_pruned_replay()),
     "savings": lambda: ck.plots.savings(make_shrinking("one", (100, 40), (50, 60))),
+    "savings of a frame": lambda: ck.plots.savings(
+        ck.frame([make_compacted(), make_shrinking("one", (9000, 100))], per="compaction")
+    ),
+    "savings of many": lambda: ck.plots.savings(
+        make_shrinking("many", *((1000 + n, 1000 - 40 * n) for n in range(15)))
+    ),
+    "savings without sizes": lambda: ck.plots.savings(
+        session(make_team().log[0], Edit(kind="summarised"), make_team().log[0], id="unknown")
+    ),
     "savings of several": lambda: ck.plots.savings(
         [make_shrinking("one", (100, 40)), make_shrinking("two", (5000, 1200)), make_compacted()]
     ),
     "strip": lambda: ck.plots.strip(make_growing(4), 2),
     "strip of a replay": lambda: ck.plots.strip(make_pruned_replay(), -1),
     "thrash": lambda: ck.plots.thrash(make_with_suppressed_compaction(), window=2),
+    "thrash of a frame": lambda: ck.plots.thrash(
+        ck.frame(make_shrinking("one", (100, 99), (100, 98), (90, 20)), per="compaction"), window=2
+    ),
     "thrash by messages": lambda: ck.plots.thrash(make_with_tools(), by="messages"),
     "user_rules": lambda: ck.plots.user_rules(make_with_user_rules()),
     "views": lambda: ck.plots.views(ck.compare(make_alternating(), "views")),
@@ -100,6 +188,16 @@ SCENARIOS: dict[str, Callable[[], Chart]] = {
 """The charts by name, which begins with that of the function."""
 
 
+def write_page_without_plotly(chart: Chart) -> str:
+    """Return the page of a chart, one element a line, without plotly's script and its data."""
+    return re.sub(r"<script.*?</script>", "", chart.page(), flags=re.DOTALL).replace("><", ">\n<")
+
+
+TEXTS: dict[str, Callable[[], str]] = {
+    "page": lambda: write_page_without_plotly(ck.plots.growth(make_compacted())),
+    "refusals": lambda: "\n".join(_list_refusals()) + "\n",
+}
+"""Texts beside the charts: a page that opens offline, and what is said of wrong arguments."""
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "triangle-down", "x", "star")
 PICTURES: dict[str, dict[str, Any]] = {
     "areas": {
@@ -256,5 +354,6 @@ if __name__ == "__main__":
     write_references(
         REFERENCES,
         {name: lambda draw=draw: write_forms(draw()) for name, draw in SCENARIOS.items()}
-        | {f"picture {name}": lambda of=of: write_picture(of) for name, of in PICTURES.items()},
+        | {f"picture {name}": lambda of=of: write_picture(of) for name, of in PICTURES.items()}
+        | TEXTS,
     )
