@@ -291,6 +291,33 @@ def _list_refusals() -> list[str]:
     return sentences
 
 
+def _draw_studies() -> list[str]:
+    """Return the charts of the published studies, and of a closed loop of two policies."""
+    from plots.chart_scenarios import write_forms
+
+    from ctxkit.experiments import studies
+    from ctxkit.experiments.studies import charts
+
+    loop = pd.DataFrame(
+        {
+            f"{figure}_{what}": [n * factor, 3.0 * n]
+            for figure, n in (("usd", 1.5), ("calls", 40), ("tokens", 90_000))
+            for what, factor in (("predicted", 2.0), ("real", 2.5))
+        },
+        index=["mask", "<b>"],
+    )
+    drawn = [
+        charts.chart_mask_errors(studies.table("masks")),
+        *(charts.chart_policy_ratios(studies.table("ratios"), name) for name in ("turns", "usd")),
+        *(charts.chart_closed_loop(loop, figure) for figure in ("usd", "calls")),
+    ]
+    return [
+        line
+        for chart in drawn
+        for line in write_forms(chart).partition("\n<figure")[0].splitlines()
+    ]
+
+
 SCENARIOS: dict[str, Callable[[], Any]] = {
     "advise": lambda: ck.advise(_make_sessions(5, cached=False), _trim(), progress=False),
     "advise for few": lambda: ck.advise(_make_sessions(2, cached=False), _trim(), progress=False),
@@ -319,6 +346,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "sections of headings": _sections_of_headings,
     "sections with tools": _sections_with_tools,
     "sections under rules": lambda: ck.experiments.sections(talk(turns=12), "pi"),
+    "studies": _draw_studies,
     "sweep": _sweep,
     "sweep of a grid": lambda: ck.sweep(
         make_growing(14),
