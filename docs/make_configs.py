@@ -73,7 +73,7 @@ def page() -> str:
         ]
         without = ", ".join(f"`{n}`" for n in defaults if n not in config.keys)
         out.append(
-            f"\n## {config.system}: `{config.file}`\n\n| key | setting of `presets.{config.system}` | default |\n"
+            f"\n## {config.system}: `{config.file_name}`\n\n| key | setting of `presets.{config.system}` | default |\n"
             "| --- | --- | --- |\n" + "\n".join(rows) + f"\n\nWithout a key: {without}.\n"
         )
     return "".join(out)

@@ -206,7 +206,7 @@ def format_snippets() -> str:
             path.write_text(snippet.text, encoding="utf-8")
             rules, parsed, _ = parse_rules(path, None)
             taken = [f"`{k}={rules.parameters[k]!r}`" for k in parsed.settings]
-            lines.append(f"| {name} | {', '.join(taken)} | {', '.join(parsed.of_team)} |\n")
+            lines.append(f"| {name} | {', '.join(taken)} | {', '.join(parsed.team_keys)} |\n")
     return _SNIPPETS_HEAD.format(n=len(lines)) + "".join(lines)
 
 

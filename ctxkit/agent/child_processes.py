@@ -38,14 +38,18 @@ class ProcessTree:
     Args:
         command: the program and its arguments.
         env: its environment; None: that of this process.
-        leaves: `leave` can spare what the program started once it has ended by itself.
+        may_spare_rest: `spare_rest` can spare what the program started once it has ended by itself.
 
     Raises:
         OSError: there is no such program, or it may not be run.
     """
 
     def __init__(
-        self, command: Sequence[str], *, env: Mapping[str, str] | None = None, leaves: bool = False
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        may_spare_rest: bool = False,
     ) -> None:
         self._pipe_ends: list[int] = []
         self._pid = 0
@@ -64,7 +68,7 @@ class ProcessTree:
             str(process_supervisor.__file__),
             str(self._pipe_ends[0]),
         ]
-        self.arguments = [*ours, "leaves" if leaves else "all", *command]
+        self.arguments = [*ours, "leaves" if may_spare_rest else "all", *command]
         self.options["pass_fds"] = self._pipe_ends[:1]
 
     @contextmanager
@@ -82,7 +86,7 @@ class ProcessTree:
         if self._pipe_ends:
             os.close(self._pipe_ends.pop(0))
 
-    def leave(self) -> None:
+    def spare_rest(self) -> None:
         """Spare what the program started once it has ended by itself."""
         for end in self._pipe_ends:
             with suppress(OSError):

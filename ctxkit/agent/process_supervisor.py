@@ -55,7 +55,7 @@ def main() -> int:
         sys.stderr.write(f"{program[0]}: {e.strerror}\n")
         return 126
     release_streams()
-    code = wait_for_end(child, leash, woken, leaves=mode == "leaves")
+    code = wait_for_end(child, leash, woken, may_spare_rest=mode == "leaves")
     if code is None or mode == "all":
         kill_all_descendants()
     if code is not None and code < 0:
@@ -90,23 +90,25 @@ def release_streams() -> None:
     os.close(nothing)
 
 
-def wait_for_end(child: int, leash: int, woken: int, *, leaves: bool) -> int | None:
+def wait_for_end(
+    child: int, starter_pipe: int, wakeup_pipe: int, *, may_spare_rest: bool
+) -> int | None:
     """Return the exit code of the program; None if the pipe was closed or the starter is gone.
 
-    With `leaves` the code is returned only after the starter wrote `LEAVE`.
+    With `may_spare_rest` the code is returned only after the starter wrote `LEAVE`.
     """
-    starter, code, may_end = os.getppid(), None, not leaves
+    starter, code, may_end = os.getppid(), None, not may_spare_rest
     while True:
         code = reap_children().get(child, code)
         if code is not None and may_end:
             return code
-        ready = select.select([leash, woken], [], [], _POLL)[0]
-        if leash in ready and os.read(leash, 1) == LEAVE:
+        ready = select.select([starter_pipe, wakeup_pipe], [], [], _POLL)[0]
+        if starter_pipe in ready and os.read(starter_pipe, 1) == LEAVE:
             may_end = True
-        elif leash in ready or os.getppid() != starter:
+        elif starter_pipe in ready or os.getppid() != starter:
             return None
         with suppress(BlockingIOError):
-            os.read(woken, 4096)
+            os.read(wakeup_pipe, 4096)
 
 
 def reap_children() -> dict[int, int]:

@@ -162,14 +162,14 @@ def refuse_scripted_model_after_real(session: Session | None, model: Model, name
 
 
 def describe_settings_changes(
-    session: Session, before: SessionSettings | None, now: SessionSettings, model: Model
+    session: Session, before: SessionSettings | None, after: SessionSettings, model: Model
 ) -> list[str]:
     """Return sentences on what differs between the stored settings and the current ones.
 
     Args:
         session: that is resumed.
         before: settings stored in it; None: none under this user's seal.
-        now: settings with which it is opened.
+        after: settings with which it is opened.
         model: that answers from now on.
 
     Returns:
@@ -189,32 +189,32 @@ def describe_settings_changes(
             notes.append("Note: the session does not say, under your seal, how it was led: what "
                          "was not named now is as for a new one.")  # fmt: skip
         return notes
-    for key, value in now.words.items():
+    for key, value in after.words.items():
         was = before.words.get(key)
         # The name of an agent of another program is known once it runs.
-        is_unnamed_agent = key == "model" and not was and now.words.get("via")
+        is_unnamed_agent = key == "model" and not was and after.words.get("via")
         if was is not None and was != value and not is_unnamed_agent:
             notes.append(
                 f"Note: {key.replace('_', ' ')}: {was or 'none'} before, {value or 'none'} "
                 "from here on."
             )
-    if before.rules != now.rules and before.words.get("rules") == now.words.get("rules"):
-        notes.append(f"Note: its rules are called as before ({now.words.get('rules')}), and are "
+    if before.rules != after.rules and before.words.get("rules") == after.words.get("rules"):
+        notes.append(f"Note: its rules are called as before ({after.words.get('rules')}), and are "
                      "others now.")  # fmt: skip
     return notes
 
 
-def describe_tool_changes(was: Session, now: Session) -> list[str]:
+def describe_tool_changes(before: Session, after: Session) -> list[str]:
     """Return a sentence on tools that are new, gone or changed; an empty list if there are none.
 
     Args:
-        was: the session as it was stored.
-        now: the session with the tools that it has from now on.
+        before: the session as it was stored.
+        after: the session with the tools that it has from now on.
 
     Returns:
         At most one sentence; it names the tools.
     """
-    old, new = ({t.name: t for t in s.tools} for s in (was, now))
+    old, new = ({t.name: t for t in s.tools} for s in (before, after))
     changes = {
         "gone": [n for n in old if n not in new],
         "new": [n for n in new if n not in old],

@@ -197,7 +197,7 @@ class SpanExporter:
         waiting.clear()
 
 
-def post_spans(to: OtlpCollectorSettings, body: dict[str, Any]) -> None:
+def post_spans(collector: OtlpCollectorSettings, body: dict[str, Any]) -> None:
     """Send spans as JSON, or as protobuf to a collector that takes nothing else (Phoenix).
 
     Raises:
@@ -205,11 +205,13 @@ def post_spans(to: OtlpCollectorSettings, body: dict[str, Any]) -> None:
     """
     import httpx
 
-    with httpx.Client(trust_env=False, follow_redirects=False, timeout=to.seconds) as client:
+    with httpx.Client(trust_env=False, follow_redirects=False, timeout=collector.seconds) as client:
         try:
-            code = _post_bytes(client, to, msgspec.json.encode(body), "application/json")
+            code = _post_bytes(client, collector, msgspec.json.encode(body), "application/json")
             if code == 415:
-                code = _post_bytes(client, to, encode_protobuf(body), "application/x-protobuf")
+                code = _post_bytes(
+                    client, collector, encode_protobuf(body), "application/x-protobuf"
+                )
         except (httpx.HTTPError, httpx.InvalidURL) as e:
             raise OSError(str(e) or type(e).__name__) from None
     if not 200 <= code < 300:

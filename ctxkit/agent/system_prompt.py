@@ -356,11 +356,12 @@ INITIAL_SECTIONS = ("base", "own")
 ON, OFF = "on", "off"
 
 
-def parse_section_names(words: str, enabled: Iterable[str] | None = None) -> tuple[str, ...]:
+def parse_section_names(section_list: str, enabled: Iterable[str] | None = None) -> tuple[str, ...]:
     """Return the sections that words name, in the order of `SECTIONS`.
 
     Args:
-        words: `on` (all), `off` (none), or names; names with `+` or `-` change the enabled ones.
+        section_list: `on` (all), `off` (none), or names; names with `+` or `-` change the enabled
+            ones.
         enabled: sections that are enabled now; None: all.
 
     Returns:
@@ -374,7 +375,7 @@ def parse_section_names(words: str, enabled: Iterable[str] | None = None) -> tup
         >>> parse_section_names("+time -store", ["store", "base"])
         ('base', 'time')
     """
-    named = [w.strip() for w in words.replace(",", " ").split()]
+    named = [w.strip() for w in section_list.replace(",", " ").split()]
     if named in ([], [ON]):
         return tuple(SECTIONS)
     if named == [OFF]:
@@ -383,7 +384,9 @@ def parse_section_names(words: str, enabled: Iterable[str] | None = None) -> tup
     for word in named:
         _check_section_name(word.lstrip("-+"), tuple(SECTIONS))
     if signs and any(w[0] not in "-+" for w in named):
-        raise BadArguments(f"{words!r}: either name sections, or begin each with `-` or `+`.")
+        raise BadArguments(
+            f"{section_list!r}: either name sections, or begin each with `-` or `+`."
+        )
     chosen = {w for w in named if not signs}
     if signs:
         chosen = set(SECTIONS if enabled is None else enabled)

@@ -60,12 +60,12 @@ class Exercise:
 
     key: str
     """Such as `03-a`; `03-guess` is the guess that the notebook begins with."""
-    asks: str
+    question: str
     judge: Callable[..., str]
     """Takes the answer, and says what is wrong with it (a guess: how far it was off)."""
-    because: str = ""
+    explanation: str = ""
     """Said with a right answer."""
-    guess: bool = False
+    is_guess: bool = False
     hint: str = ""
     """A hint, shown with the second wrong answer."""
     numbers: Sequence[dict[str, Any]] = ()
@@ -79,8 +79,8 @@ _EXERCISES: dict[str, Exercise] = {}
 
 def exercise(
     key: str,
-    asks: str,
-    because: str = "",
+    question: str,
+    explanation: str = "",
     *,
     hint: str,
     numbers: Sequence[dict[str, Any]] = (),
@@ -90,8 +90,8 @@ def exercise(
 
     Args:
         key: of the exercise.
-        asks: what it asks; names in braces are its numbers.
-        because: said with a right answer.
+        question: what it asks; names in braces are its numbers.
+        explanation: said with a right answer.
         hint: said with a second wrong one: how to get there.
         numbers: the numbers that it may be asked with.
         is_choice: it is answered with one word of a few.
@@ -101,23 +101,25 @@ def exercise(
     """
     return _register(
         lambda judge: Exercise(
-            key, asks, judge, because, hint=hint, numbers=numbers, is_choice=is_choice
+            key, question, judge, explanation, hint=hint, numbers=numbers, is_choice=is_choice
         )
     )
 
 
-def guess(key: str, asks: str, because: str = "") -> Callable[[Callable[..., str]], Any]:
+def guess(key: str, question: str, explanation: str = "") -> Callable[[Callable[..., str]], Any]:
     """Register a function that scores the guess of a notebook: it says what is so.
 
     Args:
         key: of the exercise that follows the guess; the guess has this key with `-guess`.
-        asks: what is guessed.
-        because: said with the true number.
+        question: what is guessed.
+        explanation: said with the true number.
 
     Returns:
         A decorator of the function that scores an answer.
     """
-    return _register(lambda judge: Exercise(f"{key}-guess", asks, judge, because, guess=True))
+    return _register(
+        lambda judge: Exercise(f"{key}-guess", question, judge, explanation, is_guess=True)
+    )
 
 
 def numbers(key: str) -> dict[str, Any]:
@@ -227,7 +229,7 @@ def report(to: str | Path | None = None) -> pd.DataFrame:
         tries = student.tries(key)
         right = any(each.right for each in tries)
         points = _score_tries(exercise, len(tries)) if right else 0.0
-        rows.append((student.name, key, len(tries), right, None if exercise.guess else points))
+        rows.append((student.name, key, len(tries), right, None if exercise.is_guess else points))
     table = pd.DataFrame(rows, columns=["student", "key", "tries", "right", "points"])
     table["points"] = table["points"].astype("Float64")
     if to is not None:
@@ -258,13 +260,13 @@ def _mark(chosen: Exercise, answer: Any, subjects: tuple[Any, ...]) -> AnswerMar
     comment, is_read = _judge(chosen, answer, subjects)
     if not is_read:
         return AnswerMark(chosen.key, right=False, said=comment)
-    right = None if chosen.guess else not comment
+    right = None if chosen.is_guess else not comment
     student.add(chosen.key, digest_answer(answer), right)
-    if chosen.guess:
-        return AnswerMark(chosen.key, None, f"{comment} {chosen.because}".strip())
+    if chosen.is_guess:
+        return AnswerMark(chosen.key, None, f"{comment} {chosen.explanation}".strip())
     tries = len(student.tries(chosen.key))
     hint = f" {chosen.hint}" if comment and tries > 1 else ""
-    text = f"{comment or chosen.because}{hint} {who}".strip()
+    text = f"{comment or chosen.explanation}{hint} {who}".strip()
     return AnswerMark(chosen.key, not comment, text, tries)
 
 
@@ -306,7 +308,7 @@ def _find_exercise(key: str) -> Exercise:
 
 def _read_out(chosen: Exercise) -> str:
     drawn = draw_numbers(chosen.key, chosen.numbers, current_student()[0])
-    return chosen.asks.format(**drawn) if drawn else chosen.asks
+    return chosen.question.format(**drawn) if drawn else chosen.question
 
 
 def _score_tries(exercise: Exercise, tries: int) -> float:
@@ -398,15 +400,19 @@ def as_pair(answer: Any) -> tuple[float, float] | None:
 
 
 def mark_number(
-    answer: Any, right: float, *, within: float = 0.005, slips: Mapping[str, float] | None = None
+    answer: Any,
+    expected: float,
+    *,
+    tolerance: float = 0.005,
+    common_mistakes: Mapping[str, float] | None = None,
 ) -> str:
     """Say what is wrong with a number; empty where it is right.
 
     Args:
         answer: what was answered.
-        right: what it should be.
-        within: share of it that an answer may be off.
-        slips: what one gets by a known mistake, by the sentence that says so.
+        expected: what it should be.
+        tolerance: share of it that an answer may be off.
+        common_mistakes: what one gets by a known mistake, by the sentence that says so.
 
     Returns:
         A sentence that names no direction and no distance, so that nobody finds the number by
@@ -421,16 +427,18 @@ def mark_number(
     value = as_float(answer)
     if value is None:
         return "Give a number, without quotes or a unit."
-    if _is_near(value, right, within):
+    if _is_near(value, expected, tolerance):
         return ""
     # known mistakes come before general hints, as they say more
-    for sentence, slip in (slips or {}).items():
-        if _is_near(value, slip, within):
+    for sentence, slip in (common_mistakes or {}).items():
+        if _is_near(value, slip, tolerance):
             return sentence
-    if value and right and (value < 0) != (right < 0):
+    if value and expected and (value < 0) != (expected < 0):
         return "The sign is wrong."
     for factor, sentence in _SCALES:
-        if _is_near(value, right * factor, within) or _is_near(value, right / factor, within):
+        if _is_near(value, expected * factor, tolerance) or _is_near(
+            value, expected / factor, tolerance
+        ):
             return sentence
     # no direction and no distance: with them halving an interval would find any number
     return "It is another number."
@@ -441,14 +449,16 @@ def _is_near(value: float, right: float, within: float) -> bool:
     return abs(value - right) <= within * abs(right) + 1e-12
 
 
-def mark_choice(answer: Any, right: str, among: Collection[str], why: Mapping[str, str]) -> str:
-    """Say what is wrong with one word of several; `why` has a sentence for each wrong one.
+def mark_choice(
+    answer: Any, expected: str, choices: Collection[str], explanations: Mapping[str, str]
+) -> str:
+    """Say what is wrong with one word of several; `explanations` has a sentence for each wrong one.
 
     Args:
         answer: a word; case and blanks at its ends do not matter.
-        right: the right word, in lower case.
-        among: all words that may be chosen.
-        why: a sentence by wrong word; `No.` for a word without one.
+        expected: the right word, in lower case.
+        choices: all words that may be chosen.
+        explanations: a sentence by wrong word; `No.` for a word without one.
 
     Returns:
         A sentence; empty for the right word.
@@ -458,19 +468,19 @@ def mark_choice(answer: Any, right: str, among: Collection[str], why: Mapping[st
         'It cuts twice.'
     """
     word = _normalise_word(answer)
-    if word == right:
+    if word == expected:
         return ""
-    if word not in among:
-        return f"Answer with one of {', '.join(map(repr, among))}."
-    return why.get(word, "No.")
+    if word not in choices:
+        return f"Answer with one of {', '.join(map(repr, choices))}."
+    return explanations.get(word, "No.")
 
 
-def mark_list(answer: Any, right: Collection[Any]) -> str:
+def mark_list(answer: Any, expected: Collection[Any]) -> str:
     """Say how many of several answers are wrong and how many are missing.
 
     Args:
         answer: a list, a set or an array; at most 1,000 of its items are looked at.
-        right: the items that belong there, in any order.
+        expected: the items that belong there, in any order.
 
     Returns:
         A sentence with two counts; empty where the sets are equal.
@@ -482,8 +492,8 @@ def mark_list(answer: Any, right: Collection[Any]) -> str:
     if isinstance(answer, str) or not hasattr(answer, "__iter__"):
         return "Give a list."
     answered = set(map(_normalise_word, islice(answer, _MAX_ANSWERS)))
-    expected = set(map(_normalise_word, right))
-    wrong, missing = len(answered - expected), len(expected - answered)
+    belonging = set(map(_normalise_word, expected))
+    wrong, missing = len(answered - belonging), len(belonging - answered)
     parts = [f"{wrong} of yours {_plural(wrong, 'does', 'do')} not belong there"] if wrong else []
     parts += [f"{missing} {_plural(missing, 'is', 'are')} missing"] if missing else []
     return f"{' and '.join(parts).capitalize()}." if parts else ""
@@ -498,13 +508,13 @@ def _normalise_word(word: Any) -> str:
     return word.strip().rstrip(".").lower() if isinstance(word, str) else f"object {id(word)}"
 
 
-def mark_span(answer: Any, right: tuple[int, int]) -> str:
+def mark_span(answer: Any, expected: tuple[int, int]) -> str:
     """Say which end of a span (first, last) is wrong, and not in which direction."""
     pair = as_pair(answer)
     if pair is None:
         return "Give two numbers: (first, last)."
-    ends = (("first", pair[0], right[0]), ("last", pair[1], right[1]))
-    wrong = [f"the {name}" for name, value, expected in ends if value != expected]
+    ends = (("first", pair[0], expected[0]), ("last", pair[1], expected[1]))
+    wrong = [f"the {name}" for name, value, right in ends if value != right]
     return f"It is not right yet: {' and '.join(wrong)}." if wrong else ""
 
 

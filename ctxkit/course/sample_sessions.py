@@ -33,11 +33,11 @@ __all__ = [
 ]
 
 
-def prices(of: SessionLike) -> dict[str, float]:
+def prices(session: SessionLike) -> dict[str, float]:
     """Return what a session's model costs, by the four classes of tokens.
 
     Args:
-        of: the session.
+        session: the session.
 
     Returns:
         Dollars a million tokens of `fresh`, `read`, `written` and `reply`; NaN: not known.
@@ -49,7 +49,7 @@ def prices(of: SessionLike) -> dict[str, float]:
     """
     from ctxkit.tokens.prices import price
 
-    p = price(as_session(of).model)
+    p = price(as_session(session).model)
     if p is None:
         return dict.fromkeys(("fresh", "read", "written", "reply"), float("nan"))
     classes = {"fresh": p.input, "read": p.cache_read, "written": p.cache_write, "reply": p.output}
@@ -89,12 +89,12 @@ def load_sample(name: str = "billing") -> Session:
     return read(samples.path(name))
 
 
-def make_rules_with_trigger(words: str, tokens: int) -> Rules:
+def make_rules_with_trigger(policy: str, tokens: int) -> Rules:
     """Return rules from a policy's words and the size above which they are due."""
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.triggers import Above
 
-    return Rules(policy=words, trigger=Above(tokens), name=f"{words} above {tokens:,}")
+    return Rules(policy=policy, trigger=Above(tokens), name=f"{policy} above {tokens:,}")
 
 
 def replay_sample(rules: RulesLike, name: str = "billing") -> Session:
@@ -135,34 +135,34 @@ def score_replay(replay: Session, *, loss: bool = True) -> dict[str, Any]:
 
 
 @cache
-def measure_cost_with_trigger(words: str, tokens: int) -> float:
+def measure_cost_with_trigger(policy: str, tokens: int) -> float:
     """Return what the sample costs under a policy that is due above a size.
 
     Args:
-        words: the policy as text, such as `summary:keep_tokens=8000`.
+        policy: the policy as text, such as `summary:keep_tokens=8000`.
         tokens: prompt size above which it is due.
 
     Returns:
         US dollars of the replay of `billing`, with its summaries.
     """
     return float(
-        score_replay(replay_sample(make_rules_with_trigger(words, tokens)), loss=False)["cost_usd"]
+        score_replay(replay_sample(make_rules_with_trigger(policy, tokens)), loss=False)["cost_usd"]
     )
 
 
 @cache
-def measure_loss_with_trigger(words: str, tokens: int) -> float:
+def measure_loss_with_trigger(policy: str, tokens: int) -> float:
     """Return the loss of the sample under a policy that is due above a size, as a share.
 
     Args:
-        words: the policy as text, such as `summary:keep_tokens=8000`.
+        policy: the policy as text, such as `summary:keep_tokens=8000`.
         tokens: prompt size above which it is due.
 
     Returns:
         The share of items needed later that were out of sight, 0 to 1.
     """
     return float(
-        score_replay(replay_sample(make_rules_with_trigger(words, tokens)))["needed_later_loss"]
+        score_replay(replay_sample(make_rules_with_trigger(policy, tokens)))["needed_later_loss"]
     )
 
 
@@ -172,14 +172,14 @@ def find_first_call_of_last_turn(session: Session) -> int:
     return next(c.index for c in session.calls if c.turn == last)
 
 
-def facts_kept(of: SessionLike, call: int | None = None) -> dict[str, bool]:
+def facts_kept(session: SessionLike, call: int | None = None) -> dict[str, bool]:
     """Return of each fact that a sample lists whether a call is shown it.
 
     The sample `billing` carries fifteen facts that its last day rests on, each with a pattern that
     finds it in any words (`session.details["facts"]`).
 
     Args:
-        of: the sample, or a replay of it.
+        session: the sample, or a replay of it.
         call: the call; None: the first one of the last turn.
 
     Returns:
@@ -194,11 +194,11 @@ def facts_kept(of: SessionLike, call: int | None = None) -> dict[str, bool]:
         >>> len(kept)
         15
     """
-    session = as_session(of)
+    shown = as_session(session)
     # a replay has no details of its own: the facts are in the record
-    listed = (session.origin or session).details.get("facts")
+    listed = (shown.origin or shown).details.get("facts")
     if not listed:
         raise BadArguments("This session lists no facts; the sample 'billing' does.")
-    at = find_first_call_of_last_turn(session) if call is None else call
-    prompt = "\n".join(item.message.text for item in session.sent(at))
+    at = find_first_call_of_last_turn(shown) if call is None else call
+    prompt = "\n".join(item.message.text for item in shown.sent(at))
     return {fact: bool(re.search(pattern, prompt)) for fact, pattern in listed}

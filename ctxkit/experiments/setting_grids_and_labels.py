@@ -133,7 +133,7 @@ def resolve_rules_list(rules: RulesArgument) -> list[Rules | RejectedSetting]:
 
     Example:
         >>> from ctxkit.experiments.setting_grids_and_labels import resolve_rules_list
-        >>> [rules.label for rules in resolve_rules(["pi", "none"])]
+        >>> [rules.label for rules in resolve_rules_list(["pi", "none"])]
         ['pi', 'none']
     """
     items = (

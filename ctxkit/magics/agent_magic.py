@@ -73,11 +73,11 @@ _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 # a line that is refused there opens nothing. A dry run returns before the session is opened. Then
 # the session is opened or resumed, its notes are printed once, and approval is set again for each
 # turn, since a cell asks in its input field and a turn in the background by buttons.
-def run_agent_magic(kit: KitState, line: AgentArguments, body: str) -> object:
+def run_agent_magic(kit: KitState, arguments: AgentArguments, body: str) -> object:
     """Run a turn of `%%agent`: the cell is the prompt. Without a prompt, show the status.
 
     Args:
-        line: the parsed line.
+        arguments: the parsed line.
         body: the cell; the prompt is the line's rest, then the cell.
 
     Returns:
@@ -87,36 +87,39 @@ def run_agent_magic(kit: KitState, line: AgentArguments, body: str) -> object:
         BadArguments: the cell is empty, `--out` is no name of a variable, or the model takes no
             images.
     """
-    prompt = "\n".join(t for t in (line.prompt.strip(), body.strip()) if t)
-    if not prompt and line != AgentArguments(session=line.session):
+    prompt = "\n".join(t for t in (arguments.prompt.strip(), body.strip()) if t)
+    if not prompt and arguments != AgentArguments(session=arguments.session):
         raise BadArguments(
             "Nothing was asked: the cell below `%%agent` is the prompt. `%agent` alone is the"
             " status."
         )
     if not prompt:
-        return show_session_status(kit, line.session)
-    if line.out and not line.out.isidentifier():
+        return show_session_status(kit, arguments.session)
+    if arguments.out and not arguments.out.isidentifier():
         raise BadArguments(
-            f"{line.out!r} is no name of a variable: give `--out` one, such as answer."
+            f"{arguments.out!r} is no name of a variable: give `--out` one, such as answer."
         )
-    if line.expand:
+    if arguments.expand:
         prompt = expand_prompt_variables(prompt, kit.shell.user_ns)
-    pictures = load_attached_images(line.attach, kit.shell.user_ns)
-    if line.via:
-        check_acp_agent_options(line)
-    name, limits = line.session or kit.lives.current_name or DEFAULT_SESSION, _line_limits(line)
+    pictures = load_attached_images(arguments.attach, kit.shell.user_ns)
+    if arguments.via:
+        check_acp_agent_options(arguments)
+    name, limits = (
+        arguments.session or kit.lives.current_name or DEFAULT_SESSION,
+        _line_limits(arguments),
+    )
     _update_limits(Limits(), limits)  # what is no limit is refused before anything is opened
-    if line.trust:
+    if arguments.trust:
         Workspace().trust(name)
-    if line.dry_run:
-        return show_dry_run(kit, name, line, prompt, pictures)
+    if arguments.dry_run:
+        return show_dry_run(kit, name, arguments, prompt, pictures)
     # Only new rules or a new model call for a note on the window.
-    fresh = name not in kit.lives or line.rules is not None or line.model is not None
-    live = kit.lives.open(name, **_line_settings(line))
+    fresh = name not in kit.lives or arguments.rules is not None or arguments.model is not None
+    live = kit.lives.open(name, **_line_settings(arguments))
     live.limit(_update_limits(live.agent.limits, limits))
     confirmed = parse_approval_tools(live.settings["approve"], live.agent.tools, live.root)
     notes = [live.log.recovered] if live.log.recovered else []
-    notes += [*live.notes, *kit.lives.servers.notes(name), *_explain_unused_model(line, live)]
+    notes += [*live.notes, *kit.lives.servers.notes(name), *_explain_unused_model(arguments, live)]
     live.notes = ()
     read = live.agent.sections is not None and "project" in live.agent.sections.names
     if not live.session.log and live.settings["root"]:
@@ -127,10 +130,12 @@ def run_agent_magic(kit: KitState, line: AgentArguments, body: str) -> object:
     live.log.recovered = None
     if pictures and accepts_images(live.agent.model) is False:
         raise BadArguments(images_unsupported_message(live.agent.model))
-    if line.background:
-        return run_turn_in_background(kit, live, prompt, line.out, confirmed, pictures=pictures)
+    if arguments.background:
+        return run_turn_in_background(
+            kit, live, prompt, arguments.out, confirmed, pictures=pictures
+        )
     live.agent.approve = ToolApprover(confirmed, kit.lives.always(name), ask_by_input_async)
-    return run_turn_in_cell(kit, live, prompt, line.out, pictures)
+    return run_turn_in_cell(kit, live, prompt, arguments.out, pictures)
 
 
 def run_turn_in_cell(
@@ -216,13 +221,13 @@ def show_session_status(kit: KitState, name: str | None) -> PreformattedText:
 
 
 def show_dry_run(
-    kit: KitState, name: str, line: AgentArguments, prompt: str, pictures: Sequence[Image] = ()
+    kit: KitState, name: str, arguments: AgentArguments, prompt: str, pictures: Sequence[Image] = ()
 ) -> PreformattedText:
     """Show the first prompt of a turn, its size and its cost; nothing is sent or stored.
 
     Args:
         name: of the session, which may not exist yet.
-        line: the parsed line, whose options choose model, rules and tools.
+        arguments: the parsed line, whose options choose model, rules and tools.
         prompt: the prompt of the turn.
         pictures: images that would be sent with it.
 
@@ -232,20 +237,23 @@ def show_dry_run(
     Raises:
         BadArguments: an external agent makes the prompt (`--via`).
     """
-    settings = kit.lives.settings(name, _line_settings(line))
-    parts = kit.lives.named.parts(settings)
+    settings = kit.lives.settings(name, _line_settings(arguments))
+    parts = kit.lives.resolver.resolve_config(settings)
     if parts.via:
         raise BadArguments(
             f"What {parts.via[0]} sends to its model is its own affair: it cannot be shown before."
         )
     session = kit.lives.get(name).session if name in kit.lives else kit.read_stored_session(name)
-    model = kit.lives.named.model(parts.model, parts.rules)
+    model = kit.lives.resolver.resolve_model(parts.model, parts.rules)
     refuse_scripted_model_after_real(session, model, name)
-    tools, system = kit.lives.named.tools(settings["tools"]), kit.lives.named.system(settings)
+    tools, system = (
+        kit.lives.resolver.resolve_tools(settings["tools"]),
+        kit.lives.resolver.load_instructions(settings),
+    )
     tools += kit.lives.servers.tools(name, parts.mcp)  # started: only they know what they offer
     root = RootFolder(parts.root) if parts.root is not None and parts.root.is_dir() else None
     folder = root.folder if root else Workspace().scratch(name)
-    memory = kit.lives.named.memory(settings["memory"], model)
+    memory = kit.lives.resolver.resolve_memory(settings["memory"], model)
     around = PromptSectionSources(folder=folder, root=root, own=system, store=ContextStore(),
                           memory=memory.text if memory is not None else None)  # fmt: skip
     sections = PromptSections(parse_section_names(settings["sections"]), around)
@@ -256,7 +264,7 @@ def show_dry_run(
     )
 
 
-def expand_prompt_variables(prompt: str, names: dict[str, Any]) -> str:
+def expand_prompt_variables(prompt: str, user_variables: dict[str, Any]) -> str:
     """Return a prompt with the values of variables in place of `{{name}}`.
 
     Raises:
@@ -264,9 +272,9 @@ def expand_prompt_variables(prompt: str, names: dict[str, Any]) -> str:
     """
 
     def value(match: re.Match[str]) -> str:
-        if match[1] not in names:
+        if match[1] not in user_variables:
             raise BadArguments(f"There is no variable {match[1]!r} to put in place of {match[0]}.")
-        return str(names[match[1]])
+        return str(user_variables[match[1]])
 
     return _VARIABLE.sub(value, prompt)
 
@@ -305,17 +313,17 @@ def _publish_session(kit: KitState, live: LiveSession) -> None:
     live.workspace.write(live.workspace.chart(live.id), budget(live.session).page())
 
 
-def _line_settings(line: AgentArguments) -> dict[str, str | None]:
-    return {k: getattr(line, k) for k in SESSION_SETTINGS}
+def _line_settings(arguments: AgentArguments) -> dict[str, str | None]:
+    return {k: getattr(arguments, k) for k in SESSION_SETTINGS}
 
 
-def _line_limits(line: AgentArguments) -> dict[str, float]:
+def _line_limits(arguments: AgentArguments) -> dict[str, float]:
     """Return the limits that a line names; the others stay as they were."""
     limits = {
-        "calls": line.max_calls,
-        "cost_usd": line.max_cost,
-        "tokens": line.max_tokens,
-        "seconds": line.max_seconds,
+        "calls": arguments.max_calls,
+        "cost_usd": arguments.max_cost,
+        "tokens": arguments.max_tokens,
+        "seconds": arguments.max_seconds,
     }
     return {k: v for k, v in limits.items() if v is not None}
 
@@ -326,22 +334,26 @@ def _update_limits(limits: Limits, changes: dict[str, float]) -> Limits:
     return replace(limits, **named)
 
 
-def load_attached_images(words: str | None, names: Mapping[str, Any]) -> list[Image]:
+def load_attached_images(
+    option_value: str | None, user_variables: Mapping[str, Any]
+) -> list[Image]:
     """Return the pictures that `--attach` names, separated by commas.
 
     Args:
-        words: paths in the working folder, or variables that hold a figure, a Pillow image or
-            bytes.
-        names: the user's variables.
+        option_value: paths in the working folder, or variables that hold a figure, a Pillow image
+            or bytes.
+        user_variables: the user's variables.
 
     Raises:
         BadArguments: one is not there, is no picture, or is too large.
     """
-    if not words:
+    if not option_value:
         return []
     # A file's name may hold commas: words that name a file as a whole are not split.
-    names_or_paths = [words] if Path(words).expanduser().is_file() else words.split(",")
-    return [_load_attachment(w.strip(), names) for w in names_or_paths if w.strip()]
+    names_or_paths = (
+        [option_value] if Path(option_value).expanduser().is_file() else option_value.split(",")
+    )
+    return [_load_attachment(w.strip(), user_variables) for w in names_or_paths if w.strip()]
 
 
 def _load_attachment(word: str, names: Mapping[str, Any]) -> Image:
@@ -419,10 +431,10 @@ def describe_dry_run(
     return "\n".join([head, *rows, _describe_price(model, tokens), *notes])
 
 
-def _explain_unused_model(line: AgentArguments, live: LiveSession) -> list[str]:
+def _explain_unused_model(arguments: AgentArguments, live: LiveSession) -> list[str]:
     """Return a note where a summary model was named that the rules never ask."""
     rules = live.agent.rules
-    if not line.summary_model or live.agent.compactor.uses_summary_model:
+    if not arguments.summary_model or live.agent.compactor.uses_summary_model:
         return []
     snippet = f"`mine = ck.presets.{rules.label}(summariser=...)`"
     advice = f"; they take one as {snippet}" if "summariser" in rules.parameters else ""

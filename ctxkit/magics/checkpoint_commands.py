@@ -48,28 +48,28 @@ class CheckpointBranchArguments(SessionArguments):
     name: str | None = positional_field("name of the new session", default=None)
 
 
-def show_cumulative_input_chart(kit: KitState, line: SessionArguments) -> Chart:
+def show_cumulative_input_chart(kit: KitState, arguments: SessionArguments) -> Chart:
     """Return the chart of cumulative input."""
     from ctxkit.plots.cumulative_input_charts import budget as chart
 
-    return chart(kit.session(line.session))
+    return chart(kit.session(arguments.session))
 
 
-def show_compaction_diff_chart(kit: KitState, line: CompactionDiffArguments) -> Chart:
+def show_compaction_diff_chart(kit: KitState, arguments: CompactionDiffArguments) -> Chart:
     """Return what a compaction did, message by message."""
     from ctxkit.plots.compaction_diff_chart import diff as chart
 
-    return chart(kit.session(line.session), line.compaction)
+    return chart(kit.session(arguments.session), arguments.compaction)
 
 
-def list_session_checkpoints(kit: KitState, line: SessionArguments) -> pd.DataFrame:
+def list_session_checkpoints(kit: KitState, arguments: SessionArguments) -> pd.DataFrame:
     """Return one row a checkpoint."""
     import pandas as pd
 
     from ctxkit._internal.data_frame_display import ColumnsRenderer, DisplayColumn, with_display
     from ctxkit.agent.session_log import list_checkpoints
 
-    checkpoints = list_checkpoints(kit.session(line.session))
+    checkpoints = list_checkpoints(kit.session(arguments.session))
     times = (c.time for c in checkpoints)
     columns = {
         "tokens": [c.tokens for c in checkpoints],
@@ -106,13 +106,13 @@ def _describe_checkpoints(table: pd.DataFrame) -> str:
     )
 
 
-def restore_checkpoint(kit: KitState, line: CheckpointRestoreArguments) -> PreformattedText:
+def restore_checkpoint(kit: KitState, arguments: CheckpointRestoreArguments) -> PreformattedText:
     """Go back to a checkpoint; what came after stays in the log."""
     from ctxkit.agent.session_log import get_checkpoint
 
-    live = kit.lives.get(line.session)
+    live = kit.lives.get(arguments.session)
     kit.lives.check_idle(live.name)
-    place = get_checkpoint(live.session, line.checkpoint)
+    place = get_checkpoint(live.session, arguments.checkpoint)
     session = live.restore(place.number)
     kit.sessions.add(session, live.name)
     used = live.agent.gauge()[0]
@@ -123,12 +123,12 @@ def restore_checkpoint(kit: KitState, line: CheckpointRestoreArguments) -> Prefo
 
 
 def branch_session_at_checkpoint(
-    kit: KitState, line: CheckpointBranchArguments
+    kit: KitState, arguments: CheckpointBranchArguments
 ) -> PreformattedText:
     """Make a session of its own that is at a checkpoint; the old one stays as it is.
 
     Args:
-        line: the checkpoint, and the new session's name.
+        arguments: the checkpoint, and the new session's name.
 
     Returns:
         A sentence that names the new session and says whether it can be continued at once.
@@ -138,15 +138,17 @@ def branch_session_at_checkpoint(
     """
     from ctxkit.agent.session_log import get_checkpoint
 
-    session = kit.session(line.session)
-    place = get_checkpoint(session, line.checkpoint)
+    session = kit.session(arguments.session)
+    place = get_checkpoint(session, arguments.checkpoint)
     if place.entry < 0:
         raise BadArguments(
             "That checkpoint lies before the first message; there is nothing to branch from."
         )
-    name = line.name or f"{line.session or kit.sessions.active_name}-branch-{place.number}"
+    name = (
+        arguments.name or f"{arguments.session or kit.sessions.active_name}-branch-{place.number}"
+    )
     moved = session.branch(place.entry)
-    live = kit.add_branch(name, moved, line.session or kit.sessions.active_name)
+    live = kit.add_branch(name, moved, arguments.session or kit.sessions.active_name)
     readiness = "live" if live else "active; name a model (`--model`) to go on"
     return PreformattedText(
         f"Session {name} stands before compaction {place.number} and is {readiness}: `%%agent"
@@ -154,9 +156,9 @@ def branch_session_at_checkpoint(
     )
 
 
-def reset_live_session(kit: KitState, line: LiveSessionArguments) -> PreformattedText:
+def reset_live_session(kit: KitState, arguments: LiveSessionArguments) -> PreformattedText:
     """Begin a fresh session under the old one's name; the old one is kept under another."""
-    live = kit.lives.get(line.session)
+    live = kit.lives.get(arguments.session)
     kit.lives.check_idle(live.name)
     name, settings = live.name, live.settings
     stored_name = kit.set_aside(live)

@@ -211,7 +211,7 @@ def _choose_policy(kit: KitState, options: CompactArguments) -> Any:
         return Summary(keep_turns=options.keep) if options.keep else Summary(keep_messages=1)
     if not options.rules:
         return None
-    rules = kit.lives.named.rules(options.rules, once=True)
+    rules = kit.lives.resolver.resolve_rules(options.rules, once=True)
     if rules.policy is None:
         raise BadArguments(
             f"Rules {rules.label} compact nothing: name others, or none at all for the session's"

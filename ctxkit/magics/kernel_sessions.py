@@ -53,7 +53,7 @@ class LiveSessions:
     """
 
     def __init__(self, kit: KitSettings) -> None:
-        self._kit, self.named = kit, SettingNameResolver(kit)
+        self._kit, self.resolver = kit, SettingNameResolver(kit)
         self._open_sessions: dict[str, LiveSession] = {}
         self._configs: dict[str, LiveSessionConfig] = {}
         self._remembered: dict[str, dict[str, Any]] = {}
@@ -102,10 +102,16 @@ class LiveSessions:
         # closed and opened again from its file; otherwise only what was asked is changed in place.
         self.check_idle(name)
         settings = self.settings(name, options)
-        parts = self.named.parts(settings)  # refuses what is not there before anything is closed
+        parts = self.resolver.resolve_config(
+            settings
+        )  # refuses what is not there before anything is closed
         previous = self._open_sessions.get(name)
         has_log = previous is not None and bool(previous.session.log)
-        system = self.named.system(settings) if options.get("system") or not has_log else ""
+        system = (
+            self.resolver.load_instructions(settings)
+            if options.get("system") or not has_log
+            else ""
+        )
         parse_section_names(settings["sections"])
         listeners: tuple[Listener, ...] = ()
         prompts: SentPrompts | None = None
@@ -209,18 +215,23 @@ class LiveSessions:
                 settings=settings,
                 seed=self._kit.seed,
             )
-        model = self.named.model(parts.model, parts.rules)
+        model = self.resolver.resolve_model(parts.model, parts.rules)
         span_address = self._span_address()
         live = LiveSession(
             name,
-            memory=self.named.memory(settings["memory"], model),
+            memory=self.resolver.resolve_memory(settings["memory"], model),
             model=model,
             summary_model=(
-                self.named.model(parts.summary_model, parts.rules) if parts.summary_model else None
+                self.resolver.resolve_model(parts.summary_model, parts.rules)
+                if parts.summary_model
+                else None
             ),
             rules=parts.rules,
             clock=time.time,
-            tools=[*self.named.tools(settings["tools"]), *self.servers.tools(name, parts.mcp)],
+            tools=[
+                *self.resolver.resolve_tools(settings["tools"]),
+                *self.servers.tools(name, parts.mcp),
+            ],
             root=parts.root,
             allow=parts.allow,
             namespace=self._kit.shell.user_ns,

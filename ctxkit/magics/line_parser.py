@@ -168,11 +168,11 @@ def strip_comment(line: str) -> str:
 # One pass over the tokens. Options may be anywhere before the rest. The first other word begins
 # the rest, where the shape has one: it is cut out of the line by position, so its quotes and blanks
 # remain. Without a rest, words fill the fields in order.
-def parse_line(kind: type[T], line: str, magic: str) -> T:
+def parse_line(arguments_type: type[T], line: str, magic: str) -> T:
     """Return a line as a value of a dataclass made of `word`, `option` and `rest`.
 
     Args:
-        kind: the dataclass.
+        arguments_type: the dataclass.
         line: the line without the magic's name.
         magic: the magic as sentences name it.
 
@@ -183,8 +183,8 @@ def parse_line(kind: type[T], line: str, magic: str) -> T:
         BadArguments: an option that does not exist, lacks its value or is no number; a word too
             many or too few.
     """
-    options, words = get_option_fields(kind), get_positional_fields(kind)
-    rest_field = next((f for f in fields(kind) if f.metadata["place"] == "rest"), None)  # type: ignore[arg-type]
+    options, words = get_option_fields(arguments_type), get_positional_fields(arguments_type)
+    rest_field = next((f for f in fields(arguments_type) if f.metadata["place"] == "rest"), None)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     tokens = list(split_tokens(line))
     while tokens:
@@ -208,7 +208,7 @@ def parse_line(kind: type[T], line: str, magic: str) -> T:
         raise BadArguments(
             f"`{magic}` needs {missing[0].name.upper()}: {missing[0].metadata['help']}."
         )
-    return kind(**values)
+    return arguments_type(**values)
 
 
 def _parse_option(
@@ -275,42 +275,42 @@ def _strip_quotes(word: str) -> str:
     return word[1:-1] if quoted else word
 
 
-def get_option_fields(kind: type) -> dict[str, Field[Any]]:
+def get_option_fields(arguments_type: type) -> dict[str, Field[Any]]:
     """The options of a dataclass as they are typed: `--name` to its field."""
     return {
         "--" + f.name.rstrip("_").replace("_", "-"): f
-        for f in fields(kind)
+        for f in fields(arguments_type)
         if f.metadata["place"] == "option"
     }
 
 
-def get_setting_defaults_and_help(kind: type) -> dict[str, tuple[str, str]]:
+def get_setting_defaults_and_help(arguments_type: type) -> dict[str, tuple[str, str]]:
     """Return the options of a line that have a setting: its default, and what it is.
 
     Args:
-        kind: a dataclass made of `word`, `option` and `rest`.
+        arguments_type: a dataclass made of `word`, `option` and `rest`.
 
     Returns:
         Default and help by name, for `%config CtxKit`.
     """
     return {
         f.name: (f.metadata["setting"], f.metadata["help"])
-        for f in get_option_fields(kind).values()
+        for f in get_option_fields(arguments_type).values()
         if f.metadata["setting"] is not None
     }
 
 
-def get_positional_fields(kind: type) -> list[Field[Any]]:
+def get_positional_fields(arguments_type: type) -> list[Field[Any]]:
     """The words of a dataclass, in order."""
-    return [f for f in fields(kind) if f.metadata["place"] == "word"]
+    return [f for f in fields(arguments_type) if f.metadata["place"] == "word"]
 
 
-def format_usage(kind: type, magic: str) -> str:
+def format_usage(arguments_type: type, magic: str) -> str:
     """Return how a line is written, with a line for each word and option, by task where they have
     one.
 
     Args:
-        kind: a dataclass made of `word`, `option` and `rest`.
+        arguments_type: a dataclass made of `word`, `option` and `rest`.
         magic: the magic as it is written.
 
     Returns:
@@ -318,13 +318,13 @@ def format_usage(kind: type, magic: str) -> str:
     """
     rows: dict[str, list[tuple[str, str]]] = {}
     parts = []
-    for name, f in get_option_fields(kind).items():
+    for name, f in get_option_fields(arguments_type).items():
         written = name if f.type == "bool" else f"{name} {f.name.rstrip('_').upper()}"
         parts.append(f"[{written}]")
         rows.setdefault(f.metadata["task"], []).append((written, f.metadata["help"]))
     has_tasks = any(rows)
     parts = [magic, *(["[OPTIONS]"] if has_tasks else parts)]
-    for f in (f for f in fields(kind) if f.metadata["place"] != "option"):
+    for f in (f for f in fields(arguments_type) if f.metadata["place"] != "option"):
         written = f.name.upper()
         parts.append(written if f.default is MISSING else f"[{written}]")
         rows.setdefault("", []).append((written, f.metadata["help"]))
@@ -392,21 +392,21 @@ def make_completion_matcher(
 # their values.
 def complete_line(
     line: str,
-    shapes: Mapping[str, type],
+    arguments_types: Mapping[str, type],
     sources: Mapping[str, Callable[[], Iterable[str]]],
     default: str,
 ) -> tuple[str, list[str]]:
     """Return the word that is being written, and what it could become."""
-    if default not in shapes:  # another magic's, or one without subcommands
-        default = next(iter(shapes))
+    if default not in arguments_types:  # another magic's, or one without subcommands
+        default = next(iter(arguments_types))
     seen = list(split_tokens(line))
     fragment = line[seen.pop().start :] if seen and not line.endswith((" ", "\t")) else ""
     done = [t.text for t in seen]
     if not done:
-        words = [*filter(None, shapes), *get_option_fields(shapes[default])]
+        words = [*filter(None, arguments_types), *get_option_fields(arguments_types[default])]
         return fragment, [w for w in words if w.startswith(fragment)]
-    shape = shapes[done[0] if done[0] in shapes else default]
-    before = done[1:] if done[0] in shapes else done
+    shape = arguments_types[done[0] if done[0] in arguments_types else default]
+    before = done[1:] if done[0] in arguments_types else done
     options = get_option_fields(shape)
     if before and before[-1] in options and options[before[-1]].type != "bool":
         return fragment, _complete_values(

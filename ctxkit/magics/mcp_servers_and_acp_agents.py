@@ -32,12 +32,15 @@ class McpServerCommand(NamedTuple):
     env: tuple[tuple[str, str], ...] = ()
 
 
-def parse_mcp_servers(words: str, names: Mapping[str, Any]) -> dict[str, McpServerCommand]:
+def parse_mcp_servers(
+    option_value: str, user_variables: Mapping[str, Any]
+) -> dict[str, McpServerCommand]:
     """Return the servers of `--mcp` by name; a server given as a command has an empty name.
 
     Args:
-        words: a command line, the path of a file with `mcpServers` (or `servers`), or a variable.
-        names: the user's variables.
+        option_value: a command line, the path of a file with `mcpServers` (or `servers`), or a
+            variable.
+        user_variables: the user's variables.
 
     Returns:
         Command line and environment by name; nothing is started.
@@ -45,14 +48,14 @@ def parse_mcp_servers(words: str, names: Mapping[str, Any]) -> dict[str, McpServ
     Raises:
         BadArguments: it is none of these.
     """
-    if not words.strip():
+    if not option_value.strip():
         return {}
-    if words.isidentifier() and words in names:
-        return _parse_servers_value(names[words], words)
-    path = Path(words).expanduser()
-    if path.suffix == ".json" and " " not in words.strip():
-        return _parse_servers_value(_read_json_file(path), words)
-    return {"": _parse_command(words, words)}
+    if option_value.isidentifier() and option_value in user_variables:
+        return _parse_servers_value(user_variables[option_value], option_value)
+    path = Path(option_value).expanduser()
+    if path.suffix == ".json" and " " not in option_value.strip():
+        return _parse_servers_value(_read_json_file(path), option_value)
+    return {"": _parse_command(option_value, option_value)}
 
 
 def _parse_servers_value(value: Any, words: str) -> dict[str, McpServerCommand]:
@@ -156,11 +159,11 @@ _AGENT_OPTIONS = (
 """Options that do not apply to an external agent, which manages its own model and context."""
 
 
-def parse_acp_command(words: str) -> tuple[str, ...]:
+def parse_acp_command(option_value: str) -> tuple[str, ...]:
     """Return the command that `--via` names; empty where it names none.
 
     Args:
-        words: such as `acp:'gemini --acp'`; empty: the agent is ctxkit's.
+        option_value: such as `acp:'gemini --acp'`; empty: the agent is ctxkit's.
 
     Returns:
         The program and its arguments.
@@ -173,31 +176,33 @@ def parse_acp_command(words: str) -> tuple[str, ...]:
         >>> parse_acp_command("acp:gemini --acp")
         ('gemini', '--acp')
     """
-    if not words.strip():
+    if not option_value.strip():
         return ()
     try:
-        command = tuple(shlex.split(words.removeprefix(_SCHEME)))
+        command = tuple(shlex.split(option_value.removeprefix(_SCHEME)))
     except ValueError as e:
-        raise BadArguments(f"`--via {sanitize_line(words, 80)}`: {e}.") from None
-    if not words.startswith(_SCHEME) or not command:
+        raise BadArguments(f"`--via {sanitize_line(option_value, 80)}`: {e}.") from None
+    if not option_value.startswith(_SCHEME) or not command:
         raise BadArguments(
-            f"`--via {sanitize_line(words, 80)}`: write acp:COMMAND, the command that starts an "
-            "agent which "
+            f"`--via {sanitize_line(option_value, 80)}`: write acp:COMMAND, the command that starts"
+            " an agent which "
             "speaks the Agent Client Protocol, such as acp:'gemini --acp'."
         )
     return command
 
 
-def check_acp_agent_options(line: Any) -> None:
+def check_acp_agent_options(arguments: Any) -> None:
     """Refuse options that do not apply to an external agent.
 
     Args:
-        line: of `%%agent`, parsed.
+        arguments: of `%%agent`, parsed.
 
     Raises:
         BadArguments: one is there.
     """
-    named = [f"--{k.replace('_', '-')}" for k in _AGENT_OPTIONS if getattr(line, k) is not None]
+    named = [
+        f"--{k.replace('_', '-')}" for k in _AGENT_OPTIONS if getattr(arguments, k) is not None
+    ]
     if named:
         raise BadArguments(
             f"`--via` names an agent that leads itself: leave {', '.join(named)} out, and set it "

@@ -66,7 +66,7 @@ class MemoryEditArguments:
     body: str | None = option_field("more text, or a variable that holds it")
 
 
-def list_memory_entries(_: KitState, line: MemoryListArguments) -> pd.DataFrame:
+def list_memory_entries(_: KitState, arguments: MemoryListArguments) -> pd.DataFrame:
     """Return one row per memory entry that sessions in this folder see, in the order of
     its block.
     """
@@ -77,25 +77,25 @@ def list_memory_entries(_: KitState, line: MemoryListArguments) -> pd.DataFrame:
     store = open_memory_store()
     for fault in store.faults():
         print(f"Note: {fault}")  # noqa: T201  beside the table
-    entries = rank_by_score(store.entries(everywhere=line.all))
+    entries = rank_by_score(store.entries(everywhere=arguments.all))
     columns = ["type", "description", "chars", "guid"]
     rows = [(e.type, e.description, len(e.head) + len(e.body), e.guid[:8]) for e in entries]
     index = pd.Index([sanitize_line(e.name, 120) for e in entries], name="entry", dtype="object")
     return sanitize_text_columns(pd.DataFrame(rows, columns=columns, index=index))
 
 
-def show_memory_entry(_: KitState, line: MemoryEntryArguments) -> PreformattedText:
+def show_memory_entry(_: KitState, arguments: MemoryEntryArguments) -> PreformattedText:
     """Show an entry whole."""
-    folder, entry = open_memory_store().of(line.name)
+    folder, entry = open_memory_store().find_entry(arguments.name)
     body = [f"  {row}" for row in entry.body.split("\n")] if entry.body else []
     return PreformattedText("\n".join([entry.head, *body, f"({entry.guid}, in {folder.path})"]))
 
 
-def add_memory_entry(kit: KitState, line: MemoryAddArguments) -> PreformattedText:
+def add_memory_entry(kit: KitState, arguments: MemoryAddArguments) -> PreformattedText:
     """Add a memory entry for this folder, or change the entry of that name.
 
     Args:
-        line: description, and optionally name, type and text of the entry.
+        arguments: description, and optionally name, type and text of the entry.
 
     Returns:
         A sentence that names the entry.
@@ -105,26 +105,26 @@ def add_memory_entry(kit: KitState, line: MemoryAddArguments) -> PreformattedTex
     """
     from ctxkit.policies.memory_entries import make_entry_name
 
-    if not line.description.strip():
+    if not arguments.description.strip():
         raise BadArguments(
             "Say what is to be remembered: `%memory add Use pytest -q. --type feedback`."
         )
-    description = line.description.strip()
+    description = arguments.description.strip()
     fresh = make_entry(
-        line.name or make_entry_name(description) or description,
+        arguments.name or make_entry_name(description) or description,
         description,
-        line.type,
-        _get_body(kit, line.body),
+        arguments.type,
+        _get_body(kit, arguments.body),
     )
-    entry = open_memory_store().add(fresh, home=1 if line.fuseraft else 0)
+    entry = open_memory_store().add(fresh, home=1 if arguments.fuseraft else 0)
     return PreformattedText(f"Remembered {entry.head}")
 
 
-def edit_memory_entry(kit: KitState, line: MemoryEditArguments) -> PreformattedText:
+def edit_memory_entry(kit: KitState, arguments: MemoryEditArguments) -> PreformattedText:
     """Change an entry.
 
     Args:
-        line: name of the entry, and what is to change.
+        arguments: name of the entry, and what is to change.
 
     Returns:
         A sentence that names the entry.
@@ -132,25 +132,29 @@ def edit_memory_entry(kit: KitState, line: MemoryEditArguments) -> PreformattedT
     Raises:
         BadArguments: nothing is to change, or there is no such entry.
     """
-    values = {"name": line.rename, "description": line.description, "type": line.type}
+    values = {
+        "name": arguments.rename,
+        "description": arguments.description,
+        "type": arguments.type,
+    }
     changes = {k: v for k, v in values.items() if v is not None}
-    if line.body is not None:
-        changes["body"] = _get_body(kit, line.body)
+    if arguments.body is not None:
+        changes["body"] = _get_body(kit, arguments.body)
     if not changes:
         raise BadArguments("Say what is to change: --description, --type, --body or --rename.")
-    return PreformattedText(f"Changed {open_memory_store().edit(line.name, **changes).head}")
+    return PreformattedText(f"Changed {open_memory_store().edit(arguments.name, **changes).head}")
 
 
-def forget_memory_entry(_: KitState, line: MemoryEntryArguments) -> PreformattedText:
+def forget_memory_entry(_: KitState, arguments: MemoryEntryArguments) -> PreformattedText:
     """Delete an entry; later extractions do not add it again."""
     return PreformattedText(
-        f"Forgot {sanitize_line(open_memory_store().forget(line.name).name, 120)}."
+        f"Forgot {sanitize_line(open_memory_store().forget(arguments.name).name, 120)}."
     )
 
 
-def show_memory_entry_history(_: KitState, line: MemoryEntryArguments) -> PreformattedText:
+def show_memory_entry_history(_: KitState, arguments: MemoryEntryArguments) -> PreformattedText:
     """Show who saved an entry, when, and from which messages of which session."""
-    entry, rows = open_memory_store().why(line.name)
+    entry, rows = open_memory_store().get_audit_rows(arguments.name)
     lines = [entry.head]
     for row in rows:
         parts = [f"{row.get('time')} {row.get('what')} by {row.get('by')}"]
@@ -164,11 +168,11 @@ def show_memory_entry_history(_: KitState, line: MemoryEntryArguments) -> Prefor
     )
 
 
-def extract_memory_entries(kit: KitState, line: LiveSessionArguments) -> PreformattedText:
+def extract_memory_entries(kit: KitState, arguments: LiveSessionArguments) -> PreformattedText:
     """Extract memory entries from the session: by its model, else by patterns."""
     from ctxkit.agent.event_loop_threads import run_coroutine
 
-    live = kit.lives.get(line.session)
+    live = kit.lives.get(arguments.session)
     kit.lives.check_idle(live.name)
     entries, cost = run_coroutine(live.remember())
     names = ", ".join(sanitize_line(e.name, 60) for e in entries)
@@ -176,7 +180,7 @@ def extract_memory_entries(kit: KitState, line: LiveSessionArguments) -> Preform
     return PreformattedText(summary + (f" {cost}" if cost else ""))
 
 
-def prune_extracted_memory_entries(_: KitState, line: EmptyArguments) -> PreformattedText:  # noqa: ARG001  the shape of a subcommand
+def prune_extracted_memory_entries(_: KitState, arguments: EmptyArguments) -> PreformattedText:  # noqa: ARG001  the shape of a subcommand
     """Delete extracted entries above the limits; entries that a person wrote stay."""
     from ctxkit.agent.memory.session_memory import EXTRACTED_BY
 

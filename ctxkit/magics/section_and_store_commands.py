@@ -57,25 +57,25 @@ class StoreRemoveArguments:
 
 
 def show_or_switch_prompt_sections(
-    kit: KitState, line: PromptSectionsArguments
+    kit: KitState, arguments: PromptSectionsArguments
 ) -> pd.DataFrame | PreformattedText:
     """Show the cost of each prompt section, or switch sections from the next prompt on."""
-    if not line.words.strip():
+    if not arguments.words.strip():
         from ctxkit.experiments.context_ablations import sections as costs
 
-        table = sanitize_text_columns(costs(kit.session(line.session)))
+        table = sanitize_text_columns(costs(kit.session(arguments.session)))
         return table.drop(columns="session").set_index("section")
-    session_name = line.session or kit.lives.current_name
+    session_name = arguments.session or kit.lives.current_name
     if session_name is None or session_name not in kit.lives:
-        if line.session is not None:
-            kit.lives.get(line.session)
-        names, kit.sections = _switch_sections(line.words.strip(), kit.sections)
+        if arguments.session is not None:
+            kit.lives.get(arguments.session)
+        names, kit.sections = _switch_sections(arguments.words.strip(), kit.sections)
         return PreformattedText(f"Sections of new sessions: {', '.join(names) or 'none'}.")
     live = kit.lives.get(session_name)
     kit.lives.check_idle(live.name)
     # Instructions are put only into a session that is still empty.
-    own = "" if live.session.log else kit.lives.named.system(live.settings)
-    names, words = _switch_sections(line.words.strip(), live.settings["sections"])
+    own = "" if live.session.log else kit.lives.resolver.load_instructions(live.settings)
+    names, words = _switch_sections(arguments.words.strip(), live.settings["sections"])
     live.inject(words, own)
     live.settings["sections"] = words
     live.limit(live.agent.limits)  # it is kept with the session
@@ -114,11 +114,11 @@ def _describe_remaining(live: LiveSession, names: tuple[str, ...]) -> list[str]:
     return [sentences]
 
 
-def add_store_item(kit: KitState, line: StoreAddArguments) -> PreformattedText:  # noqa: ARG001  the shape of a subcommand
+def add_store_item(kit: KitState, arguments: StoreAddArguments) -> PreformattedText:  # noqa: ARG001  the shape of a subcommand
     """Import a file or a folder into the context store; documents are stored as text.
 
     Args:
-        line: path and optional name and description.
+        arguments: path and optional name and description.
 
     Returns:
         Sentences on the bytes of text stored, their path, and what was not taken.
@@ -126,13 +126,15 @@ def add_store_item(kit: KitState, line: StoreAddArguments) -> PreformattedText: 
     Raises:
         BadArguments: there is no `--name`, or the path is missing or no text or document.
     """
-    if not line.name:
+    if not arguments.name:
         raise BadArguments(
-            f"Give it a name: `%context add {sanitize_line(line.path, 200)} --name N`."
+            f"Give it a name: `%context add {sanitize_line(arguments.path, 200)} --name N`."
         )
-    imported, home = import_files(line.path), STORE_FOLDERS[1 if line.fuseraft else 0]
-    item = ContextStore().put(line.name, imported.files, source=line.path, description=line.desc,
-                         info=imported.info, home=home)  # fmt: skip
+    imported, home = import_files(arguments.path), STORE_FOLDERS[1 if arguments.fuseraft else 0]
+    item = ContextStore().put(
+        arguments.name, imported.files, source=arguments.path, description=arguments.desc,
+        info=imported.info, home=home,
+    )  # fmt: skip
     files = "1 file" if len(item.files) == 1 else f"{len(item.files)} files"
     lines = [(f"Kept {files}, {item.size_bytes:,} bytes of text, as {home}/context/{item.name}: "
              "agents see it in their index and read it with read_file.")]  # fmt: skip
@@ -142,9 +144,9 @@ def add_store_item(kit: KitState, line: StoreAddArguments) -> PreformattedText: 
     )
 
 
-def remove_store_item(kit: KitState, line: StoreRemoveArguments) -> PreformattedText:  # noqa: ARG001  as above
+def remove_store_item(kit: KitState, arguments: StoreRemoveArguments) -> PreformattedText:  # noqa: ARG001  as above
     """Remove an item from the context store."""
-    item = ContextStore().remove(line.name)
+    item = ContextStore().remove(arguments.name)
     return PreformattedText(
         f"Removed {item.name} from the context store; where it came from stays as it was."
     )

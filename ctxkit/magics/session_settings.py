@@ -362,12 +362,12 @@ def open_memory_store() -> MemoryStore:
     return MemoryStore(get_user_memory_folders())
 
 
-def parse_memory_option(words: str, names: Mapping[str, Any]) -> list[str]:
+def parse_memory_option(option_value: str, user_variables: Mapping[str, Any]) -> list[str]:
     """Split the value of `--memory` into words and check them.
 
     Args:
-        words: `MEMORY_WORDS` or names of variables, separated by commas.
-        names: the user's variables.
+        option_value: `MEMORY_WORDS` or names of variables, separated by commas.
+        user_variables: the user's variables.
 
     Returns:
         The words in their order; empty: the default.
@@ -377,9 +377,9 @@ def parse_memory_option(words: str, names: Mapping[str, Any]) -> list[str]:
     """
     from ctxkit.agent.memory.providers import MemoryProvider
 
-    memory_words = [w.strip() for w in words.split(",") if w.strip()]
+    memory_words = [w.strip() for w in option_value.split(",") if w.strip()]
     for name in memory_words:
-        value = names.get(name)
+        value = user_variables.get(name)
         if name not in MEMORY_WORDS and not isinstance(value, (MemoryProvider, dict)):
             raise BadArguments(
                 f"There is no memory {sanitize_line(name, 60)!r}: it is "
@@ -391,13 +391,15 @@ def parse_memory_option(words: str, names: Mapping[str, Any]) -> list[str]:
     return memory_words
 
 
-def make_session_memory(words: str, model: Model, names: Mapping[str, Any]) -> SessionMemory | None:
+def make_session_memory(
+    option_value: str, model: Model, user_variables: Mapping[str, Any]
+) -> SessionMemory | None:
     """Return the memory of a session for the words of `--memory`; None: no memory.
 
     Args:
-        words: as `parse_memory_option` takes them.
+        option_value: as `parse_memory_option` takes them.
         model: of the session; a scripted one has no memory unless words ask for it.
-        names: the user's variables, which may hold providers.
+        user_variables: the user's variables, which may hold providers.
 
     Returns:
         The memory over the user's store; `local`, `digest` and variables add providers to it.
@@ -409,13 +411,13 @@ def make_session_memory(words: str, model: Model, names: Mapping[str, Any]) -> S
     from ctxkit.agent.memory.session_memory import SessionMemory
     from ctxkit.policies.memory_entries import MemoryDigestBudgets
 
-    selected = parse_memory_option(words, names)
+    selected = parse_memory_option(option_value, user_variables)
     if selected == [MEMORY_OFF] or (not selected and model.notice.startswith("scripted")):
         return None
     store = open_memory_store()
     providers: list[Any] = []
     for name in selected:
-        value = names.get(name)
+        value = user_variables.get(name)
         if name in (MEMORY_LOCAL, MEMORY_DIGEST):
             providers.append(
                 LocalMemoryProvider(store, MemoryDigestBudgets() if name == MEMORY_DIGEST else None)
@@ -467,7 +469,7 @@ class SettingNameResolver:
     def __init__(self, kit: KitSettings) -> None:
         self._kit = kit
 
-    def system(self, settings: Mapping[str, Any]) -> str:
+    def load_instructions(self, settings: Mapping[str, Any]) -> str:
         """Return the instructions that settings name; empty where they name none.
 
         Raises:
@@ -477,7 +479,7 @@ class SettingNameResolver:
         words: str = settings["system"]
         return load_system_instructions(words, self._kit.shell.user_ns, root) if words else ""
 
-    def parts(self, settings: Mapping[str, Any]) -> LiveSessionConfig:
+    def resolve_config(self, settings: Mapping[str, Any]) -> LiveSessionConfig:
         """Return the objects that the names in the settings stand for.
 
         Raises:
@@ -485,7 +487,7 @@ class SettingNameResolver:
         """
         for key in ("model", "summary_model"):
             self._check_model(settings[key])
-        rules = self.rules(settings["rules"])
+        rules = self.resolve_rules(settings["rules"])
         return LiveSessionConfig(
             model=settings["model"],
             summary_model=settings["summary_model"],
@@ -512,9 +514,9 @@ class SettingNameResolver:
                 f" {', '.join(scripts)}.{hint}"
             )
         if name.startswith("scripted/"):
-            self.model(name, STANDARD_RULES)
+            self.resolve_model(name, STANDARD_RULES)
 
-    def model(self, name: str, rules: Rules) -> Model:
+    def resolve_model(self, name: str, rules: Rules) -> Model:
         """Return a model by name; `scripted/NAME` also takes a session that the magics know."""
         from ctxkit.agent.models.model_factory import make_model
         from ctxkit.tokens import default_counter
@@ -524,7 +526,7 @@ class SettingNameResolver:
             name, counter=counter, clock=time.time, scripts=dict(self._kit.sessions.items())
         )
 
-    def rules(self, name: str, *, once: bool = False) -> Rules:
+    def resolve_rules(self, name: str, *, once: bool = False) -> Rules:
         """Return rules: a variable of the user's that holds some, `standard`, words for a policy,
         else a preset.
 
@@ -543,16 +545,16 @@ class SettingNameResolver:
             return STANDARD_RULES
         return resolve_rules(name, once=once)
 
-    def memory(self, words: str, model: Model) -> SessionMemory | None:
+    def resolve_memory(self, option_value: str, model: Model) -> SessionMemory | None:
         """Return the memory that words name; empty: on, and off for a script, which is nobody's
         talk.
 
         Raises:
             BadArguments: a word names no memory.
         """
-        return make_session_memory(words, model, self._kit.shell.user_ns)
+        return make_session_memory(option_value, model, self._kit.shell.user_ns)
 
-    def tools(self, words: str) -> list[Any]:
+    def resolve_tools(self, option_value: str) -> list[Any]:
         """Return tools by name: `files`, `shell`, `python`, or functions of the user's; separated
         by commas.
 
@@ -561,17 +563,17 @@ class SettingNameResolver:
         """
         return [
             value if isinstance(value, (str, Tool)) else tool(value)
-            for value in self._resolve_tools(words)
+            for value in self._resolve_tools(option_value)
         ]
 
-    def _resolve_tools(self, words: str) -> list[Any]:
+    def _resolve_tools(self, option_value: str) -> list[Any]:
         """Return what the names of tools stand for: words for the kit's own, else functions of the
         user's.
         """
         from ctxkit.agent.tools.built_in_tools import TOOL_NAMES
 
         variables = self._kit.shell.user_ns
-        names = [w.strip() for w in words.split(",") if w.strip()]
+        names = [w.strip() for w in option_value.split(",") if w.strip()]
         for name in names:
             value = variables.get(name)
             if name not in TOOL_NAMES and not callable(value) and not isinstance(value, Tool):
@@ -586,22 +588,27 @@ class SettingNameResolver:
         return [name if name in TOOL_NAMES else variables[name] for name in names]
 
 
-def load_system_instructions(words: str, names: Mapping[str, Any], root: Path | None) -> str:
+def load_system_instructions(
+    option_value: str, user_variables: Mapping[str, Any], root: Path | None
+) -> str:
     """Return the instructions of `--system`: a text, or the content of a file.
 
     Args:
-        words: a variable's name, a path in the working folder or else in the root, or the text.
-        names: the user's variables.
+        option_value: a variable's name, a path in the working folder or else in the root, or the
+            text.
+        user_variables: the user's variables.
         root: folder of the file tools; None: a scratch folder.
 
     Raises:
         BadArguments: a file that is not there, no text, or too large; or nothing is said.
     """
-    value = names.get(words) if words.isidentifier() else None
-    text = value if isinstance(value, str) else _read_instruction_file(words, root)
-    text = words if text is None else text
+    value = user_variables.get(option_value) if option_value.isidentifier() else None
+    text = value if isinstance(value, str) else _read_instruction_file(option_value, root)
+    text = option_value if text is None else text
     if not text.strip():
-        raise BadArguments(f"`--system {sanitize_line(words, 60)}` says nothing; leave it out.")
+        raise BadArguments(
+            f"`--system {sanitize_line(option_value, 60)}` says nothing; leave it out."
+        )
     return text
 
 

@@ -31,11 +31,11 @@ _DEFAULTS = {
 """Settings of a new team if the line has no options."""
 
 
-def run_team_magic(kit: KitState, line: TeamArguments, task: str) -> PreformattedText:
+def run_team_magic(kit: KitState, arguments: TeamArguments, task: str) -> PreformattedText:
     """Run a team on a task; an empty task continues the current one.
 
     Args:
-        line: the parsed line.
+        arguments: the parsed line.
         task: the cell; empty: the task that was begun.
 
     Returns:
@@ -47,18 +47,20 @@ def run_team_magic(kit: KitState, line: TeamArguments, task: str) -> Preformatte
     """
     from ctxkit.teams import team as opened
 
-    _check_task(line, task)
-    if line.out and not line.out.isidentifier():
+    _check_task(arguments, task)
+    if arguments.out and not arguments.out.isidentifier():
         raise BadArguments(
-            f"{line.out!r} is no name of a variable: give `--out` one, such as team."
+            f"{arguments.out!r} is no name of a variable: give `--out` one, such as team."
         )
-    options = {k: v for k, v in asdict(line).items() if k not in ("name", "out") and v is not None}
-    previous = {**_previous_settings(line.name, options), **kit.teams.get(line.name, {})}
+    options = {
+        k: v for k, v in asdict(arguments).items() if k not in ("name", "out") and v is not None
+    }
+    previous = {**_previous_settings(arguments.name, options), **kit.teams.get(arguments.name, {})}
     # Precedence, from low to high: the kit, the team as it was opened last, this line.
     settings = {"approve": kit.approve, **previous, **options}
     opened_team = opened(
         settings["config"],
-        name=line.name,
+        name=arguments.name,
         model=settings["model"],
         tools=_split_words(settings["tools"]),
         models=settings.get("models"),
@@ -70,25 +72,29 @@ def run_team_magic(kit: KitState, line: TeamArguments, task: str) -> Preformatte
     )
     try:
         _set_approvals(kit, opened_team, settings["approve"])
-        kit.teams[line.name] = settings
+        kit.teams[arguments.name] = settings
         opened_team.run(task)
     except KeyboardInterrupt:
-        raise TurnInterrupted(f"Interrupted. `%team {line.name}` goes on where it stood.") from None
+        raise TurnInterrupted(
+            f"Interrupted. `%team {arguments.name}` goes on where it stood."
+        ) from None
     finally:
         for live in opened_team.lives:
-            kit.sessions.update(live.session, f"{line.name}.{live.session.agent}")
+            kit.sessions.update(live.session, f"{arguments.name}.{live.session.agent}")
         opened_team.close()
-        kit.sessions.update(opened_team.session, line.name)  # open, it would open all of its agents
-    if line.out:
-        kit.shell.user_ns[line.out] = opened_team
+        kit.sessions.update(
+            opened_team.session, arguments.name
+        )  # open, it would open all of its agents
+    if arguments.out:
+        kit.shell.user_ns[arguments.out] = opened_team
     return TeamRunSummary(_describe_run(opened_team), _make_chart(opened_team))
 
 
-def _check_task(line: TeamArguments, task: str) -> None:
+def _check_task(arguments: TeamArguments, task: str) -> None:
     """Refuse a line without a task for a team that has none, before anything is opened for it."""
     from ctxkit.agent.project_folder_and_trust import Workspace
 
-    if not task.strip() and not Workspace().has_session(line.name):
+    if not task.strip() and not Workspace().has_session(arguments.name):
         raise BadArguments(
             "Say what the team shall do: write `%%team NAME --config FILE.yaml` above the task, or"
             " `%%team` for the scripted team; `%team NAME` goes on with one that was begun, and"

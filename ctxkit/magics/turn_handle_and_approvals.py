@@ -97,11 +97,13 @@ class ToolApprover:
         return "deny"
 
 
-def parse_approval_tools(words: str, tools: Iterable[str], root: RootFolder) -> frozenset[str]:
+def parse_approval_tools(
+    option_value: str, tools: Iterable[str], root: RootFolder
+) -> frozenset[str]:
     """Return the tools that need a word: names, groups of them such as `files`, `all`.
 
     Args:
-        words: as `--approve` has them, separated by commas.
+        option_value: as `--approve` has them, separated by commas.
         tools: names of the session's tools.
         root: the folder of its file tools.
 
@@ -111,7 +113,7 @@ def parse_approval_tools(words: str, tools: Iterable[str], root: RootFolder) -> 
     Raises:
         BadArguments: there is no such tool.
     """
-    names, tool_names = {w.strip() for w in words.split(",") if w.strip()}, list(tools)
+    names, tool_names = {w.strip() for w in option_value.split(",") if w.strip()}, list(tools)
     for name in sorted(names.difference(tool_names, TOOL_NAMES, {ALL_TOOLS})):
         raise BadArguments(
             f"`--approve {sanitize_line(name, 60)}`: the session has no such tool; it has"

@@ -18,7 +18,6 @@ from .user_rules_after_compaction import user_rules as user_rules
 from . import (
     compaction_formulas as compaction_formulas,
     cache_misses as cache_misses,
-    compaction_payback as compaction_payback,
     run_elongation as run_elongation,
     fact_retention as fact_retention,
     loss_tables as loss_tables,

@@ -331,7 +331,7 @@ def estimate_append_only_prompts(prompts: Sequence[int], outputs: Sequence[int])
         BadArguments: the lists differ in length.
 
     Example:
-        >>> append_only([1_000, 2_000, 500], [100, 100, 100])
+        >>> estimate_append_only_prompts([1_000, 2_000, 500], [100, 100, 100])
         [1000, 2000, 2400]
     """
     if len(prompts) != len(outputs):
@@ -358,7 +358,7 @@ def get_append_only_token_ratio(session: Session) -> float | None:
 
     Example:
         >>> import ctxkit as ck
-        >>> amplification(ck.samples.path("billing")) > 1
+        >>> get_append_only_token_ratio(ck.samples.path("billing")) > 1
         True
     """
     sizes, source = get_prompt_sizes(session)

@@ -158,7 +158,7 @@ def measure_longest_run_over_limit(session: Session, limit: int) -> int:
 
     Example:
         >>> import ctxkit as ck
-        >>> spiral(ck.samples.path("billing"), 10**9)
+        >>> measure_longest_run_over_limit(ck.samples.path("billing"), 10**9)
         0
     """
     usages = (c.message.usage for c in session.calls)

@@ -355,24 +355,26 @@ def list_suppressed_compactions(session: Session) -> list[CompactionAttempt]:
     ]
 
 
-def is_saving_too_small(share: float | None, least: float) -> bool:
+def is_saving_too_small(share: float | None, min_savings: float) -> bool:
     """Return True if a compaction saved less than a guard requires; False if it is unknown."""
-    return share is not None and share < least
+    return share is not None and share < min_savings
 
 
-def is_guard_off(least: float, window: int) -> bool:
+def is_guard_off(min_savings: float, window: int) -> bool:
     """Return True if a guard never closes: 0 turns it off."""
-    return not least > 0 or not window > 0
+    return not min_savings > 0 or not window > 0
 
 
-def find_guard_closing(shares: Sequence[float | None], least: float, window: int) -> int | None:
+def find_guard_closing(
+    shares: Sequence[float | None], min_savings: float, window: int
+) -> int | None:
     """Return the compaction after which a guard against thrash closes; None: it stays open.
 
     It closes after `window` fruitless compactions in a row. The browser runs the same rule.
 
     Args:
         shares: share saved by each compaction; None: unknown, which counts as enough.
-        least: the share that it must save.
+        min_savings: the share that it must save.
         window: how many in a row must be below it.
 
     Returns:
@@ -380,8 +382,8 @@ def find_guard_closing(shares: Sequence[float | None], least: float, window: int
     """
     in_a_row = 0
     for i, share in enumerate(shares):
-        in_a_row = in_a_row + 1 if is_saving_too_small(share, least) else 0
-        if not is_guard_off(least, window) and in_a_row >= window:
+        in_a_row = in_a_row + 1 if is_saving_too_small(share, min_savings) else 0
+        if not is_guard_off(min_savings, window) and in_a_row >= window:
             return i
     return None
 
@@ -447,13 +449,13 @@ def _thrash_caption(data: ThrashData, low: int, suppressed: int) -> str:
     )
 
 
-def _thrash_row(attempt: CompactionAttempt, least: float) -> tuple[str, ...]:
+def _thrash_row(attempt: CompactionAttempt, min_savings: float) -> tuple[str, ...]:
     if attempt.saved is None:
         return (str(attempt.call), "", attempt.why or "the log does not tell")
     return (
         str(attempt.call),
         f"{attempt.saved:.1%}",
-        "too little" if is_saving_too_small(attempt.saved, least) else "pays",
+        "too little" if is_saving_too_small(attempt.saved, min_savings) else "pays",
     )
 
 

@@ -66,9 +66,9 @@ class ParsedConfig:
     """Parameters of the preset."""
     unknown: list[str] = field(default_factory=list)
     """Keys that the system does not document, each with the nearest documented one."""
-    elsewhere: list[str] = field(default_factory=list)
+    unrepresented: list[str] = field(default_factory=list)
     """Keys of the system that the rules do not represent."""
-    of_team: list[str] = field(default_factory=list)
+    team_keys: list[str] = field(default_factory=list)
     """Keys that `ck.team` obeys, and the rules of one agent do not represent."""
     notes: list[str] = field(default_factory=list)
     """Further sentences for the warning."""
@@ -90,13 +90,13 @@ class ConfigKeyTable:
     """The keys of one config file, or of one section of it."""
 
     keys: tuple[ConfigKey, ...]
-    elsewhere: frozenset[str] = frozenset()
+    unrepresented: frozenset[str] = frozenset()
     """Known keys and sections that the rules do not represent."""
-    silent: frozenset[str] = frozenset()
+    ignored: frozenset[str] = frozenset()
     """Known keys and sections that have nothing to do with context."""
     any_case: bool = False
     """Whether the system takes its keys in any case."""
-    open: frozenset[str] = frozenset({""})
+    open_sections: frozenset[str] = frozenset({""})
     """Sections with many other keys; an unknown key is reported only where it looks misspelt."""
 
     def parse(self, config: Mapping[str, Any], _agent: str | None = None) -> ParsedConfig:
@@ -131,10 +131,10 @@ class ConfigKeyTable:
         fold = str.casefold if self.any_case else str
         keys = {key.path: key for key in self.keys}
         # Names on the next level of the tables, for lookup (ignoring case) and for suggestions.
-        below = [p for p in (*keys, *self.elsewhere, *self.silent) if p.startswith(at)]
+        below = [p for p in (*keys, *self.unrepresented, *self.ignored) if p.startswith(at)]
         known_names = list(dict.fromkeys(p.removeprefix(at).partition(".")[0] for p in below))
         path_by_name = {fold(name): at + name for name in known_names}
-        is_open = at.removesuffix(".") in self.open
+        is_open = at.removesuffix(".") in self.open_sections
         for name, value in section.items():
             path, shown_key = (
                 path_by_name.get(fold(str(name))),
@@ -143,9 +143,9 @@ class ConfigKeyTable:
             if path is None:
                 hints = known_names if len(section) <= MAX_HINTS else []
                 parsed.unknown += _unknown_key_note(str(name), shown_key, hints, is_open=is_open)
-            elif path in self.elsewhere:
-                parsed.elsewhere.append(shown_key)
-            elif value is None or path in self.silent:
+            elif path in self.unrepresented:
+                parsed.unrepresented.append(shown_key)
+            elif value is None or path in self.ignored:
                 continue
             elif path in keys:
                 parsed.settings[keys[path].parameter] = keys[path].read(value, shown_key)
@@ -153,7 +153,7 @@ class ConfigKeyTable:
                 subsection = SECTION.check(value, f"{shown_key} must be {{words}}")
                 self.read(subsection, parsed, prefix, f"{path}.")
 
-    def tree(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    def to_config_tree(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters under the system's own keys, without those that are None."""
         tree: dict[str, Any] = {}
         for key in self.keys:
@@ -174,28 +174,28 @@ class SystemConfigFile:
 
     system: str
     """The system, which is also the name of its preset."""
-    file: str
+    file_name: str
     """What the file is usually called."""
-    weigh: Callable[[Mapping[str, Any]], int]
+    count_identifying_keys: Callable[[Mapping[str, Any]], int]
     """Counts the keys of a file that point to this system."""
     read: Callable[[Mapping[str, Any], str | None], ParsedConfig]
     """Parses a file, for one agent where the file has several."""
-    tree: Callable[[Mapping[str, Any]], dict[str, Any]]
+    to_config_tree: Callable[[Mapping[str, Any]], dict[str, Any]]
     """Converts parameters to the file's keys and sections."""
     keys: Mapping[str, str]
     """The key of each parameter that the file can hold."""
-    one_agent: bool = True
+    has_one_agent: bool = True
     """Whether the file has settings of one agent only."""
 
     @property
     def syntax(self) -> str:
         """The syntax in which it is written, where a file that was read does not say otherwise."""
-        return self.file.rpartition(".")[2]
+        return self.file_name.rpartition(".")[2]
 
 
-def parse_keys(words: str, below: str = "") -> frozenset[str]:
+def parse_keys(keys: str, section: str = "") -> frozenset[str]:
     """Return the keys in a blank-separated list, each below a section if one is named."""
-    return frozenset(f"{below}.{word}" if below else word for word in words.split())
+    return frozenset(f"{section}.{word}" if section else word for word in keys.split())
 
 
 def get_section(
@@ -337,7 +337,7 @@ class ConfigWriter:
         parameters = dict(rules.parameters)
         self._check_unchanged(rules, parameters)
         self._warn_of_missing_keys(config, parameters)
-        tree = config.tree({**parameters, "subject": self.subject})
+        tree = config.to_config_tree({**parameters, "subject": self.subject})
         if config.system == "fuseraft" and not rules.auto:
             del tree["Orchestration"]["Compaction"]
         return config_syntax.dump_config(tree, self.syntax or config.syntax)
@@ -374,7 +374,7 @@ class ConfigWriter:
         ]
         if unwritten:
             warnings.warn(
-                f"{config.file} has no key for {', '.join(unwritten)}: not written.",
+                f"{config.file_name} has no key for {', '.join(unwritten)}: not written.",
                 UserWarning,
                 stacklevel=4,
             )

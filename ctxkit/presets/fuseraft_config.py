@@ -85,7 +85,7 @@ AGENT_TABLE = ConfigKeyTable(
     TEAM_AGENT_KEYS | set(UNREAD_AGENT_KEYS),
     frozenset(IGNORED_AGENT_KEYS),
     any_case=True,
-    open=frozenset(),
+    open_sections=frozenset(),
 )
 CONFIG_KEYS = (
     ConfigKey("ContextBudget.WarnAt", "warn_at", WHOLE),
@@ -137,7 +137,7 @@ CONFIG_TABLE = ConfigKeyTable(
     TEAM_KEYS | TEAM_AGENT_KEYS | {*UNREAD_KEYS, *UNREAD_AGENT_KEYS},
     frozenset((*IGNORED_KEYS, *IGNORED_AGENT_KEYS)),
     any_case=True,
-    open=frozenset(),
+    open_sections=frozenset(),
 )
 PIN_SIGNAL_KEY = ConfigKey("Compaction.PinLastRoutingSignal", "routing_signals", FLAG)
 
@@ -307,9 +307,11 @@ def read_config(config: Mapping[str, Any], agent: str | None) -> ParsedConfig:
     elif agents:
         _take_shared(agents, parsed)
     parsed.settings |= _pinned(body)
-    names = [*parsed.elsewhere, *([SELECTION_NOTE] if _routes(_get(body, "Selection")) else [])]
-    parsed.of_team = [n for n in names if n.rpartition(".")[2].casefold() in _OBEYED_BY_TEAM]
-    parsed.elsewhere = sorted((n for n in names if n not in parsed.of_team), key=rank_ignored_key)
+    names = [*parsed.unrepresented, *([SELECTION_NOTE] if _routes(_get(body, "Selection")) else [])]
+    parsed.team_keys = [n for n in names if n.rpartition(".")[2].casefold() in _OBEYED_BY_TEAM]
+    parsed.unrepresented = sorted(
+        (n for n in names if n not in parsed.team_keys), key=rank_ignored_key
+    )
     if (body is not config or agents) and _get(body, "Compaction") is None:
         _note_no_compaction(parsed)
     return parsed
@@ -376,11 +378,11 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters under the file's own keys, the agent's under an agent."""
     agent: dict[str, Any] = {
         "Name": parameters.get("subject") or "Agent",
-        **ConfigKeyTable(AGENT_CONFIG_KEYS).tree(parameters),
+        **ConfigKeyTable(AGENT_CONFIG_KEYS).to_config_tree(parameters),
     }
     if parameters.get("context_window") is not None:
         agent["Model"] = {"MaxContextTokens": parameters["context_window"]}
-    body = ConfigKeyTable(CONFIG_KEYS).tree(parameters)
+    body = ConfigKeyTable(CONFIG_KEYS).to_config_tree(parameters)
     signals = parameters.get("routing_signals") or ()
     body["Agents"] = [agent]
     if signals:
@@ -454,7 +456,7 @@ def _take_agent(
             parsed.settings |= agent_config.settings
             parsed.subject = name
             parsed.unknown += agent_config.unknown
-            parsed.elsewhere += agent_config.elsewhere
+            parsed.unrepresented += agent_config.unrepresented
             return
     names = [name for name, _ in agents]
     raise BadArguments(
@@ -469,7 +471,7 @@ def _take_agent(
 def _take_shared(agents: list[tuple[str, ParsedConfig]], parsed: ParsedConfig) -> None:
     for _, own in agents:
         parsed.unknown += own.unknown
-        parsed.elsewhere += own.elsewhere
+        parsed.unrepresented += own.unrepresented
     parsed.subject = agents[0][0] if len(agents) == 1 and not agents[0][0].isdigit() else ""
     differ = []
     for key in (*AGENT_CONFIG_KEYS, WINDOW_KEY):

@@ -45,11 +45,11 @@ def cap_reserve(reserve: int, window: int | None) -> int:
 
 
 def make_summary_settings(
-    p: Mapping[str, Any], reserve: int, *, focus: str, seconds: float
+    parameters: Mapping[str, Any], reserve: int, *, focus: str, seconds: float
 ) -> dict[str, Any]:
     """Return the settings of a summary in either mode; limits are 0.8 and 0.5 of the reserve."""
     return {
-        "keep_tokens": p["keep_recent_tokens"],
+        "keep_tokens": parameters["keep_recent_tokens"],
         "limit": max(int(0.8 * reserve), 1),
         "split_limit": max(int(0.5 * reserve), 1),
         "focus": focus,
@@ -57,14 +57,14 @@ def make_summary_settings(
     }
 
 
-def make_cache_ttl_pruning(p: Mapping[str, Any], **more: Any) -> CacheTtl:
+def make_cache_ttl_pruning(parameters: Mapping[str, Any], **extra: Any) -> CacheTtl:
     """Return the pruning of old results after a pause, from the preset's settings."""
     return CacheTtl(
-        **{f.name: p[f.name] for f in fields(CacheTtl) if f.name in p},
-        placeholder=p["hard_clear_placeholder"],
-        allow=p["tools_allow"] or ("*",),
-        deny=p["tools_deny"],
-        **more,
+        **{f.name: parameters[f.name] for f in fields(CacheTtl) if f.name in parameters},
+        placeholder=parameters["hard_clear_placeholder"],
+        allow=parameters["tools_allow"] or ("*",),
+        deny=parameters["tools_deny"],
+        **extra,
     )
 
 

@@ -95,7 +95,7 @@ def parse_rules(
     else:
         content, syntax = config_syntax.load_config(path)
     config = get_system_config_file(system) if system else detect_system_config_file(content, path)
-    if agent is not None and config.one_agent:
+    if agent is not None and config.has_one_agent:
         raise BadArguments(
             f"{path}: a config file of {config.system} has no agents to choose from: leave agent="
             " out."
@@ -112,7 +112,7 @@ def parse_rules(
         ) from None
     except BadArguments as error:
         raise BadArguments(f"{path}: {_with_file_keys(str(error), config.keys)}") from None
-    parsed.elsewhere += [config.keys[k] for k in parsed.settings if k not in defaults]
+    parsed.unrepresented += [config.keys[k] for k in parsed.settings if k not in defaults]
     text = ConfigWriter(config.system, parsed.subject, syntax)
     rules = rules.but(config=text, auto=rules.auto and "Compaction" not in parsed.absent)
     return rules, parsed, str(path)
@@ -133,12 +133,12 @@ def describe_unrepresented_keys(parsed: ParsedConfig, *, faults: bool = False) -
     parts = []
     if parsed.unknown:
         parts.append(f"Unknown keys: {', '.join(dict.fromkeys(parsed.unknown))}.")
-    if parsed.elsewhere:
-        parts.append(f"Not in these rules: {', '.join(dict.fromkeys(parsed.elsewhere))}.")
-    if parsed.of_team and not faults:
+    if parsed.unrepresented:
+        parts.append(f"Not in these rules: {', '.join(dict.fromkeys(parsed.unrepresented))}.")
+    if parsed.team_keys and not faults:
         parts.append(
             "Rules of one agent do not hold, and ck.team obeys: "
-            f"{', '.join(dict.fromkeys(parsed.of_team))}."
+            f"{', '.join(dict.fromkeys(parsed.team_keys))}."
         )
     return [*parts, *parsed.notes, *([] if faults else parsed.choices)]
 
@@ -190,7 +190,7 @@ def detect_system_config_file(content: Mapping[str, Any], path: str | Path) -> S
         UnknownFormat: no key matches any system.
     """
     words = Path(path).name.lower().split(".")
-    weights = {c.system: c.weigh(content) for c in SYSTEM_CONFIG_FILES.values()}
+    weights = {c.system: c.count_identifying_keys(content) for c in SYSTEM_CONFIG_FILES.values()}
     best_format = max(
         SYSTEM_CONFIG_FILES.values(),
         # the file name only adds to keys that match: alone it decides nothing

@@ -122,11 +122,11 @@ class TeamView:
     """A view that applies to all agents."""
 
     name: str
-    window: tuple[BasePolicy, ...]
+    filters: tuple[BasePolicy, ...]
     """Policies that filter the history at the start of a turn."""
     isolation: str
     context: tuple[ContextSource, ...]
-    anew: bool = False
+    hides_own_earlier_turns: bool = False
     """True if each turn begins without the agent's own earlier turns, as in some selections."""
 
     def rules(self, agent: str) -> Rules:
@@ -138,8 +138,10 @@ class TeamView:
             return Rules(name=self.name, pruning=pruning)
         hears = IsolationFilter(agent=agent, isolation=self.isolation)
         parts: list[Any] = [hears] if self.isolation != "shared" else []
-        parts += [DeclaredContextFilter(heard=True)] if self.anew else []
-        parts += self.window
+        parts += (
+            [DeclaredContextFilter(keeps_other_agents=True)] if self.hides_own_earlier_turns else []
+        )
+        parts += self.filters
         return Rules(name=self.name, pruning=Chain.of(*parts) if parts else None)
 
 
@@ -184,17 +186,17 @@ def parse_view(name: str, keys: object) -> TeamView:
     return TeamView(name, _make_window_filter(inner), isolation, context, f.flag(FRESH_TURN_KEY))
 
 
-def _make_window_filter(f: ConfigSection) -> tuple[BasePolicy, ...]:
-    by_tool = f.section("ToolResultCharOverrides")
+def _make_window_filter(section: ConfigSection) -> tuple[BasePolicy, ...]:
+    by_tool = section.section("ToolResultCharOverrides")
     return tuple(
         make_history_filters(
-            text_only=f.flag("TextOnly"),
-            exclude_agents=f.texts("ExcludeAgents"),
-            max_turn_age=f.number("MaxTurnAge"),
-            max_tail_messages=f.number("MaxTailMessages"),
-            max_tool_result_chars=f.number("MaxToolResultChars"),
+            text_only=section.flag("TextOnly"),
+            exclude_agents=section.texts("ExcludeAgents"),
+            max_turn_age=section.number("MaxTurnAge"),
+            max_tail_messages=section.number("MaxTailMessages"),
+            max_tool_result_chars=section.number("MaxToolResultChars"),
             tool_result_char_overrides={tool: by_tool.number(tool) for tool in by_tool},
-            max_replay_chars=f.number("MaxReplayChars"),
+            max_replay_chars=section.number("MaxReplayChars"),
             besides_prompt=True,
         )
     )
@@ -264,7 +266,7 @@ def add_declared_context(
         if turn.agent not in by_name or not turn.calls:
             continue
         source_files = SourceFilesAndChanges(
-            root=files, brief=TeamPlan.brief, changes=tuple(changes)
+            root=files, brief=TeamPlan.brief_path, changes=tuple(changes)
         )
         # the block is made before the turn's own writes are applied: it shows earlier turns
         blocks[turn.agent][turn.calls[0]] = format_declared_context(source_files, declared)

@@ -142,13 +142,13 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
         warn_turn=body.number("WarnTurnTokens", TeamPlan.warn_turn),
         summary_model=get_model_name(summaries),
         stops=stops,
-        failing=parse_failure_limits(body.section("FailureHandling")),
+        failure_limits=parse_failure_limits(body.section("FailureHandling")),
         verifier=parse_verifier(body, names),
-        suite=(tests,) if tests else (),
+        test_commands=(tests,) if tests else (),
         memory=dict(body.section("Memory").values),
         envelope=parse_envelope(body),
-        brief=checks.text("BriefPath") or TeamPlan.brief,
-        report=checks.text("TestReportPath") or TeamPlan.report,
+        brief_path=checks.text("BriefPath") or TeamPlan.brief_path,
+        report_path=checks.text("TestReportPath") or TeamPlan.report_path,
         assertions=tuple(
             check_pattern(p, "Validation.TestAssertionPatterns")
             for p in checks.texts("TestAssertionPatterns")
@@ -170,11 +170,13 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
 
 def _with_routing(plan: TeamPlan, routing: SelectionStateGraph) -> TeamPlan:
     """Return a plan with the routing of its selection."""
-    failing, n = plan.failing, routing.retries
+    limits, n = plan.failure_limits, routing.retries
+    if n is not None:
+        limits = replace(limits, max_silent_turns=n, max_contract_failures=n)
     return replace(
         plan, initial=routing.initial, states=routing.states, manager=routing.manager,
         branches=routing.branches, members=(*(routing.members or plan.members), *routing.extra),
-        failing=failing if n is None else replace(failing, silent=n, failed=n),
+        failure_limits=limits,
         max_turns=routing.max_turns or plan.max_turns * routing.turns_a_round,
     )  # fmt: skip
 
@@ -219,50 +221,53 @@ def _with_state_machine(
 
 
 def _parse_transition(
-    f: ConfigSection,
+    section: ConfigSection,
     state: str,
     states: Mapping[str, str],
     contracts: Mapping[str, HandoffContract],
     members: Sequence[Member],
 ) -> Transition:
     at = f"a transition out of state {state}"
-    targets = f.texts("Targets") if f.flag("Parallel") else []
-    if f.flag("Parallel") and not targets:
+    targets = section.texts("Targets") if section.flag("Parallel") else []
+    if section.flag("Parallel") and not targets:
         raise BadArguments(f"{at[0].upper()}{at[1:]} is Parallel: name its Targets.")
     targets = [match_name(t, list(states.values()), f"Targets of {at}") for t in targets]
-    to = match_name(f.text("To"), list(states.values()), f"To of {at}")
+    to = match_name(section.text("To"), list(states.values()), f"To of {at}")
     check_unique(f"Targets of {at}, or its To,", [*targets, to])
-    contract_names = [*f.texts("Contracts"), *([f.text("Contract")] if f.text("Contract") else [])]
+    contract_names = [
+        *section.texts("Contracts"),
+        *([section.text("Contract")] if section.text("Contract") else []),
+    ]
     for name in contract_names:
         match_name(name, [c.name for c in contracts.values()], f"the contract of {at}")
     agents = [m.name for m in members]
     return Transition(
         to=to,
-        signal=f.text("Signal").strip(),
+        signal=section.text("Signal").strip(),
         contracts=() if targets else tuple(contracts[n.casefold()] for n in contract_names),
         source_agents=tuple(
-            match_name(a, agents, f"SourceAgents of {at}") for a in f.texts("SourceAgents")
+            match_name(a, agents, f"SourceAgents of {at}") for a in section.texts("SourceAgents")
         ),
         recovery=(
-            match_name(f.text("RecoveryAgent"), agents, f"RecoveryAgent of {at}")
-            if f.text("RecoveryAgent")
+            match_name(section.text("RecoveryAgent"), agents, f"RecoveryAgent of {at}")
+            if section.text("RecoveryAgent")
             else ""
         ),
         handoff=parse_context_sources(
-            f.rows("HandoffContext"), f"HandoffContext of {at}", allow_own=False
+            section.rows("HandoffContext"), f"HandoffContext of {at}", allow_own=False
         ),
-        max_revisits=f.number("MaxRevisits"),
-        review=f.text("ReviewArtifactPath"),
+        max_revisits=section.number("MaxRevisits"),
+        objections_file=section.text("ReviewArtifactPath"),
         targets=tuple(targets),
     )
 
 
-def _parse_contract(f: ConfigSection, plan: TeamPlan) -> HandoffContract:
-    name = f.text("Name")
+def _parse_contract(section: ConfigSection, plan: TeamPlan) -> HandoffContract:
+    name = section.text("Name")
     if not name:
         raise BadArguments("A contract has no Name.")
-    requirements = tuple(_parse_requirement(r, name) for r in f.rows("Requires"))
-    if any(r.kind == "RelatedTestsPass" for r in requirements) and not plan.suite:
+    requirements = tuple(_parse_requirement(r, name) for r in section.rows("Requires"))
+    if any(r.kind == "RelatedTestsPass" for r in requirements) and not plan.test_commands:
         raise BadArguments(
             f"Contract {sanitize_text(name, 60)} can never hold: its RelatedTestsPass goes by "
             "TestSelector.FullSuiteCommand, and there is none."
@@ -275,10 +280,10 @@ def _parse_contract(f: ConfigSection, plan: TeamPlan) -> HandoffContract:
     return HandoffContract(name=name, requires=requirements)
 
 
-def _parse_requirement(f: ConfigSection, contract: str) -> ContractRequirement:
+def _parse_requirement(section: ConfigSection, contract: str) -> ContractRequirement:
     """Parse a requirement: `Type: FileExists, Path: ...` or as `FileExists: {Path: ...}`."""
-    kind = f.text("Type") or next(iter(f), "")
-    inner = f if f.text("Type") else f.section(kind)
+    kind = section.text("Type") or next(iter(section), "")
+    inner = section if section.text("Type") else section.section(kind)
     kind = match_name(kind, list(REQUIREMENT_KINDS), f"a requirement of contract {contract}")
     requirement = ContractRequirement(
         kind=cast("Any", kind),
@@ -304,9 +309,9 @@ def _parse_requirement(f: ConfigSection, contract: str) -> ContractRequirement:
     return requirement
 
 
-def _parse_stops(f: ConfigSection, names: Sequence[str]) -> list[StopCondition]:
+def _parse_stops(section: ConfigSection, names: Sequence[str]) -> list[StopCondition]:
     out = []
-    for row in f.rows("Strategies") or [f]:
+    for row in section.rows("Strategies") or [section]:
         who = tuple(
             match_name(a, names, "AgentNames of Termination") for a in row.texts("AgentNames")
         )
@@ -327,12 +332,12 @@ def _token_budget(body: ConfigSection, ending: ConfigSection) -> int | None:
     return min((n for n in limits if n), default=None)
 
 
-def _max_turns(f: ConfigSection) -> int:
+def _max_turns(section: ConfigSection) -> int:
     limits = [
         n
         for n in (
-            f.number("MaxIterations"),
-            *(r.number("MaxIterations") for r in f.rows("Strategies")),
+            section.number("MaxIterations"),
+            *(r.number("MaxIterations") for r in section.rows("Strategies")),
         )
         if n
     ]
@@ -390,9 +395,9 @@ def _iter_ignored_keys(config: Mapping[str, Any], body: ConfigSection) -> Iterat
     if any(key.casefold() not in _SECURITY_KEYS for key in body.section("Security")):
         yield "Security", (), UNREAD_REASONS["security"]
     parsed = read_config(config, None)
-    for key in dict.fromkeys((*body, *parsed.elsewhere)):
+    for key in dict.fromkeys((*body, *parsed.unrepresented)):
         reason = UNREAD_REASONS.get(key.rpartition(".")[2].casefold(), "")
-        if key.casefold() != "security" and (reason or key in parsed.elsewhere):
+        if key.casefold() != "security" and (reason or key in parsed.unrepresented):
             yield key, (), reason
     yield from _iter_ignored_agent_keys(body)
 

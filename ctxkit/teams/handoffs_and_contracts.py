@@ -56,8 +56,8 @@ def parse_context_sources(
     return tuple(_parse_source(f, where, allow_own=allow_own) for f in rows)
 
 
-def _parse_source(f: ConfigSection, where: str, *, allow_own: bool) -> ContextSource:
-    kind, _, argument = f.text("Source").strip().partition(":")
+def _parse_source(section: ConfigSection, where: str, *, allow_own: bool) -> ContextSource:
+    kind, _, argument = section.text("Source").strip().partition(":")
     if kind not in SOURCE_KINDS:
         raise BadArguments(
             f"{where}: there is no source {sanitize_text(kind, 40)!r}; there are "
@@ -84,8 +84,8 @@ def _parse_source(f: ConfigSection, where: str, *, allow_own: bool) -> ContextSo
     return ContextSource(
         kind=kind,
         argument=argument,
-        max_chars=f.number("MaxChars") or default_chars,
-        label=f.text("Label"),
+        max_chars=section.number("MaxChars") or default_chars,
+        label=section.text("Label"),
     )
 
 
@@ -338,28 +338,30 @@ class ContractEvidence:
             return f"there is no file {r.path}"
 
     def _check_brief(self, r: ContractRequirement) -> str:
-        brief = read_json(self.root, r.path or self.plan.brief) or {}
+        brief = read_json(self.root, r.path or self.plan.brief_path) or {}
         missing_keys = [
             k for k in ("goal", "files_to_change", "acceptance_criteria") if not brief.get(k)
         ]
         return (
-            f"{r.path or self.plan.brief} has no {', '.join(missing_keys)}" if missing_keys else ""
+            f"{r.path or self.plan.brief_path} has no {', '.join(missing_keys)}"
+            if missing_keys
+            else ""
         )
 
     def _check_written(self, r: ContractRequirement) -> str:
         if r.this_turn:
             written = any(c.files for c in self._relevant_changes(r))
             return "" if written else "no file was written in this turn"
-        listed = (read_json(self.root, r.path or self.plan.brief) or {}).get(
+        listed = (read_json(self.root, r.path or self.plan.brief_path) or {}).get(
             r.field or "files_to_change"
         )
         if not isinstance(listed, list) or not listed:
-            return f"{r.path or self.plan.brief} names no {r.field or 'files_to_change'}"
+            return f"{r.path or self.plan.brief_path} names no {r.field or 'files_to_change'}"
         return self._describe_unwritten(str(p) for p in listed)
 
     def _check_checklist(self, r: ContractRequirement) -> str:
         """Check that every file named in a checklist's steps was written."""
-        path, name = r.path or self.plan.brief, r.field or "execution_checklist"
+        path, name = r.path or self.plan.brief_path, r.field or "execution_checklist"
         steps = (read_json(self.root, path) or {}).get(name)
         if not isinstance(steps, list) or not steps:
             return f"{path} names no {name}"
@@ -376,15 +378,16 @@ class ContractEvidence:
         last = max((c.turn for c in self.changes if c.files), default=-1)
         # changes are recorded per turn: a run in the turn of the last change counts
         runs = [ok for c in self.changes if c.turn >= last for command, ok in c.commands
-                if _holds_text(self.plan.suite, command)]  # fmt: skip
+                if _holds_text(self.plan.test_commands, command)]  # fmt: skip
         if not runs:
-            return f"the tests were not run after the last change: {' or '.join(self.plan.suite)}"
+            commands = " or ".join(self.plan.test_commands)
+            return f"the tests were not run after the last change: {commands}"
         return "" if runs[-1] else "the last run of the tests failed"
 
     def _check_command(self, r: ContractRequirement) -> str:
         """Check that the last run of a command succeeded."""
         command_text = (
-            str((read_json(self.root, r.path or self.plan.brief) or {}).get(r.field) or "")
+            str((read_json(self.root, r.path or self.plan.brief_path) or {}).get(r.field) or "")
             if r.field
             else ""
         )
@@ -400,7 +403,7 @@ class ContractEvidence:
         return "" if last else f"the last command like {described!r} failed"
 
     def _check_report(self, r: ContractRequirement) -> str:
-        path = r.path or self.plan.report
+        path = r.path or self.plan.report_path
         report = read_json(self.root, path)
         rows = report.get("results") if report else None
         if not isinstance(rows, list) or not rows:

@@ -134,10 +134,12 @@ class SessionFactory:
             m.name: self._resolve_model((m.name, m.model), model or m.model) for m in plan.members
         }
         self._subs = {
-            m.name: self._resolve_model((sub_agent_name(m.name), m.sub.model), m.sub.model)
+            m.name: self._resolve_model(
+                (sub_agent_name(m.name), m.sub_agent.model), m.sub_agent.model
+            )
             for m in plan.members
-            if m.sub is not None
-            and (m.sub.model or sub_agent_name(m.name).casefold() in self._named_models)
+            if m.sub_agent is not None
+            and (m.sub_agent.model or sub_agent_name(m.name).casefold() in self._named_models)
         }
         self._named: dict[str, dict[str, str]] = {}
         self._writer = self._summary_model(plan.summary_model, model)
@@ -185,7 +187,7 @@ class SessionFactory:
         self, member: Member, team: str, parent: LiveSession, workspace: Workspace
     ) -> LiveSession:
         """Open the session of a sub-agent."""
-        plan = cast("SubAgentPlan", member.sub)
+        plan = cast("SubAgentPlan", member.sub_agent)
         model = self._subs.get(member.name) or self._models[member.name]
         granted = [t for t in plan.tools if t in self._tools]
         tools = self._permitted_tools(granted, member.capabilities, workspace)
@@ -204,7 +206,7 @@ class SessionFactory:
     def tool_names(self) -> list[str]:
         """Return the names of all agents' tools, each once."""
         offered = [t for m in self._plan.members for t in self._offered_tools(m, None, tuple)]
-        for sub in (m.sub for m in self._plan.members if m.sub is not None):
+        for sub in (m.sub_agent for m in self._plan.members if m.sub_agent is not None):
             offered += [*(t for t in sub.tools if t in self._tools), *ASKING]
         groups = dict.fromkeys(t for t in offered if isinstance(t, str))
         own_tools = [t for t in offered if not isinstance(t, str)]
@@ -476,7 +478,7 @@ class TeamSessions(Mapping[str, LiveSession]):
 
     def _open_member(self, member: Member) -> None:
         with ExitStack() as undo:
-            sub = SubAgent(member.name, self._emit) if member.sub is not None else None
+            sub = SubAgent(member.name, self._emit) if member.sub_agent is not None else None
             # the session is closed again if that of its sub-agent cannot be opened
             live = self._open(member, sub)
             undo.callback(live.close)

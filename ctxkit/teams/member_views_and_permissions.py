@@ -110,7 +110,7 @@ class DeclaredContextFilter(ScheduledPruning):
     """Number of the agent's own earlier replies with text."""
     max_chars: int = 0
     """Characters of these replies: the oldest are dropped first, a single longer one is cut."""
-    heard: bool = False
+    keeps_other_agents: bool = False
     """True if messages of other agents stay, too."""
 
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
@@ -152,7 +152,7 @@ class DeclaredContextFilter(ScheduledPruning):
     def _is_removable(self, view: ScheduleView, q: int, message: Message) -> bool:
         if message.kind == TASK or message.sections or view.role(q) in (SYSTEM, SUMMARY):
             return False
-        return not (self.heard and message.kind in (*OTHER_AGENT_KINDS, HANDOFF))
+        return not (self.keeps_other_agents and message.kind in (*OTHER_AGENT_KINDS, HANDOFF))
 
 
 def _first_new(view: ScheduleView, edge: int, call: int) -> int:
@@ -196,7 +196,9 @@ def without_own_earlier_turns(member: Member, **changes: Any) -> Member:
         The agent with one more filter before its pruning; the ledger stores that as a view key.
     """
     rules: Any = member.rules
-    pruning = Chain.of(DeclaredContextFilter(heard=True), *flatten_chain(rules.pruning))
+    pruning = Chain.of(
+        DeclaredContextFilter(keeps_other_agents=True), *flatten_chain(rules.pruning)
+    )
     view_keys = {**member.view_keys, FRESH_TURN_KEY: True}
     return replace(member, rules=rules.but(pruning=pruning), view_keys=view_keys, **changes)
 
@@ -251,55 +253,60 @@ def parse_members(config: Mapping[str, Any]) -> tuple[Member, ...]:
 
 
 def _parse_member(
-    f: ConfigSection, config: Mapping[str, Any], body: ConfigSection, settings: Mapping[str, Any]
+    section: ConfigSection,
+    config: Mapping[str, Any],
+    body: ConfigSection,
+    settings: Mapping[str, Any],
 ) -> Member:
-    """Return an agent from its section `f` and the settings of its rules."""
-    name = f.text("Name").strip()
+    """Return an agent from its section `section` and the settings of its rules."""
+    name = section.text("Name").strip()
     if not name:
         raise BadArguments(
             "An agent has no Name." + (" Its AgentFile is read where the config is a file."
-                                       if f.text("AgentFile") else "")
+                                       if section.text("AgentFile") else "")
         )  # fmt: skip
-    instructions = f.text("Instructions").strip()
+    instructions = section.text("Instructions").strip()
     base = body.text("SystemPrompt").strip()
-    isolation = (f.text("Isolation") or "shared").casefold()
+    isolation = (section.text("Isolation") or "shared").casefold()
     if isolation not in ISOLATIONS:
         raise BadArguments(
             f"Isolation of {sanitize_text(name, 40)} is Shared, Fresh or Fork, not"
             f" {sanitize_text(isolation, 40)!r}."
         )
-    plugins = [p.casefold() for p in f.texts("Plugins")]
+    plugins = [p.casefold() for p in section.texts("Plugins")]
     tool_groups = dict.fromkeys(PLUGIN_TOOLS[p] for p in plugins if p in PLUGIN_TOOLS)
     context = parse_context_sources(
-        f.rows("Context"), f"Context of {sanitize_text(name, 40)}", allow_own=True
+        section.rows("Context"), f"Context of {sanitize_text(name, 40)}", allow_own=True
     )
-    window = f.section("ContextWindow")
+    window = section.section("ContextWindow")
     if context:  # the sources take the place of what others said
         settings = {k: v for k, v in settings.items() if k not in VIEW_KEYS.values()}
     member = Member(
         name=name,
         instructions="\n\n".join(filter(None, (base, instructions))),
-        remembers=f.flag("EnableMemory"),
-        model=get_model_name(f),
-        tools=() if has_no_tools(f) else tuple(tool_groups) or (() if plugins else Member.tools),
+        remembers=section.flag("EnableMemory"),
+        model=get_model_name(section),
+        tools=()
+        if has_no_tools(section)
+        else tuple(tool_groups) or (() if plugins else Member.tools),
         handoff="handoff" in plugins,
         isolation=cast("Isolation", isolation),
         context=context,
-        cap=window.number("MaxTailMessages"),
-        cap_fraction=window.share("ContextCapFraction"),
+        message_cap=window.number("MaxTailMessages"),
+        warning_share=window.share("ContextCapFraction"),
         rules=_make_rules(config, settings),
-        view_keys=_view_keys(f),
-        sub=_parse_sub_agent(f) if "subagent" in plugins else None,
-        max_calls=f.number("MaxToolCallsPerTurn") or None,
-        capabilities=parse_capabilities(f),
+        view_keys=_view_keys(section),
+        sub_agent=_parse_sub_agent(section) if "subagent" in plugins else None,
+        max_calls=section.number("MaxToolCallsPerTurn") or None,
+        capabilities=parse_capabilities(section),
         reads_changes=CHANGES_PLUGIN in plugins,
     )
     return replace(member, rules=with_view_filters(member))
 
 
-def has_no_tools(f: ConfigSection) -> bool:
+def has_no_tools(section: ConfigSection) -> bool:
     """Say whether an agent may call no tool at all."""
-    return f.text("FunctionChoice").casefold() == "none"
+    return section.text("FunctionChoice").casefold() == "none"
 
 
 def has_plugin_tool(plugin: str) -> bool:
@@ -319,34 +326,34 @@ def has_plugin_tool(plugin: str) -> bool:
     return plugin.casefold() in (*PLUGIN_TOOLS, *_BUILT_IN_PLUGINS)
 
 
-def _view_keys(f: ConfigSection) -> dict[str, Any]:
+def _view_keys(section: ConfigSection) -> dict[str, Any]:
     """Return the keys that say what it is shown of the others, as they are written."""
-    window = f.section("ContextWindow")
+    window = section.section("ContextWindow")
     shown_keys = {k.casefold() for k in VIEW_KEYS}
     window_values = {k: v for k, v in window.values.items() if k.casefold() in shown_keys}
     keys = {
         "ContextWindow": window_values,
-        "Context": f.get("Context"),
-        "Isolation": f.get("Isolation"),
+        "Context": section.get("Context"),
+        "Isolation": section.get("Isolation"),
     }
     return {k: v for k, v in keys.items() if v}
 
 
-def _parse_sub_agent(f: ConfigSection) -> SubAgentPlan:
+def _parse_sub_agent(section: ConfigSection) -> SubAgentPlan:
     """Return the agent that it can ask as a tool."""
-    plugins = [p.casefold() for p in f.texts("SubAgentPlugins")]
+    plugins = [p.casefold() for p in section.texts("SubAgentPlugins")]
     tools = tuple(dict.fromkeys(PLUGIN_TOOLS[p] for p in plugins if p in PLUGIN_TOOLS))
     return SubAgentPlan(
-        model=f.text("SubAgentModel"),
+        model=section.text("SubAgentModel"),
         tools=tools or SubAgentPlan.tools,
-        max_calls=f.number("SubAgentMaxToolCalls") or None,
+        max_calls=section.number("SubAgentMaxToolCalls") or None,
     )
 
 
-def get_model_name(f: ConfigSection) -> str:
+def get_model_name(section: ConfigSection) -> str:
     """Return the model's name, or the config's name for one; empty: it names none."""
-    section = f.section("Model") if isinstance(f.get("Model"), dict) else None
-    return section.text("ModelId") if section is not None else f.text("Model")
+    model = section.section("Model") if isinstance(section.get("Model"), dict) else None
+    return model.text("ModelId") if model is not None else section.text("Model")
 
 
 def parse_common_rules(config: Mapping[str, Any]) -> Any:
@@ -446,11 +453,11 @@ MAX_GLOBS = 200
 """Globs of an envelope; each is matched against every path that an agent writes."""
 
 
-def parse_capabilities(f: ConfigSection) -> ToolCapabilities:
-    """Return the capabilities in an agent's section `f`.
+def parse_capabilities(section: ConfigSection) -> ToolCapabilities:
+    """Return the capabilities in an agent's section `section`.
 
     Args:
-        f: section of one agent.
+        section: section of one agent.
 
     Returns:
         What its file tools and its shell may do.
@@ -459,13 +466,14 @@ def parse_capabilities(f: ConfigSection) -> ToolCapabilities:
         BadArguments: it names a tag that fuseraft does not have.
     """
     granted = {}
-    for plugin in f.section("Capabilities"):
-        tags = [t.casefold() for t in f.section("Capabilities").texts(plugin)]
+    for plugin in section.section("Capabilities"):
+        tags = [t.casefold() for t in section.section("Capabilities").texts(plugin)]
         allowed_tags = CAPABILITY_TAGS.get(plugin.casefold())
         for tag in (t for t in tags if allowed_tags is not None and t not in allowed_tags):
             raise BadArguments(
-                f"Capabilities.{sanitize_text(plugin, 40)} of {sanitize_text(f.text('Name'), 40)}"
-                f" names {sanitize_text(tag, 40)!r}; there are {', '.join(allowed_tags or ())}."
+                f"Capabilities.{sanitize_text(plugin, 40)} of"
+                f" {sanitize_text(section.text('Name'), 40)} names {sanitize_text(tag, 40)!r};"
+                f" there are {', '.join(allowed_tags or ())}."
             )
         granted[plugin.casefold()] = tags
     return ToolCapabilities(

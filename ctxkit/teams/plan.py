@@ -42,19 +42,20 @@ _CONFLICT_ENDINGS = ("failed", "holds an assertion", "as not passed")
 class FailureLimits:
     """Limits on turns without a signal and on failed contracts."""
 
-    silent: int = MAX_SILENT_TURNS
-    failed: int = MAX_CONTRACT_FAILURES
-    of: dict[str, tuple[FailureAction, int]] = field(default_factory=dict)
-    """For each kind of failure the action, and the most consecutive failures (0: as `failed`)."""
+    max_silent_turns: int = MAX_SILENT_TURNS
+    max_contract_failures: int = MAX_CONTRACT_FAILURES
+    by_kind: dict[str, tuple[FailureAction, int]] = field(default_factory=dict)
+    """For each kind of failure the action, and the most consecutive failures; 0: the value of
+    `max_contract_failures`."""
 
     def stops(self, kind: FailureKind, count: int) -> bool:
         """Return True if so many consecutive failures of a contract stop the team."""
-        action, most = self.of.get(kind, ("Reinstruct", 0))
-        return action == "EscalateToHuman" or count >= (most or self.failed)
+        action, most = self.by_kind.get(kind, ("Reinstruct", 0))
+        return action == "EscalateToHuman" or count >= (most or self.max_contract_failures)
 
     def recovers(self, kind: FailureKind, count: int) -> bool:
         """Return True if the recovery agent has a turn now, if there is one."""
-        action, _ = self.of.get(kind, ("Reinstruct", 0))
+        action, _ = self.by_kind.get(kind, ("Reinstruct", 0))
         return action == "ActivateRecovery" or count >= RECOVERY_AFTER
 
 
@@ -63,43 +64,45 @@ class VerifierPlan:
     """An agent that checks at intervals whether claims and evidence agree."""
 
     agent: str
-    every: int = 0
+    interval_turns: int = 0
     """Turns of the other agents between two checks; 0: only after suspicious failures."""
-    suspicious: bool = True
+    checks_after_failures: bool = True
     """Also check after a failure of the kind ConflictingEvidence or NoProgress."""
-    word: str = "INCONSISTENCY"
+    finding_keyword: str = "INCONSISTENCY"
     """A reply with this word is a finding, which goes to the next agent."""
 
     def is_due(self, turns: int, kind: object) -> bool:
         """Return True if a check is due after `turns` turns, the last of which failed as `kind`."""
-        odd = self.suspicious and kind in ("ConflictingEvidence", "NoProgress")
-        return odd or (self.every > 0 and turns % self.every == 0)
+        odd = self.checks_after_failures and kind in ("ConflictingEvidence", "NoProgress")
+        return odd or (self.interval_turns > 0 and turns % self.interval_turns == 0)
 
 
-def classify_failure(missing: Sequence[str], *, again: bool, used_tools: bool) -> FailureKind:
+def classify_failure(
+    missing: Sequence[str], *, failed_before: bool, used_tools: bool
+) -> FailureKind:
     """Return the kind of a failure.
 
     Args:
         missing: sentences on unmet requirements.
-        again: the contract failed in the turn before, too.
+        failed_before: the contract failed in the turn before, too.
         used_tools: the agent called a tool in this turn.
 
     Returns:
         `NoProgress` for a second failure without any tool call; else whether the evidence is
         missing or contradicts what was claimed.
     """
-    if again and not used_tools:
+    if failed_before and not used_tools:
         return "NoProgress"
     # contradicting evidence takes precedence over missing evidence
     against = any(why.endswith(_CONFLICT_ENDINGS) for why in missing)
     return "ConflictingEvidence" if against else "MissingEvidence"
 
 
-def parse_failure_limits(f: ConfigSection) -> FailureLimits:
+def parse_failure_limits(section: ConfigSection) -> FailureLimits:
     """Return the limits in a section `FailureHandling`.
 
     Args:
-        f: the section; it may be empty.
+        section: the section; it may be empty.
 
     Returns:
         The limits, with fuseraft's defaults for what the section leaves out.
@@ -109,9 +112,9 @@ def parse_failure_limits(f: ConfigSection) -> FailureLimits:
     """
     rules_by_kind = dict[str, tuple[FailureAction, int]]()
     for kind in FAILURE_KINDS:
-        if f.get(kind) is None:
+        if section.get(kind) is None:
             continue
-        row = f.section(kind)
+        row = section.section(kind)
         actions = {a.casefold(): a for a in FAILURE_ACTIONS}
         action = actions.get((row.text("Action") or "Reinstruct").casefold())
         if action is None:
@@ -122,9 +125,10 @@ def parse_failure_limits(f: ConfigSection) -> FailureLimits:
             )
         rules_by_kind[kind] = action, row.number("Threshold")
     return FailureLimits(
-        silent=f.number("MaxConsecutiveTurnsWithoutSignal") or MAX_SILENT_TURNS,
-        failed=f.number("MaxConsecutiveContractFailures") or MAX_CONTRACT_FAILURES,
-        of=rules_by_kind,
+        max_silent_turns=section.number("MaxConsecutiveTurnsWithoutSignal") or MAX_SILENT_TURNS,
+        max_contract_failures=section.number("MaxConsecutiveContractFailures")
+        or MAX_CONTRACT_FAILURES,
+        by_kind=rules_by_kind,
     )
 
 
@@ -153,9 +157,9 @@ def parse_verifier(body: ConfigSection, names: Sequence[str]) -> VerifierPlan | 
         )
     return VerifierPlan(
         agent=agent,
-        every=f.number("EveryNTurns"),
-        suspicious=f.read("TriggerOnSuspiciousTransition", FLAG, default=True),
-        word=f.text("FindingsKeyword") or VerifierPlan.word,
+        interval_turns=f.number("EveryNTurns"),
+        checks_after_failures=f.read("TriggerOnSuspiciousTransition", FLAG, default=True),
+        finding_keyword=f.text("FindingsKeyword") or VerifierPlan.finding_keyword,
     )
 
 
@@ -218,12 +222,12 @@ class Member:
     rules: Rules
     view_keys: dict[str, Any] = field(default_factory=dict)
     """The config's keys for its view of the other agents."""
-    sub: SubAgentPlan | None = None
+    sub_agent: SubAgentPlan | None = None
     """Its sub-agent; None: it has none."""
-    cap: int = 0
+    message_cap: int = 0
     """Messages that its view keeps; 0: all."""
-    cap_fraction: float = 0.0
-    """Share of `cap` from which an event warns; 0: never."""
+    warning_share: float = 0.0
+    """Share of `message_cap` from which an event warns; 0: never."""
     max_calls: int | None = None
     """Model calls in one turn; None: the default limit."""
     capabilities: ToolCapabilities = field(default_factory=ToolCapabilities)
@@ -272,7 +276,7 @@ class Transition:
     handoff: tuple[ContextSource, ...] = ()
     max_revisits: int = 0
     """How often it may lead to a state visited before; 0: no limit."""
-    review: str = ""
+    objections_file: str = ""
     """File with the objections that are sent when `max_revisits` is reached."""
     targets: tuple[str, ...] = ()
     """States whose agents each have a turn first, unseen by the others (fuseraft's Parallel)."""
@@ -286,11 +290,11 @@ class StateDefinition:
     agent: str = ""
     terminal: bool = False
     transitions: tuple[Transition, ...] = ()
-    reads: str = ""
+    quoted_agent: str = ""
     """The agent whose last reply is quoted in the prompt; empty: none."""
-    item: str = ""
+    item_list_path: str = ""
     """Path of a list in that reply's JSON; each turn here gets one item."""
-    splits: str = ""
+    split_list_path: str = ""
     """Path in the reply's JSON of the list whose items are processed next."""
 
     @property
@@ -348,7 +352,7 @@ class TeamPlan:
     states: dict[str, StateDefinition] = field(default_factory=dict)
     stops: tuple[StopCondition, ...] = ()
     manager: ManagerStallLimits | None = None
-    failing: FailureLimits = field(default_factory=FailureLimits)
+    failure_limits: FailureLimits = field(default_factory=FailureLimits)
     verifier: VerifierPlan | None = None
     max_turns: int = 40
     max_tokens: int | None = None
@@ -359,13 +363,13 @@ class TeamPlan:
     """Prompt tokens of one turn above which an event warns; 0: never."""
     summary_model: str = ""
     """The config's name for the model that writes summaries; empty: each agent's own."""
-    brief: str = "brief.json"
-    report: str = "test-report.json"
+    brief_path: str = "brief.json"
+    report_path: str = "test-report.json"
     memory: dict[str, Any] = field(default_factory=dict)
     """The config's section `Memory`: providers loaded before each turn; empty: none."""
     envelope: ChangeEnvelope = field(default_factory=ChangeEnvelope)
     """Files that agents may write."""
-    suite: tuple[str, ...] = ()
+    test_commands: tuple[str, ...] = ()
     """Commands that run the tests, all or those of a file."""
     assertions: tuple[str, ...] = (r"\bassert", r"\bexpect\b")
     """Patterns of assertions, of which a test file must contain one."""
@@ -421,11 +425,11 @@ class JsonCondition:
         return (value is not None and text == expected) is (self.operator == "Is")
 
 
-def parse_condition(f: ConfigSection, where: str) -> JsonCondition:
+def parse_condition(section: ConfigSection, where: str) -> JsonCondition:
     """Return the condition of a section `Field` and one of `Is`, `IsNot`, `Contains`, `Exists`.
 
     Args:
-        f: the section `Condition`.
+        section: the section `Condition`.
         where: the route that it belongs to, for the error's sentence.
 
     Returns:
@@ -434,17 +438,17 @@ def parse_condition(f: ConfigSection, where: str) -> JsonCondition:
     Raises:
         BadArguments: it names no field, or not exactly one operator.
     """
-    operators = [o for o in CONDITION_OPERATORS if f.get(o) is not None]
-    if not f.text("Field") or len(operators) != 1:
+    operators = [o for o in CONDITION_OPERATORS if section.get(o) is not None]
+    if not section.text("Field") or len(operators) != 1:
         raise BadArguments(
             f"{sanitize_text(where, 80)} needs a Condition: a Field and one of "
             f"{', '.join(CONDITION_OPERATORS)}."
         )
     (name,) = operators
-    value = f.get(name)
+    value = section.get(name)
     if name == "Exists" or isinstance(value, bool):
-        return JsonCondition(field=f.text("Field"), operator=name, value=f.flag(name))
-    return JsonCondition(field=f.text("Field"), operator=name, value=f.text(name))
+        return JsonCondition(field=section.text("Field"), operator=name, value=section.flag(name))
+    return JsonCondition(field=section.text("Field"), operator=name, value=section.text(name))
 
 
 def find_json_object(reply: str) -> dict[str, Any] | None:

@@ -182,7 +182,7 @@ class Team:
     def subs(self) -> Mapping[str, LiveSession]:
         """Sessions of sub-agents, by the name of their agent."""
         for member in self.plan.members:
-            if member.sub is not None and member.name in self.sessions:
+            if member.sub_agent is not None and member.name in self.sessions:
                 self.sessions[member.name]
         return self.sessions.subs
 
@@ -258,7 +258,10 @@ class Team:
                 "begin another team."
             )
         again = msgspec.structs.replace(
-            make_initial_status(self.plan), turns=status.turns, since=status.turns, own=status.own
+            make_initial_status(self.plan),
+            turns=status.turns,
+            turns_before_task=status.turns,
+            last_own_turns=status.last_own_turns,
         )
         self.ledger.set_task(task, again)
 
@@ -342,7 +345,7 @@ class TurnRunner:
         """
         member = self._plan.member(get_next_agent(self._plan, status))
         live = self._sessions[member.name]
-        concluded_turn = status.own.get(member.name, -1)
+        concluded_turn = status.last_own_turns.get(member.name, -1)
         last_turn = live.session.turns[-1] if live.session.calls else -1
         if last_turn <= concluded_turn or not is_turn_finished(live.session, last_turn):
             outcome = await self._run_turn(member, status, is_resumed=last_turn > concluded_turn)
@@ -372,8 +375,8 @@ class TurnRunner:
         news = self._collect_news(member, status)
         self._warn_of_cap(member, status, len(live.session.messages) + len(news))
         state = None if status.branches else self._plan.states.get(status.state)
-        if status.helper:
-            words = verifier_prompt(member) if status.auditing else recovery_prompt(member)
+        if status.recovery_or_verifier:
+            words = verifier_prompt(member) if status.is_verifier_due else recovery_prompt(member)
         elif is_resumed:
             words = resume_prompt(member)
         else:
@@ -386,7 +389,7 @@ class TurnRunner:
             over = sum(m["agent"] == member.name for m in self._ledger.moves())
             begin_script(over, status)
         self._files.write_event("agent_start", status.turns, {"state": status.state}, member.name)
-        if not status.helper:
+        if not status.recovery_or_verifier:
             words += quote_previous_reply(
                 self._plan.states.get(get_current_state_name(status)), status, self._sessions
             )
@@ -461,10 +464,10 @@ class TurnRunner:
 
     def _warn_of_cap(self, member: Member, status: TeamStatus, messages: int) -> None:
         """Emit a warning if an agent's history is near the cap of its view."""
-        threshold = int(member.cap * member.cap_fraction)
+        threshold = int(member.message_cap * member.warning_share)
         if threshold and messages > threshold:
-            payload = {"messages": messages, "cap": member.cap, "fraction": member.cap_fraction,
-                    "threshold": threshold}  # fmt: skip
+            payload = {"messages": messages, "cap": member.message_cap,
+                    "fraction": member.warning_share, "threshold": threshold}  # fmt: skip
             self._files.write_event("context_cap_warning", status.turns, payload, member.name)
 
     def _declared_context(self, member: Member, status: TeamStatus) -> Message | None:
@@ -497,8 +500,10 @@ class TurnRunner:
         turn = TurnReply(member.name, get_last_reply(turns), find_called_signals(turns), worked)
         decision = decide_turn(self._plan, status, turn, proof)
         last = session.turns[-1] if session.path else -1
-        at = {**status.own, member.name: last}
-        decision = decision._replace(status=msgspec.structs.replace(decision.status, own=at))
+        at = {**status.last_own_turns, member.name: last}
+        decision = decision._replace(
+            status=msgspec.structs.replace(decision.status, last_own_turns=at)
+        )
         to = get_next_agent(self._plan, decision.status) if not decision.status.ended else ""
         self._ledger.conclude(
             member.name,
@@ -518,10 +523,14 @@ class TurnRunner:
         self, decision: TurnDecision, to: str, changes: Sequence[TurnChanges]
     ) -> str:
         """Return the block of a hand-off; empty if there is none."""
-        if decision.kind != "state_advanced" or decision.way is None or not decision.way.handoff:
+        if (
+            decision.kind != "state_advanced"
+            or decision.transition is None
+            or not decision.transition.handoff
+        ):
             return ""
         receiver = to or self._plan.states[decision.status.state].agent
-        return format_handoff(self._source_files(changes), decision.way.handoff, receiver)
+        return format_handoff(self._source_files(changes), decision.transition.handoff, receiver)
 
     def collect_changes(
         self, member: Member | None = None, since: int = 0, number: int = 0
@@ -541,4 +550,4 @@ class TurnRunner:
         return collect_changes(turns)
 
     def _source_files(self, changes: Sequence[TurnChanges]) -> SourceFilesAndChanges:
-        return SourceFilesAndChanges(root=self._root, brief=self._plan.brief, changes=changes)
+        return SourceFilesAndChanges(root=self._root, brief=self._plan.brief_path, changes=changes)

@@ -99,10 +99,10 @@ class ScriptedAgent(ScriptedModel):
 
     _over = 0
 
-    def begin(self, over: int, status: TeamStatus | None = None) -> None:
-        """Prepare for a turn after `over` concluded ones; `status` is the team's."""
+    def begin(self, finished_turns: int, status: TeamStatus | None = None) -> None:
+        """Prepare for a turn after `finished_turns` concluded ones; `status` is the team's."""
         del status
-        self._over = over
+        self._over = finished_turns
 
     def reply(self, turn: int, step: int) -> Message:
         """Return the reply of this turn, whatever its number in the session."""
@@ -307,7 +307,7 @@ def make_script_models(
     models |= {
         sub_agent_name(m.name): make_scripted_agent(sub_agent_name(m.name), [], clock)
         for m in plan.members
-        if m.sub is not None
+        if m.sub_agent is not None
     }
     if path:
         content, _ = config_syntax.load_config(path)
@@ -358,7 +358,7 @@ class ContractScriptGenerator:
 
     def steps(self, member: Member, status: TeamStatus) -> Iterator[Step]:
         """Yield the tool calls of a turn, then its words."""
-        if status.auditing:
+        if status.is_verifier_due:
             yield "What was claimed agrees with what was done."
             return
         state = self.plan.states.get(get_current_state_name(status))
@@ -389,12 +389,12 @@ class ContractScriptGenerator:
             else min(state.transitions, key=lambda way: self._distance(way.to), default=None)
         )
 
-    def _leads_to_new(self, way: Transition, status: TeamStatus) -> bool:
+    def _leads_to_new(self, transition: Transition, status: TeamStatus) -> bool:
         """Say whether a way leads to a new state, or to one that picks such a state."""
-        after = self.plan.states[way.to]
-        if way.to not in status.visited:
+        after = self.plan.states[transition.to]
+        if transition.to not in status.visited:
             return not after.is_final
-        picks = not way.signal and way.when is None
+        picks = not transition.signal and transition.when is None
         return picks and any(
             t.to not in status.visited and not self.plan.states[t.to].is_final
             for t in after.transitions
@@ -416,13 +416,15 @@ class ContractScriptGenerator:
 
     def _last_words(self, member: Member, way: Transition | None, status: TeamStatus) -> list[str]:
         state = self.plan.states.get(get_current_state_name(status))
-        if state is not None and state.splits:
-            return [json.dumps(_nested(state.splits, ["the first item", "the second item"]))]
+        if state is not None and state.split_list_path:
+            return [
+                json.dumps(_nested(state.split_list_path, ["the first item", "the second item"]))
+            ]
         if way is not None:
             words = json.dumps(_answer(way.when)) if way.when is not None else way.signal
             return [words] if words else []
         others = len(self.plan.members) - 1
-        if state is None and status.turns - status.since < others:
+        if state is None and status.turns - status.turns_before_task < others:
             return []  # in a round each agent has a turn before one of them ends it
         return list(filter(None, [self._stop_words(member.name)]))
 
@@ -450,9 +452,9 @@ class ContractScriptGenerator:
 
     def _fulfil(self, r: ContractRequirement) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the tool calls that meet a requirement."""
-        brief = r.path or self.plan.brief
+        brief = r.path or self.plan.brief_path
         if r.kind == "FileExists":
-            is_brief = r.path == self.plan.brief
+            is_brief = r.path == self.plan.brief_path
             yield from self._brief(r.path) if is_brief else [_write(r.path, self._content(r.path))]
         elif r.kind == "Brief":
             yield from self._brief(brief)
@@ -465,12 +467,12 @@ class ContractScriptGenerator:
                 yield from (_write(path, self._content(path)) for path in self._files())
             yield "shell", {"command": self._command(r)}
         elif r.kind == "RelatedTestsPass":
-            yield "shell", {"command": self.plan.suite[0]}
+            yield "shell", {"command": self.plan.test_commands[0]}
         elif r.kind == "TestReport":
             if r.has_assertions:
                 test = self._files()[1]
                 yield _write(test, self._content(test))
-            yield _write(r.path or self.plan.report, json.dumps(self._report(), indent=2))
+            yield _write(r.path or self.plan.report_path, json.dumps(self._report(), indent=2))
 
     def _brief(self, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the call that writes a brief, once."""
@@ -488,7 +490,7 @@ class ContractScriptGenerator:
             "execution_checklist": [f"write {name}" for name in files],
         }
         for r in self._requirements():
-            if r.field and (r.path or self.plan.brief) == path:
+            if r.field and (r.path or self.plan.brief_path) == path:
                 value = {"FilesWritten": files, "CommandSucceeded": verify}.get(r.kind)
                 fields.setdefault(r.field, value or fields["execution_checklist"])
         return fields
@@ -550,12 +552,14 @@ class ContractFollowingAgent(ScriptedAgent):
         super().__init__((), name=member.name.lower(), counter=default_counter(), clock=clock)
         self._member, self._work, self._clock = member, work, clock
 
-    def begin(self, over: int, status: TeamStatus | None = None) -> None:
+    def begin(self, finished_turns: int, status: TeamStatus | None = None) -> None:
         """Work out the turn that begins."""
-        super().begin(over)
+        super().begin(finished_turns)
         steps = list(self._work.steps(self._member, status)) if status is not None else []
-        turn = make_scripted_agent(f"{self._member.name}_{over}", [steps], self._clock).turns
-        self.turns = (*((),) * over, *turn)
+        turn = make_scripted_agent(
+            f"{self._member.name}_{finished_turns}", [steps], self._clock
+        ).turns
+        self.turns = (*((),) * finished_turns, *turn)
 
 
 def _write(path: str, content: str) -> tuple[str, dict[str, Any]]:

@@ -90,14 +90,17 @@ class SelectionConfigParts:
         """
         return match_name(name, self.names, where)
 
-    def demanded(self, f: ConfigSection, where: str) -> tuple[HandoffContract, ...]:
+    def demanded(self, section: ConfigSection, where: str) -> tuple[HandoffContract, ...]:
         """Return the contracts and validators that a route names."""
-        names = [*f.texts("Contracts"), *([f.text("Contract")] if f.text("Contract") else [])]
+        names = [
+            *section.texts("Contracts"),
+            *([section.text("Contract")] if section.text("Contract") else []),
+        ]
         contract_names = [c.name for c in self.contracts.values()]
         matched = [match_name(name, contract_names, f"the contract of {where}") for name in names]
         return (
             *(self.contracts[name.casefold()] for name in matched),
-            *make_validator_contracts(f),
+            *make_validator_contracts(section),
         )
 
 
@@ -131,18 +134,18 @@ def route_by_keyword(parts: SelectionConfigParts) -> SelectionStateGraph:
 
 
 def _keyword_transition(
-    parts: SelectionConfigParts, f: ConfigSection, n: int
+    parts: SelectionConfigParts, section: ConfigSection, n: int
 ) -> tuple[list[str], Transition]:
     """Return which agents a route is for (none: for all), and the route."""
     where = f"route {n}"
-    if not f.text("Keyword").strip():
+    if not section.text("Keyword").strip():
         raise BadArguments(f"Route {n} names no Keyword.")
-    to = parts.agent(f.text("Agent"), f"the agent of {where}")
-    sources = [parts.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")]
+    to = parts.agent(section.text("Agent"), f"the agent of {where}")
+    sources = [parts.agent(a, f"SourceAgents of {where}") for a in section.texts("SourceAgents")]
     return sources, Transition(
         # a route to an agent that may give its keyword itself ends the team
-        to=END_STATE if to in sources else to, signal=f.text("Keyword").strip(),
-        contracts=parts.demanded(f, where), recovery=_recovery_agent(parts, f, where),
+        to=END_STATE if to in sources else to, signal=section.text("Keyword").strip(),
+        contracts=parts.demanded(section, where), recovery=_recovery_agent(parts, section, where),
     )  # fmt: skip
 
 
@@ -177,13 +180,13 @@ def route_by_json(parts: SelectionConfigParts) -> SelectionStateGraph:
 
 
 def _json_transition(
-    parts: SelectionConfigParts, f: ConfigSection, n: int
+    parts: SelectionConfigParts, section: ConfigSection, n: int
 ) -> tuple[list[str], Transition]:
     """Return which agents a route is for (none: for all), and the route."""
     where = f"structured route {n}"
-    to = parts.agent(f.text("Agent"), f"the agent of {where}")
-    sources = [parts.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")]
-    when = parse_condition(f.section("Condition"), where)
+    to = parts.agent(section.text("Agent"), f"the agent of {where}")
+    sources = [parts.agent(a, f"SourceAgents of {where}") for a in section.texts("SourceAgents")]
+    when = parse_condition(section.section("Condition"), where)
     return sources, Transition(to=to, when=when)
 
 
@@ -228,15 +231,16 @@ def route_by_graph(parts: SelectionConfigParts) -> SelectionStateGraph:
 
 
 def _edge_transition(
-    parts: SelectionConfigParts, f: ConfigSection, ids: Sequence[str]
+    parts: SelectionConfigParts, section: ConfigSection, ids: Sequence[str]
 ) -> Transition:
-    where = f"the edge from {sanitize_text(f.text('From'), 60)}"
+    where = f"the edge from {sanitize_text(section.text('From'), 60)}"
     return Transition(
-        to=match_name(f.text("To"), ids, f"To of {where}"), signal=f.text("Keyword").strip(),
+        to=match_name(section.text("To"), ids, f"To of {where}"),
+        signal=section.text("Keyword").strip(),
         source_agents=tuple(
-            parts.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")
+            parts.agent(a, f"SourceAgents of {where}") for a in section.texts("SourceAgents")
         ),
-        contracts=parts.demanded(f, where), recovery=_recovery_agent(parts, f, where),
+        contracts=parts.demanded(section, where), recovery=_recovery_agent(parts, section, where),
     )  # fmt: skip
 
 
@@ -277,8 +281,8 @@ def _default_agent(parts: SelectionConfigParts) -> str:
     return parts.agent(name, "DefaultAgent") if name else parts.names[0]
 
 
-def _recovery_agent(parts: SelectionConfigParts, f: ConfigSection, where: str) -> str:
-    name = f.text("RecoveryAgent")
+def _recovery_agent(parts: SelectionConfigParts, section: ConfigSection, where: str) -> str:
+    name = section.text("RecoveryAgent")
     return parts.agent(name, f"RecoveryAgent of {where}") if name else ""
 
 
@@ -339,12 +343,12 @@ The agents:
 
 
 def make_manager(
-    f: ConfigSection, agents: Sequence[ConfigSection], config: Mapping[str, Any]
+    section: ConfigSection, agents: Sequence[ConfigSection], config: Mapping[str, Any]
 ) -> Member:
     """Return the manager.
 
     Args:
-        f: the section `Magentic`.
+        section: the section `Magentic`.
         agents: the sections of the others.
         config: the whole config.
     """
@@ -356,11 +360,11 @@ def make_manager(
         names=", ".join(names),
         agents=describe_agents(agents),
     )
-    config_instructions = f.text("Instructions").strip()
+    config_instructions = section.text("Instructions").strip()
     return make_selector_agent(
         "Manager",
         f"{config_instructions}\n\n{instructions}" if config_instructions else instructions,
-        f,
+        section,
         agents,
         config,
     )
@@ -369,7 +373,7 @@ def make_manager(
 def make_selector_agent(
     name: str,
     instructions: str,
-    f: ConfigSection,
+    section: ConfigSection,
     agents: Sequence[ConfigSection],
     config: Mapping[str, Any],
 ) -> Member:
@@ -378,7 +382,7 @@ def make_selector_agent(
     Args:
         name: its name; changed if another agent has it.
         instructions: its instructions.
-        f: the section that names its model.
+        section: the section that names its model.
         agents: the sections of the others.
         config: the whole config.
     """
@@ -389,7 +393,7 @@ def make_selector_agent(
         name=next(n for n in candidates if n.casefold() not in used_names),
         instructions=instructions,
         tools=(),
-        model=get_model_name(f),
+        model=get_model_name(section),
         rules=parse_common_rules(config),
     )
     return replace(member, rules=with_view_filters(member))
@@ -406,16 +410,16 @@ def _describe_agent(agent: ConfigSection) -> str:
     )
 
 
-def parse_manager_limits(f: ConfigSection, name: str) -> ManagerStallLimits:
+def parse_manager_limits(section: ConfigSection, name: str) -> ManagerStallLimits:
     """Return the limits of a manager without progress (fuseraft's defaults)."""
-    stalls = max(f.number("MaxStallCount", 3), 1)
-    return ManagerStallLimits(name=name, stalls=stalls, resets=f.number("MaxResetCount", 2))
+    stalls = max(section.number("MaxStallCount", 3), 1)
+    return ManagerStallLimits(name=name, stalls=stalls, resets=section.number("MaxResetCount", 2))
 
 
-def parse_manager_max_turns(f: ConfigSection) -> int:
+def parse_manager_max_turns(section: ConfigSection) -> int:
     """Return the turns of a manager's rounds: each is its own turn and one of an agent."""
     # one turn more, in which the manager says that the task is done
-    return 2 * (f.number("MaxRoundCount") or 20) + 1
+    return 2 * (section.number("MaxRoundCount") or 20) + 1
 
 
 def make_manager_states(manager: str, names: Sequence[str], end: str) -> dict[str, StateDefinition]:
@@ -529,15 +533,17 @@ def route_adversarial(parts: SelectionConfigParts) -> SelectionStateGraph:
                    max_turns=2 * rounds * len(stages) + 1)  # fmt: skip
 
 
-def _parse_stage(parts: SelectionConfigParts, f: ConfigSection, n: int) -> _AdversarialStage:
-    maker = parts.agent(f.text("Generator"), f"the Generator of stage {n}")
-    critic = parts.agent(f.text("Critic"), f"the Critic of stage {n}")
+def _parse_stage(parts: SelectionConfigParts, section: ConfigSection, n: int) -> _AdversarialStage:
+    maker = parts.agent(section.text("Generator"), f"the Generator of stage {n}")
+    critic = parts.agent(section.text("Critic"), f"the Critic of stage {n}")
     if maker == critic:
         raise BadArguments(
             f"Stage {n}: its Generator and its Critic are both {sanitize_text(maker, 60)}."
         )
     hears = next(not m.context for m in parts.members if m.name == maker)
-    return _AdversarialStage(maker, critic, f.text("Label").strip() or f"{maker} → {critic}", hears)
+    return _AdversarialStage(
+        maker, critic, section.text("Label").strip() or f"{maker} → {critic}", hears
+    )
 
 
 # The loop of a stage is unrolled: each round has a state in which the work is made and one in which
@@ -550,12 +556,12 @@ def _stage_states(
     for n in range(1, rounds + 1):
         maker_state, critic_state = f"{stage.label} {n}", f"{stage.label} {n}, judged"
         reads = "" if stage.hears or n == 1 else stage.critic
-        yield StateDefinition(name=maker_state, agent=stage.maker, reads=reads,
+        yield StateDefinition(name=maker_state, agent=stage.maker, quoted_agent=reads,
                         transitions=(Transition(to=critic_state),))  # fmt: skip
         again = f"{stage.label} {n + 1}" if n < rounds else after
         ways = (Transition(to=after, signal=word), Transition(to=again))
         yield StateDefinition(
-            name=critic_state, agent=stage.critic, reads=stage.maker, transitions=ways
+            name=critic_state, agent=stage.critic, quoted_agent=stage.maker, transitions=ways
         )
 
 
@@ -622,9 +628,11 @@ def route_map_reduce(parts: SelectionConfigParts) -> SelectionStateGraph:
     way = Transition(to=REDUCE_STATE, targets=(MAP_STATE,))
     states = {
         SPLIT_STATE: StateDefinition(
-            name=SPLIT_STATE, agent=splits, splits=path, transitions=(way,)
+            name=SPLIT_STATE, agent=splits, split_list_path=path, transitions=(way,)
         ),
-        MAP_STATE: StateDefinition(name=MAP_STATE, agent=maps, reads=splits, item=path),
+        MAP_STATE: StateDefinition(
+            name=MAP_STATE, agent=maps, quoted_agent=splits, item_list_path=path
+        ),
     }
     hearing = {maps, reduces}
     members = [replace(m, isolation="shared") if m.name in hearing else m for m in parts.members]
@@ -652,30 +660,30 @@ VALIDATORS = {
 }
 
 
-def get_validator_names(f: ConfigSection) -> list[str]:
+def get_validator_names(section: ConfigSection) -> list[str]:
     """Return the validators that a route names.
 
     Args:
-        f: section of a route.
+        section: section of a route.
 
     Returns:
         Names in `Validators`, then the one in `Validator`.
     """
-    one = f.text("Validator")
-    return [*f.texts("Validators"), *([one] if one else [])]
+    one = section.text("Validator")
+    return [*section.texts("Validators"), *([one] if one else [])]
 
 
-def make_validator_contracts(f: ConfigSection) -> tuple[HandoffContract, ...]:
+def make_validator_contracts(section: ConfigSection) -> tuple[HandoffContract, ...]:
     """Return the validators of a route that are known, as contracts."""
-    return tuple(_validator_contracts(f))
+    return tuple(_validator_contracts(section))
 
 
-def _validator_contracts(f: ConfigSection) -> Iterable[HandoffContract]:
+def _validator_contracts(section: ConfigSection) -> Iterable[HandoffContract]:
     known_names = {name.casefold(): name for name in VALIDATORS}
-    for given_name in get_validator_names(f):
+    for given_name in get_validator_names(section):
         name = known_names.get(given_name.casefold())
         if name is not None:
-            pattern = f.text("RequiredCommandPattern")
+            pattern = section.text("RequiredCommandPattern")
             needs = VALIDATORS[name]
             shell = name == "RequireShellPass"
             yield HandoffContract(

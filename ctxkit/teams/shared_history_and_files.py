@@ -132,8 +132,10 @@ class TeamFilesWriter:
         self.write_event(decision.kind, turn, decision.payload, agent)
         if decision.correction:
             self.write_event("correction_injected", turn, {"reason": decision.kind}, agent)
-        if decision.status.helper:
-            self.write_event("recovery_activated", turn, {"agent": decision.status.helper}, agent)
+        if decision.status.recovery_or_verifier:
+            self.write_event(
+                "recovery_activated", turn, {"agent": decision.status.recovery_or_verifier}, agent
+            )
 
     def checkpoint(
         self, ledger: Session, members: Mapping[str, Session], status: TeamStatus, folder: str

@@ -70,7 +70,7 @@ def check_resumable(
     members = {m.name for m in plan.members}
     # A plan of turns in a round has no states; the status of its team names the state "".
     states = {*plan.states} or {""}
-    has_agents = members.issuperset({*active_agents, status.helper} - {""})
+    has_agents = members.issuperset({*active_agents, status.recovery_or_verifier} - {""})
     has_states = states.issuperset({status.state, *status.branches})
     if status.ended or (has_agents and has_states):
         return
@@ -105,13 +105,13 @@ def get_next_agent(plan: TeamPlan, status: TeamStatus) -> str:
         The recovery agent or the verifier if it is due, else the agent of the state or of the
         round.
     """
-    if status.helper:
-        return status.helper
+    if status.recovery_or_verifier:
+        return status.recovery_or_verifier
     if plan.order == "statemachine":
         return plan.states[get_current_state_name(status)].agent
     # turns of this task without the verifier's, so that an audit does not shift the round
     takers = _round_agents(plan)
-    return takers[(status.turns - status.since - status.audits) % len(takers)]
+    return takers[(status.turns - status.turns_before_task - status.verifier_turns) % len(takers)]
 
 
 def _round_agents(plan: TeamPlan) -> list[str]:
@@ -144,7 +144,7 @@ def decide_turn(
         the next agent, usually empty.
     """
     now = replace(status, turns=status.turns + 1)
-    if status.helper:
+    if status.recovery_or_verifier:
         decision = decide_recovery_or_verifier_turn(plan, now, turn)
     elif status.branches:
         decision = decide_branch_turn(plan, now, turn.agent)
@@ -155,30 +155,33 @@ def decide_turn(
     else:
         decision = _apply_stops(plan, _decide_by_signal(plan, now, turn, evidence), turn)
     # the verifier's own turn is not audited
-    decision = decision if status.auditing else schedule_verifier(plan, decision)
-    if not decision.status.ended and decision.status.turns - now.since >= plan.max_turns:
+    decision = decision if status.is_verifier_due else schedule_verifier(plan, decision)
+    if (
+        not decision.status.ended
+        and decision.status.turns - now.turns_before_task >= plan.max_turns
+    ):
         why = f"the team has had its {plan.max_turns} turns"
         return TurnDecision(
             mark_stopped(decision.status, why),
             "max_turns_exceeded",
             decision.correction,
-            decision.way,
+            decision.transition,
             decision.payload,
         )
     return decision
 
 
 def _decide_by_signal(
-    plan: TeamPlan, now: TeamStatus, turn: TurnReply, evidence: ContractEvidence
+    plan: TeamPlan, status: TeamStatus, turn: TurnReply, evidence: ContractEvidence
 ) -> TurnDecision:
-    state = plan.states[now.state]
-    if state.splits:
-        return decide_split_turn(plan, now, turn)
+    state = plan.states[status.state]
+    if state.split_list_path:
+        return decide_split_turn(plan, status, turn)
     transitions = [
         t for t in state.transitions if not t.source_agents or turn.agent in t.source_agents
     ]
     if any(t.when is not None for t in transitions):
-        return _decide_by_json(plan, now, turn, evidence)
+        return _decide_by_json(plan, status, turn, evidence)
     signals = [t.signal for t in transitions if t.signal]
     # a call of the hand-off tool wins over signals in the text
     signalled = [
@@ -188,7 +191,7 @@ def _decide_by_signal(
     if len(signalled) > 1:
         return decide_unclear_turn(
             plan,
-            now,
+            status,
             turn.agent,
             correction=ambiguous_signal_message(signalled),
             signals=signalled,
@@ -198,19 +201,21 @@ def _decide_by_signal(
     way = next((t for t in transitions if t.signal == (signalled[0] if signalled else "")), None)
     if way is None:
         return decide_unclear_turn(
-            plan, now, turn.agent, correction=missing_signal_message(signals), signals=signals
+            plan, status, turn.agent, correction=missing_signal_message(signals), signals=signals
         )
     missing = evidence.find_unmet_requirements(way.contracts)
     if missing:
-        return _decide_contract_failure(plan, replace(now, silent=0), turn, way, missing)
-    return _decide_advance(plan, replace(now, silent=0), turn, way, evidence)
+        return _decide_contract_failure(
+            plan, replace(status, turns_without_signal=0), turn, way, missing
+        )
+    return _decide_advance(plan, replace(status, turns_without_signal=0), turn, way, evidence)
 
 
 def _decide_by_json(
-    plan: TeamPlan, now: TeamStatus, turn: TurnReply, evidence: ContractEvidence
+    plan: TeamPlan, status: TeamStatus, turn: TurnReply, evidence: ContractEvidence
 ) -> TurnDecision:
     """Take the first transition whose condition the reply's JSON meets."""
-    state, record = plan.states[now.state], find_json_object(turn.reply)
+    state, record = plan.states[status.state], find_json_object(turn.reply)
     transitions = [
         t for t in state.transitions if not t.source_agents or turn.agent in t.source_agents
     ]
@@ -220,9 +225,9 @@ def _decide_by_json(
     if way is None or record is None:
         fields = list(dict.fromkeys(t.when.field for t in transitions if t.when is not None))
         return decide_unclear_turn(
-            plan, now, turn.agent, correction=missing_fields_message(fields), signals=fields
+            plan, status, turn.agent, correction=missing_fields_message(fields), signals=fields
         )
-    status = replace(now, silent=0)
+    new_status = replace(status, turns_without_signal=0)
     if (
         # Only the manager's own turns count its rounds; a reply that does not say whether there was
         # progress counts as progress.
@@ -230,65 +235,86 @@ def _decide_by_json(
         and state.name == plan.manager.name
         and not plan.states[way.to].is_final
     ):
-        status = replace(
-            status, stalls=0 if record.get(PROGRESS_FIELD) is not False else status.stalls + 1
+        new_status = replace(
+            new_status,
+            stalls=0 if record.get(PROGRESS_FIELD) is not False else new_status.stalls + 1,
         )
-        if status.stalls >= plan.manager.stalls:
-            return decide_stall(plan.manager, status)
-    return _decide_advance(plan, status, turn, way, evidence)
+        if new_status.stalls >= plan.manager.stalls:
+            return decide_stall(plan.manager, new_status)
+    return _decide_advance(plan, new_status, turn, way, evidence)
 
 
 def _decide_contract_failure(
-    plan: TeamPlan, now: TeamStatus, turn: TurnReply, way: Transition, missing: list[str]
+    plan: TeamPlan, status: TeamStatus, turn: TurnReply, transition: Transition, missing: list[str]
 ) -> TurnDecision:
-    key = f"{now.state} > {way.to}"
-    count = now.failures.get(key, 0) + 1
-    now = replace(now, failures={**now.failures, key: count})
-    kind = classify_failure(missing, again=count > 1, used_tools=turn.used_tools)
-    payload = {"keyword": way.signal, "consecutive": count, "message": "; ".join(missing),
+    key = f"{status.state} > {transition.to}"
+    count = status.failures.get(key, 0) + 1
+    status = replace(status, failures={**status.failures, key: count})
+    kind = classify_failure(missing, failed_before=count > 1, used_tools=turn.used_tools)
+    payload = {"keyword": transition.signal, "consecutive": count, "message": "; ".join(missing),
             "failure": kind}  # fmt: skip
-    if plan.failing.stops(kind, count):
+    if plan.failure_limits.stops(kind, count):
         times = f"{count} times in a row" if count > 1 else "once"
         why = f"{key}: the contract failed {times} ({'; '.join(missing)})"
-        return TurnDecision(mark_stopped(now, why), "validation_fail", "", way, payload)
+        return TurnDecision(mark_stopped(status, why), "validation_fail", "", transition, payload)
     # the recovery agent has one turn per transition
-    if way.recovery and plan.failing.recovers(kind, count) and key not in now.recovered:
-        now = replace(now, helper=way.recovery, recovered=(*now.recovered, key))
+    if (
+        transition.recovery
+        and plan.failure_limits.recovers(kind, count)
+        and key not in status.recovered
+    ):
+        status = replace(
+            status, recovery_or_verifier=transition.recovery, recovered=(*status.recovered, key)
+        )
     return TurnDecision(
-        now, "validation_fail", blocked_handoff_message(way.signal, missing), way, payload
+        status,
+        "validation_fail",
+        blocked_handoff_message(transition.signal, missing),
+        transition,
+        payload,
     )
 
 
 def _decide_advance(
-    plan: TeamPlan, now: TeamStatus, turn: TurnReply, way: Transition, evidence: ContractEvidence
+    plan: TeamPlan,
+    status: TeamStatus,
+    turn: TurnReply,
+    transition: Transition,
+    evidence: ContractEvidence,
 ) -> TurnDecision:
-    key, is_back_edge = f"{now.state} > {way.to}", way.to in now.visited
-    count = now.visits.get(key, 0) + is_back_edge
+    key, is_back_edge = f"{status.state} > {transition.to}", transition.to in status.visited
+    count = status.visits.get(key, 0) + is_back_edge
     # the transition is not taken: the agent stays in its state and hears the objections
-    if way.max_revisits and count > way.max_revisits:
-        objections = evidence.read(way.review) if way.review else ""
+    if transition.max_revisits and count > transition.max_revisits:
+        objections = evidence.read(transition.objections_file) if transition.objections_file else ""
         return TurnDecision(
-            now,
+            status,
             "back_edge_escalation",
-            too_many_revisits_message(way, objections),
-            way,
-            {"keyword": way.signal},
+            too_many_revisits_message(transition, objections),
+            transition,
+            {"keyword": transition.signal},
         )
-    payload = {"from": now.state, "to": way.to, "keyword": way.signal}
-    now = replace(
-        now,
-        state=way.to,
-        visits={**now.visits, key: count} if is_back_edge else now.visits,
+    payload = {"from": status.state, "to": transition.to, "keyword": transition.signal}
+    status = replace(
+        status,
+        state=transition.to,
+        visits={**status.visits, key: count} if is_back_edge else status.visits,
         # a contract that holds resets the consecutive failures of its transition
-        failures={k: n for k, n in now.failures.items() if k != key},
-        branches=way.targets,
+        failures={k: n for k, n in status.failures.items() if k != key},
+        branches=transition.targets,
     )
     # the next state is entered when each branch has had its turn
-    if way.targets:
+    if transition.targets:
         return TurnDecision(
-            now, "parallel_start", "", way, {**payload, "targets": list(way.targets)}
+            status,
+            "parallel_start",
+            "",
+            transition,
+            {**payload, "targets": list(transition.targets)},
         )
-    return TurnDecision(enter_state(plan, now, turn.agent), "state_advanced", "", way, payload)
+    return TurnDecision(
+        enter_state(plan, status, turn.agent), "state_advanced", "", transition, payload
+    )
 
 
 def _apply_stops(plan: TeamPlan, decision: TurnDecision, turn: TurnReply) -> TurnDecision:
@@ -313,41 +339,46 @@ def _find_stop(plan: TeamPlan, turn: TurnReply) -> str:
     return ""
 
 
-def _decide_final_state(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnDecision:
+def _decide_final_state(plan: TeamPlan, status: TeamStatus, turn: TurnReply) -> TurnDecision:
     """Return the decision after a turn in a final state: the end, or another turn in it.
 
     The turn is repeated if the team ends by this agent's words, and the reply lacks them.
     """
     why = _find_stop(plan, turn)
     if not why and any(turn.agent in stop.agents for stop in plan.stops):
-        return TurnDecision(now, "agent_routed")
-    return TurnDecision(mark_done(now, why or f"{now.state} is reached"), "termination_satisfied")
+        return TurnDecision(status, "agent_routed")
+    return TurnDecision(
+        mark_done(status, why or f"{status.state} is reached"), "termination_satisfied"
+    )
 
 
-def _decide_round_robin(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnDecision:
+def _decide_round_robin(plan: TeamPlan, status: TeamStatus, turn: TurnReply) -> TurnDecision:
     why = _find_stop(plan, turn)
     if why:
-        return TurnDecision(mark_done(now, why), "termination_satisfied")
-    if plan.order == "sequential" and now.turns - now.since - now.audits >= len(
-        _round_agents(plan)
+        return TurnDecision(mark_done(status, why), "termination_satisfied")
+    if (
+        plan.order == "sequential"
+        and status.turns - status.turns_before_task - status.verifier_turns
+        >= len(_round_agents(plan))
     ):
         return TurnDecision(
-            replace(now, ended="done", why="each agent has had its turn"), "termination_satisfied"
+            replace(status, ended="done", why="each agent has had its turn"),
+            "termination_satisfied",
         )
-    return TurnDecision(now, "agent_routed")
+    return TurnDecision(status, "agent_routed")
 
 
 def decide_recovery_or_verifier_turn(
-    plan: TeamPlan, now: TeamStatus, turn: TurnReply
+    plan: TeamPlan, status: TeamStatus, turn: TurnReply
 ) -> TurnDecision:
     """Return the decision after a turn of the recovery agent or the verifier."""
-    status = replace(now, helper="", auditing=False)
-    if not now.auditing:
-        return TurnDecision(status, "recovery_activated")
-    word = plan.verifier.word.casefold() if plan.verifier is not None else ""
+    new_status = replace(status, recovery_or_verifier="", is_verifier_due=False)
+    if not status.is_verifier_due:
+        return TurnDecision(new_status, "recovery_activated")
+    word = plan.verifier.finding_keyword.casefold() if plan.verifier is not None else ""
     has_finding = bool(word) and word in turn.reply.casefold()
     return TurnDecision(
-        status,
+        new_status,
         "agent_routed",
         verifier_finding_message(turn.agent, turn.reply) if has_finding else "",
     )
@@ -356,61 +387,68 @@ def decide_recovery_or_verifier_turn(
 def schedule_verifier(plan: TeamPlan, decision: TurnDecision) -> TurnDecision:
     """Give the verifier the next turn if a check is due."""
     now, verifier = decision.status, plan.verifier
-    if verifier is None or now.ended or now.helper or now.branches:
+    if verifier is None or now.ended or now.recovery_or_verifier or now.branches:
         return decision
-    turns_of_task = now.turns - now.since - now.audits
+    turns_of_task = now.turns - now.turns_before_task - now.verifier_turns
     if not verifier.is_due(turns_of_task, decision.payload.get("failure")):
         return decision
-    status = replace(now, helper=verifier.agent, auditing=True, audits=now.audits + 1)
+    status = replace(
+        now,
+        recovery_or_verifier=verifier.agent,
+        is_verifier_due=True,
+        verifier_turns=now.verifier_turns + 1,
+    )
     return decision._replace(status=status)
 
 
-def decide_branch_turn(plan: TeamPlan, now: TeamStatus, by: str) -> TurnDecision:
+def decide_branch_turn(plan: TeamPlan, status: TeamStatus, agent: str) -> TurnDecision:
     """Return the decision after a turn of a branch."""
-    branches = now.branches[1:]
-    payload = {"branch": now.branches[0]}
+    branches = status.branches[1:]
+    payload = {"branch": status.branches[0]}
     if branches:
-        return TurnDecision(replace(now, branches=branches), "parallel_branch_end", payload=payload)
-    joined = replace(now, branches=())
-    return TurnDecision(enter_state(plan, joined, by), "parallel_merge", payload=payload)
+        return TurnDecision(
+            replace(status, branches=branches), "parallel_branch_end", payload=payload
+        )
+    joined = replace(status, branches=())
+    return TurnDecision(enter_state(plan, joined, agent), "parallel_merge", payload=payload)
 
 
-def decide_split_turn(plan: TeamPlan, now: TeamStatus, turn: TurnReply) -> TurnDecision:
+def decide_split_turn(plan: TeamPlan, status: TeamStatus, turn: TurnReply) -> TurnDecision:
     """Return the decision that gives one agent a turn for each item of a reply's list."""
-    state = plan.states[now.state]
+    state = plan.states[status.state]
     (transition,) = state.transitions  # a state that splits has one
-    items = parse_items(turn.reply, state.splits)
+    items = parse_items(turn.reply, state.split_list_path)
     if items is None:
         return decide_unclear_turn(
             plan,
-            now,
+            status,
             turn.agent,
-            correction=missing_list_message(state.splits, MAX_ITEMS),
-            signals=[f"a list at {state.splits}"],
+            correction=missing_list_message(state.split_list_path, MAX_ITEMS),
+            signals=[f"a list at {state.split_list_path}"],
         )
     branches = transition.targets * len(items)
-    status = replace(now, silent=0, state=transition.to, branches=branches)
-    payload = {"from": now.state, "to": transition.to, "items": len(items)}
+    new_status = replace(status, turns_without_signal=0, state=transition.to, branches=branches)
+    payload = {"from": status.state, "to": transition.to, "items": len(items)}
     # an empty list makes no branches: the next state is entered at once
     if not items:
         return TurnDecision(
-            enter_state(plan, status, turn.agent), "state_advanced", "", transition, payload
+            enter_state(plan, new_status, turn.agent), "state_advanced", "", transition, payload
         )
-    return TurnDecision(status, "parallel_start", "", transition, payload)
+    return TurnDecision(new_status, "parallel_start", "", transition, payload)
 
 
-def decide_stall(manager: ManagerStallLimits, now: TeamStatus) -> TurnDecision:
+def decide_stall(manager: ManagerStallLimits, status: TeamStatus) -> TurnDecision:
     """Ask the manager for a new plan, or stop the team after too many."""
-    why = f"no progress in {now.stalls} rounds"
-    status = replace(now, stalls=0, resets=now.resets + 1)
-    if status.resets > manager.resets:
-        status = mark_stopped(status, f"{why}, after {manager.resets} new plans")
-    return TurnDecision(status, "magentic_replan", replan_message(why), None, {"message": why})
+    why = f"no progress in {status.stalls} rounds"
+    new_status = replace(status, stalls=0, resets=status.resets + 1)
+    if new_status.resets > manager.resets:
+        new_status = mark_stopped(new_status, f"{why}, after {manager.resets} new plans")
+    return TurnDecision(new_status, "magentic_replan", replan_message(why), None, {"message": why})
 
 
 def decide_unclear_turn(
     plan: TeamPlan,
-    now: TeamStatus,
+    status: TeamStatus,
     agent: str,
     *,
     correction: str,
@@ -418,14 +456,14 @@ def decide_unclear_turn(
     kind: str = "keyword_not_found",
 ) -> TurnDecision:
     """Return the decision after a turn that names no transition, or several."""
-    status = replace(now, silent=now.silent + 1)
-    if status.silent >= plan.failing.silent:
+    new_status = replace(status, turns_without_signal=status.turns_without_signal + 1)
+    if new_status.turns_without_signal >= plan.failure_limits.max_silent_turns:
         why = (
-            f"{agent} gave no clear signal in {status.silent} turns; it may give"
+            f"{agent} gave no clear signal in {new_status.turns_without_signal} turns; it may give"
             f" {' or '.join(signals) or 'none'}"
         )
-        status = mark_stopped(status, why)
-    return TurnDecision(status, kind, correction, None, {"signals": list(signals)})
+        new_status = mark_stopped(new_status, why)
+    return TurnDecision(new_status, kind, correction, None, {"signals": list(signals)})
 
 
 _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")

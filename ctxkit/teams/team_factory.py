@@ -254,9 +254,9 @@ def load_referenced_files(config: Mapping[str, Any], folder: Path) -> dict[str, 
     return {**whole.values, name: merged}
 
 
-def _load_agent(root: RootFolder, f: ConfigSection) -> dict[str, Any]:
-    path = f.text("AgentFile")
-    values = {k: v for k, v in f.values.items() if k.casefold() != "agentfile"}
+def _load_agent(root: RootFolder, section: ConfigSection) -> dict[str, Any]:
+    path = section.text("AgentFile")
+    values = {k: v for k, v in section.values.items() if k.casefold() != "agentfile"}
     if not path:
         return values
     try:
@@ -329,4 +329,6 @@ def _required_files(plan: TeamPlan) -> Iterator[str]:
             for need in (r for c in way.contracts for r in c.requires):
                 read = need.kind != "CommandSucceeded" or bool(need.field)
                 if need.path or (read and not need.this_turn):
-                    yield need.path or (plan.report if need.kind == "TestReport" else plan.brief)
+                    yield need.path or (
+                        plan.report_path if need.kind == "TestReport" else plan.brief_path
+                    )

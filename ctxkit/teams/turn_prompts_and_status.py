@@ -25,20 +25,20 @@ class TeamStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     turns: int = 0
     """Concluded turns."""
-    since: int = 0
+    turns_before_task: int = msgspec.field(default=0, name="since")
     """Concluded turns when the task was given."""
     state: str = ""
-    silent: int = 0
+    turns_without_signal: int = msgspec.field(default=0, name="silent")
     failures: dict[str, int] = {}
     """Consecutive failures of contracts, by `state > target`."""
     recovered: tuple[str, ...] = ()
     """Transitions whose recovery agent has had its turn."""
-    helper: str = ""
+    recovery_or_verifier: str = msgspec.field(default="", name="helper")
     """The recovery agent or the verifier if it has the next turn; else empty."""
-    audits: int = 0
+    verifier_turns: int = msgspec.field(default=0, name="audits")
     """Turns of the verifier since the task was given."""
-    auditing: bool = False
-    """True if the helper is the verifier."""
+    is_verifier_due: bool = msgspec.field(default=False, name="auditing")
+    """True if `recovery_or_verifier` is the verifier."""
     branches: tuple[str, ...] = ()
     """States whose agents each have a turn before `state` continues."""
     stalls: int = 0
@@ -49,7 +49,7 @@ class TeamStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How often each transition led to a state visited before."""
     visited: tuple[str, ...] = msgspec.field(default=(), name="seen")
     """States that were entered."""
-    own: dict[str, int] = {}
+    last_own_turns: dict[str, int] = msgspec.field(default_factory=dict, name="own")
     """For each agent the last concluded turn of its own session."""
     ended: str = ""
     """`done`, `stopped`, or empty while the team continues."""
@@ -76,39 +76,39 @@ class TurnDecision(NamedTuple):
     """The event, in fuseraft's words."""
     correction: str = ""
     """Message to the next agent."""
-    way: Transition | None = None
+    transition: Transition | None = None
     payload: Mapping[str, Any] = MappingProxyType({})
 
 
-def enter_state(plan: TeamPlan, now: TeamStatus, by: str) -> TeamStatus:
+def enter_state(plan: TeamPlan, status: TeamStatus, agent: str) -> TeamStatus:
     """Return the status after entering the current state.
 
-    In a final state the team is done, unless the state has another agent than `by`, which then has
-    the last turn.
+    In a final state the team is done, unless the state has another agent than `agent`, which then
+    has the last turn.
 
     Args:
         plan: the plan of the team, which has states.
-        now: the status, with the state that is entered.
-        by: the agent whose turn led there.
+        status: the status, with the state that is entered.
+        agent: the agent whose turn led there.
 
     Returns:
         The status with the state among those visited; `ended` is set if the team is done.
     """
-    now = replace(now, visited=tuple(dict.fromkeys((*now.visited, now.state))))
-    state = plan.states[now.state]
-    if not state.is_final or state.agent not in ("", by):
-        return now
-    return replace(now, ended="done", why=f"{now.state} is reached")
+    status = replace(status, visited=tuple(dict.fromkeys((*status.visited, status.state))))
+    state = plan.states[status.state]
+    if not state.is_final or state.agent not in ("", agent):
+        return status
+    return replace(status, ended="done", why=f"{status.state} is reached")
 
 
-def mark_done(now: TeamStatus, why: str) -> TeamStatus:
+def mark_done(status: TeamStatus, why: str) -> TeamStatus:
     """Return the status of a team that has finished its task."""
-    return replace(now, ended="done", why=why)
+    return replace(status, ended="done", why=why)
 
 
-def mark_stopped(now: TeamStatus, why: str) -> TeamStatus:
+def mark_stopped(status: TeamStatus, why: str) -> TeamStatus:
     """Return the status of a team that stopped without finishing."""
-    return replace(now, ended="stopped", why=why)
+    return replace(status, ended="stopped", why=why)
 
 
 REMINDER_MIN_TASK_CHARS, REMINDER_MIN_CONTEXT_CHARS, REMINDER_MAX_CHARS = 50, 2_000, 200
@@ -136,8 +136,8 @@ def turn_prompt(member: Member, state: StateDefinition | None, task: str, chars:
             "When your part is done, end your reply with one of these, alone on the last line: "
             f"{' | '.join(signals)}{_describe_default_transition(state)}"
         )
-    if state is not None and state.splits:
-        lines.append(make_list_request(state.splits))
+    if state is not None and state.split_list_path:
+        lines.append(make_list_request(state.split_list_path))
     if (
         member.context
         and len(task) > REMINDER_MIN_TASK_CHARS
@@ -180,9 +180,9 @@ def make_list_request(path: str) -> str:
     return f"End your reply with one JSON object that has a list at {path}."
 
 
-def missing_list_message(path: str, most: int) -> str:
+def missing_list_message(path: str, max_items: int) -> str:
     """Return the message to an agent whose reply has no such list."""
-    return f"JSON block correct? {make_list_request(path)} It has at most {most} items."
+    return f"JSON block correct? {make_list_request(path)} It has at most {max_items} items."
 
 
 def replan_message(why: str) -> str:
@@ -198,9 +198,9 @@ def verifier_prompt(member: Member) -> str:
     )
 
 
-def verifier_finding_message(agent: str, words: str) -> str:
+def verifier_finding_message(agent: str, reply: str) -> str:
     """Return the message to the next agent about a verifier's finding."""
-    return f"VERIFICATION FINDING of {agent}, to be settled before you go on:\n{words[:4_000]}"
+    return f"VERIFICATION FINDING of {agent}, to be settled before you go on:\n{reply[:4_000]}"
 
 
 def ambiguous_signal_message(signals: Sequence[str]) -> str:
@@ -216,12 +216,13 @@ def blocked_handoff_message(signal: str, missing: Sequence[str]) -> str:
     )
 
 
-def too_many_revisits_message(way: Transition, objections: str) -> str:
+def too_many_revisits_message(transition: Transition, objections: str) -> str:
     """Return the message to an agent that sent the work back too often."""
     objections_text = f"\nWhat was objected:\n{objections[:4_000]}" if objections else ""
     return (
-        f"STAGNATION (the work went back to {way.to} {way.max_revisits} times, as often as it may):"
-        f" {way.signal} is not taken again. Settle what is open, or take another way."
+        f"STAGNATION (the work went back to {transition.to} {transition.max_revisits} times,"
+        f" as often as it may): {transition.signal} is not taken again."
+        f" Settle what is open, or take another way."
         f"{objections_text}"
     )
 
@@ -261,14 +262,14 @@ def quote_previous_reply(
     Returns:
         Redacted text that follows the prompt.
     """
-    if state is None or not state.reads:
+    if state is None or not state.quoted_agent:
         return ""
-    session = sessions[state.reads].session
-    last = status.own.get(state.reads, -1)
+    session = sessions[state.quoted_agent].session
+    last = status.last_own_turns.get(state.quoted_agent, -1)
     words = get_last_reply([m for m in session.messages if m.turn == last])
-    if not state.item:
-        return redact(f"\n\nThis is what {state.reads} says:\n\n{words}")
-    items = parse_items(words, state.item) or []
+    if not state.item_list_path:
+        return redact(f"\n\nThis is what {state.quoted_agent} says:\n\n{words}")
+    items = parse_items(words, state.item_list_path) or []
     # the branches that are left count the items down: no position is kept
     position = len(items) - len(status.branches)
     return redact(f"\n\nYour part, {position + 1} of {len(items)}:\n\n{items[position]}")

@@ -111,7 +111,7 @@ def load_provider_rules() -> tuple[ProviderRule, ...]:
         period.
 
     Example:
-        >>> {rule.fact for rule in load_rules()} >= {"cache_life"}
+        >>> {rule.fact for rule in load_provider_rules()} >= {"cache_life"}
         True
     """
     return _read_file().rules

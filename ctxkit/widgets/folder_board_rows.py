@@ -69,31 +69,31 @@ GROUP_HEADS = (
 )
 
 
-def make_row_cells(i: int, r: BoardRow) -> tuple[Cell, ...]:
+def make_row_cells(number: int, row: BoardRow) -> tuple[Cell, ...]:
     """Return a row as cells under `HEADS`.
 
     Args:
-        i: number of the row, from 1.
-        r: the row.
+        number: number of the row, from 1.
+        row: the row.
 
     Returns:
         A cell with text and sort key for each of `HEADS`.
     """
-    compactions = format_count(r.compactions_n) + " thrashes" * bool(r.is_thrashing)
+    compactions = format_count(row.compactions_n) + " thrashes" * bool(row.is_thrashing)
     return (
-        Cell(format_count(i), float(i)),
-        Cell(r.title, None, f"id {r.id} · {r.path}"),
-        Cell(format_day(r.started), r.started),
-        Cell(format_count(r.calls_n), float(r.calls_n)),
-        Cell(format_usd(r.usd), r.usd),
-        Cell(format_tokens(r.peak), _float_or_none(r.peak)),
-        Cell("", None, "", "", _sparkline_svg(r.spark)),
-        Cell(compactions, _float_or_none(r.compactions_n), "", "bad" * bool(r.is_thrashing)),
-        Cell(format_count(r.misses_n), _float_or_none(r.misses_n)),
-        Cell(format_count(r.errors_n), _float_or_none(r.errors_n)),
-        Cell(r.project or ""),
-        Cell(r.tool),
-        Cell(r.model or ""),
+        Cell(format_count(number), float(number)),
+        Cell(row.title, None, f"id {row.id} · {row.path}"),
+        Cell(format_day(row.started), row.started),
+        Cell(format_count(row.calls_n), float(row.calls_n)),
+        Cell(format_usd(row.usd), row.usd),
+        Cell(format_tokens(row.peak), _float_or_none(row.peak)),
+        Cell("", None, "", "", _sparkline_svg(row.spark)),
+        Cell(compactions, _float_or_none(row.compactions_n), "", "bad" * bool(row.is_thrashing)),
+        Cell(format_count(row.misses_n), _float_or_none(row.misses_n)),
+        Cell(format_count(row.errors_n), _float_or_none(row.errors_n)),
+        Cell(row.project or ""),
+        Cell(row.tool),
+        Cell(row.model or ""),
     )
 
 

@@ -316,9 +316,9 @@ def render_trial_compactions(trial: Trial) -> str:
     )
 
 
-def render_trigger_advice(html: str, error: str = "") -> str:
+def render_trigger_advice(advice_html: str, error: str = "") -> str:
     """Return what the log itself says about when to compact, folded away; or why it cannot say."""
-    body = html or f"<p>{escape_html(error, 400)}</p>"
+    body = advice_html or f"<p>{escape_html(error, 400)}</p>"
     return wrap_in_scroll_box(
         f'<details><summary style="color:{TEXT_COLOUR};cursor:pointer">When to'
         f" compact</summary>{body}</details>"

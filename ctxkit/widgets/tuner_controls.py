@@ -120,9 +120,11 @@ def make_setting_controls(
     )
 
 
-def replace_zeros_with_none(turned: Mapping[str, Any], none: Collection[str]) -> dict[str, Any]:
+def replace_zeros_with_none(
+    values: Mapping[str, Any], nullable_names: Collection[str]
+) -> dict[str, Any]:
     """Return settings with None for those that are turned off by a 0."""
-    return {n: None if n in none and not v else v for n, v in turned.items()}
+    return {n: None if n in nullable_names and not v else v for n, v in values.items()}
 
 
 def _is_rules_function(rules: Any) -> bool:

@@ -48,7 +48,7 @@ def count(path: Path) -> dict[str, float]:
     minutes = 0.0
     for key in dict.fromkeys(_CHECKED.findall("\n".join(codes))):
         each = kinds[key]
-        kind = "guess" if each.guess else "choice" if each.is_choice else "number"
+        kind = "guess" if each.is_guess else "choice" if each.is_choice else "number"
         minutes += EXERCISE_MINUTES["rules" if key in RULES else kind]
     return {
         "words": len(text.split()), "lines": lines, "outputs": len(looked), "exercises": minutes,

@@ -28,7 +28,7 @@ RUNNING = ("agent", "magics", "teams", "widgets")
 """The folders whose code runs beside an agent."""
 
 SCREENS = {
-    ("magics/agent_magic.py", "run_agent"): "what the kit says of how a session goes on",
+    ("magics/agent_magic.py", "run_agent_magic"): "what the kit says of how a session goes on",
     ("magics/turn_handle_and_approvals.py", "_read_answer"): "the question whether a call may run, for the person alone",
     ("magics/turn_handle_and_approvals.py", "show_question_and_yield_prompt"): "the call that is asked about, which its redacted form replaces",
     ("magics/turn_handle_and_approvals.py", "_ipython_display_"): "a turn beside the notebook: what `TurnRenderer` made",
@@ -44,7 +44,7 @@ text of an agent but by events. One that is new here shows it by way of `LiveEve
 """
 WORKERS = (
     "agent/tools/file_search_worker.py",
-    "agent/document_worker.py",
+    "agent/tools/document_worker.py",
     "agent/process_supervisor.py",
 )
 """Scripts that run in a process of their own: what they print is a result, or goes to a pipe."""
@@ -52,7 +52,7 @@ LISTENERS = {
     "agent/live_session.py": "spans of a collector; the listeners that a session is made with",
     "magics/kernel_sessions.py": "those who listened to a session that is opened anew",
     "magics/turn_display.py": "the turn on the screen",
-    "teams/execution_and_results.py": "those who listen to all agents of a team",
+    "teams/runner.py": "those who listen to all agents of a team",
     "widgets/base_widget.py": "a chart that grows",
     "widgets/tuner.py": "the dials of a live session",
     "widgets/watcher.py": "the gauge of a session; the end of a log that is followed",
@@ -91,9 +91,9 @@ def test_one_function_makes_the_events():
 
 def test_events_of_an_agent_and_of_its_session_go_through_the_one_way():
     made = [(name, f) for name, f, call in calls() if called(call) == "LiveEventEmitter"]
-    assert made == [("agent/agent_magic.py", "__init__")]
+    assert made == [("agent/agent.py", "__init__")]
     told = {name for name, _, call in calls() if called(call) in EVENT_CALLS}
-    assert told == {"agent/agent_magic.py"}
+    assert told == {"agent/agent.py"}
 
 
 def test_pieces_of_text_are_told_by_these_alone():

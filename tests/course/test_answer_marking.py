@@ -33,7 +33,7 @@ NUMBERS = ["01-b", "01-c", "02-a", "02-b", "03-a", "05-a", "05-b", "05-c", "09-a
 def test_a_number_is_marked_by_what_is_wrong_with_it():
     slips = {"You forgot the cache.": 7.0}
     assert marks.mark_number(4.2, 4.2) == ""
-    assert marks.mark_number(7.0, 4.2, slips=slips) == "You forgot the cache."
+    assert marks.mark_number(7.0, 4.2, common_mistakes=slips) == "You forgot the cache."
     assert "factor of 100" in marks.mark_number(420, 4.2)
     assert "million" in marks.mark_number(4.2e6, 4.2)
     assert marks.mark_number(-4.2, 4.2) == "The sign is wrong."

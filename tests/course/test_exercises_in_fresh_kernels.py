@@ -81,7 +81,7 @@ def test_solutions_and_wrong_answers_in_a_fresh_kernel(
     lines = (tmp_path / "marks.jsonl").read_text(encoding="utf-8").splitlines()
     marks = [json.loads(line) for line in lines]
     exercises = [
-        k for k, e in load_exercises().items() if k.startswith(f"{number}-") and not e.guess
+        k for k, e in load_exercises().items() if k.startswith(f"{number}-") and not e.is_guess
     ]
     assert len(marks) == len(exercises) * 2 * (len(WRONG) + 1)
     assert [m for m in marks if m[3] is not (m[2] == "right")] == []

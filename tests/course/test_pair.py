@@ -95,7 +95,7 @@ def test_other_weights_take_other_steps(script, recorded, monkeypatch):
             self.network.weights["1.into"] = self.network.weights["1.into"][::-1]
 
     monkeypatch.setattr(script, "TinyReaderModel", Worse)
-    at = script.make_world(questions=1)
+    at = script.make_lookup_task(questions=1)
     session = asyncio.run(script.run_task("reader", script.make_run_settings()["none"], at))
     assert steps(session) != steps(recorded["none"])[: len(session.calls)]
 
@@ -281,7 +281,7 @@ def test_the_network_is_the_one_that_was_trained(script):
 
 
 def test_wrong_answers_are_counted(script):
-    at = script.make_world(questions=3)
+    at = script.make_lookup_task(questions=3)
     log = []
     for n in range(3):
         log.append(Message(role="user", id=f"u{n}", parts=(Text(at.format_question(n)),)))

@@ -123,7 +123,7 @@ def unheld(number: str, text: str) -> list[str]:
     those of an exercise.
     """
     held = [*CLAIMS.get(number, {}), *NOTEBOOK_CLAIMS.get(number, {}), *REAL.get(number, ())]
-    asked = " ".join(e.asks for key, e in load_exercises().items() if key.startswith(number))
+    asked = " ".join(e.question for key, e in load_exercises().items() if key.startswith(number))
     known = re.sub(r"(?<=\d)[_,](?=\d)", "", f"{code(number)} {printed(number)} {asked}")
     found = []
     for sentence in re.split(
@@ -147,7 +147,7 @@ def test_each_figure_of_the_prose_is_held_set_or_printed(number):
 
 @pytest.mark.parametrize(("key", "said"), [(k, s) for k, of in BECAUSE.items() for s in of])
 def test_what_a_right_answer_is_told_is_so(key, said):
-    assert said in load_exercises()[key].because
+    assert said in load_exercises()[key].explanation
     assert BECAUSE[key][said]()
 
 
@@ -155,7 +155,9 @@ def test_what_a_right_answer_is_told_is_so(key, said):
 def test_an_exercise_asks_with_the_figures_of_its_notebook(number):
     here = set(FIGURE.findall(f"{prose(number)} {code(number)}".replace("_", ",")))
     asked = [e for key, e in load_exercises().items() if key.startswith(number)]
-    words = (re.sub(r"\(Within[^)]*\)|notebook \d\d", "", f"{e.asks} {e.because}") for e in asked)
+    words = (
+        re.sub(r"\(Within[^)]*\)|notebook \d\d", "", f"{e.question} {e.explanation}") for e in asked
+    )
     figures_asked = {f for each in words for f in FIGURE.findall(each)}
     assert sorted(figures_asked - here) == []
 

@@ -28,7 +28,7 @@ def solve():
 
 
 def test_each_exercise_has_one(solve):
-    asked = {key for key, e in load_exercises().items() if not e.guess}
+    asked = {key for key, e in load_exercises().items() if not e.is_guess}
     assert set(solve.solutions()) == asked - {"capstone"}  # whose answer is each student's own
 
 

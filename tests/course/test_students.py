@@ -73,7 +73,7 @@ WITHOUT_NUMBERS = {
 
 
 def test_every_exercise_that_asks_for_a_number_draws_it():
-    asked = {key for key, each in EXERCISES.items() if not each.guess}
+    asked = {key for key, each in EXERCISES.items() if not each.is_guess}
     assert asked - set(NUMBERED) == WITHOUT_NUMBERS
 
 
@@ -119,7 +119,7 @@ def test_the_second_wrong_answer_is_told_how_to_get_there(folder):
 
 def test_every_exercise_says_how_to_get_there():
     for key, each in EXERCISES.items():
-        assert each.guess or len(each.hint) > 20, key
+        assert each.is_guess or len(each.hint) > 20, key
 
 
 def test_tries_go_on_in_the_next_kernel(monkeypatch):

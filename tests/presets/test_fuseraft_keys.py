@@ -16,7 +16,9 @@ from ctxkit.teams import parse_plan
 TABLES = {
     name: [getattr(k, "path", k) for k in getattr(keys, name)]
     for name in dir(keys)
-    if name.endswith("_KEYS") and name not in ("VIEW_KEYS", "TEAM_SECTION_KEYS")
+    if name.endswith("_KEYS")
+    and not name.startswith("_")
+    and name not in ("VIEW_KEYS", "TEAM_SECTION_KEYS", "MINOR_KEYS")
 }
 
 

@@ -115,7 +115,7 @@ def test_what_a_preset_says_reads_back_as_the_same(system, folder, data):
         rules = ck.presets.preset(system, **given)
     except BadArguments:
         reject()  # too many of these, and Hypothesis fails the test
-    again = reread(rules.to_config(), folder / SYSTEM_CONFIG_FILES[system].file)
+    again = reread(rules.to_config(), folder / SYSTEM_CONFIG_FILES[system].file_name)
     assert dict(again.parameters) == dict(rules.parameters)
     assert again == rules
 

@@ -53,10 +53,10 @@ def test_contracts_are_met_by_what_tools_really_wrote_and_ran(tmp_path):
         assert [k for _, k in team.moves[["agent", "kind"]].dropna().to_numpy()] == [
             "state_advanced"
         ] * 4
-        brief = json.loads(team.root.read(team.plan.brief))
+        brief = json.loads(team.root.read(team.plan.brief_path))
         assert all(team.root.read(p) for p in brief["files_to_change"])
         assert ("shell", {"command": brief["verify_command"]}) in calls(team, "Developer")
-        assert team.root.read(team.plan.report)
+        assert team.root.read(team.plan.report_path)
 
 
 def test_a_contract_that_tools_cannot_meet_stops_the_team(tmp_path):

@@ -61,7 +61,7 @@ _REMOVAL_ORDER = ("episode", "note", "procedure", "fact")
 
 def find_surplus_entries(
     entries: Iterable[MemoryEntry],
-    rows: Mapping[str, Mapping[str, Any]],
+    latest_audit_rows: Mapping[str, Mapping[str, Any]],
     author: str,
     budgets: MemoryDigestBudgets = STORE_BUDGETS,
 ) -> list[tuple[MemoryEntry, str]]:
@@ -69,7 +69,7 @@ def find_surplus_entries(
 
     Args:
         entries: all entries.
-        rows: the latest audit row of each guid (lower case).
+        latest_audit_rows: the latest audit row of each guid (lower case).
         author: whose entries may be removed.
         budgets: items and characters of the store, in total and per kind.
     """
@@ -77,7 +77,7 @@ def find_surplus_entries(
     # entries with one kind and name, then, kind by kind, the oldest while a budget is exceeded.
     # The sums are counted again after each removal: quadratic, for at most MAX_ENTRIES entries.
     stored = list(entries)
-    last_rows = {e.guid: rows.get(e.guid.casefold(), {}) for e in stored}
+    last_rows = {e.guid: latest_audit_rows.get(e.guid.casefold(), {}) for e in stored}
     removable = [e for e in stored if last_rows[e.guid].get("by") == author]
     removable.sort(key=lambda e: (str(last_rows[e.guid].get("time", "")), e.guid))
     surplus: dict[str, tuple[MemoryEntry, str]] = {}
@@ -122,7 +122,7 @@ class MemoryStore:
     """Memory folders, as seen from a working folder.
 
     Args:
-        homes: folders with entries; new ones go into the first
+        folders: folders with entries; new ones go into the first
             (`agent.memory.entry_store.get_user_memory_folders` returns the user's).
         base: the working folder, which limits the entries to its scope; None: the current one.
 
@@ -134,10 +134,10 @@ class MemoryStore:
         []
     """
 
-    def __init__(self, homes: Sequence[str | Path], base: str | Path | None = None) -> None:
-        if not homes:
+    def __init__(self, folders: Sequence[str | Path], base: str | Path | None = None) -> None:
+        if not folders:
             raise BadArguments("A memory needs a folder.")
-        self.folders, self.scope = [MemoryFolder(h) for h in homes], WorkingFolderMemoryIds(base)
+        self.folders, self.scope = [MemoryFolder(h) for h in folders], WorkingFolderMemoryIds(base)
 
     def entries(self, *, everywhere: bool = False) -> list[MemoryEntry]:
         """Return the entries in scope, or all with `everywhere`, by name."""
@@ -154,7 +154,7 @@ class MemoryStore:
             if n
         ]
 
-    def of(self, name: str, *, everywhere: bool = True) -> tuple[MemoryFolder, MemoryEntry]:
+    def find_entry(self, name: str, *, everywhere: bool = True) -> tuple[MemoryFolder, MemoryEntry]:
         """Return the folder and the entry of a name, guid, or beginning of a guid (4 characters).
 
         Args:
@@ -227,7 +227,7 @@ class MemoryStore:
                 name.
             StoreError: it cannot be written.
         """
-        folder, old = self.of(name)
+        folder, old = self.find_entry(name)
         fields = {key: getattr(old, key) for key in ("name", "description", "type", "body")}
         edited = make_entry(**{**fields, **changes}, guid=old.guid)
         namesakes = [
@@ -249,7 +249,7 @@ class MemoryStore:
             BadArguments: there is no such entry.
             StoreError: it cannot be removed.
         """
-        folder, entry = self.of(name)
+        folder, entry = self.find_entry(name)
         folder.remove(entry)
         self._add_audit_row(folder, "forgotten", entry, by=by)
         return entry
@@ -268,7 +268,7 @@ class MemoryStore:
         """
         surplus = find_surplus_entries(self.entries(), self.newest_rows(), by, budgets)
         for surplus_entry, why in surplus:
-            folder, entry = self.of(surplus_entry.guid)
+            folder, entry = self.find_entry(surplus_entry.guid)
             folder.remove(entry)
             self._add_audit_row(folder, "forgotten", entry, by="consolidation", why=why)
         return surplus
@@ -288,13 +288,13 @@ class MemoryStore:
         rows.sort(key=lambda row: str(row.get("time", "")))
         return {str(row.get(key, "")).casefold(): row for row in rows for key in ("guid", "name")}
 
-    def why(self, name: str) -> tuple[MemoryEntry, list[dict[str, Any]]]:
+    def get_audit_rows(self, name: str) -> tuple[MemoryEntry, list[dict[str, Any]]]:
         """Return an entry and its audit rows: author, time, and the messages it is based on.
 
         Raises:
             BadArguments: there is no such entry.
         """
-        folder, entry = self.of(name)
+        folder, entry = self.find_entry(name)
         return entry, folder.audit(entry.guid)
 
     # -- inside ------------------------------------------------------------------------------------

@@ -461,9 +461,7 @@ class PromptLookupModel(ScriptedModel):
             self._seen_ports |= visible_ports
             visible_ports = self._seen_ports
         questions = (
-            parse_service_names(m.text)
-            for m in reversed(messages)
-            if m.role in ("user", "summary")
+            parse_service_names(m.text) for m in reversed(messages) if m.role in ("user", "summary")
         )
         services = next(filter(None, questions), ())  # text that the rules add has no question
         missing = next((name for name in services if name not in visible_ports), None)

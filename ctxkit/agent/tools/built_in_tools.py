@@ -264,7 +264,7 @@ def make_shell_tool(root: RootFolder, seconds: float = 120.0) -> Tool:
         exit status.
         """
         tree = ProcessTree(
-            ["/bin/sh", "-c", command], env=get_environment_without_secrets(), leaves=True
+            ["/bin/sh", "-c", command], env=get_environment_without_secrets(), may_spare_rest=True
         )
         with tree.starting():
             process = await asyncio.create_subprocess_exec(
@@ -302,7 +302,7 @@ async def _read_output(
     while chunk := await process.stdout.read(_CHUNK_BYTES):
         output.write(decoder.decode(chunk))
     output.write(decoder.decode(b"", final=True))
-    tree.leave()  # a server that the command started in the background continues
+    tree.spare_rest()  # a server that the command started in the background continues
     await process.wait()
 
 

@@ -383,7 +383,7 @@ def read_document(
     file: BinaryIO,
     name: str,
     piece_names: Sequence[str] | None = None,
-    bounds: DocumentReadLimits | None = None,
+    limits: DocumentReadLimits | None = None,
 ) -> Document:
     """Return the text of a document.
 
@@ -394,7 +394,7 @@ def read_document(
         file: a real file, open for reading.
         name: its name, which says its kind.
         piece_names: names of the pieces to read; None: all.
-        bounds: bounds of reading; None: the defaults.
+        limits: bounds of reading; None: the defaults.
 
     Returns:
         The text by piece (page, slide, sheet), the size of the file in bytes, and a note; empty if
@@ -404,10 +404,10 @@ def read_document(
         BadArguments: documents of this kind cannot be read.
         StoreError: it is damaged, too large, or takes too much time or memory.
     """
-    bounds = bounds or DocumentReadLimits()
-    request = {"kind": detect_document_kind(name), "wanted": piece_names, **bounds._asdict()}
+    limits = limits or DocumentReadLimits()
+    request = {"kind": detect_document_kind(name), "wanted": piece_names, **limits._asdict()}
     size = os.fstat(file.fileno()).st_size
-    rows, note = _run_worker(file, msgspec.json.encode(request).decode(), bounds.seconds)
+    rows, note = _run_worker(file, msgspec.json.encode(request).decode(), limits.seconds)
     pieces, why = [], ""
     for row in rows:
         if "error" in row:

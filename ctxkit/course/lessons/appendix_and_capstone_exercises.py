@@ -141,7 +141,7 @@ def _judge_gain_calls(answer: Any, gain: Any = None) -> str:
         "From there on it gains; the cents come on top.": paid_back,
         "You left out what the writing costs: it has to be paid back first.": calls,
     }
-    return mark_number(answer, paid_back + calls, within=0.03, slips=slips)
+    return mark_number(answer, paid_back + calls, tolerance=0.03, common_mistakes=slips)
 
 
 @exercise(
@@ -163,7 +163,7 @@ def _judge_cohort_items(answer: Any) -> str:
         "That is a share: how many items is it?": share,
         "That is after another number of compactions.": float(other[fate].iloc[0]) * items,
     }
-    return mark_number(answer, share * items, within=0.03, slips=slips)
+    return mark_number(answer, share * items, tolerance=0.03, common_mistakes=slips)
 
 
 @cache
@@ -188,7 +188,7 @@ def _judge_lost_values(answer: Any, told: Any = None) -> str:
     meaning = rows["meaning_kept"].astype(bool)
     values = rows["values_kept"].fillna(True).astype(bool)  # noqa: FBT003
     chosen = ~meaning if asked == "was lost" else meaning & ~values
-    return mark_number(answer, int(chosen.sum()), within=0)
+    return mark_number(answer, int(chosen.sum()), tolerance=0)
 
 
 @exercise(

@@ -75,7 +75,9 @@ def _judge_call_cost(answer: Any) -> str:
             3e-6 * fresh + 0.3e-6 * written + reply
         ),
     }
-    return mark_number(answer, 3e-6 * fresh + 3.75e-6 * written + reply, within=0.002, slips=slips)
+    return mark_number(
+        answer, 3e-6 * fresh + 3.75e-6 * written + reply, tolerance=0.002, common_mistakes=slips
+    )
 
 
 @exercise(
@@ -95,7 +97,7 @@ def _judge_unlogged_share(answer: Any) -> str:
         "That is what its messages hold.": 100 * (whole - unlogged) / whole,
         "That is a number of tokens: their share of the whole prompt is asked for.": unlogged,
     }
-    return mark_number(answer, 100 * unlogged / whole, within=0.002, slips=slips)
+    return mark_number(answer, 100 * unlogged / whole, tolerance=0.002, common_mistakes=slips)
 
 
 @cache

@@ -97,4 +97,4 @@ def _judge_underestimate(answer: Any) -> str:
             100 * (real / float(table["usd_real"].iloc[0]) - 1)
         ),
     }
-    return mark_number(answer, 100 * (real / predicted - 1), within=0.02, slips=slips)
+    return mark_number(answer, 100 * (real / predicted - 1), tolerance=0.02, common_mistakes=slips)

@@ -30,9 +30,9 @@ _LESS_USD = 0.15
 # The loss is worked out under triggers that nobody would call different. Its spread is the noise of
 # this one session, against which differences between settings are held.
 @cache
-def measure_losses_near_trigger(words: str = "summary:keep_tokens=8000") -> Sequence[float]:
+def measure_losses_near_trigger(policy: str = "summary:keep_tokens=8000") -> Sequence[float]:
     """Return the loss of a policy under triggers that differ by a few per cent."""
-    return [measure_loss_with_trigger(words, t) for t in _TRIGGERS]
+    return [measure_loss_with_trigger(policy, t) for t in _TRIGGERS]
 
 
 @guess(
@@ -61,13 +61,13 @@ def _judge_loss_deviation(answer: Any) -> str:
     measured = measure_losses_near_trigger(f"summary:keep_tokens={numbers('07-a')['keep_tokens']}")
     right, sample = 100 * pstdev(measured), 100 * stdev(measured)
     # with n or with n - 1: what is near to either is right
-    if not mark_number(answer, sample, within=0.05):
+    if not mark_number(answer, sample, tolerance=0.05):
         return ""
     slips = {
         "That is the distance from the least to the most.": 100 * (max(measured) - min(measured)),
         "That is the variance.": sample**2,
     }
-    return mark_number(answer, right, within=0.05, slips=slips)
+    return mark_number(answer, right, tolerance=0.05, common_mistakes=slips)
 
 
 @exercise(

@@ -116,7 +116,7 @@ def _judge_safe_cut(answer: Any) -> str:
         if view[int(at)].role == "tool":
             return "There a result would stand without its call."
         return "That one is safe, but it is not the first."
-    return mark_number(answer, right, within=0)
+    return mark_number(answer, right, tolerance=0)
 
 
 @exercise(
@@ -129,7 +129,7 @@ def _judge_safe_cut(answer: Any) -> str:
 )
 def _judge_untriggered_cuts(answer: Any) -> str:
     count = _count_untriggered(numbers("02-b")["keep_tokens"])
-    return mark_number(answer, count, within=0)
+    return mark_number(answer, count, tolerance=0)
 
 
 @cache
@@ -172,7 +172,9 @@ def _judge_trigger_distance(answer: Any) -> str:
         "That is the growth of one call.": grown,
         "That is all that the session grew by.": grown * (len(load_sample().calls) - 1),
     }
-    return mark_number(answer, grown * numbers("03-a")["calls"], within=0.05, slips=slips)
+    return mark_number(
+        answer, grown * numbers("03-a")["calls"], tolerance=0.05, common_mistakes=slips
+    )
 
 
 @cache

@@ -67,7 +67,7 @@ def _judge_break_even(answer: Any) -> str:
         "You took the price of plain input for that of writing.": (_INPUT - _READ) / _READ * ratio,
     }
     right = reads_until_mutation_pays(removed, behind)
-    return mark_number(answer, right, within=0.01, slips=slips)
+    return mark_number(answer, right, tolerance=0.01, common_mistakes=slips)
 
 
 @exercise(
@@ -91,7 +91,7 @@ def _judge_call_cost(answer: Any) -> str:
             ((fresh + written) * _INPUT + read * _READ + reply * _OUTPUT) / 1e6
         ),
     }
-    return mark_number(answer, right, slips=slips)
+    return mark_number(answer, right, common_mistakes=slips)
 
 
 @exercise(
@@ -114,7 +114,9 @@ def _judge_pause_cost(answer: Any) -> str:
         "You took the price of plain input for that of writing.": again * (_INPUT - _READ) / 1e6,
         "You took the shorter pauses, too.": every * (_WRITE - _READ) / 1e6,
     }
-    return mark_number(answer, again * (_WRITE - _READ) / 1e6, within=0.01, slips=slips)
+    return mark_number(
+        answer, again * (_WRITE - _READ) / 1e6, tolerance=0.01, common_mistakes=slips
+    )
 
 
 @cache

@@ -76,7 +76,7 @@ def _judge_compaction_count(answer: Any, turns: Any = None) -> str:
         if spent[session, agent] >= limit:
             fired += 1
             spent = {key: n for key, n in spent.items() if key[0] != session}
-    return mark_number(answer, fired, within=0)
+    return mark_number(answer, fired, tolerance=0)
 
 
 _TASKS = [{"tasks": n} for n in (50, 10, 25, 100, 200)]
@@ -117,7 +117,7 @@ def _judge_noise_floor(answer: Any) -> str:
     table = studies.table("floors").pivot_table(index="tasks", columns="figure", values="floor")
     usd = next(c for c in table.columns if "usd" in str(c) or "dollar" in str(c))
     return mark_number(
-        answer, 100 * float(str(table.loc[numbers("09-a")["tasks"], usd])), within=0.05
+        answer, 100 * float(str(table.loc[numbers("09-a")["tasks"], usd])), tolerance=0.05
     )
 
 

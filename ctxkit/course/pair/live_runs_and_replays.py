@@ -56,7 +56,7 @@ def make_run_settings() -> dict[str, Rules]:
     return {"none": ctxkit.presets.none(context_window=CONTEXT_WINDOW), "mask 3": mask}
 
 
-async def run_task(name: str, rules: Rules, world: LookupTask = WORLD) -> ctxkit.Session:
+async def run_task(name: str, rules: Rules, task: LookupTask = WORLD) -> ctxkit.Session:
     """Ask a model all questions of a world under rules.
 
     The reader's clock counts (a second for each look at it), so that its session is the same each
@@ -65,7 +65,7 @@ async def run_task(name: str, rules: Rules, world: LookupTask = WORLD) -> ctxkit
     Args:
         name: `reader`, or a model as `%%agent` names it.
         rules: context management of the run.
-        world: files and questions.
+        task: files and questions.
 
     Returns:
         The session of the run.
@@ -77,12 +77,12 @@ async def run_task(name: str, rules: Rules, world: LookupTask = WORLD) -> ctxkit
         session,
         model=_make_task_model(name, clock),
         rules=rules,
-        tools=[tool(world.read_file)],
+        tools=[tool(task.read_file)],
         clock=clock,
     )
     agent.instruct(INSTRUCTIONS)
-    for n in range(len(world.questions)):
-        await agent.turn(world.format_question(n))
+    for n in range(len(task.questions)):
+        await agent.turn(task.format_question(n))
     return agent.session
 
 
@@ -108,10 +108,10 @@ def collect_answers(session: ctxkit.Session) -> dict[int, str]:
     return {call.turn: call.message.text for call in session.calls}
 
 
-def count_right_answers(session: ctxkit.Session, world: LookupTask = WORLD) -> int:
+def count_right_answers(session: ctxkit.Session, task: LookupTask = WORLD) -> int:
     """Return how many questions were answered with the right numbers."""
     answers = collect_answers(session)
-    return sum(world.is_right(n, answers.get(n, "")) for n in range(len(world.questions)))
+    return sum(task.is_right(n, answers.get(n, "")) for n in range(len(task.questions)))
 
 
 def count_repeated_reads(session: ctxkit.Session) -> int:
@@ -120,12 +120,12 @@ def count_repeated_reads(session: ctxkit.Session) -> int:
     return len(paths) - len(set(paths))
 
 
-def compare_with_replay(runs: dict[str, ctxkit.Session], world: LookupTask = WORLD) -> pd.DataFrame:
+def compare_with_replay(runs: dict[str, ctxkit.Session], task: LookupTask = WORLD) -> pd.DataFrame:
     """Compare what the replay of the first run predicts of each setting with the real run.
 
     Args:
         runs: sessions by the name of their setting.
-        world: whose questions they answer.
+        task: whose questions they answer.
 
     Returns:
         One row a setting: calls, prompt tokens and dollars, each `predicted` and `real`, then
@@ -136,7 +136,7 @@ def compare_with_replay(runs: dict[str, ctxkit.Session], world: LookupTask = WOR
     for name, session in runs.items():
         predicted = ctxkit.score(replay_under_setting(first, name), loss=False)
         real = ctxkit.score(price_run(session), loss=False)
-        right = f"{count_right_answers(session, world)} of {len(world.questions)}"
+        right = f"{count_right_answers(session, task)} of {len(task.questions)}"
         rows[name] = {
             f"{figure} {source}": row[column]
             for figure, column in (
@@ -150,14 +150,14 @@ def compare_with_replay(runs: dict[str, ctxkit.Session], world: LookupTask = WOR
 
 
 def record_both_runs(
-    name: str = READER, folder: Path = PAIR_FOLDER, world: LookupTask = WORLD
+    name: str = READER, folder: Path = PAIR_FOLDER, task: LookupTask = WORLD
 ) -> pd.DataFrame:
     """Run the task under both settings, write sessions and table, and return the table."""
-    runs = _run_settings(name, world)
+    runs = _run_settings(name, task)
     folder.mkdir(parents=True, exist_ok=True)
     for session in runs.values():
         ctxkit.write(session, folder / f"{session.id}.jsonl")
-    table = compare_with_replay(runs, world)
+    table = compare_with_replay(runs, task)
     table.to_csv(folder / "pair.csv")
     return table
 
@@ -180,9 +180,9 @@ def _make_task_model(name: str, clock: Callable[[], float]) -> Model:
     return make_model(name, counter=COUNTER, clock=clock)
 
 
-def _run_settings(name: str, world: LookupTask) -> dict[str, ctxkit.Session]:
+def _run_settings(name: str, task: LookupTask) -> dict[str, ctxkit.Session]:
     settings = make_run_settings().items()
-    return {label: asyncio.run(run_task(name, rules, world)) for label, rules in settings}
+    return {label: asyncio.run(run_task(name, rules, task)) for label, rules in settings}
 
 
 def _run_command(arguments: list[str]) -> None:

@@ -208,7 +208,7 @@ def gate_compactor(
             messages.
 
     Example:
-        >>> from ctxkit.experiments.gates.compactor_fact_survival import gate_compactor
+        >>> from ctxkit.experiments.gates.compactor_gate_and_command import gate_compactor
         >>> gate_compactor(lambda messages: messages, rounds=2).ok
         True
     """

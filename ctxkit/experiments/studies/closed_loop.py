@@ -79,13 +79,13 @@ _READ_TOOL = "read_config"
 
 
 def run_scripted_agent(
-    rules: RulesLike = "none", at: PortLookupTask | None = None, *, blind: bool = False
+    rules: RulesLike = "none", task: PortLookupTask | None = None, *, blind: bool = False
 ) -> Session:
     """Run an agent through all questions of a world under rules and return its session.
 
     Args:
         rules: rules, a preset or its name.
-        at: the world; None: `make_world()`.
+        task: the world; None: `make_port_lookup_task()`.
         blind: the agent ignores its prompt, so that rules do not change its steps.
 
     Returns:
@@ -93,7 +93,7 @@ def run_scripted_agent(
 
     Example:
         >>> from ctxkit.experiments.studies import closed_loop
-        >>> world = closed_loop.make_world(questions=1, services=2)
+        >>> world = closed_loop.make_port_lookup_task(questions=1, services=2)
         >>> len(closed_loop.run_scripted_agent("none", world).calls)
         3
     """
@@ -101,22 +101,22 @@ def run_scripted_agent(
     from ctxkit.agent.event_loop_threads import BackgroundTask
     from ctxkit.agent.tools.tool import tool
 
-    at = at or make_port_lookup_task()
+    task = task or make_port_lookup_task()
     ticks, counter = count(1_800_000_000), tokens.get_counter("chars/4")
     model = make_lookup_model(counter=counter, clock=lambda: float(next(ticks)), blind=blind)
     agent = Agent(
         Session(id="seeker", format="native", agent="main"),
         model=model,
         rules=resolve_rules(rules).but(counter=counter),
-        tools=[tool(at.read_config)],
+        tools=[tool(task.read_config)],
         clock=lambda: float(next(ticks)),
     )
 
     agent.instruct(INSTRUCTIONS)
 
     async def live() -> None:
-        for n in range(len(at.services_by_question)):
-            await agent.turn(at.question(n))
+        for n in range(len(task.services_by_question)):
+            await agent.turn(task.question(n))
 
     BackgroundTask(live()).result()
     return apply_model_prices(agent.session)
@@ -141,7 +141,7 @@ def _price_entry(entry: Message | Edit) -> Message | Edit:
 
 def loop(
     rules: Sequence[RulesLike],
-    at: PortLookupTask | None = None,
+    task: PortLookupTask | None = None,
     *,
     blind: bool = False,
     progress: bool = True,
@@ -150,7 +150,7 @@ def loop(
 
     Args:
         rules: rules, presets or their names.
-        at: the world; None: `make_world()`.
+        task: the world; None: `make_port_lookup_task()`.
         blind: see `run_scripted_agent`.
         progress: show a progress bar where the work takes longer than a second.
 
@@ -158,17 +158,17 @@ def loop(
         One row per rules, indexed by their label; columns: `COLUMNS`.
 
     Example:
-        >>> from ctxkit.experiments.studies.closed_loop import loop, make_world
-        >>> frame = loop(["none"], make_world(questions=3))
+        >>> from ctxkit.experiments.studies.closed_loop import loop, make_port_lookup_task
+        >>> frame = loop(["none"], make_port_lookup_task(questions=3))
         >>> float(frame["usd_error"].iloc[0])
         0.0
     """
     import pandas as pd
 
-    at = at or make_port_lookup_task()
-    record = run_scripted_agent("none", at, blind=blind)
+    task = task or make_port_lookup_task()
+    record = run_scripted_agent("none", task, blind=blind)
     bar = make_progress_bar(rules, desc="closed loop", unit="rules", disable=not progress)
-    rows = [_compare_rules(record, resolve_rules(each), at, blind=blind) for each in bar]
+    rows = [_compare_rules(record, resolve_rules(each), task, blind=blind) for each in bar]
     return pd.DataFrame(rows, columns=list(CLOSED_LOOP_COLUMNS)).set_index("rules")
 
 
@@ -202,7 +202,7 @@ def count_file_reads(session: Session) -> int:
     return sum(c.name == _READ_TOOL for m in session.messages for c in m.tool_calls)
 
 
-def count_numbers_gone_when_needed(replayed: Session, at: PortLookupTask) -> int:
+def count_numbers_gone_when_needed(replayed: Session, task: PortLookupTask) -> int:
     """Count the numbers that the agent had read but that a replay did not show when needed.
 
     Each costs a live run at least one more step, so the count is the replay's own estimate of its
@@ -212,7 +212,7 @@ def count_numbers_gone_when_needed(replayed: Session, at: PortLookupTask) -> int
     first = {call.turn: call.index for call in reversed(replayed.calls)}
     # a number counts as missing where it was read in an earlier turn and is not in this prompt
     for turn in sorted(first):
-        needed = set(at.services_by_question[turn])
+        needed = set(task.services_by_question[turn])
         visible = find_visible_services(item.message for item in replayed.sent(first[turn]))
         missing += len((needed & read_before) - visible)
         read_before |= needed

@@ -192,7 +192,7 @@ def make_developers_with_pauses(
         sessions: sessions of each.
 
     Example:
-        >>> developers = make_developers(2)
+        >>> developers = make_developers_with_pauses(2)
         >>> [len(s) for s in developers.values()]
         [8, 8]
     """

@@ -161,8 +161,8 @@ def cross_validate_elongation() -> pd.DataFrame:
         interval contains the measured ratio).
 
     Example:
-        >>> from ctxkit.experiments.studies.policy_turn_and_cost_ratios import
-        cross_validate_elongation >>> len(cross_validate_elongation())
+        >>> from ctxkit.experiments import studies
+        >>> len(studies.policy_turn_and_cost_ratios.cross_validate_elongation())
         13
     """
     import pandas as pd

@@ -283,8 +283,8 @@ CONFIG_TABLE = ConfigKeyTable(
             make_choice_kind("head", "head_tail", "middle"),
         ),
     ),
-    elsewhere=frozenset({"compactor.toolSummaryAutomation"}),
-    silent=frozenset({"model", "concurrency", "log"}),
+    unrepresented=frozenset({"compactor.toolSummaryAutomation"}),
+    ignored=frozenset({"model", "concurrency", "log"}),
     any_case=True,
 )
 
@@ -300,6 +300,6 @@ CONFIG = SystemConfigFile(
     "config.json",
     count_identifying_keys,
     CONFIG_TABLE.parse,
-    CONFIG_TABLE.tree,
+    CONFIG_TABLE.to_config_tree,
     CONFIG_TABLE.paths,
 )

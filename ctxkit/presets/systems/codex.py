@@ -228,7 +228,7 @@ CONFIG_TABLE = ConfigKeyTable(
         ConfigKey("compact_prompt", "compact_prompt", PROMPT),
         ConfigKey("tool_output_token_limit", "tool_output_token_limit", POSITIVE),
     ),
-    elsewhere=parse_keys(
+    unrepresented=parse_keys(
         "experimental_compact_prompt_file model_auto_compact_token_limit_scope"
         " model_max_output_tokens"
     ),
@@ -242,7 +242,8 @@ OTHER_SIGNS = parse_keys(
 def count_identifying_keys(config: Mapping[str, Any]) -> int:
     """Count the keys that identify Codex."""
     mine = sum(
-        str(k) in config for k in (*(k.path for k in CONFIG_TABLE.keys), *CONFIG_TABLE.elsewhere)
+        str(k) in config
+        for k in (*(k.path for k in CONFIG_TABLE.keys), *CONFIG_TABLE.unrepresented)
     )
     return 3 * mine + sum(k in config for k in OTHER_SIGNS)
 
@@ -264,7 +265,7 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
 
 def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters under the file's own keys; without any, a table naming the system."""
-    return CONFIG_TABLE.tree(parameters) or {"mcp_servers": {}}
+    return CONFIG_TABLE.to_config_tree(parameters) or {"mcp_servers": {}}
 
 
 CONFIG = SystemConfigFile(

@@ -269,12 +269,12 @@ CONFIG_TABLE = ConfigKeyTable(
         ),
         *openclaw_and_fased_settings.PRUNING_KEYS,
     ),
-    elsewhere=parse_keys(
+    unrepresented=parse_keys(
         "recentTurnsPreserve customInstructions", openclaw_and_fased_settings.COMPACTION_SECTION
     )
     | openclaw_and_fased_settings.OTHER_KEYS,
-    silent=frozenset({"agents.list", GUARD_ENABLED_KEY.path, GUARD_RETRIES_KEY.path}),
-    open=openclaw_and_fased_settings.OPEN_SECTIONS,
+    ignored=frozenset({"agents.list", GUARD_ENABLED_KEY.path, GUARD_RETRIES_KEY.path}),
+    open_sections=openclaw_and_fased_settings.OPEN_SECTIONS,
 )
 
 
@@ -301,9 +301,9 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters under the file's own keys."""
     retries = parameters.get(GUARD_RETRIES_KEY.parameter) or 0
     guard = {GUARD_ENABLED_KEY.parameter: retries > 0, GUARD_RETRIES_KEY.parameter: retries or None}
-    return ConfigKeyTable((*CONFIG_TABLE.keys, GUARD_ENABLED_KEY, GUARD_RETRIES_KEY)).tree(
-        {**parameters, **guard}
-    )
+    return ConfigKeyTable(
+        (*CONFIG_TABLE.keys, GUARD_ENABLED_KEY, GUARD_RETRIES_KEY)
+    ).to_config_tree({**parameters, **guard})
 
 
 COUNT_FASED_KEYS = partial(openclaw_and_fased_settings.count_identifying_keys, openclaw=False)

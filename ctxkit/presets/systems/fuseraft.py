@@ -398,5 +398,5 @@ CONFIG = SystemConfigFile(
     read_config,
     to_config_tree,
     KEY_PATHS,
-    one_agent=False,
+    has_one_agent=False,
 )

@@ -331,9 +331,9 @@ CONFIG_TABLE = ConfigKeyTable(
         ConfigKey(f"{MASKING_SECTION}.protectLatestTurn", "protect_latest_turn", FLAG),
         ConfigKey("tools.truncateToolOutputThreshold", "truncate_tool_output_threshold", WHOLE),
     ),
-    elsewhere=frozenset({"model.summarizeToolOutput", "model.maxSessionTurns"}),
-    silent=frozenset({"experimental.contextManagement", *OLDER_THRESHOLD_PATHS}),
-    open=frozenset({"", "model", "tools", "experimental"}),
+    unrepresented=frozenset({"model.summarizeToolOutput", "model.maxSessionTurns"}),
+    ignored=frozenset({"experimental.contextManagement", *OLDER_THRESHOLD_PATHS}),
+    open_sections=frozenset({"", "model", "tools", "experimental"}),
 )
 OTHER_SIGNS = parse_keys("general ui tools context security privacy experimental mcpServers ide")
 
@@ -371,7 +371,7 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
 
 def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters under the file's own keys."""
-    tree = CONFIG_TABLE.tree(parameters)
+    tree = CONFIG_TABLE.to_config_tree(parameters)
     if parameters.get("variant") is not None:
         tree["experimental"] = {"contextManagement": parameters["variant"] == "pipeline"}
     return tree

@@ -335,12 +335,12 @@ CONFIG_TABLE = ConfigKeyTable(
         ),
         *openclaw_and_fased_settings.PRUNING_KEYS,
     ),
-    elsewhere=parse_keys(
+    unrepresented=parse_keys(
         "enabled softThresholdTokens", openclaw_and_fased_settings.MEMORY_FLUSH_SECTION
     )
     | openclaw_and_fased_settings.OTHER_KEYS,
-    silent=frozenset({"agents.list"}),
-    open=openclaw_and_fased_settings.OPEN_SECTIONS,
+    ignored=frozenset({"agents.list"}),
+    open_sections=openclaw_and_fased_settings.OPEN_SECTIONS,
 )
 
 
@@ -386,7 +386,7 @@ def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
         RETIRED_SETTINGS if parameters.get("version", NEWEST_VERSION) == NEWEST_VERSION else ()
     )
     writable = {k: v for k, v in parameters.items() if k not in retired}
-    return CONFIG_TABLE.tree({**writable, "pruning": parameters.get("pruning") or "off"})
+    return CONFIG_TABLE.to_config_tree({**writable, "pruning": parameters.get("pruning") or "off"})
 
 
 COUNT_OPENCLAW_KEYS = partial(openclaw_and_fased_settings.count_identifying_keys, openclaw=True)

@@ -307,7 +307,7 @@ CONFIG_TABLE = ConfigKeyTable(
         ConfigKey("tool_output.max_lines", "max_lines", WHOLE),
         ConfigKey("tool_output.max_bytes", "max_bytes", WHOLE),
     ),
-    elsewhere=frozenset({"compaction.keep", "compaction.buffer"}),
+    unrepresented=frozenset({"compaction.keep", "compaction.buffer"}),
 )
 LIMIT_TABLE = ConfigKeyTable(
     keys=(
@@ -346,13 +346,15 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
 
 def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters under the file's own keys."""
-    tree = {"$schema": "https://opencode.ai/config.json", **CONFIG_TABLE.tree(parameters)}
+    tree = {"$schema": "https://opencode.ai/config.json", **CONFIG_TABLE.to_config_tree(parameters)}
     if any(parameters.get(k.parameter) is not None for k in LIMIT_TABLE.keys):
         model = parameters.get("subject") or PLACEHOLDER_MODEL
         provider, _, name = model.partition("/")
         tree |= {
             "model": model,
-            "provider": {provider: {"models": {name: {"limit": LIMIT_TABLE.tree(parameters)}}}},
+            "provider": {
+                provider: {"models": {name: {"limit": LIMIT_TABLE.to_config_tree(parameters)}}}
+            },
         }
     return tree
 

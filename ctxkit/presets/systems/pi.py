@@ -203,7 +203,7 @@ CONFIG_TABLE = ConfigKeyTable(
         ConfigKey("compaction.reserveTokens", "reserve_tokens", WHOLE),
         ConfigKey("compaction.keepRecentTokens", "keep_recent_tokens", WHOLE),
     ),
-    elsewhere=frozenset({"branchSummary"}),
+    unrepresented=frozenset({"branchSummary"}),
 )
 OTHER_SIGNS = parse_keys(
     "defaultProvider defaultModel defaultThinkingLevel hideThinkingBlock thinkingBudgets"
@@ -225,6 +225,6 @@ CONFIG = SystemConfigFile(
     "settings.json",
     count_identifying_keys,
     CONFIG_TABLE.parse,
-    CONFIG_TABLE.tree,
+    CONFIG_TABLE.to_config_tree,
     CONFIG_TABLE.paths,
 )

@@ -211,8 +211,8 @@ CONFIG_TABLE = ConfigKeyTable(
         ConfigKey("COMPACT_SUMMARY_MAX_TOKENS", "compact_summary_max_tokens", POSITIVE),
         ConfigKey("MAX_COMPACTION_ATTEMPTS", "max_compaction_attempts", POSITIVE),
     ),
-    elsewhere=frozenset({"MAX_TOOL_OUTPUT_LENGTH", "MAX_STEPS", "MAX_ERROR_COUNT"}),
-    silent=frozenset({"COMPACT_SUMMARY_MODEL", "DEFAULT_MODEL"}),
+    unrepresented=frozenset({"MAX_TOOL_OUTPUT_LENGTH", "MAX_STEPS", "MAX_ERROR_COUNT"}),
+    ignored=frozenset({"COMPACT_SUMMARY_MODEL", "DEFAULT_MODEL"}),
 )
 
 
@@ -227,7 +227,7 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
     The program reads text that is no number as NaN, and then compacts before every call; here
     such text is refused.
     """
-    names = {k.path for k in CONFIG_TABLE.keys} | CONFIG_TABLE.elsewhere
+    names = {k.path for k in CONFIG_TABLE.keys} | CONFIG_TABLE.unrepresented
     variables = {
         k: _parse_whole(v) for k, v in config.items() if k in names and v not in ("", None)
     }
@@ -245,6 +245,6 @@ CONFIG = SystemConfigFile(
     ".env",
     count_identifying_keys,
     read_config,
-    CONFIG_TABLE.tree,
+    CONFIG_TABLE.to_config_tree,
     CONFIG_TABLE.paths,
 )

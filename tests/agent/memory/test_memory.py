@@ -242,10 +242,10 @@ def test_one_name_in_two_folders_is_two_entries(here, tmp_path):
     assert (here.entries()[0].description, other.entries()[0].description) == ("pytest", "go test")
     here.add(make_entry("RUNNER", "tox"))
     assert [e.description for e in here.entries()] == ["tox"]
-    assert here.of("runner")[1].description == "tox"  # this folder's comes first
+    assert here.find_entry("runner")[1].description == "tox"  # this folder's comes first
     third = at(tmp_path, "third")
     with pytest.raises(BadArguments, match="Several entries"):
-        third.of("runner")
+        third.find_entry("runner")
 
 
 # -- audit ----------------------------------------------------------------------------------------
@@ -255,12 +255,12 @@ def test_the_audit_says_who_saved_what_and_from_where(here):
     """T27: Each change of memory has a row: what, when, by whom, from which messages."""
     kept = here.add(make_entry("one", "x"), session="ab12cd34", by="extract", messages=["m1", "m2"])
     here.edit("one", description="y")
-    rows = here.why("one")[1]
+    rows = here.get_audit_rows("one")[1]
     assert [(r["what"], r["by"]) for r in rows] == [("added", "extract"), ("changed", "user")]
     assert (rows[0]["messages"], rows[0]["session"]) == (["m1", "m2"], "ab12cd34")
     here.forget("one")
     with pytest.raises(BadArguments, match="Nothing is remembered"):
-        here.why("one")
+        here.get_audit_rows("one")
     assert here.folders[0].audit(kept.guid)[-1]["what"] == "forgotten"
 
 

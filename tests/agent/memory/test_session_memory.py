@@ -148,7 +148,7 @@ def test_what_a_compaction_takes_is_promoted_told_and_audited(tmp_path, held):
         assert live.session.edits
         assert heard[0]["why"] == "compaction"
         assert heard[0]["by"] == "extract"
-        kept, rows = held.why("always-keep-the-column-order-the")
+        kept, rows = held.get_audit_rows("always-keep-the-column-order-the")
         assert kept.description == WISH
         ids = {m.id for m in live.session.messages if m.role == "user"}
         assert rows[0]["session"] == live.id
@@ -216,7 +216,7 @@ def test_a_model_is_asked_what_to_remember(tmp_path, held):
     ]
     assert "tokens read" in cost
     assert "Use pytest" in str(up.asked[1])
-    assert held.why("Test runner")[1][0]["by"].endswith(FORMATS[kind][0].split("/")[-1])
+    assert held.get_audit_rows("Test runner")[1][0]["by"].endswith(FORMATS[kind][0].split("/")[-1])
 
 
 def test_live_log_and_replay_agree_with_memory_on(tmp_path, held):
@@ -290,7 +290,7 @@ def test_at_the_end_a_model_says_what_to_remember_where_it_is_asked_to(tmp_path,
         assert writer.asked == asked
         assert [p["by"] for p in heard] == ["made/writer" if asked else "extract"]
         assert (heard[0]["cost"] or "").count("900 tokens read, 40 written") == asked
-    kept, rows = held.why("Runner")
+    kept, rows = held.get_audit_rows("Runner")
     assert (kept.description, rows[0]["by"], rows[0]["why"]) == (
         "Use pytest -q.",
         "made/writer",

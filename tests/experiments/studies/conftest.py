@@ -23,4 +23,4 @@ def published():
 
 @pytest.fixture(scope="session")
 def trap(published):
-    return studies.published_runs_and_tables.read_runs(published / COMPLEXITY_TRAP)
+    return studies.published_runs_and_tables.read_published_runs(published / COMPLEXITY_TRAP)
