@@ -318,6 +318,17 @@ def _draw_studies() -> list[str]:
     ]
 
 
+def _study_pauses() -> list[Any]:
+    """Return how well the ledger predicts made developers, with their habits and without."""
+    from experiments.studies.test_idle_ledger_accuracy import find_made_pauses
+
+    from ctxkit.experiments.studies import idle_cost_accuracy as study
+
+    pauses, habits = find_made_pauses(3), study.list_habitual_pause_lengths(3)
+    found = [study.measure_idle_choice_accuracy(pauses, known) for known in (habits, None)]
+    return [one._asdict() for one in found if one is not None]
+
+
 SCENARIOS: dict[str, Callable[[], Any]] = {
     "advise": lambda: ck.advise(_make_sessions(5, cached=False), _trim(), progress=False),
     "advise for few": lambda: ck.advise(_make_sessions(2, cached=False), _trim(), progress=False),
@@ -347,6 +358,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "sections with tools": _sections_with_tools,
     "sections under rules": lambda: ck.experiments.sections(talk(turns=12), "pi"),
     "studies": _draw_studies,
+    "studies of pauses": _study_pauses,
     "sweep": _sweep,
     "sweep of a grid": lambda: ck.sweep(
         make_growing(14),
