@@ -1,4 +1,4 @@
-"""ctxkit, the laboratory for agent context: run an agent, read what any left, replay it."""
+"""ctxkit, the laboratory for agent context: run agents, read any agent's logs, replay sessions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Measure the answers that have a page of their own: `python docs/make_answers.py [PAGE ...]`.
+"""Measure the figures of the pages that answer one question: `python docs/make_answers.py [PAGE ...]`.
 
-Each page holds what was measured between two comments; the script writes that part again, from made
-data with seeds, or from public data beside CTXKIT_SESSIONS. Its pictures are made here, too.
+Each page has its measured part between two comments. The script writes that part again, from
+synthetic data with seeds or from public data beside CTXKIT_SESSIONS, and draws the page's pictures.
 """
 
 from __future__ import annotations
@@ -391,7 +391,7 @@ def count_real_developers() -> int:
 
 def _trial_row(trial: forecast_and_threshold_holdout.DeveloperThresholdHoldOut) -> list[str]:
     name = f"{trial.developer}: {trial.tool}, {trial.model}"
-    tried = trial.held_out
+    tried = trial.later_sessions_trial
     if tried is None:
         return [name, f"{trial.default:,}", *[""] * 5, "no choice"]
     word = "saves" if trial.saves_within(EXTRA_LOSS) else "loses more"

@@ -29,35 +29,36 @@ session = ck.read(ck.samples.path("billing"))
 ```python
 import ctxkit as ck
 
-rules = ck.load_rules("orchestration.yaml")             # whose file it is, its keys say; system= forces one
+rules = ck.load_rules("orchestration.yaml")             # the keys show the system; system= names it
 rules = ck.load_rules("team.yaml", agent="Reviewer")    # one agent of a fuseraft team
 print(rules.to_config())                                # the same settings, in the system's own syntax and spelling
-best = ck.presets.fased(reserve_tokens=40_000)          # rules that a preset made can be written too
+best = ck.presets.fased(reserve_tokens=40_000)          # rules of a preset can be written too
 print(best.to_config())
-tuner = ck.tune(session, rules)                         # turn the sliders, then take the setting back
+tuner = ck.tune(session, rules)                         # move the sliders, then write the new setting
 print(tuner.rules.to_config())
 ```
 
-- What a file leaves out is the preset's default. An unknown key, a key of a part that these rules do not have, and
-  agents that differ are named in one `UserWarning`; a value of the wrong kind is an error that names file and key.
+- A setting that the file leaves out has the preset's default. One `UserWarning` names unknown keys, keys of a part that
+  these rules do not have, and settings in which agents differ. A value of the wrong type is an error that names file and
+  key.
 - The file is read as plain data: JSON with comments and trailing commas, YAML by its safe loader, TOML; at most 1 MB.
-  No path in it is opened (`AgentFile`, `SystemPromptPath`), no variable expanded.
-- `to_config()` writes every setting that the file has a key for, also those at their defaults, and nothing else: no
-  models, keys or prompts of your file, so that the text can be shown and shared. Put it into your own file. Settings
-  without a key are named in a warning. What was loaded from JSON is written as JSON, from YAML as YAML.
-- Rules changed with `but` or `|` are no longer what the preset's parameters say; they are refused: make the change
+  No path in it is opened (`AgentFile`, `SystemPromptPath`), and no variable is expanded.
+- `to_config()` writes every setting for which the file has a key, also those at their defaults, and nothing else: no
+  models, keys or prompts of your file, so that the text can be shared. Copy it into your own file. A warning names
+  settings without a key. Rules loaded from JSON are written as JSON, from YAML as YAML.
+- Rules changed with `but` or `|` no longer match the preset's parameters, so `to_config()` refuses them: make the change
   as a setting of the preset.
-- **fuseraft.** Without `agent=` the agents' settings are those in which all agree; the rest stays at the defaults, and
-  the warning names the keys. A file with agents but without `Compaction` compacts nothing (`auto=False`), as in
-  fuseraft. Keys are taken in any case, with or without the root `Orchestration`. The handoff keywords that
-  `PinLastRoutingSignal` says again come from the state machine's signals or the keyword routes; `to_config()` writes
-  them as one state `Any`.
-- **Fased and OpenClaw** share their keys: OpenClaw's own keys, else the file's name, tell them apart; else it is
-  Fased. A bare `ttl` is minutes. Without `agents.defaults` Fased runs mode `default`.
-- **OpenCode.** Limits are those of the file's `model`, where `provider` lists it.
-- **Codex.** The profile that `profile` names goes over the top level.
-- **Gemini CLI.** `experimental.contextManagement` chooses the newer pipeline; that the pipeline takes its budgets from
-  `historyWindow` is not confirmed.
+- **fuseraft.** Without `agent=` the settings are those in which all agents agree; the others keep their defaults, and
+  the warning names the keys. A file with agents but without `Compaction` never compacts (`auto=False`), as in fuseraft.
+  Keys are accepted in any case, with or without the root `Orchestration`. The handoff keywords that
+  `PinLastRoutingSignal` repeats come from the state machine's signals or the keyword routes; `to_config()` writes them
+  as one state `Any`.
+- **Fased and OpenClaw** share their keys. OpenClaw is recognised by its own keys or by the file's name; any other file is
+  read as Fased's. A `ttl` without a unit is in minutes. Without `agents.defaults` Fased runs mode `default`.
+- **OpenCode.** The limits are those of the file's `model`, if `provider` lists it.
+- **Codex.** The profile that `profile` names overrides the top level.
+- **Gemini CLI.** `experimental.contextManagement` selects the newer pipeline; it is not confirmed that this pipeline takes
+  its budgets from `historyWindow`.
 """
 
 

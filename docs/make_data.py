@@ -1,8 +1,8 @@
-"""Make what the wheel carries from an installed LiteLLM: prices with limits, and two vocabularies.
+"""Make the wheel's data files from an installed LiteLLM: prices with limits, and two vocabularies.
 
     python docs/make_data.py
 
-Run it before a release: the date of the table is the day on which it was made.
+Run it before a release: the table's date is the day on which it was made.
 """
 
 from __future__ import annotations

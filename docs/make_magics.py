@@ -21,15 +21,16 @@ from ctxkit.magics.session_settings import KitSettings
 PAGE = Path(__file__).with_name("magics.md")
 HEAD = """# The magics and their options
 
-Written by `python docs/make_magics.py` from the magics themselves; do not edit by hand. `%load_ext ctxkit` brings
-them; each says the same with `-h`. [Agents that work in a notebook](guide-live.md) shows them at work.
+`%load_ext ctxkit` loads the magics; `-h` after a magic prints its part of this page.
+[How do I run an agent in a cell?](guide-live.md) has examples. Written by `python docs/make_magics.py` from the magics;
+do not edit by hand.
 """
 SETTINGS_HEAD = """
 ## Settings
 
-`%config CtxKit.NAME = VALUE` sets one for this kernel, `%config CtxKit` lists them.
+`%config CtxKit.NAME = VALUE` changes a setting for this kernel, `%config CtxKit` lists all settings.
 
-| setting | by default | what it is |
+| setting | default | meaning |
 | --- | --- | --- |
 """
 
@@ -44,7 +45,7 @@ def page() -> str:
         for task in sorted(dict.fromkeys(f.metadata.get("task", "") for *_, f in rows), key=bool):
             out += [
                 f"\n{task}:\n" if task else "",
-                "\n| option | what it is | without it |\n| --- | --- | --- |\n",
+                "\n| option | meaning | default |\n| --- | --- | --- |\n",
             ]
             for name, what, f in (r for r in rows if r[2].metadata.get("task", "") == task):
                 default = f"`{settings[f.name][0]}`" if settings.get(f.name, ("",))[0] else ""

@@ -1,8 +1,8 @@
-"""Write `docs/mission.md`: statements of the systems' documents, and the tests that hold them.
+"""Write `docs/mission.md`, the statements of the systems' documents and the tests that check them.
 
-`docs/statements.csv` says each statement in our own words, names tests by their functions, and says
-what is not held. A test may name its statements itself, at the beginning of its docstring:
-``F4, F5: In our own words.``
+`docs/statements.csv` paraphrases each statement, names tests by their functions, and says what is
+not checked. A test may name its statements itself, at the beginning of its docstring:
+``F4, F5: the paraphrase.``
 Run: ``python docs/make_mission.py``.
 """
 
@@ -33,12 +33,12 @@ STATES = ("built", "built in a team", "partly", "missing", "not meaningful")
 _TAG = re.compile(rf"((?:[{''.join(SYSTEMS)}]\d+)(?:, [{''.join(SYSTEMS)}]\d+)*): (.+)")
 _HEAD = """# What the systems' documents state, and the tests that hold it
 
-The kit was made from five documents; this is what they state, cut into {n} statements and said in
-our own words: F is fuseraft's, T Tyrum's, A ai's, P pulse-coder's, D Fased's. *Built* means that the
-named tests hold it, *built in a team* that they are tests of several agents at work; the rest says
-what is not held, or why it means nothing here. The page is made from `statements.csv` and from what
-tests say of themselves (`python docs/make_mission.py`); a test that is named and is not there is an
-error.
+ctxkit was designed from five documents. This page paraphrases them as {n} statements: F from
+fuseraft's, T from Tyrum's, A from ai's, P from pulse-coder's, D from Fased's. *Built* means that the
+named tests check the statement, *built in a team* that these are tests of several agents; the other
+states say what is not checked, or why the statement does not apply here.
+`python docs/make_mission.py` makes the page from `statements.csv` and from the docstrings of tests;
+naming a test that does not exist is an error.
 
 """
 
@@ -165,9 +165,9 @@ _FILES_HEAD = """
 The {n} orchestrations of github.com/fuseraft/fuseraft-cli, run by `ck.team(file,
 model="scripted")` (`python benchmarks/fuseraft_files.py FOLDER`; [the table as data, with what is not
 obeyed](fuseraft_files.csv)). The files were rebuilt key by key from the public text; instructions,
-which a script does not read, are shortened. Agents do what the contracts ask with real tools. One
-with a cap and without a word that ends it runs to its cap; one whose tests need Go stops where Go is
-not installed.
+which a script does not read, are shortened. Agents fulfil the contracts with real tools. A team with
+a limit of turns and without an ending keyword runs up to its limit; a team whose tests need Go stops
+if Go is not installed.
 
 | file | selection | agents | turns | end | why |
 | --- | --- | --- | --- | --- | --- |
@@ -175,8 +175,8 @@ not installed.
 _SNIPPETS_HEAD = """
 ## The snippets of fuseraft's document
 
-Each of its {n} configuration snippets, built anew with other names and values, is a file that
-`ck.load_rules` takes without being told whose it is.
+Each of its {n} configuration snippets, rewritten with other names and values, is a file that
+`ck.load_rules` recognises without `system=`.
 
 | snippet | settings of the rules | obeyed by a team |
 | --- | --- | --- |

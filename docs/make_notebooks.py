@@ -1,8 +1,8 @@
-"""Run the notebooks of the course and store what they show: `make notebooks`.
+"""Run the notebooks of the course and store their outputs: `make notebooks`.
 
-Stored are text, tables and pictures, which can be read without a kernel: on the web, in nbconvert
-and in a lab that does not trust the file. Not stored are scripts, widgets, paths, times and names of
-this machine. `--check` runs nothing: it says which notebooks store outputs of other cells or of
+Text, tables and pictures are stored, which can be read without a kernel: on the web, in nbconvert
+and in a lab that does not trust the file. Scripts, widgets, paths, times and names of this machine
+are not stored. `--check` runs nothing: it lists notebooks whose outputs belong to other cells or to
 another version.
 
     python docs/make_notebooks.py [--check] [NOTEBOOK ...]

@@ -1,6 +1,6 @@
 """Draw the pictures of README and docs: `python docs/make_pictures.py` writes docs/pictures/*.svg.
 
-Each is a real answer about a bundled session: what a command prints, or a chart.
+Each shows real output for a bundled session: the text that a command prints, or a chart.
 """
 
 from __future__ import annotations

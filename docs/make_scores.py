@@ -26,95 +26,99 @@ def _render_uncomputed() -> str:
 
 _HEAD = f"""# Scores
 
-`ck.score(session)` is one row, `ck.compare(session, rules)` one row a setting, `ck.sweep(sessions, rules)` one row a run:
-the columns are the same. `python docs/make_scores.py` makes this page from the table in the code.
+`ck.score(session)` gives one row, `ck.compare(session, rules)` one row per setting, `ck.sweep(sessions, rules)` one row
+per run, all with the same columns. `python docs/make_scores.py` writes this page from the definitions in the code.
 
-- **No single score.** Dollars, needed-later loss and compactions that were not paid back stand side by side;
+- **No single score.** Dollars, needed-later loss and compactions that were not paid back are separate columns;
   `plots.frontier` draws the Pareto front.
-- **Open loop.** A replay keeps the recorded messages. It gives the bill and what was out of sight, not what the agent
-  would have done.
-- **Missing, never zero.** Shares lie between 0 and 1, counts end in `_n`, money is US dollars.
+- **Open loop.** A replay keeps the recorded messages. It estimates the bill and which items were out of sight, not what
+  the agent would have done.
+- **Missing, never zero.** Shares are between 0 and 1, counts end in `_n`, money is in US dollars.
 
 ## The bill of a replay
 
-A recorded session is billed by the log's own prices where it has them; `list_price_usd` is the same by the price table.
-A replay is billed by the price table, over the calls that the record bills, at the prices of their date:
+A recorded session is billed with the costs in its log, if there are any; `list_price_usd` is its bill by the price
+table. A replay is billed by the price table at the date of each call, for the calls that the record bills:
 
-- a call reads the longest prefix that its prompt shares with a living prompt before it, and writes the rest (fresh input
-  where the provider bills no writes, or the prompt is too short to be cached);
-- where the record missed the cache for another reason than a compaction, a replay reads at most what the record read;
-- the call that writes a summary sends what it summarises as fresh input, or reads the cached prompt (`reuse=True`);
-- texts worked out from the record (intents, evidence, digests) cost nothing.
+- a call reads from the cache the longest prefix that its prompt shares with an earlier prompt that is still cached, and
+  writes the rest (as uncached input if the provider bills no writes, or the prompt is too short to be cached);
+- where the record missed the cache for a reason other than a compaction, a replay reads at most what the record read;
+- the call that writes a summary sends the summarised messages as uncached input, or reads the cached prompt
+  (`reuse=True`);
+- texts computed from the record (intents, evidence, digests) cost nothing.
 
 ## How exact the dollars are
 
-`prediction_error` is the error of the input dollars when the cache reads are predicted from sizes, times and events of
-this session, with a model learnt from other sessions ([trust.md](trust.md)); `prediction_low` and `prediction_high` are
+`prediction_error` is the error of the input dollars if the cache reads are predicted from sizes, times and events of
+this session, with a model trained on other sessions ([trust.md](trust.md)); `prediction_low` and `prediction_high` are
 its {INTERVAL_LEVEL:.0%} interval. Dollars alone are a weak test, so `read_split_error` compares the reads call by call.
-`closure_error` gives the model the reads of the misses: it shows that the sums are consistent and no more.
+For `closure_error` the model is given the reads at misses: it shows only that the sums are consistent.
 
-A cache miss has a cause where the log shows one before the reply: a pause longer than the cache lives, a compaction,
-another model or effort, a restart, more tools, reasoning or messages changed, a refused call, a prompt too short to be
-cached. Eviction and routing leave no trace and are no causes.
+A cache miss has a cause if the log shows one before the reply: a pause longer than the lifetime of the cache, a
+compaction, another model or effort, a restart, added tools, changed reasoning or messages, a refused call, a prompt too
+short to be cached. Eviction and routing leave no trace in a log, so they are not among the causes.
 
 ## How long real runs are
 
-Under another policy the same model took 0.6 to 2.2 times the turns over the same tasks. `elongation` is the expected
+Under another policy the same model took 0.6 to 2.2 times the turns for the same tasks. `elongation` is the expected
 factor, by the families of both policies and of the model. The same policy run twice over 50 tasks gives totals within
 {NOISE_FLOOR:.0%} of each other in 80 of 100 cases: this is the noise floor. `vs_recorded` is `within noise` unless the
-whole interval lies beyond it. It holds for many runs; over a single task the floor is a factor of 3.7.
+whole interval is outside it. This holds for many runs; for a single task the floor is a factor of 3.7.
 
-## How compactions held
+## Whether compactions paid back
 
-All that was compacted before one call is one compaction. `L` and `S` are the tokens of that call's prompt without and
-with it. It is paid back after
+All compactions before one call count as one. `L` and `S` are the tokens of that call's prompt without and with the
+compaction. It is paid back after
 
     n = (K + (w - r) (S - P - (L - F))) / (r (L - S))
 
-requests, its own call the first. `K` is the dollars of its summaries; `w` and `r` the prices of a written and a read
-token; `F` the tokens that the call would have found in the cache without it; `P` those at the front that it left
-unchanged, at most `F`. It was *not paid back* where the next compaction came before that. This compares the rules with
-the same rules less one compaction, not with never compacting: rules that clear a little at each call can have most of
-theirs not paid back and still cost less than `none`.
+requests, the first of which is its own call. `K` is the dollars of its summaries; `w` and `r` are the prices of a written
+and a read token; `F` is the number of tokens that the call would have read from the cache without it; `P` is the number
+of tokens at the front that it left unchanged, at most `F`. It was *not paid back* if the next compaction came before
+that. The formula compares the rules with the same rules without this one compaction, not with never compacting: of rules
+that clear a little at each call, most compactions may be not paid back, and yet they can cost less than `none`.
 
 ## What was lost
 
 Items are paths, URLs, ids, names, numbers with units, commands, error messages, and the user's constraints, decisions
-and open points. An item is *removed* at the first call that is not sent a message that stated it in its own words. From
-then on it is *retained* in each prompt that states it (word for word; a path also as the ending of a longer one, an id in
-any case, a number with or without a space before its unit, a constraint in any words), *recoverable* where a file or
-archive named there holds it, else *lost*.
+and open points. An item is *removed* at the first call whose prompt lacks, in its original words, a message that stated
+it. From then on it is *retained* in each prompt that states it (word for word; a path also as the ending of a longer one,
+an id in any case, a number with or without a space before its unit, a constraint in any words), *recoverable* if a file
+or archive that the prompt names has it, else *lost*.
 
-*Needed-later loss* is, of the items that the record uses again (a reply names them after they were stated), the share that
-went out of sight before such a use. `next_interval_loss` looks only as far as the next compaction and flatters rules that
-compact often. `metrics.loss_tables.losses` lists each loss. *Regret* is the loss above that of the best messages of the
-same token budget, chosen with the record's future known: a bound that no policy can beat.
+*Needed-later loss* is the share of reused items (items that a reply names after they were stated) that went out of sight
+before such a use. `next_interval_loss` looks only as far as the next compaction and favours
+rules that compact often. `metrics.loss_tables.losses` lists each loss. *Regret* is the loss above that of the best
+selection of messages within the same token budget, made with knowledge of the record's future: a bound that no policy can
+beat.
 
-*Summary recall* is the share of what only inserted text could still state that it did state. On eight sessions it was 3 %
-for a summariser that answers "ok", 16 % for the extract, 100 % for a list of all items (`benchmarks/summary_recall.py`). In
-`summary_recall` and `weighted_loss` an item of the user weighs {USER_WEIGHT:g}, any other 1: chosen, not measured.
+*Summary recall* is, of the items that only inserted text could still state, the share that it stated. On eight sessions
+it was 3 % for a summariser that answers "ok", 16 % for the extract, 100 % for a list of all items
+(`benchmarks/summary_recall.py`). In `summary_recall` and `weighted_loss` an item of the user weighs {USER_WEIGHT:g}, any
+other 1; these weights were chosen, not measured.
 
-A constraint is given where a sentence has most words of the shorter one in common (by their first five letters), both
-forbid or neither does, and the text has all its values. `user_rules_kept` is the share of the removed ones still given.
+A constraint is still given if a sentence shares most words of the shorter of both (compared by their first five letters),
+both forbid or neither does, and the text has all its values. `user_rules_kept` is the share of the removed constraints
+that are still given.
 
-For exact values loss is a measurement: in a published exam (algal/pi-openai-server-compaction at 8a3de2f, eight
-histories, 600 questions, summaries by a model) the answer was right in 288 of 288 cases where nothing was lost, and wrong
-in 312 of 312 where something was (`tests/truth/test_loss_predicts_exam_answers.py`). Those values are ids; that paths and
-numbers behave alike is an inference. For prose it is a bound: other words may say the same, or the opposite.
+For exact values, loss is a measurement: in a published exam (algal/pi-openai-server-compaction at 8a3de2f, eight
+histories, 600 questions, summaries by a model) the answer was right in 288 of 288 cases without a loss, and wrong in 312
+of 312 cases with one (`tests/truth/test_loss_predicts_exam_answers.py`). Those values are ids; it is an inference that
+paths and numbers behave alike. For prose, loss is a bound: other words may say the same, or the opposite.
 
-## When to compact, and what to take
+## When to compact, and which setting to choose
 
-`metrics.when_to_compact(session)` weighs dollars and the bounds on them. The floor is at least the system prompt, the
-tools, the last turn and the items needed later. The trigger puts at most {100 * EXTRA_LOSS:g} points more of what is used
-again at stake than compacting at the window does. Triggers from `low` to `high` cost at most {NEAR_OPTIMAL - 1:.0%} more,
-also in replays of this session.
+`metrics.when_to_compact(session)` minimises dollars within bounds. The floor is at least the system prompt, the tools,
+the last turn and the items needed later. The trigger puts at most {100 * EXTRA_LOSS:g} percentage points more of the items
+used again at stake than compacting at the window does. Triggers from `low` to `high` cost at most
+{NEAR_OPTIMAL - 1:.0%} more, also in replays of this session.
 
-`ck.advise(sessions)` gives for each setting on the Pareto front what it saves with its 90 % interval, how many sessions
-save (`sessions_saving_n`), and the share of the largest (`largest_session_share`). Errors of sessions of one tool share a
-sign, so they do not cancel: a mean is known within the mean of their half widths (`cost_uncertainty_usd`), and a smaller
-difference is within noise. A setting is `advised` where the interval lies above zero, no session makes more than half of
-it, no session falls below its floor, and loss is at most {100 * EXTRA_LOSS:g} points above that of compacting at the
-window.
+`ck.advise(sessions)` gives, for each setting on the Pareto front, its savings with a 90 % interval, the number of
+sessions that save (`sessions_saving_n`), and the share of the session that saves most (`largest_session_share`). Errors of
+sessions of one tool have the same sign, so they do not cancel: a mean is known within the mean of their half widths
+(`cost_uncertainty_usd`), and a smaller difference is within noise. A setting is `advised` if the interval is above zero,
+no session contributes more than half of the savings, no session falls below its floor, and loss is at most
+{100 * EXTRA_LOSS:g} points above that of compacting at the window.
 
 ## How to compute the columns
 

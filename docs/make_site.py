@@ -1,8 +1,8 @@
-"""Make the site in build/site: `make docs`. Nothing is asked of a network.
+"""Make the site in build/site, without network access: `make docs`.
 
-Pages are those of docs/, the README and its neighbours; notebooks with their outputs, which are run
-for it; a reference from the docstrings; a gallery of charts, each with the line that makes it; and
-`llms.txt`. `--fast` takes the outputs of the last time.
+Its pages are those of docs/, the README and the other pages beside it; the notebooks, which are run
+for their outputs; a reference from the docstrings; a gallery of charts, each with the line that
+makes it; and `llms.txt`. `--fast` uses the outputs of the last run.
 """
 
 from __future__ import annotations

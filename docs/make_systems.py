@@ -1,6 +1,4 @@
-"""Write docs/systems.md: what each system does, made from its preset, so that the page cannot
-drift.
-"""
+"""Write docs/systems.md, what each system does, from the presets: `python docs/make_systems.py`."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from ctxkit.presets.registry import names, preset, preset_differences
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "systems.md"
 LONGEST_VALUE = 60
-"""Characters of a setting's value on the page; a longer one stands by its length."""
+"""Characters of a setting's value on the page; of a longer one only the length is shown."""
 KEPT = re.compile(
     r"keep|retain|preserve|tail|protect|target|floor|recent|window_size|^n$|restored|user_message"
 )
@@ -218,12 +216,12 @@ def page() -> str:
     head = [
         "# Systems",
         "",
-        "What each preset does at its defaults, as the presets themselves say it.",
-        "Written by `python docs/make_systems.py`; do not edit by hand.",
+        "What each preset does with its default settings. `python docs/make_systems.py` writes this page from the",
+        "presets; do not edit by hand.",
         "",
-        "Under every preset system messages, pinned messages and pending approvals stay, and a tool call is never",
-        "parted from its result. A failed summary changes nothing, and what was compacted stays in the session.",
-        "Behind each sentence stand the settings in force; those that a section does not name are off.",
+        "Under every preset system messages, pinned messages and pending approvals stay, and a tool call stays",
+        "together with its result. A failed summary changes nothing, and compacted messages stay in the session's log.",
+        "The active settings follow each sentence; settings that a section does not name are off.",
         "",
     ]
     overview = ["| system | due | what is done |", "| --- | --- | --- |", *map(row, names()), ""]

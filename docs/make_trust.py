@@ -1,8 +1,9 @@
-"""Write docs/trust.md: what the figures are worth, measured. By `python docs/make_trust.py`.
+"""Write docs/trust.md, the measured errors of the figures: `python docs/make_trust.py`.
 
-The sessions are those of CTXKIT_SESSIONS. `python docs/make_trust.py --teach FOLDER ...` remakes
-the table of what sessions taught (`ctxkit/engine/cache_model/taught.json`) from folders of logs, one folder
-for each repository (`owner+name`); what was said in them is not in it. A further chapter is a function that returns Markdown, named in `CHAPTERS`.
+The sessions are those of CTXKIT_SESSIONS. `python docs/make_trust.py --teach FOLDER ...` remakes the
+training table of the cache model (`ctxkit/engine/cache_model/taught.json`) from folders of logs, one
+folder per repository (`owner+name`); the table has no text of the logs. To add a chapter, name a
+function that returns Markdown in `CHAPTERS`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Links of the site that lead nowhere, and what a page would load from a network."""
+"""Broken links of the site, and resources that a page would load from a network."""
 
 from __future__ import annotations
 

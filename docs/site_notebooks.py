@@ -1,4 +1,4 @@
-"""Notebooks as pages of the site: run, and written as Markdown with what they show."""
+"""Notebooks as pages of the site: run, and written as Markdown with their outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chapter on the prompt cache, and the table of what sessions taught."""
+"""Chapter of docs/trust.md on the prompt cache, and the training table of the cache model."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The part on how the 80 % interval is calibrated, judged by constants that others chose, too.
+"""Part of docs/trust.md on the calibration of the 80 % interval, with a nested choice of constants.
 
-The constants of the calibration were set with the logs of the table in sight. So that no developer
-has a say in the interval that their logs are judged by, the constants are chosen again for each
-developer, by the logs of the others (`judge_with_chosen_constants`).
+The constants of the calibration were chosen with all logs of the table. To judge a developer by
+constants that do not depend on their logs, the constants are chosen again for each developer from
+the logs of the others (`judge_with_chosen_constants`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The part on the rates of the classes of calls, by developer."""
+"""Part of docs/trust.md on the miss rates of the classes of calls, by developer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chapter on recorded compactions beside their presets'."""
+"""Chapter of docs/trust.md that compares recorded compactions with those of their presets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part on predictions of developers who are in none of the logs that taught them."""
+"""Part of docs/trust.md on predictions for developers whose logs were not in the training data."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SOURCES = {
 
 
 class JudgedRow(NamedTuple):
-    """A session of the table: its prediction by other developers, held against its record."""
+    """A session of the table: its prediction from other developers, compared with its record."""
 
     row: SessionCounts
     teachers: int

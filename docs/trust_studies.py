@@ -1,4 +1,4 @@
-"""The chapter on published studies: how far a replay can be trusted."""
+"""Chapter of docs/trust.md on published studies: how far a replay can be trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Count what sessions teach the cache model, by developer, and test the model against chance."""
+"""Count the training data of the cache model by developer, and test the model against chance."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _judge(
     """Return how a session's predictions are off, its developer being left out."""
     others = [row for row in counts if row.developer != own.developer]
     cases = [
-        prepare_prediction(session, others, logs, teaches_itself=False),
+        prepare_prediction(session, others, logs, uses_own_logs=False),
         prepare_prediction(session, others),
         prepare_prediction(session, others, logs),
     ]

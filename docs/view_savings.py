@@ -1,7 +1,7 @@
-"""How much of what was said is tool frames: what an agent that comes last is spared by TextOnly.
+"""Share of tool messages in sessions, which fuseraft's TextOnly hides from the next agent.
 
-Run: ``python docs/view_savings.py FOLDER`` on a folder of sessions; it prints a line a program and
-what holds of all, as docs/guide-live.md and notebook 11 say it. Counts are o200k tokens.
+``python docs/view_savings.py FOLDER`` reads a folder of sessions and prints one line per program,
+and one for all, with the figures of docs/teams.md and notebook 11. Counts are o200k tokens.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEAST = 10
 
 
 class Spared(NamedTuple):
-    """What TextOnly leaves out of the first prompt of an agent that comes after a session."""
+    """Shares of tool messages in the first prompt of an agent that continues a session."""
 
     product: str
     history: float
@@ -34,7 +34,7 @@ class Spared(NamedTuple):
 
 
 def spared(session: Session) -> Spared | None:
-    """Return it for one session; None where it has too few tool calls."""
+    """Return the shares of one session; None if it has too few tool calls."""
     if not session.has_text or sum(len(m.tool_calls) for m in session.messages) < LEAST:
         return None
     count = default_counter()
@@ -48,13 +48,13 @@ def spared(session: Session) -> Spared | None:
 
 
 def of_folder(folder: str) -> list[Spared]:
-    """Return it for each session of a folder that says something of tool noise."""
+    """Return the shares of each session of a folder that has enough tool calls."""
     read = ck.read_all(folder, progress=False)
     return [found for each in read if (found := spared(each)) is not None]
 
 
 def main(folder: str) -> None:
-    """Print a line a product, and what holds of all."""
+    """Print one line per program, and one for all sessions."""
     found = of_folder(folder)
     for product in sorted({s.product for s in found}):
         of = [s.history for s in found if s.product == product]

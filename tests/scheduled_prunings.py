@@ -236,7 +236,7 @@ class HideAndGiveBack(ScheduledPruning):
         replies = view.memory.setdefault("replies", {})
         groups = view.memory.setdefault("groups", {})
         hidden = view.memory.setdefault("hidden", set())
-        news = {new.call: new.arrived for new in view.news("assistant", "tool")}
+        news = {new.call: new.arrived for new in view.iter_visibility_changes("assistant", "tool")}
         for call in view.calls():
             for p in news.get(call, ()):
                 if view.role(p) == get_role_code("assistant"):

@@ -44,7 +44,7 @@ class VerdictTableNotes(NamedTuple):
     def to_html(self) -> str:
         """Return the display as HTML in the colours of the notebook's theme."""
         verdict = f"<strong>{escape_html(self.verdict, 2000)}</strong>" if self.verdict else ""
-        table = self.table.to_html(high=_MAX_HEIGHT, sorts=False)
+        table = self.table.to_html(max_height_px=_MAX_HEIGHT, is_sortable=False)
         notes = "".join(f"<div>{escape_html(note, 2000)}</div>" for note in self.notes)
         body = f"{verdict}{table}{notes}" or "<p>None.</p>"
         return f'<div class="ctxkit-frame {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">{body}</div>'

@@ -1,18 +1,4 @@
-"""Names whose modules are imported at the first use: the exports of a package, and hooks.
-A package's stub is the only list of its exports: a type checker and an editor read `__init__.pyi`;
-at run time `lazy_exports` reads the same file.
-Hooks are functions of upper layers, registered by name, that lower layers call. A session has
-methods for the prompt that was sent and for its display, but its layer must not import the engine
-or the widgets. So these methods call a hook; `ctxkit/__init__.py`, above all layers, registers the
-functions.
-
-A type checker and an editor read `__init__.pyi`; at run time `lazy_exports` reads the same file, so
-that each name is listed once and its module is imported at the first use.
-
-A session has methods for the prompt that was sent and for its display, but its layer must not
-import the engine or the widgets. So these methods call a hook; `ctxkit/__init__.py`, above all
-layers, registers the functions. The module of a function is imported at the first call.
-"""
+"""Names whose modules are imported at first use: the exports of a package, and hooks."""
 
 from __future__ import annotations
 
@@ -22,6 +8,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+# A package's stub is the only list of its exports: a type checker and an editor read
+# `__init__.pyi`, and at run time `lazy_exports` reads the same file.
 def lazy_exports(
     package: str, file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -81,6 +69,10 @@ def _read_stub(path: str) -> dict[str, tuple[str, str]]:
 _targets: dict[str, str] = {}
 
 
+# Hooks are functions of upper layers that lower layers call by name. A session has methods for the
+# prompt that was sent and for its display, but its layer must not import the engine or the widgets.
+# So these methods call a hook; `ctxkit/__init__.py`, above all layers, registers the functions. The
+# module of a function is imported at the first call.
 def register_hooks(targets: Mapping[str, str]) -> None:
     """Register the function of each hook.
 

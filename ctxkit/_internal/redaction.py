@@ -1,20 +1,10 @@
-"""Redaction of secrets in texts, JSON values and streams; secrets of the environment.
-Five kinds of secrets are redacted: values of the environment's secrets, also encoded
-(`get_environment_secrets`); keys of a vendor's published form and blocks of private keys
-(`redaction_rules_for_keys`); webhook addresses (the forms are those of the services' manuals; only
-the part that grants access is redacted); and random-looking values beside a secret's name or in
-addresses (`redaction_rules_by_context`). Each kind is a rule of `RULES`. Rules match the text
-without escape sequences (`redaction_rule_and_hidden_characters`).
+"""Redaction of secrets in texts, JSON values and streams; secrets of the environment."""
 
-The forms are those of the services' manuals. Only the part that grants access is redacted.
-
-Five kinds of secrets are redacted: values of the environment's secrets, also encoded
-(`get_environment_secrets`); keys of a vendor's published form and blocks of private keys
-(`redaction_rules_for_keys`); webhook addresses (`redaction`); and random-looking values
-beside a secret's name or in addresses (`redaction_rules_by_context`). Each kind is a rule of
-`RULES`. Rules
-match the visible text, without escape sequences (`redaction_rule_and_hidden_characters`).
-"""
+# Five kinds of secrets are redacted: values of the environment's secrets, also encoded
+# (`get_environment_secrets`); keys of a vendor's published form and blocks of private keys
+# (`redaction_rules_for_keys`); webhook addresses; and random-looking values beside a secret's name
+# or in addresses (`redaction_rules_by_context`). Each kind is a rule of `RULES`. Rules match the
+# text without escape sequences (`redaction_rule_and_hidden_characters`).
 
 from __future__ import annotations
 
@@ -48,6 +38,8 @@ __all__ = ["REDACTION_MARK", "get_environment_secrets", "redact", "redact_json"]
 __dir__ = make_dunder_dir(__all__)
 
 
+# The forms are those of the services' manuals. Only the part of an address that grants access is
+# redacted.
 class _WebhookPattern(NamedTuple):
     """The webhook addresses of one service.
 

@@ -1,12 +1,4 @@
-"""The class of redaction rules, and the text that they search, without hidden characters.
-A program that colours its output puts escape sequences before, after and into keys. Redaction
-rules match the text without them; `TextWithoutHiddenCharacters.origin` gives the position in the
-original text.
-
-A program that colours its output puts escape sequences before, after and into keys. Redaction
-rules match the visible text; `TextWithoutHiddenCharacters.origin` gives the position in the
-original text.
-"""
+"""The class of redaction rules, and the text that they search, without hidden characters."""
 
 from __future__ import annotations
 
@@ -88,6 +80,8 @@ _MAX_BREAKS = 4
 """Breaks that are tried as ends of a match."""
 
 
+# A program that colours its output puts escape sequences before, after and into keys. Redaction
+# rules match the text without them; `origin` gives the position in the original text.
 class TextWithoutHiddenCharacters:
     """The visible characters of a text, and the positions (breaks) where others were removed.
 

@@ -1,9 +1,9 @@
-"""Redaction rules for secrets beside names, in URLs and in commands, and how random a value looks.
-A name alone is not enough. The value beside it must look like a secret: a call, an attribute, a
-subscript, a variable or a placeholder is code, and a value such as `required` is a word. The words
-that name secrets are searched as plain texts, and patterns are tried only beside them, so the cost
-is linear in the text.
-"""
+"""Redaction rules for secrets beside names, in URLs and in commands; how random a value looks."""
+
+# A name alone is not enough: the value beside it must look like a secret. A call, an attribute, a
+# subscript, a variable or a placeholder is code, and a value such as `required` is a word. The
+# words that name secrets are searched as plain texts, and patterns are tried only beside them, so
+# the cost is linear in the text.
 
 from __future__ import annotations
 
@@ -91,20 +91,28 @@ def _looks_like_word(letters: str) -> bool:
     return 0.15 <= sum(c in "aeiouy" for c in low) / len(low) <= 0.75
 
 
-def looks_generated(value: str, *, quoted: bool = False, after: str = "") -> bool:
+def looks_generated(value: str, *, quoted: bool = False, next_character: str = "") -> bool:
     """Return whether a value may be a key or token: 8 characters or more, random, and no code."""
-    if len(value) < 8 or looks_like_code(value, quoted=quoted, after=after) or _is_path(value):
+    if (
+        len(value) < 8
+        or looks_like_code(value, quoted=quoted, next_character=next_character)
+        or _is_path(value)
+    ):
         return False
     return looks_random(value) or (value.isdigit() and len(value) >= 16)
 
 
-def looks_like_password(value: str, *, quoted: bool = False, after: str = "") -> bool:
+def looks_like_password(value: str, *, quoted: bool = False, next_character: str = "") -> bool:
     """Return whether a value may be a password, chosen by a person or generated.
 
     Letters alone count where they are long (10 in quotes, else 12): `correcthorsebattery`, not
     `required`.
     """
-    if len(value) < 6 or looks_like_code(value, quoted=quoted, after=after) or _is_path(value):
+    if (
+        len(value) < 6
+        or looks_like_code(value, quoted=quoted, next_character=next_character)
+        or _is_path(value)
+    ):
         return False
     if looks_random(value):
         return True
@@ -123,13 +131,13 @@ def looks_like_password(value: str, *, quoted: bool = False, after: str = "") ->
     )
 
 
-def looks_like_code(value: str, *, quoted: bool = False, after: str = "") -> bool:
+def looks_like_code(value: str, *, quoted: bool = False, next_character: str = "") -> bool:
     """Return whether a value is a mask, placeholder, variable, call, subscript or attribute.
 
     Args:
         value: the value.
         quoted: whether it is in quotes.
-        after: the character that follows it.
+        next_character: the character that follows it.
     """
     if _MASKED.match(value) or _VARIABLE_SYNTAX.match(value):
         return True
@@ -137,7 +145,7 @@ def looks_like_code(value: str, *, quoted: bool = False, after: str = "") -> boo
         return True
     if quoted:
         return bool(re.fullmatch(r"[^{}]*\{[\w.\[\]'\"()]*\}[^{}]*", value))
-    if after[:1] in ("(", "[") and (_DOTTED.match(value) or _IDENTIFIER.match(value)):
+    if next_character[:1] in ("(", "[") and (_DOTTED.match(value) or _IDENTIFIER.match(value)):
         return True
     if _DOTTED.match(value):
         return not looks_random(re.split(r"\W+", value)[0])
@@ -447,7 +455,7 @@ def _is_chosen_secret(text: str, hit: re.Match[str], word: str, end: int) -> boo
         line = text[end : end + 200].split("\n", 1)[0]
         if line.strip(" \t\r,}]\"'"):
             return False
-    return looks_like_password(value, quoted=quoted, after=text[end : end + 1])
+    return looks_like_password(value, quoted=quoted, next_character=text[end : end + 1])
 
 
 def _is_generated_secret(text: str, hit: re.Match[str], word: str, end: int) -> bool:
@@ -455,7 +463,7 @@ def _is_generated_secret(text: str, hit: re.Match[str], word: str, end: int) -> 
     value = hit["inside"] if quoted else hit["bare"]
     if "sess" in word and _is_uuid(value):
         return False
-    return looks_generated(value, quoted=quoted, after=text[end : end + 1])
+    return looks_generated(value, quoted=quoted, next_character=text[end : end + 1])
 
 
 def _end_of_secret(text: str, hit: re.Match[str], at: int, end: int) -> int:

@@ -1,11 +1,8 @@
-"""Redaction rules for secrets of a published form: vendor keys and blocks of private keys.
-The forms come from the vendors' manuals and were compared with the rules of gitleaks and of
-GitHub's secret scanning; the patterns were written here. Only patterns whose prefix is in the text
-are run, each in one pass.
-A line of a private key block has 64 or 70 characters of base64. Where a text has neither beginning
-nor end of the block, lines of these lengths count as those of a private key, unless the text around
-them shows a certificate, a public key or an image.
-"""
+"""Redaction rules for secrets of a published form: vendor keys and blocks of private keys."""
+
+# The forms come from the vendors' manuals and were compared with the rules of gitleaks and of
+# GitHub's secret scanning; the patterns were written here. Only patterns whose prefix is in the
+# text are run, each in one pass.
 
 from __future__ import annotations
 
@@ -426,6 +423,9 @@ _OTHER_DATA = re.compile(
 """First characters of images, archives, pages and public SSH keys in base64."""
 
 
+# A line of a private key block has 64 or 70 characters of base64. Where a text has neither the
+# beginning nor the end of the block, lines of these lengths count as those of a private key, unless
+# the text around them shows a certificate, a public key or an image.
 def _find_blocks(view: TextWithoutHiddenCharacters) -> Iterator[Span]:
     """Yield the blocks of private keys; a BEGIN line alone does not count."""
     text, at = view.text, view.text.find("-----BEGIN ")

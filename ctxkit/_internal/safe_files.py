@@ -1,7 +1,7 @@
 # ruff: noqa: PTH102, PTH116
 # `pathlib` has no names relative to an open folder
-"""Files relative to an open directory handle: atomic writes, locks, no links followed.
-Also the path of the cache folder.
+"""Files relative to an open directory handle (atomic writes, locks, no links followed), and the
+cache folder.
 """
 
 from __future__ import annotations
@@ -80,24 +80,24 @@ class SafeFolder:
             return name, {"dir_fd": self._handle}
         return self.path / name, {}
 
-    def open_folder(self, name: str, *, make: int | None = None) -> SafeFolder:
-        """Open a folder in this one; `make` is the mode with which a missing one is created."""
+    def open_folder(self, name: str, *, create_mode: int | None = None) -> SafeFolder:
+        """Open a folder in this one; create a missing one with `create_mode`."""
         path, where = self.at(name)
-        if make is not None:
+        if create_mode is not None:
             with suppress(FileExistsError):
-                os.mkdir(path, make, **where)
+                os.mkdir(path, create_mode, **where)
         if self._handle >= 0:
             return SafeFolder(self.path / name, os.open(path, _FOLDER_FLAGS, **where))
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         return SafeFolder(path, -1)
 
-    def open_subfolder(self, parts: Sequence[str], *, make: int | None = None) -> SafeFolder:
+    def open_subfolder(self, parts: Sequence[str], *, create_mode: int | None = None) -> SafeFolder:
         """Open the folder at the end of a path, and close this one."""
         folder = self
         for part in parts:
             with folder:
-                child = folder.open_folder(part, make=make)
+                child = folder.open_folder(part, create_mode=create_mode)
             folder = child
         return folder
 

@@ -162,21 +162,21 @@ _KINDS_BY_TYPE = {
 """The kinds of a parameter in Python, by its annotation; `policies.base` has the aliases."""
 
 
-def coerce_setting(value: Any, annotation: str, need: str) -> Any:
+def coerce_setting(value: Any, type_text: str, error_sentence: str) -> Any:
     """Return a setting's value converted to its annotated type.
 
     Args:
         value: the value to check.
-        annotation: the type as text; for an unknown type any value is accepted.
-        need: the error sentence, with `{words}` in place of the description.
+        type_text: the type as text; for an unknown type any value is accepted.
+        error_sentence: the error sentence, with `{words}` in place of the description.
 
     Raises:
         BadArguments: the value is of another type.
     """
-    kinds = _kinds_of(annotation)
-    if not kinds or (value is None and annotation.endswith(" | None")):
+    kinds = _kinds_of(type_text)
+    if not kinds or (value is None and type_text.endswith(" | None")):
         return value
-    return _convert(value, kinds, need)
+    return _convert(value, kinds, error_sentence)
 
 
 @cache

@@ -118,12 +118,12 @@ class Table:
     wide: int = field(default=120, kw_only=True)
     """Maximal characters of a cell in HTML."""
 
-    def to_html(self, *, high: int | None = None, sorts: bool = True) -> str:
+    def to_html(self, *, max_height_px: int | None = None, is_sortable: bool = True) -> str:
         """Return the table as HTML; empty without rows.
 
         Args:
-            high: height in pixels above which it scrolls; None: it does not scroll.
-            sorts: whether a click on a head sorts the rows.
+            max_height_px: height in pixels above which it scrolls; None: it does not scroll.
+            is_sortable: whether a click on a head sorts the rows.
         """
         if not self.rows:
             return ""
@@ -132,11 +132,13 @@ class Table:
             if self.caption
             else ""
         )
-        heads = "".join(_head_html(h, sorts=sorts) for h in self.heads)
+        heads = "".join(_head_html(h, sorts=is_sortable) for h in self.heads)
         body = "".join(
             f"<tr>{''.join(self._row_cells(i, row))}</tr>" for i, row in enumerate(self.rows)
         )
-        box = SCROLL_BOX_CSS + (f";overflow-y:auto;max-height:{high}px" if high else "")
+        box = SCROLL_BOX_CSS + (
+            f";overflow-y:auto;max-height:{max_height_px}px" if max_height_px else ""
+        )
         legend = (
             f'<div style="{MUTED_COLOR_CSS};font-size:90%">{escape_html(self.legend, 2000)}</div>'
             if self.legend
@@ -168,7 +170,7 @@ class Table:
         numbers = [head.number for head in heads]
         return "\n".join(
             "  ".join(
-                pad_to_width(text, width, right=number)
+                pad_to_width(text, width, is_right_aligned=number)
                 for text, width, number in zip(row, widths, numbers, strict=True)
             ).rstrip()
             for row in rows
@@ -266,7 +268,7 @@ def display_width(text: str) -> int:
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def pad_to_width(text: str, columns: int, *, right: bool = False) -> str:
+def pad_to_width(text: str, columns: int, *, is_right_aligned: bool = False) -> str:
     """Pad a text to so many terminal columns, or shorten it with an ellipsis."""
     if display_width(text) > columns:
         out = ""
@@ -276,7 +278,7 @@ def pad_to_width(text: str, columns: int, *, right: bool = False) -> str:
             out += c
         text = out + "…"
     gap = " " * (columns - display_width(text))
-    return gap + text if right else text + gap
+    return gap + text if is_right_aligned else text + gap
 
 
 def _fit_widths(widths: list[int], shrinkable: list[bool], columns: int) -> list[int]:

@@ -257,7 +257,16 @@ class Agent:
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", fallback: Policy | None = None
     ) -> tuple[Edit, ...]:
-        """Compact by hand (see `Compactor.compact`); the limits count as for a turn of its own."""
+        """Compact by hand (see `Compactor.compact`); the limits count as for a turn of its own.
+
+        Args:
+            policy: makes the compaction; None: the rules' own policy.
+            focus: what the summary should pay attention to.
+            fallback: used if `policy` finds nothing to do.
+
+        Returns:
+            The stored edits; none if there is too little to compact.
+        """
         return await self.compactor.compact(
             self._new_spending(),
             self.limits,
@@ -268,11 +277,21 @@ class Agent:
         )
 
     def move(self, session: Session, append: AppendEntries | None = None) -> None:
-        """Continue from another point: a branch, a checkpoint, or another session."""
+        """Continue from another point: a branch, a checkpoint, or another session.
+
+        Args:
+            session: the session at its new point.
+            append: stores new entries; None: they are only held in memory.
+        """
         self._rebuild_compactor(TranscriptWriter(session, append, self._clock))
 
     def emit(self, kind: str, payload: dict[str, Any]) -> None:
-        """Emit an event with its payload redacted."""
+        """Emit an event with its payload redacted.
+
+        Args:
+            kind: name of the event.
+            payload: its data as JSON values.
+        """
         self._events.emit(kind, payload)
 
     def replace_session(self, session: Session) -> None:

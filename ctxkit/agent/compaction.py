@@ -195,7 +195,12 @@ class Compactor:
         )
 
     async def prepare(self, spent: SpentInTurn, limits: Limits) -> PreparedCall:
-        """Prepare the next call: flush memory and compact if the rules say so, then prune."""
+        """Prepare the next call: flush memory and compact if the rules say so, then prune.
+
+        Args:
+            spent: what the turn has used; summaries are added.
+            limits: limits of the turn; they hold for summaries too.
+        """
         await self._summarise_results(spent, limits)
         before, run = get_current_size(self.session), self.context.run
         window, self._start_emitted, run.trigger_reason = run.budget.limit, False, ""
@@ -328,6 +333,11 @@ class Compactor:
         If the summary fails, nothing is removed, and a marker tells the model so. A prompt that did
         not fit is larger than it was counted: if the rules find too little to compact, all but the
         newest turn is summarised, or dropped where the rules never ask a model.
+
+        Args:
+            spent: what the turn has used; summaries are added.
+            limits: limits of the turn; they hold for summaries too.
+            trigger: name of the trigger, for the log.
         """
         asks = self.rules.policy is None or self._may_call_model
         fallback = None if trigger == "length" else KEEP_NEWEST_TURN if asks else DROP_OLD_TURNS

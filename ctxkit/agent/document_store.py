@@ -174,6 +174,11 @@ class ContextStore:
     def search(self, pattern: str, path: str, files: str) -> str:
         """Return the hits of a regular expression in the files of an item, or of a folder in it.
 
+        Args:
+            pattern: the regular expression.
+            path: an item, or a folder in it.
+            files: glob that file names match.
+
         Raises:
             BadArguments: the pattern is no regular expression.
             StoreError: there is no such folder.
@@ -183,6 +188,10 @@ class ContextStore:
 
     def text(self, path: str, limit: int = 10_000_000) -> str:
         """Return the text of all files of an item, at most `limit` bytes of each.
+
+        Args:
+            path: an item, or a folder or file in it.
+            limit: bytes that are read of each file.
 
         Raises:
             StoreError: a file cannot be read.
@@ -238,7 +247,9 @@ class ContextStore:
             try:
                 for path, (data, _) in files.items():
                     *folders, last = (new_folder, *path.split("/"))
-                    with store.open_folder(".").open_subfolder(folders, make=0o700) as folder:
+                    with store.open_folder(".").open_subfolder(
+                        folders, create_mode=0o700
+                    ) as folder:
                         folder.write(last, (data,))
                 _swap_folder(store, new_folder, name)
             except OSError as e:

@@ -1,8 +1,8 @@
-"""Event loops in worker threads, for coroutines and long-lived clients, interruptible by the user.
-A kernel's own loop is busy while a cell runs, so `asyncio.run` fails there, and a coroutine on it
-could not be interrupted promptly. The caller waits on an event, never in `Thread.join`: on Python
-3.11 an interrupted join marks the thread as stopped while it still runs.
-"""
+"""Event loops in worker threads, for coroutines and long-lived clients; interruptible."""
+
+# A kernel's own loop is busy while a cell runs, so `asyncio.run` fails there, and a coroutine on it
+# could not be interrupted promptly. The caller waits on an event, never in `Thread.join`: on Python
+# 3.11 an interrupted join marks the thread as stopped while it still runs.
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Transcript and prompts of a live session.
-The transcript takes messages and edits as they come, redacts them and appends them to the session.
-The context prepares each prompt with the replay engine, records it as sent, and has offloaded
-results stored.
-"""
+"""Transcript and prompts of a live session."""
 
 from __future__ import annotations
 
@@ -163,7 +159,7 @@ class LiveContext:
         if message.role == "assistant" and self.run.call == self.log.calls:
             call, offset_before = self.run.call - 1, self.log.fixed - self.schemas
             estimated = self.run.sizes(call, call + 1)[0]
-            self.log.owe((get_billed_prompt(message) or self._sent_view.tokens) - estimated)
+            self.log.bill_extra((get_billed_prompt(message) or self._sent_view.tokens) - estimated)
             self.log.fixed = self.schemas + compute_billing_offset(
                 message, self.schemas + self.counted, offset_before
             )
@@ -174,7 +170,12 @@ class LiveContext:
         return self._sent_view.tokens - self.log.fixed_at[self.run.call - 1]
 
     def prepare(self, time: float, agent: str | None = None) -> PreparedCall:
-        """Open the next call: compact if the rules say so, prune, and return the prompt."""
+        """Open the next call: compact if the rules say so, prune, and return the prompt.
+
+        Args:
+            time: seconds since 1970.
+            agent: name of the agent that calls; None: the session's own.
+        """
         run = self.run
         compactions, warnings, blocked_so_far = (
             len(run.compactions),
@@ -391,6 +392,8 @@ LOST_RESULT = "The session ended before this call's result was kept; whether it 
 INTERRUPTED_RESULT = "Interrupted by the user before it ended."
 
 
+# The transcript takes messages and edits as they come, redacts them and appends them to the
+# session.
 class TranscriptWriter:
     """A growing session.
 
@@ -441,7 +444,12 @@ class TranscriptWriter:
         return []
 
     def add(self, message: Message, kind: str) -> Message:
-        """Store a redacted message under a new id that starts with `kind`; return it as stored."""
+        """Store a redacted message under a new id that starts with `kind`; return it as stored.
+
+        Args:
+            message: the message as it came.
+            kind: beginning of its new id.
+        """
         time, secrets = message.time or self.clock(), get_environment_secrets()
         clean = {
             "parts": self._clean_parts(message.parts, secrets),

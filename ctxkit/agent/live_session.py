@@ -420,6 +420,11 @@ class LiveSession:
     ) -> tuple[Edit, ...]:
         """Compact by hand (see `Compactor.compact`); return the edits, none if there is too
         little.
+
+        Args:
+            policy: makes the compaction; None: the rules' own policy.
+            focus: what the summary should pay attention to.
+            fallback: used if `policy` finds nothing to do.
         """
         with self.alone():
             return await self.agent.compact(policy, focus=focus, fallback=fallback)

@@ -1,8 +1,4 @@
-"""The .ctxkit folder of a project: paths of its files, and which sessions the user trusts.
-A project folder may come from anybody. So nothing in `.ctxkit/` is reached through a link, nothing
-is appended to a file with other names (hard links), and a session that this user did not begin is
-refused until the user trusts it. Trust marks and seals are HMACs by a key of the user.
-"""
+"""The .ctxkit folder of a project: paths of its files, and which sessions the user trusts."""
 
 from __future__ import annotations
 
@@ -57,6 +53,9 @@ def check_session_name(name: str) -> str:
     return name
 
 
+# A project folder may come from anybody. So nothing in `.ctxkit/` is reached through a link,
+# nothing is appended to a file with other names (hard links), and a session that this user did not
+# begin is refused until the user trusts it.
 class Workspace:
     """The `.ctxkit` folder of a project; it is created with the first session.
 
@@ -163,7 +162,7 @@ class Workspace:
         """
         try:
             parts = folder.relative_to(self._base).parts
-            with SafeFolder(self._base.resolve()).open_subfolder(parts, make=make) as here:
+            with SafeFolder(self._base.resolve()).open_subfolder(parts, create_mode=make) as here:
                 yield here
         except OSError as e:
             why = f"{e.strerror or type(e).__name__}; links are not followed there"
@@ -182,6 +181,10 @@ class Workspace:
     def write(self, path: Path, text: str) -> None:
         """Write a file of the workspace atomically, readable by its owner only.
 
+        Args:
+            path: path of the file.
+            text: its new content.
+
         Raises:
             StoreError: it cannot be written.
         """
@@ -191,6 +194,11 @@ class Workspace:
     def write_file(self, folder: Path, name: str, text: str) -> None:
         """Write a file into a folder of the workspace as `write` does, creating the folder.
 
+        Args:
+            folder: folder of the workspace.
+            name: name of the file.
+            text: its new content.
+
         Raises:
             StoreError: it cannot be written.
         """
@@ -198,7 +206,13 @@ class Workspace:
             here.write(name, (text.encode("utf-8", "replace"),))
 
     def read_file(self, folder: Path, name: str, max_bytes: int = 1_000_000) -> str:
-        """Return the text of a file of the workspace, up to `max_bytes`; empty if unreadable."""
+        """Return the text of a file of the workspace, up to `max_bytes`; empty if unreadable.
+
+        Args:
+            folder: folder of the workspace.
+            name: name of the file.
+            max_bytes: bytes that are read at most.
+        """
         try:
             with self.reach(folder) as here, os.fdopen(here.open(name, os.O_RDONLY), "rb") as file:
                 return file.read(max_bytes).decode("utf-8", "replace")

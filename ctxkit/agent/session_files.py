@@ -1,17 +1,7 @@
-"""Files beside a session's log: events, artifacts, turn snapshots, context reports, work records.
-All of them are derived from the session's record. If one cannot be written, the session continues
-without it.
-Artifacts are tool results stored as files in the session's folder of the workspace. An agent is
-shown the path `.ctxkit/artifacts/ID.txt` for each, so a stub is the same in a live session and in
-its replay; the file tools read, list and search that path (`ExtraFiles`).
+"""Files beside a session's log: events, artifacts, snapshots, context reports, work records."""
 
-All of them are derived from the session's record. If one cannot be written, the session continues
-without it.
-
-The files are in the session's folder of the workspace. An agent is shown the path
-`.ctxkit/artifacts/ID.txt` for each, so a stub is the same in a live session and in its replay; the
-file tools read, list and search that path (`ExtraFiles`).
-"""
+# All of them are derived from the session's record. If one cannot be written, the session continues
+# without it.
 
 from __future__ import annotations
 
@@ -80,7 +70,15 @@ class EventLog:
         payload: Mapping[str, Any],
         agent: str | None = None,
     ) -> None:
-        """Write one event; `agent` names its agent if it is not the session's own."""
+        """Write one event; `agent` names its agent if it is not the session's own.
+
+        Args:
+            kind: name of the event.
+            time: seconds since 1970.
+            turn: number of the turn.
+            payload: data of the event, redacted here; None values are left out.
+            agent: name of another agent than the session's own.
+        """
         stamp = datetime.fromtimestamp(time, UTC).isoformat(timespec="microseconds")
         line = {
             "ts": stamp,
@@ -353,6 +351,9 @@ class ChangeIntentEvidenceWriter:
             self._workspace.write_file(self._workspace.state(session), name, data.decode("utf-8"))
 
 
+# Artifacts are tool results stored as files in the session's folder of the workspace. An agent is
+# shown the path `.ctxkit/artifacts/ID.txt` for each, so a stub is the same in a live session and in
+# its replay; the file tools read, list and search that path (`ExtraFiles`).
 class ArtifactStore:
     """Stores tool results in the folder of a session, and opens them for the file tools.
 
@@ -397,6 +398,12 @@ class ArtifactStore:
 
         It is stored twice: as text, for the file tools, and as JSON with its origin, as fuseraft
         does (`ToolResultArtifactStore.cs`).
+
+        Args:
+            artifact: id of the artifact.
+            text: its content.
+            tool: tool whose result it is.
+            hint: short description of the call.
 
         Raises:
             StoreError: it cannot be written.
@@ -475,6 +482,11 @@ class ArtifactStore:
 
     def search(self, pattern: str, path: str, files: str) -> str:
         """Return the hits of a regular expression in one artifact, or in all.
+
+        Args:
+            pattern: the regular expression.
+            path: path of one artifact, or of their folder.
+            files: glob that file names match.
 
         Raises:
             BadArguments: the pattern is no regular expression.

@@ -1,6 +1,4 @@
-"""The append-only log of a session: locked, repaired if its end is torn, with checkpoints.
-A checkpoint is the entry before a compaction; a session can be restored to it.
-"""
+"""The append-only log of a session: locked, repaired if its end is torn, with checkpoints."""
 
 from __future__ import annotations
 

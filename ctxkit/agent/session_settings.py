@@ -1,7 +1,8 @@
-"""Settings stored with a session, and compared with the current ones when it is resumed.
-They are sealed: the seal is an HMAC by the user's own key over the settings and the session's id. A
-session from elsewhere may carry any settings; without a valid seal they are ignored.
-"""
+"""Settings stored with a session, and compared with the current ones when it is resumed."""
+
+# The settings are sealed: the seal is an HMAC by the user's own key over the settings and the
+# session's id. A session from elsewhere may carry any settings; without a valid seal they are
+# ignored.
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ class SpanExporter:
             if call.message.id not in self._sent_ids:
                 content = self.to.content
                 waiting[call.message.id] = encode_call_span(
-                    session, call, view, trace, content=content
+                    session, call, view, trace, has_text=content
                 )
             if len(waiting) >= _MAX_SPANS:
                 self._post_batch(session, waiting)

@@ -1,20 +1,4 @@
-"""Summaries by a model, and compactions of a live session that changed nothing.
-A model summarises the conversation or old tool results. Summarised results are archived before a
-call: a stub replaces each in the prompt, and one message at the end, visible to the agent only, has
-the summaries. This is an edit of the session, so the log and a replay of it show the same.
-A compaction that changed nothing is an event message: it is sent to no model, and the compaction
-frame has a row for it. Its outcome is `failed` (the summariser raised), `refused` (the result was
-not smaller, or a guard rejected it) or `skipped` (too little history, or a guard held it back).
-After it, summaries are asked for less often.
-
-Old tool results are archived before a call: a stub replaces each in the prompt, and one message at
-the end, visible to the agent only, has the summaries. This is an edit of the session, so the log
-and a replay of it show the same.
-
-Such an attempt is an event message: it is sent to no model, and the compaction frame has a row for
-it. Its outcome is `failed` (the summariser raised), `refused` (the result was not smaller, or a
-guard rejected it) or `skipped` (too little history, or a guard held it back).
-"""
+"""Summaries by a model, and compactions of a live session that changed nothing."""
 
 from __future__ import annotations
 
@@ -298,6 +282,9 @@ _RESULT_PROMPT = (
 )
 
 
+# Old tool results are summarised and archived before a call: a stub replaces each in the prompt,
+# and one message at the end, visible to the agent only, has the summaries. This is an edit of the
+# session, so the log and a replay of it show the same.
 def find_llm_result_excerpts(pruning: BasePolicy | None) -> ResultExcerpts | None:
     """Return the part of a pruning in whose place a model summarises results; usually None.
 
@@ -339,7 +326,12 @@ class ToolResultSummary(NamedTuple):
 
 
 async def summarise_result(model: Model, result: Message) -> ToolResultSummary:
-    """Return a model's summary of a tool result; failures are returned, not raised."""
+    """Return a model's summary of a tool result; failures are returned, not raised.
+
+    Args:
+        model: writes the summary.
+        result: message of the tool result.
+    """
     text = message_content.truncate_middle(
         get_plain_text(result), HEAD_CHARS, TAIL_CHARS, EXCERPT_MARKER
     )
@@ -387,6 +379,10 @@ MAX_BACKOFF_CALLS = 64
 _RETRY_KEY = "retry_after_calls"
 
 
+# A compaction that changed nothing is an event message: it is sent to no model, and the compaction
+# frame has a row for it. Its outcome is `failed` (the summariser raised), `refused` (the result was
+# not smaller, or a guard rejected it) or `skipped` (too little history, or a guard held it back).
+# After it, summaries are asked for less often (`SummaryBackoff`).
 class UnsuccessfulCompaction(NamedTuple):
     """A compaction that changed nothing."""
 

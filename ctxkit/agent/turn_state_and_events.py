@@ -1,12 +1,4 @@
-"""A turn's limits, spending, state, outcome and live events, and warnings about token budgets.
-`LiveEventEmitter.emit` is the only way by which text of a running turn reaches a listener, and so
-the screen, a saved notebook, a log and a collector. It redacts every payload, and streamed text
-across its pieces.
-
-`LiveEventEmitter.emit` is the only way by which text of a running turn reaches a listener, and so
-the screen, a saved notebook, a log and a collector. It redacts every payload, and streamed text
-across its pieces.
-"""
+"""A turn's limits, spending, state, outcome and live events, and warnings about token budgets."""
 
 from __future__ import annotations
 
@@ -114,7 +106,13 @@ class SpentInTurn:
         return self.fresh + self.cached + self.output
 
     def add(self, usage: Usage | None, model: str, counted_prompt: int = 0) -> None:
-        """Add one call; `counted_prompt` is its prompt's size, used if no usage was reported."""
+        """Add one call; `counted_prompt` is its prompt's size, used if no usage was reported.
+
+        Args:
+            usage: usage that the provider reported; None: none.
+            model: name of the model.
+            counted_prompt: tokens of the prompt by our count.
+        """
         self.calls += 1
         if usage is not None and usage.prompt_tokens is not None:
             self._add_usage(usage, model, free=self.free)
@@ -209,6 +207,11 @@ class TurnState:
 
     def check(self, model: Model, tokens: int, now: float) -> None:
         """Check the limits before a call with a prompt of `tokens` tokens.
+
+        Args:
+            model: the model that is called.
+            tokens: counted tokens of the prompt.
+            now: time by the clock of the turn, in seconds.
 
         Raises:
             LimitReached: the call would exceed a limit.
@@ -350,6 +353,10 @@ _ENDS_TEXT = frozenset({
 """Events that end a streamed text. Others may come inside a text, even inside a secret."""
 
 
+# `LiveEventEmitter.emit` is the only way by which text of a running turn reaches a listener, and so
+# the screen, a saved notebook, a log and a collector. It redacts every payload, and streamed text
+# across its pieces.
+#
 # Redaction of streamed text
 #
 # A secret may be split over any number of deltas, so no piece can be redacted alone. One
@@ -378,7 +385,12 @@ class LiveEventEmitter:
         self._piece_kind, self._redactor = "", StreamRedactor()
 
     def emit(self, kind: str, payload: dict[str, Any]) -> None:
-        """Emit an event."""
+        """Emit an event.
+
+        Args:
+            kind: name of the event.
+            payload: its data as JSON values.
+        """
         if kind == "delta":
             self._emit_piece(payload["kind"], payload["text"])
             return

@@ -251,13 +251,13 @@ _SPAN = re.compile(r"(\d{1,5})([hdw])")
 
 
 def add_json_and_html_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command `--json` and `--html`; it gets an `Out` as its first argument.
+    """Add `--json` and `--html` to a command, which gets a `CommandOutput` as `out`.
 
     Args:
         command: function of a click command.
 
     Returns:
-        The function with two more options; it gets a `CommandOutput` as `out`.
+        The function with two more options.
 
     Raises:
         click.UsageError: raised by the command if both options are given.

@@ -131,10 +131,10 @@ def _describe_list_total(rows: list[dict[str, Any]]) -> list[str]:
 def select_log_files(
     place: str | None, since: float | None, project: str | None, tool: str | None
 ) -> list[IndexedLogFile]:
-    """Return the files that are asked for, the newest first.
+    """Return the log files that match the filters, newest first.
 
-    A place tells no tools and no projects: there a project is a part of a path, and all tools are
-    here (`of_tool`).
+    Files of a given place have no known tool or project: there a project is part of a path, and
+    `filter_log_files_by_tool` filters by the tool once the sessions are read.
     """
     from ctxkit.cli.session_index import list_log_files
 

@@ -1,5 +1,5 @@
-"""`ctxkit rules` and `exam`: the user's rules, and answers to exact questions, that compactions
-left.
+"""`ctxkit rules` and `exam`: the user's rules, and answers to exact questions, that survive
+compactions.
 """
 
 from __future__ import annotations

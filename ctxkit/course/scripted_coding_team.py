@@ -1,7 +1,9 @@
-"""A scripted team that writes a small Python library in three rounds: real files, tests and
-hand-offs. Notebook 11 uses `open_library_team(folder)`. Replies and tool calls are the same in each
-run, so that views of the history can be compared.
+"""A scripted team that writes a small Python library in three rounds: real files, tests and hand-
+offs.
 """
+
+# Notebook 11 uses `open_library_team(folder)`. Replies and tool calls are the same in each run, so
+# that views of the history can be compared.
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Students of the course, their numbers and their tries: kept in the reader's own folder."""
+"""Students of the course: their numbers and attempts, stored in the user's own folder."""
 
 from __future__ import annotations
 

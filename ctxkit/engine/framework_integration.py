@@ -260,7 +260,7 @@ class Context:
             return
         self._usage_of_call[call] = billed
         size = self.run.sizes(call, call + 1)[0]
-        log.owe(billed.prompt_tokens - size)
+        log.bill_extra(billed.prompt_tokens - size)
         log.fixed = billed.prompt_tokens - (size - log.fixed_at[call])
 
     def _warn(self, n_compactions_before: int) -> None:
@@ -417,14 +417,14 @@ class _Conversation:
         """Return a history as dicts, the added ones where nothing was changed."""
         items = list(self._without_orphans(history.item(p) for p in range(len(history))))
         unchanged: Counter[int] = Counter(
-            self._index_of(item) for item in items if item.maker is None
+            self._index_of(item) for item in items if item.source is None
         )
         out: list[ChatMessage] = []
         whole: set[int] = set()
         """Dicts that are in `out` as they were added."""
         for item in items:
             index = self._index_of(item) if item.row >= 0 else -1
-            if item.maker is None and unchanged[index] == self._n_messages[index]:
+            if item.source is None and unchanged[index] == self._n_messages[index]:
                 if index not in whole:
                     whole.add(index)
                     out.append(self._dicts[index])
@@ -442,7 +442,7 @@ class _Conversation:
         """Leave out results whose calls are no longer in the prompt: no provider accepts them."""
         call_ids: set[str] = set()
         for item in items:
-            message = self.log.messages[item.row] if item.maker is None else item.message(self.log)
+            message = self.log.messages[item.row] if item.source is None else item.message(self.log)
             call_ids.update(c.id for c in message.tool_calls)
             is_orphan = message.role == "tool" and message.call_id not in call_ids
             if not (is_orphan and message.call_id in self._call_ids):

@@ -100,7 +100,7 @@ class PromptSizes:
                 prompts[start:stop] += size
             else:
                 prompts[start:stop] = size
-        prompts += self.log.tokens.owed(0, self.upto)
+        prompts += self.log.tokens.get_extra_billed(0, self.upto)
         return prompts
 
     def fresh(self) -> NDArray[Any]:
@@ -129,7 +129,7 @@ class PromptSizes:
                 tokens = self.log.tokens
                 is_offset = type(size) is int
                 part = tokens.calls(lo, hi) + size if is_offset else size[lo - first : hi - first]
-                sizes[:0] = (part + tokens.owed(lo, hi)).tolist()
+                sizes[:0] = (part + tokens.get_extra_billed(lo, hi)).tolist()
             upto = first
         return sizes
 
@@ -170,14 +170,18 @@ class PromptSizes:
                 fresh += F[stop] - F[since] + size * (N[stop] - N[since])
                 prompt = size + C[stop - 1]
                 # prompts that only rise have their largest at the end
-                each = None if rising else tokens.calls(start, stop) + tokens.owed(start, stop)
+                each = (
+                    None
+                    if rising
+                    else tokens.calls(start, stop) + tokens.get_extra_billed(start, stop)
+                )
                 largest = prompt if each is None else size + int(each.max())
                 if largest > peak:  # noqa: PLR1730  so would max()
                     peak = largest
             else:
                 total += int(_sum(size)) - (Q[stop] - Q[start])
                 if tokens.owing:
-                    owed = tokens.owed(start, stop)
+                    owed = tokens.get_extra_billed(start, stop)
                     total, size = total + int(_sum(owed)), size + owed
                 fresh += int(_sum(cache))
                 peak, prompt = max(peak, int(_max(size))), int(size[-1])

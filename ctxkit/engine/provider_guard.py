@@ -51,14 +51,17 @@ class ProviderRefusal(NamedTuple):
 
 
 def find_refusals(
-    messages: Sequence[Message], model: str | None, *, stale: AbstractSet[str] = frozenset()
+    messages: Sequence[Message],
+    model: str | None,
+    *,
+    stale_thinking_ids: AbstractSet[str] = frozenset(),
 ) -> list[ProviderRefusal]:
     """Return why a provider would refuse a prompt; empty where it would not, or no rule is known.
 
     Args:
         messages: the prompt.
         model: the model's name.
-        stale: ids of replies whose signed thinking is bound to another conversation
+        stale_thinking_ids: ids of replies whose signed thinking is bound to another conversation
             (`PromptRepairer.stale`).
     """
     rules = {r.value: r for r in find_rules("refuses", model)}
@@ -66,7 +69,7 @@ def find_refusals(
     problems += [
         ("changed_thinking", i, "signed thinking whose conversation has changed")
         for i, m in enumerate(messages)
-        if m.id in stale and has_signed_thinking(m)
+        if m.id in stale_thinking_ids and has_signed_thinking(m)
     ]
     return [
         ProviderRefusal(name, i, f"Message {i}: {words}.", rules[name].source)
@@ -189,7 +192,7 @@ def count_refused_calls(session: Session, run: RunLike) -> int | None:
         if is_checked or (binds and call + 1 in compacted_calls):
             prompt = [i.message for i in build_sent_items(run, call)]
             guard.follow(prompt)
-            is_refused = bool(find_refusals(prompt, model, stale=guard.stale))
+            is_refused = bool(find_refusals(prompt, model, stale_thinking_ids=guard.stale))
         n += is_refused
     return n
 

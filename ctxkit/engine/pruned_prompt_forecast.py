@@ -334,7 +334,7 @@ class ScheduledPromptSizes:
         """
         schedule = self._schedule.extend(ahead)
         top, rows, log = schedule.top, schedule.rows, schedule.rows.log
-        self._adds = top.adds
+        self._adds = top.has_appended
         if not self._tracks:
             self._tracks = [LayerContents(layer, rows) for layer in top.branches()]
         prompts, shared = list[int](), list[int]()
@@ -418,10 +418,12 @@ class ScheduledPromptSizes:
             n_visible = len(visible)
             skip = int(visible[messages]) - messages if messages < n_visible else track.n
             place += skip
-        added = self._schedule.top.added(call) if self._adds and messages <= n_visible else None
+        added = (
+            self._schedule.top.get_appended(call) if self._adds and messages <= n_visible else None
+        )
         return track.tokens_from(place + messages) + (0 if added is None else added.tokens)
 
     def _with_added(self, call: int, contents: NDArray[Any]) -> NDArray[Any]:
         """Return contents with the message that is at the end of a call alone."""
-        added = self._schedule.top.added(call)
+        added = self._schedule.top.get_appended(call)
         return contents if added is None else np.append(contents, added.content)

@@ -89,7 +89,9 @@ def make_log_from_session(
         inserted = [m for e in session.edits for m in e.inserted]
         size_of = {id(m): size for m, size in zip(inserted, anchored.inserted, strict=True)}
         log.recorded_size = lambda message: size_of.get(id(message))
-        log.scale = 1.0 if anchored.error is None else 1 / (1 + anchored.error)
+        log.scale = (
+            1.0 if anchored.plain_count_error is None else 1 / (1 + anchored.plain_count_error)
+        )
         # sizes are looked up by identity, so the messages must live as long as the log
         log.memo["session"] = session
     assert tokens is not None  # noqa: S101  for the type checker
@@ -107,7 +109,7 @@ def make_log_from_session(
         if entry.role == "assistant":
             part = next(fixed_of_call)
             log.open(estimate_call_start(entry, last_time), entry.agent, part.fixed)
-            log.owe(part.owed)
+            log.bill_extra(part.owed)
         log.append(entry, size, turn=turns[position])
         last_time = last_time if entry.time is None else entry.time
     return log
@@ -195,13 +197,13 @@ def count_sizes_by_last_usage(
     return [sizes[id(m)] for m in session.messages], parts
 
 
-def compute_billing_offset(reply: Message, counted: int, before: int = 0) -> int:
+def compute_billing_offset(reply: Message, counted: int, default: int = 0) -> int:
     """Return the tokens by which the bill of a call exceeds its counted prompt.
 
     Args:
         reply: the reply of the call.
         counted: counted tokens of its prompt.
-        before: what is returned where the reply has no bill, or one below 1 / `MAX_COUNT_PER_BILL`
+        default: what is returned where the reply has no bill, or one below 1 / `MAX_COUNT_PER_BILL`
             of the count, which cannot be the size of that prompt.
 
     Returns:
@@ -214,7 +216,7 @@ def compute_billing_offset(reply: Message, counted: int, before: int = 0) -> int
         200
     """
     billed = get_billed_prompt(reply)
-    return before if not billed or billed < counted / MAX_COUNT_PER_BILL else billed - counted
+    return default if not billed or billed < counted / MAX_COUNT_PER_BILL else billed - counted
 
 
 def with_message_ids(session: Session) -> Session:

@@ -376,7 +376,7 @@ def _schedule_changes(schedule: Schedule, start: int, stop: int) -> Iterator[Pro
         if last_added is not None:
             removed.append(last_added)
         last_added = None
-        appended = top.added(call)
+        appended = top.get_appended(call)
         if appended is not None:
             last_added = MessageState(call, appended.message, appended.tokens, appended.content)
             added.append(last_added)
@@ -401,7 +401,7 @@ def _scheduled_items(
         changed_by = name_of(part) if part is not None else policy if is_compacted else None
         raw = log.tokens.sizes[row] if row >= 0 else 0  # an inserted message is not in the log
         yield SentItem(state.message, state.tokens, raw, changed_by, row, part is not None)
-    added = schedule.top.added(call)
+    added = schedule.top.get_appended(call)
     if added is not None:
         yield SentItem(added.message, added.tokens, 0, name_of(schedule.adder(call)), pruned=True)
 

@@ -279,7 +279,7 @@ class PromptVariantBilling:
     def __init__(self, session: Session, rules: RulesLike | None = None) -> None:
         self.rules: Rules = recorded_rules() if rules is None else resolve_rules(rules)
         self.base = SessionScoreCache(session)
-        self.sizes = self.base.anchored
+        self.sizes = self.base.message_sizes
         # recorded compactions keep the recorded overhead of each call; rules start from the first
         as_recorded = isinstance(self.rules.policy, RecordedCompactionsPolicy)
         pairs = zip(self.sizes.fixed_at, self.sizes.unsent_at, strict=True)
@@ -396,7 +396,11 @@ def index_or_paste(
     index_at = next(i for i, m in enumerate(session.messages) if m is first)
     index = _count_index_tokens(first, billing.sizes.tokens[index_at])
     # The counter's estimate of the added text is scaled by its measured error on this session.
-    scale = 1.0 if billing.sizes.error is None else 1 / (1 + billing.sizes.error)
+    scale = (
+        1.0
+        if billing.sizes.plain_count_error is None
+        else 1 / (1 + billing.sizes.plain_count_error)
+    )
     count = default_counter().message
     added_tokens = round((count(_with_text(first, text)) - count(first)) * scale)
     # Sizes of the pasted session are those of the same messages in the record, plus the text.

@@ -376,7 +376,7 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
     sizes, source = plain_prompts(session)
     prompt_tokens = [n for n in sizes if n]
     bill = base.forecast.bill(reuse=reuse)
-    compactions, prompts = get_compactions_and_prompts(session, base.anchored)
+    compactions, prompts = get_compactions_and_prompts(session, base.message_sizes)
     summary_costs = [cost_model.summaries_usd(c.summaries, reuse=reuse) for c in compactions]
     row = base.head("recorded", source) | base.over(sizes, max(prompt_tokens, default=None))
     row |= {
@@ -425,7 +425,13 @@ def _recorded_compaction_columns(
 def get_cost_interval(
     total: float | None, prompts: float | None, prediction: InputCostPrediction
 ) -> dict[str, float | None]:
-    """Return the interval of a replay's dollars: its prompt cost times the prediction interval."""
+    """Return the interval of a replay's dollars: its prompt cost times the prediction interval.
+
+    Args:
+        total: dollars of the replay; None: unknown.
+        prompts: dollars of its prompts.
+        prediction: predicted input cost of the record, with its interval.
+    """
     if total is None or prompts is None or prediction.spread is None:
         return {}
     # the spread is relative and concerns the prompts; replies and summaries are exact
@@ -461,14 +467,14 @@ class SessionScoreCache:
         self.logs = logs
 
     @cached_property
-    def anchored(self) -> MessageSizes:
+    def message_sizes(self) -> MessageSizes:
         """Sizes of the messages, anchored on recorded usage."""
         return measure_sizes(self.session)
 
     @cached_property
     def sheet(self) -> ReplayCostModel:
         """Cost model of replays, calibrated on the recorded calls."""
-        return ReplayCostModel.of(self.session, self.anchored)
+        return ReplayCostModel.of(self.session, self.message_sizes)
 
     @cached_property
     def prediction(self) -> InputCostPrediction:
@@ -478,7 +484,7 @@ class SessionScoreCache:
     @cached_property
     def memory(self) -> ItemIndex:
         """Index of the items (paths, numbers, commands, ...) in the messages."""
-        return ItemIndex(self.session, MessageItemCache(self.anchored))
+        return ItemIndex(self.session, MessageItemCache(self.message_sizes))
 
     @cached_property
     def acts(self) -> ActionAndValueIndex:
@@ -542,11 +548,11 @@ class SessionScoreCache:
                 predict_reads_after_compactions(self.session)
             ),
             "closure_error": closure_error(self.session, cost_model.misses),
-            "unexplained_miss_share": cost_model.unexplained,
-            "explained_miss_share": cost_model.explained,
-            "priced_share": cost_model.priced,
-            "counter": self.anchored.counter,
-            "counter_error": self.anchored.error,
+            "unexplained_miss_share": cost_model.unexplained_share,
+            "explained_miss_share": cost_model.explained_share,
+            "priced_share": cost_model.priced_share,
+            "counter": self.message_sizes.counter,
+            "counter_error": self.message_sizes.plain_count_error,
             "session_notes": " ".join(self.session.notes) or None,
         }
 
@@ -554,7 +560,7 @@ class SessionScoreCache:
         """Return the columns of loss and aftermath for what was visible at each call."""
         return (
             dict(self._nothing_lost)
-            if not len(visibility.moments)
+            if not len(visibility.change_calls)
             else self._analyse_loss(visibility)
         )
 

@@ -305,7 +305,7 @@ def compare(
 
     Returns:
         A `Comparison`: one row per setting, columns as in `score`. For views of a team, the frame
-        that `teams.view_comparison.compare_views` returns.
+        that `teams.context_view_comparison.compare_views` returns.
 
     Raises:
         BadArguments: the session or the rules cannot be understood, or there are no rules.
@@ -487,6 +487,10 @@ def choose_setting_from_frame(frame: pd.DataFrame, max_loss: float | None) -> Se
 
     A row that failed or does not fit the window is left out, and one that thrashes is never the
     best; the record always can be.
+
+    Args:
+        frame: scores, one row per setting.
+        max_loss: largest allowed loss, 0 to 1; None: the loss of the record.
     """
     outcomes, record = [], None
     for row in frame.to_dict("records"):
@@ -581,7 +585,12 @@ def group_equal_rows(frame: pd.DataFrame) -> list[list[int]]:
 
 
 def make_summary_table(frame: pd.DataFrame, max_loss: float | None = None) -> Table:
-    """Return the summary table of a comparison: a row per group of equal settings, by cost."""
+    """Return the summary table of a comparison: a row per group of equal settings, by cost.
+
+    Args:
+        frame: scores, one row per setting.
+        max_loss: largest allowed loss, 0 to 1; None: the loss of the record.
+    """
     names = [sanitize_line(str(n), 80) for n in frame.index]
     rows, verdicts = frame.to_dict("records"), judge_settings(frame, max_loss)
     recorded_usd = next((r["cost_usd"] for r in rows if r["rules"] == RECORDED_LABEL), None)

@@ -164,6 +164,10 @@ def compute_forecast_figures(session: Session, setting: Rules | None) -> dict[st
     """Return the figures of a session, as recorded or replayed under rules.
 
     Figures that the log does not contain are None.
+
+    Args:
+        session: a recorded session.
+        setting: rules under which it is replayed; None: as recorded.
     """
     from ctxkit.engine.replay import replay
     from ctxkit.experiments.cost_and_loss_scores import score

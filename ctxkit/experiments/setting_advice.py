@@ -165,10 +165,10 @@ class _SessionBound(NamedTuple):
 def _estimate_session_bound(base: SessionScoreCache) -> _SessionBound | None:
     session = base.session
     try:
-        floor = estimate_floor(session, base.anchored, base.memory)
+        floor = estimate_floor(session, base.message_sizes, base.memory)
         window = get_context_window(session, session.model).tokens or DEFAULT_WINDOW
         loss_at_window = LossBoundByThreshold(
-            base.memory, base.anchored, floor.total, floor.fixed
+            base.memory, base.message_sizes, floor.total, floor.fixed
         ).at(window)
     except CtxkitError:
         return None

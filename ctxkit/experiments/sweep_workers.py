@@ -1,21 +1,4 @@
-"""Workers of a sweep: the runner of many rules on one session, batches, placement, a process pool.
-A `SessionRunner` shares log, sizes and score cache between the runs on one session. Scheduling is
-dynamic load balancing with data affinity. Reading a session costs far more than one run on it, so
-a session belongs to the worker that has read it, and each batch is a part of one session's
-remaining settings. Batch sizes follow from two running estimates, seconds per run and seconds per
-read (both per call of the session), and are between `BATCH_SECONDS`, so that the transfer costs
-little, and `LONGEST_SECONDS`, so that progress is visible. A worker without a session of its own
-takes a free one, else half of the largest remainder (work stealing), unless the owner would finish
-sooner than the thief could read it.
-
-Scheduling is dynamic load balancing with data affinity. Reading a session costs far more than one
-run on it, so a session belongs to the worker that has read it, and each batch is a part of one
-session's remaining settings. Batch sizes follow from two running estimates, seconds per run and
-seconds per read (both per call of the session), and are between `BATCH_SECONDS`, so that the
-transfer costs little, and `LONGEST_SECONDS`, so that progress is visible. A worker without a
-session of its own takes a free one, else half of the largest remainder (work stealing), unless the
-owner would finish sooner than the thief could read it.
-"""
+"""Workers of a sweep: the runner of rules on one session, batches, placement, process pool."""
 
 from __future__ import annotations
 
@@ -88,7 +71,12 @@ class NamedRules(NamedTuple):
 
     @classmethod
     def of(cls, label: str, rules: Rules | RejectedSetting) -> NamedRules:
-        """Return the setting with its key, which is equal for equal rules in any process."""
+        """Return the setting with its key, which is equal for equal rules in any process.
+
+        Args:
+            label: name of the setting.
+            rules: its rules, or the reason why there are none.
+        """
         # Parameters, representation and bytecode; memory addresses differ between processes.
         identity = repr((rules.label, sorted((k, repr(v)) for k, v in rules.parameters.items())))
         if not isinstance(rules, RejectedSetting):
@@ -102,6 +90,7 @@ class NamedRules(NamedTuple):
         return cls(label, rules, _hash_text(_MEMORY_ADDRESS.sub("", identity)), parameters)
 
 
+# A `SessionRunner` shares log, sizes and score cache between the runs on one session.
 class SessionRunner:
     """Runs rules on one session; the message log is built once per counter and estimator."""
 
@@ -116,7 +105,7 @@ class SessionRunner:
         """Return the message log sized by the rules' counter and estimator."""
         return build_replay_log(
             self.session,
-            self.base.anchored,
+            self.base.message_sizes,
             rules,
             self.limit,
             lambda recorded_calls: self._build_log(rules, recorded_calls),
@@ -127,7 +116,7 @@ class SessionRunner:
         key = (*counting, recorded_calls)
         cached = self._logs.get(key)
         if cached is None:
-            anchored = self.base.anchored if rules.counter is None else None
+            anchored = self.base.message_sizes if rules.counter is None else None
             message_log = make_log_from_session(
                 self.session, rules, recorded_calls=recorded_calls, anchored=anchored
             )
@@ -146,7 +135,12 @@ class SessionRunner:
         return run_rules(self.log(rules), rules, self.limit)
 
     def row(self, setting: NamedRules, options: SweepOptions) -> dict[str, Any]:
-        """Return the score row of one run; a failed run gives a row with its error."""
+        """Return the score row of one run; a failed run gives a row with its error.
+
+        Args:
+            setting: the rules of the run, with their label.
+            options: options of the sweep, the same for all runs.
+        """
         rules = setting.rules
         row: dict[str, Any] = {"session": self.session.id, "rules": setting.label}
         try:
@@ -163,7 +157,12 @@ class SessionRunner:
     def rows(
         self, settings: Sequence[NamedRules], options: SweepOptions
     ) -> Iterator[dict[str, Any]]:
-        """Yield the score rows of runs under several settings, as they finish."""
+        """Yield the score rows of runs under several settings, as they finish.
+
+        Args:
+            settings: the rules of each run, with their labels.
+            options: options of the sweep, the same for all runs.
+        """
         pause = pause_gc if options.loss else nullcontext  # loss allocates many objects at once
         for setting in settings:
             with pause():
@@ -259,6 +258,13 @@ class RemainingSessionWork:
         return batch
 
 
+# Scheduling is dynamic load balancing with data affinity. Reading a session costs far more than one
+# run on it, so a session belongs to the worker that has read it, and each batch is a part of one
+# session's remaining settings. Batch sizes follow from two running estimates, seconds per run and
+# seconds per read (both per call of the session). A batch takes `BATCH_SECONDS` at least, so that
+# the transfer costs little, and `LONGEST_SECONDS` at most, so that progress is visible. A worker
+# without a session of its own takes a free one, else half of the largest remainder (work stealing),
+# unless the owner would finish sooner than the thief could read it.
 class WorkPlan:
     """Assignment of batches to workers, from the durations measured so far."""
 

@@ -450,7 +450,7 @@ class Archive:
     ) -> Iterator[tuple[SafeFolder, str]]:
         """Yield the folder of a copy, opened without following links, and the copy's file name."""
         *folder_names, file_name = name.split("/")
-        with self._root.open_folder(".").open_subfolder(folder_names, make=make) as folder:
+        with self._root.open_folder(".").open_subfolder(folder_names, create_mode=make) as folder:
             yield folder, file_name
 
     def _copy_content(

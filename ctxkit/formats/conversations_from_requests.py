@@ -1,8 +1,4 @@
-"""Conversations reconstructed from requests, each of which holds the whole prompt.
-`ChatConversation` builds one conversation from the requests and replies of a client in order.
-`PromptThreads` sorts the calls of a trace into the threads (agents) that they continue. Messages
-that a later prompt lacks become an edit.
-"""
+"""Conversations reconstructed from requests, each of which holds the whole prompt."""
 
 from __future__ import annotations
 
@@ -31,6 +27,9 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
+# `ChatConversation` builds one conversation from the requests and replies of a client in order.
+# Messages that a later prompt lacks become an edit.
+#
 # Alignment of a request with the visible messages, in three steps:
 #   1. longest common prefix of the raw messages with those of the last request (plus its reply)
 #   2. the remaining messages are compared by key (role, text, calls) with the remaining visible ids
@@ -448,22 +447,25 @@ class PromptThread:
 
 
 def build_session_from_threads(
-    threads: Sequence[PromptThread], id_: str, tools: tuple[ToolSchema, ...] = (), **fields: Any
+    threads: Sequence[PromptThread],
+    session_id: str,
+    tools: tuple[ToolSchema, ...] = (),
+    **fields: Any,
 ) -> Session:
     """Return the first thread as a session with the others as its children.
 
     Args:
         threads: the threads; without any, the session is empty.
-        id_: the session's id.
+        session_id: the session's id.
         tools: the tools of the first thread.
         fields: fields of all sessions.
     """
     main, *others = [
         thread.log.session(
-            id=f"{id_}/{i}" if i else id_,
+            id=f"{session_id}/{i}" if i else session_id,
             agent=thread.agent or ("subagent" if i else "main"),
             model=next((e.model for e in thread.log.entries if e.model), None),
-            parent=id_ if i else None,
+            parent=session_id if i else None,
             **fields,
         )
         for i, thread in enumerate(threads or [PromptThread(None)])
@@ -471,6 +473,7 @@ def build_session_from_threads(
     return replace(main, tools=tools, children=tuple(others))
 
 
+# `PromptThreads` sorts the calls of a trace into the threads (agents) that they continue.
 class PromptThreads:
     """All conversations of a trace, in order of their first call."""
 

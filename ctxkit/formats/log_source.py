@@ -1,10 +1,7 @@
-"""A log file as readers see it: bounded, decoded once, as lines or as one document.
-The bytes are untrusted: size, depth and encoding are bounded here, and nothing but `ReadError`
-leaves this module. The first records of a file of lines are decoded on access.
+"""A log file as readers see it: bounded, decoded once, as lines or as one document."""
 
-The bytes are untrusted: size, depth and encoding are bounded here, and nothing but `ReadError`
-leaves this module.
-"""
+# The bytes are untrusted: size, depth and encoding are bounded here, and nothing but `ReadError`
+# leaves this module. The first records of a file of lines are decoded on access.
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
 
 
 # A file is in one of four states, found from its first bytes:
-#   database   begins with SQLite's magic; only `sqlite.open_database` reads it
+#   database   begins with SQLite's magic; only `read_only_sqlite.open_database` reads it
 #   large      lines of JSON of more than LARGE_FILE_BYTES (a sixteenth of that when packed):
 #              `stream` reads them one by one, `data` is never loaded
 #   document   one JSON value

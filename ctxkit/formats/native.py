@@ -415,21 +415,21 @@ def encode_end_line(session: Session) -> bytes:
     )
 
 
-def encode_entry_lines(tree: EntryIdsAndParents, i: int, entry: Message | Edit) -> Iterator[bytes]:
+def encode_entry_lines(ids: EntryIdsAndParents, i: int, entry: Message | Edit) -> Iterator[bytes]:
     """Yield the mark of an entry, and its Pi form if it has one."""
-    timestamp, parent_index = format_timestamp(entry.time), tree.before(i)
-    parent = _ROOT_ID if parent_index < 0 else tree.id(parent_index)
+    timestamp, parent_index = format_timestamp(entry.time), ids.before(i)
+    parent = _ROOT_ID if parent_index < 0 else ids.id(parent_index)
     if isinstance(entry, Edit):
-        pi_entry = encode_compaction(entry, tree.first_kept(i, entry))
+        pi_entry = encode_compaction(entry, ids.first_kept(i, entry))
         mark: dict[str, Any] = {"edit": msgspec.to_builtins(entry)}
     else:
         pi_message = encode_message(entry)
         pi_entry = None if pi_message is None else {"type": "message", "message": pi_message}
         mark = {"message": _encode_message_fields(entry, has_no_pi_form=pi_message is None)}
-    mark_id = tree.id(i) if pi_entry is None else tree.mark(i)
+    mark_id = ids.id(i) if pi_entry is None else ids.mark(i)
     yield _encode_custom_entry(mark_id, parent, timestamp, "ctxkit.entry", mark)
     if pi_entry is not None:
-        yield encode_entry(pi_entry, tree.id(i), mark_id, timestamp)
+        yield encode_entry(pi_entry, ids.id(i), mark_id, timestamp)
 
 
 def _session_to_dict(session: Session) -> dict[str, Any]:

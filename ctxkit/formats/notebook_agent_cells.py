@@ -1,6 +1,6 @@
-"""Reader of notebooks with `%%agent` cells: requests, displayed replies and calls, usage per turn.
-Cells and outputs are read as text; nothing is executed.
-"""
+"""Reader of notebooks with `%%agent` cells: requests, displayed replies, calls, usage per turn."""
+
+# Cells and outputs are read as text; nothing is executed.
 
 from __future__ import annotations
 

@@ -201,13 +201,13 @@ def get_trace_id(session: Session) -> str:
     return hashlib.sha256(session.id.encode()).hexdigest()[:32]
 
 
-def encode_agent_span(session: Session, trace: str, root: str = "") -> dict[str, Any]:
+def encode_agent_span(session: Session, trace_id: str, parent_span_id: str = "") -> dict[str, Any]:
     """Return the span of an agent, from its first call to its last.
 
     Args:
         session: the agent's session.
-        trace: the trace id.
-        root: id of the parent span.
+        trace_id: the trace id.
+        parent_span_id: id of the parent span.
     """
     attributes = {
         "gen_ai.operation.name": "invoke_agent",
@@ -216,7 +216,7 @@ def encode_agent_span(session: Session, trace: str, root: str = "") -> dict[str,
     }
     times = [t for c in session.calls for t in _call_times(c.message)]
     started = session.started if session.started is not None else min(times, default=None)
-    ids = (trace, _make_span_id(trace, session.id, -1), root)
+    ids = (trace_id, _make_span_id(trace_id, session.id, -1), parent_span_id)
     return _make_span(
         ids, f"invoke_agent {session.agent}", (started, max(times, default=started)), attributes
     )
@@ -226,9 +226,9 @@ def encode_call_span(
     session: Session,
     call: ModelCall,
     visible: Sequence[Message],
-    trace: str,
+    trace_id: str,
     *,
-    content: bool = True,
+    has_text: bool = True,
 ) -> dict[str, Any]:
     """Return the span of a call.
 
@@ -236,15 +236,15 @@ def encode_call_span(
         session: the session of the call.
         call: the call.
         visible: its prompt.
-        trace: the trace id.
-        content: False leaves out all text.
+        trace_id: the trace id.
+        has_text: False leaves out all text.
     """
     prompt = _PromptEncoder()
     prompt.update(visible)
     attributes = _make_call_attributes(session, call, prompt, prompt.get_text)
-    if not content:
+    if not has_text:
         attributes = {k: v for k, v in attributes.items() if k not in _CONTENT_ATTRIBUTES}
-    return _make_call_span(session, call, attributes, trace)
+    return _make_call_span(session, call, attributes, trace_id)
 
 
 class _PromptEncoder:

@@ -274,7 +274,7 @@ class EntryReader:
 
     def _read_reply(self, record: dict[str, Any], message: dict[str, Any]) -> None:
         message_id = self.builder.new_id(record.get("id"))
-        reply, all_parts = parse_reply(record, message, message_id, is_early=self.is_early)
+        reply, all_parts = parse_reply(record, message, message_id, is_version_1_or_2=self.is_early)
         for part in all_parts:
             if type(part) is ToolCall:
                 self.unrun_calls[part.id] = (len(self.builder.entries), all_parts)

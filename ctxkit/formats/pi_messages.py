@@ -45,7 +45,7 @@ _TEXT_PART_TYPES = (Text, Thinking)
 
 
 def parse_reply(
-    record: dict[str, Any], message: dict[str, Any], message_id: str, *, is_early: bool
+    record: dict[str, Any], message: dict[str, Any], message_id: str, *, is_version_1_or_2: bool
 ) -> tuple[Message, tuple[Part, ...]]:
     """Return a reply, and all its parts if it failed with calls that were not run.
 
@@ -53,7 +53,7 @@ def parse_reply(
         record: the entry.
         message: its message.
         message_id: the id of the new message.
-        is_early: True for versions 1 and 2, which sent the text of a failed reply.
+        is_version_1_or_2: True for versions 1 and 2, which sent the text of a failed reply.
     """
     stop_reason = message.get("stopReason")
     ended_at, began_at = (
@@ -80,7 +80,7 @@ def parse_reply(
         visible=is_visible_to_model(message)
         and (
             not is_failed
-            or (is_early and any(p.text for p in parts if isinstance(p, _TEXT_PART_TYPES)))
+            or (is_version_1_or_2 and any(p.text for p in parts if isinstance(p, _TEXT_PART_TYPES)))
         ),
         is_error=is_failed,
         error=str_or_none(message.get("errorMessage")),

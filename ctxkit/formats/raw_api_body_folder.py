@@ -1,9 +1,9 @@
-"""Reading of a folder of raw API request and response bodies as sessions.
-Requests are whole prompts, so system prompt, tool schemas and attachments are known. Transcripts of
-Claude Code that are in the folder are joined with them.
-Claude Code writes such a folder with `OTEL_LOG_RAW_API_BODIES=file:DIR`: `UUID.request.json`,
-`REQUEST_ID.response.json`, and from 2.1.274 on a line for each response in `index.jsonl`.
-"""
+"""Reading of a folder of raw API request and response bodies as sessions."""
+
+# Claude Code writes such a folder with `OTEL_LOG_RAW_API_BODIES=file:DIR`: `UUID.request.json`,
+# `REQUEST_ID.response.json`, and from 2.1.274 on a line for each response in `index.jsonl`.
+# Requests are whole prompts, so system prompt, tool schemas and attachments are known. Transcripts
+# of Claude Code that are in the folder are joined with them.
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _REMINDER = "reminder"
 
 def read_raw_body_sessions(
     folder: Path,
-    read_call: Callable[[AnthropicConversation, dict[str, Any]], None],
+    add_call_to_conversation: Callable[[AnthropicConversation, dict[str, Any]], None],
     open_conversation: Callable[[], AnthropicConversation],
     read_transcript: Callable[[Path], list[Session]],
 ) -> list[Session]:
@@ -66,14 +66,14 @@ def read_raw_body_sessions(
 
     Args:
         folder: the folder.
-        read_call: adds a request with its response to a conversation.
+        add_call_to_conversation: adds a request with its response to a conversation.
         open_conversation: makes an empty conversation of the format.
         read_transcript: reads a transcript that is in the folder.
 
     Raises:
         ReadError: no request of the folder can be read.
     """
-    reading = _BodyReading(folder, read_call, open_conversation)
+    reading = _BodyReading(folder, add_call_to_conversation, open_conversation)
     for body in _list_requests(folder, reading.faults):
         reading.add(body)
     sessions = list(reading.build_sessions())

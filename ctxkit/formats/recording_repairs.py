@@ -35,23 +35,23 @@ _CUT_STOPS = frozenset({"aborted", "error", ABANDONED})
 """Stop reasons of interrupted replies, which programs leave out of the next prompt."""
 
 
-def repair_session(session: Session, blind: Sequence[str] = ()) -> Session:
+def repair_session(session: Session, unrecorded: Sequence[str] = ()) -> Session:
     """Repair a session and its subagents, and add notes about its limits.
 
     Args:
         session: a session as its reader returned it.
-        blind: what its format cannot mark (`compactions`, `tool errors`), whose count is therefore
-            unknown, not zero.
+        unrecorded: what its format cannot mark (`compactions`, `tool errors`), whose count is
+            therefore unknown, not zero.
     """
     session = _drop_zero_usage(session)
-    if "tool errors" in blind:
+    if "tool errors" in unrecorded:
         session = _mark_unknown_outcomes(session)
     if session.format in _STREAMED_FORMATS:
         session = _estimate_truncated_outputs(session)
     session = _add_placeholders_for_lost_start(session)
-    if blind or session.children:
-        details = {**session.details, **({"cannot_tell": list(blind)} if blind else {})}
-        children = tuple(repair_session(c, blind) for c in session.children)
+    if unrecorded or session.children:
+        details = {**session.details, **({"cannot_tell": list(unrecorded)} if unrecorded else {})}
+        children = tuple(repair_session(c, unrecorded) for c in session.children)
         session = msgspec.structs.replace(session, children=children, details=details)
     notes = tuple(_list_notes(session))
     if not notes:

@@ -55,16 +55,16 @@ if TYPE_CHECKING:
 # the derived edit into a recorded compaction.
 def build_sessions_from_spans(
     numbered_spans: Iterable[tuple[int, dict[str, Any]]],
-    stem: str,
-    name: str,
+    default_session_id: str,
+    format_name: str,
     faults: Iterable[Fault] = (),
 ) -> list[Session]:
     """Build one session per conversation (or trace), with other agents' threads as children.
 
     Args:
         numbered_spans: spans in any of the conventions, each with its line.
-        stem: the id of a session that names none.
-        name: the name of the format.
+        default_session_id: the id of a session that names none.
+        format_name: the name of the format.
         faults: faults of the file so far.
     """
     faults, skipped = list(faults), dict[str, int]()
@@ -78,7 +78,9 @@ def build_sessions_from_spans(
             for s in groups.pop(conversation):
                 count_skipped(skipped, "span: " + (s.kind or "of another kind"))
     sessions = [
-        replace(_build_session(conversation, group, span_by_id, stem), format=name)
+        replace(
+            _build_session(conversation, group, span_by_id, default_session_id), format=format_name
+        )
         for conversation, group in groups.items()
     ]
     if sessions:

@@ -1,7 +1,7 @@
-"""Joining of raw request bodies with the transcript of the same session.
-Bodies hold each prompt whole; a transcript knows when each message was written, which of them the
-program made, and why it compacted.
-"""
+"""Joining of raw request bodies with the transcript of the same session."""
+
+# Bodies have each whole prompt. A transcript has the time of each message, which of them the
+# program made, and why it compacted.
 
 from __future__ import annotations
 
@@ -268,18 +268,20 @@ def _find_marks(session: Session) -> set[Any]:
     return calls | ({get_plain_text(first).strip()} if first else set())
 
 
-def mark_compactions(log: Iterable[LogEntry], summary_replies: Sequence[Message]) -> list[LogEntry]:
+def mark_compactions(
+    entries: Iterable[LogEntry], summary_replies: Sequence[Message]
+) -> list[LogEntry]:
     """Mark the compactions of a client among the edits derived from its requests.
 
     Args:
-        log: a log of raw bodies; a message that begins like a summary becomes one.
+        entries: a log of raw bodies; a message that begins like a summary becomes one.
         summary_replies: replies of the calls that wrote summaries, which are no calls of the log.
 
     Returns:
         The log, whose compactions have the usage of the call that wrote their summary.
     """
     unused_replies = list(summary_replies)
-    return [_mark_compaction(e, unused_replies) if isinstance(e, Edit) else e for e in log]
+    return [_mark_compaction(e, unused_replies) if isinstance(e, Edit) else e for e in entries]
 
 
 def _mark_compaction(edit: Edit, summary_replies: list[Message]) -> Edit:

@@ -1,4 +1,4 @@
-"""`%compact`: compact a live session by hand and report what went."""
+"""`%compact`: compact a live session by hand and report what was removed."""
 
 from __future__ import annotations
 

@@ -40,11 +40,11 @@ DEFAULT_SESSION = "main"
 """Name of a session if the user gives none."""
 
 
-# A name is unknown, remembered (settings only) or open. `_known` holds open sessions and `_made`
-# the parts that each was opened with; where new settings resolve to other parts, the session is
-# opened again. `_remembered` holds settings with which a session is opened next, `_running` the
-# latest background turn of each, `_always` the tools allowed for good. Only `open` adds to
-# `_known`, and no session is closed or changed by `open` while a turn of it runs.
+# A name is unknown, remembered (settings only) or open. `_open_sessions` holds open sessions and
+# `_configs` the parts that each was opened with; where new settings resolve to other parts, the
+# session is opened again. `_remembered` holds settings with which a session is opened next,
+# `_running` the latest background turn of each, `_always` the tools allowed for good. Only `open`
+# adds to `_open_sessions`, and no session is closed or changed by `open` while a turn of it runs.
 class LiveSessions:
     """Live sessions by name.
 

@@ -1,11 +1,7 @@
-"""Options of the cell magics, settings of `%config CtxKit`, and the objects that their values
-name.
-An option with a `setting` is said once, in its line: `%config CtxKit` has a setting of that
-name, which holds for sessions that are opened without the option.
+"""Options of the cell magics, settings of `%config CtxKit`, and the objects that they name."""
 
-An option with a `setting` is said once, in its line: `%config CtxKit` has a setting of that name,
-which holds for sessions that are opened without the option.
-"""
+# An option with a `setting` is defined once: `%config CtxKit` has a setting of that name, which
+# holds for sessions that are opened without the option.
 
 from __future__ import annotations
 

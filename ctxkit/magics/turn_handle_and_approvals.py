@@ -1,12 +1,8 @@
-"""Approval of tool calls by a person, and the handle of a turn that runs in the background.
-A call is shown as it will run. A front end saves what it displays and what it prompts for: so
-the call is in a display of its own, which its form without keys replaces however the question
-ends, and the prompt names the tool only.
+"""Approval of tool calls by a person, and the handle of a turn that runs in the background."""
 
-The call is shown as it will run. A front end saves what it displays and what it prompts for: so the
-call is in a display of its own, which its form without keys replaces however the question ends,
-and the prompt names the tool only.
-"""
+# A call is shown as it will run. A front end saves what it displays and what it prompts for. So the
+# call is in a display of its own, which its form without keys replaces however the question ends,
+# and the prompt names the tool only.
 
 from __future__ import annotations
 

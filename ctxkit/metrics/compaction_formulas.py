@@ -1,6 +1,4 @@
-"""Formulas of compaction from the literature, with sources: break-even, best trigger, headroom.
-They take numbers, except `get_append_only_token_ratio`, which takes a session.
-"""
+"""Formulas of compaction from the literature, with sources: break-even, best trigger, headroom."""
 
 # Symbols: p_r, p_w prices of a cached and a written token; r, w the same as shares of the input
 # price; L tokens before a reset, S after it; K or A dollars of a reset; g growth per request.

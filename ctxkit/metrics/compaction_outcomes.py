@@ -306,12 +306,12 @@ def _recorded_compactions(
                 after=after,
                 messages_before=len(visible_before),
                 messages_after=len(visible),
-                summary=sum(
+                inserted_tokens=sum(
                     count_summary_tokens(session, e, anchored.of) or 0 for e in group.edits
                 ),
                 summaries=tuple(s for s in summaries if s is not None),
                 number=group.number,
-                front=min(max(before - tokens_before, 0) + common_tokens, after),
+                unchanged_front_tokens=min(max(before - tokens_before, 0) + common_tokens, after),
             )
         )
     return compactions

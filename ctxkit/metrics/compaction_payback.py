@@ -8,7 +8,8 @@
 #   refill     share of the freed tokens that is in use again 3 and 10 calls later
 #   rebound    calls until the prompt is back at three quarters of its earlier size
 #   pays after requests until the reads saved exceed the summary call and the rewritten prefix
-#              (`breakeven.requests_until_reset_pays`); not paid back: the next one came before that
+#              (`compaction_formulas.requests_until_reset_pays`); not paid back: the next
+#              compaction came before that
 
 from __future__ import annotations
 
@@ -62,13 +63,13 @@ class CompactionAtCall(msgspec.Struct, frozen=True, gc=False):
     """Tokens of the prompt with it."""
     messages_before: int
     messages_after: int
-    summary: int
+    inserted_tokens: int
     """Tokens of the texts that it put in place of messages."""
     summaries: tuple[WrittenSummary, ...] = ()
     """The summaries that a model wrote for it."""
     number: int = 0
     """Its number in ``frame(per="compaction")``; for several before one call, that of the last."""
-    front: int = 0
+    unchanged_front_tokens: int = 0
     """Tokens at the front that are unchanged since the previous call: the cache still has them."""
     previous_prompt: int | None = None
     """Tokens of the previous call's prompt; None: as many as without the compaction."""
@@ -96,7 +97,7 @@ class CompactionVerdict(msgspec.Struct, frozen=True):
     rebound_calls: int | None
     """Calls until the prompt was back at three quarters of its earlier size; None: it never was."""
     pays_after: float | None
-    """Requests after which it is paid back (see `breakeven`); None without a price."""
+    """Requests after which it is paid back (see `compaction_formulas`); None without a price."""
     not_paid_back: bool | None
     """True where the next compaction came before it was paid back."""
 
@@ -105,7 +106,7 @@ def judge_compactions(
     compactions: Sequence[CompactionAtCall],
     prompts: SentPromptSizes,
     cost_model: ReplayCostModel,
-    costs: Sequence[float | None],
+    summaries_usd: Sequence[float | None],
 ) -> list[CompactionVerdict]:
     """Return the verdict on each compaction.
 
@@ -113,13 +114,13 @@ def judge_compactions(
         compactions: the compactions, at most one per call, in order.
         prompts: the sizes of the prompts.
         cost_model: prices and cache behaviour of the record.
-        costs: dollars of the summaries of each; None: one has no price.
+        summaries_usd: dollars of the summaries of each; None: one has no price.
     """
     verdicts, calls_n = [], len(prompts)
     for i, compaction in enumerate(compactions):
         next_call = compactions[i + 1].call if i + 1 < len(compactions) else None
         stop = calls_n if next_call is None else next_call
-        pays_after = count_requests_to_break_even(compaction, cost_model, costs[i])
+        pays_after = count_requests_to_break_even(compaction, cost_model, summaries_usd[i])
         interval = None if next_call is None else next_call - compaction.call
         not_paid_back = None if pays_after is None or interval is None else interval < pays_after
         refill_3, refill_10 = (
@@ -148,7 +149,7 @@ def _refilled_share(
 
 
 def count_requests_to_break_even(
-    compaction: CompactionAtCall, cost_model: ReplayCostModel, cost: float | None
+    compaction: CompactionAtCall, cost_model: ReplayCostModel, summary_usd: float | None
 ) -> float | None:
     """Return the requests after which a compaction is paid back, including its own call.
 
@@ -158,10 +159,10 @@ def count_requests_to_break_even(
     Args:
         compaction: its sizes.
         cost_model: prices and cache behaviour of the record.
-        cost: dollars of its summaries; None: one has no price.
+        summary_usd: dollars of its summaries; None: one has no price.
     """
     call_price = cost_model.at(compaction.call)
-    if call_price is None or cost is None:
+    if call_price is None or summary_usd is None:
         return None
     read, write = _read_write_price(call_price.at(compaction.before), cost_model)
     cached = (
@@ -174,11 +175,11 @@ def count_requests_to_break_even(
     return requests_until_reset_pays(
         compaction.before,
         compaction.after,
-        cost_usd=cost,
+        cost_usd=summary_usd,
         read_price=read,
         write_price=write,
         cached_tokens=cached,
-        front=compaction.front,
+        front=compaction.unchanged_front_tokens,
     )
 
 
@@ -194,7 +195,7 @@ def make_compaction_columns(
     compactions: Sequence[CompactionAtCall],
     prompts: SentPromptSizes,
     cost_model: ReplayCostModel,
-    costs: Sequence[float | None],
+    summaries_usd: Sequence[float | None],
 ) -> dict[str, Any]:
     """Return a score's columns of compactions; None: not known.
 
@@ -204,19 +205,19 @@ def make_compaction_columns(
         compactions: all compactions of a run or replay, in order.
         prompts: the prompts that its calls sent.
         cost_model: prices and cache behaviour of the record.
-        costs: dollars of each compaction's summaries; None: no price.
+        summaries_usd: dollars of each compaction's summaries; None: no price.
 
     Returns:
         A value for each column that `docs/scores.md` lists under compactions; shares are 0..1.
     """
     observed = drop_compactions_after_last_call(compactions, len(prompts))
-    verdicts = judge_compactions(observed, prompts, cost_model, costs)
+    verdicts = judge_compactions(observed, prompts, cost_model, summaries_usd)
     return {
         "compactions_n": len(compactions),
         **summarise_verdicts([c.savings for c in observed], verdicts),
         "token_savings": mean_or_none([c.savings for c in compactions]),
         "message_savings": mean_or_none([c.message_savings for c in compactions]),
-        "summary_tokens": sum([c.summary for c in compactions]),
+        "summary_tokens": sum([c.inserted_tokens for c in compactions]),
     }
 
 
@@ -236,15 +237,15 @@ def summarise_verdicts(
     }
 
 
-def is_thrashing(run: int, not_paid_back: Sequence[bool]) -> bool:
+def is_thrashing(no_progress_streak: int, not_paid_back: Sequence[bool]) -> bool:
     """Return True where `SPIRAL_LENGTH` in a row made no progress, or most were not paid back.
 
     Args:
-        run: length of the longest run of compactions without progress.
+        no_progress_streak: length of the longest run of compactions without progress.
         not_paid_back: True for each compaction that was not paid back, without those of which it is
             not known; a single one does not count.
     """
-    return run >= SPIRAL_LENGTH or (
+    return no_progress_streak >= SPIRAL_LENGTH or (
         len(not_paid_back) > 1 and sum(not_paid_back) > len(not_paid_back) / 2
     )
 
@@ -252,7 +253,12 @@ def is_thrashing(run: int, not_paid_back: Sequence[bool]) -> bool:
 def drop_compactions_after_last_call(
     compactions: Sequence[CompactionAtCall], calls: int
 ) -> list[CompactionAtCall]:
-    """Return the compactions that at least one of a number of calls follows."""
+    """Return the compactions that at least one of a number of calls follows.
+
+    Args:
+        compactions: compactions of a run.
+        calls: number of calls of the run.
+    """
     return [compaction for compaction in compactions if compaction.call < calls]
 
 
@@ -281,7 +287,7 @@ def get_run_compactions(run: Run, prompts: SentPromptSizes | None = None) -> lis
         inserted_tokens, summaries, step_before = 0, [], old.tokens
         for i, step in enumerate(steps, 1):
             step_after = steps[i].was.tokens if i < len(steps) else new.tokens
-            kind, _, method, usage = step.words
+            kind, _, method, usage = step.info
             if kind == "summarised" and not step.added and step.new is not None:
                 size = sum([item.tokens for item in step.new])
                 inserted_tokens += size

@@ -1,5 +1,5 @@
-"""Sizes of the prompt before and after each compaction, and detection of unmarked compactions.
-Detection is from drops of the recorded prompt sizes.
+"""Sizes of the prompt before and after each compaction, and detection of unmarked ones from size
+drops.
 """
 
 from __future__ import annotations

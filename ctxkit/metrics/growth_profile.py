@@ -60,12 +60,12 @@ class GrowthProfile:
             for c in session.calls
             if c.message.usage is not None and c.message.usage.prompt_tokens
         ]
-        self.anchored: MessageSizes = measure_sizes(session)
-        self.outcomes = get_compaction_outcomes(session, anchored=self.anchored)
+        self.message_sizes: MessageSizes = measure_sizes(session)
+        self.outcomes = get_compaction_outcomes(session, anchored=self.message_sizes)
         self.pairs = _pair_consecutive_calls(self.billed)
         self.model, self.price = _main_model_price(session, self.billed)
         edits = [e for e in session.path if isinstance(e, Edit) and e.inserted]
-        inserted_tokens = [sum(self.anchored.of(m) for m in e.inserted) for e in edits]
+        inserted_tokens = [sum(self.message_sizes.of(m) for m in e.inserted) for e in edits]
         self.summary = round(median(inserted_tokens)) if inserted_tokens else DEFAULT_SUMMARY_TOKENS
         """Tokens of a summary."""
         self.hour = get_cache_lifetime(session) == HOUR
@@ -119,7 +119,7 @@ class GrowthProfile:
         """The cache miss of each call; None where the log has no cache split."""
         if not self.session.has_cache:
             return None
-        return find_cache_misses(self.session, anchored=self.anchored)
+        return find_cache_misses(self.session, anchored=self.message_sizes)
 
     @property
     def miss_share(self) -> float | None:
@@ -224,14 +224,14 @@ class ContextFloor(NamedTuple):
 
 
 def estimate_floor(
-    session: Session, anchored: MessageSizes, memory: ItemIndex | None
+    session: Session, anchored: MessageSizes, item_index: ItemIndex | None
 ) -> ContextFloor:
     """Return the tokens that must stay in a session's context.
 
     Args:
         session: a recorded session with usage.
         anchored: the sizes of its messages.
-        memory: the items of its messages; None: it has no text.
+        item_index: the items of its messages; None: it has no text.
 
     Returns:
         Tokens by kind: the fixed part of a prompt, the running turn, and what was needed later.
@@ -242,7 +242,7 @@ def estimate_floor(
     return ContextFloor(
         fixed,
         min(_median_turn_tokens(session, anchored), MAX_TURN_TOKENS),
-        None if memory is None else _needed_item_tokens(memory),
+        None if item_index is None else _needed_item_tokens(item_index),
     )
 
 

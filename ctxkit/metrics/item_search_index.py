@@ -103,7 +103,7 @@ class ItemIndex(MessageRows):
         self.item_numbers: dict[LosableItem, int] = {}
         """The number of each item, in ascending order."""
         self._numbers_of_set: dict[int, list[int]] = {}
-        mentions = [self._number_set(item_cache.names(m)) for m in messages]
+        mentions = [self._number_set(item_cache.items_and_path_endings(m)) for m in messages]
         self.rule_matcher = RuleMatcher(
             (n, item) for item, n in self.item_numbers.items() if item.family == "constraint"
         )
@@ -117,7 +117,8 @@ class ItemIndex(MessageRows):
         """The items that each row states itself."""
         self.reply_items = RaggedArray(
             _append_missing(
-                self._number_set(item_cache.used(c.message)), rules_by_text.get(id(c.message.parts))
+                self._number_set(item_cache.items_used_by_reply(c.message)),
+                rules_by_text.get(id(c.message.parts)),
             )
             for c in session.calls
         )
@@ -128,7 +129,7 @@ class ItemIndex(MessageRows):
         """The items of each row that contains the content of a file."""
         self.file_paths = np.array([path for pairs in in_files for _, path in pairs], np.int64)
         """The number of the file's path, for each of `file_items`."""
-        self.row_tokens = np.array([item_cache.size(m) for m in messages], np.int64)
+        self.row_tokens = np.array([item_cache.count_tokens(m) for m in messages], np.int64)
         self.items_n = len(self.item_numbers)
         self.family = np.array(
             [ITEM_FAMILIES.index(item.family) for item in self.item_numbers], np.int64
@@ -191,7 +192,7 @@ class ItemIndex(MessageRows):
 
     def count_tokens(self, message: Message) -> int:
         """Return the tokens of an inserted text."""
-        return self.item_cache.size(message)
+        return self.item_cache.count_tokens(message)
 
     def find_items(self, message: Message) -> Ints:
         """Return the items that an inserted text states, word for word or as a rule."""

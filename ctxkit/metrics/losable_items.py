@@ -378,16 +378,16 @@ class MessageItemCache:
         """Return the items of a message."""
         return self._get_entry(message)[1]
 
-    def names(self, message: Message) -> frozenset[LosableItem]:
+    def items_and_path_endings(self, message: Message) -> frozenset[LosableItem]:
         """Return the items of a message and the endings of its paths."""
         return self._get_entry(message)[2]
 
-    def used(self, message: Message) -> frozenset[LosableItem]:
+    def items_used_by_reply(self, message: Message) -> frozenset[LosableItem]:
         """Return the items that a reply mentions in text and arguments, not in thinking."""
         self._get_entry(message)
         return self._used[id(message.parts)]
 
-    def size(self, message: Message) -> int:
+    def count_tokens(self, message: Message) -> int:
         """Return the tokens of a message: anchored if it is in the record, else characters / 4."""
         anchored_size = self._size.get(id(message.parts))
         if anchored_size is not None:

@@ -99,7 +99,7 @@ class LossAnalysis:
     def __init__(self, item_index: ItemIndex, visibility: Visibility) -> None:
         self.memory, self.visibility = item_index, visibility
         self._bits = int(visibility.end).bit_length()
-        self.change_ticks = 2 * visibility.moments + 1
+        self.change_ticks = 2 * visibility.change_calls + 1
         self.removed_at = np.full(item_index.items_n, visibility.end)
         """The tick of each item's first removal; the end of the clock if it was never removed."""
         stated = item_index.row_items
@@ -110,7 +110,7 @@ class LossAnalysis:
         self.first_change = np.searchsorted(self.change_ticks, self.removed_at)
         """The number of the change that removed each item first."""
         self.needed_after_removal = self.is_removed & (item_index.last_use >= self.removed_at // 2)
-        self.needed_until = np.searchsorted(visibility.moments, item_index.last_use, "right")
+        self.needed_until = np.searchsorted(visibility.change_calls, item_index.last_use, "right")
         """One past the last change after which each item is still used."""
 
     # -- time spans of items -----------------------------------------------------------------------
@@ -157,12 +157,12 @@ class LossAnalysis:
         end = self.visible_spans.ends[span]
         is_span = start < end
         # Items of archived messages: recoverable from then on.
-        stated, archived_rows = index.row_items, visibility.elsewhere[:, 0]
+        stated, archived_rows = index.row_items, visibility.stored_elsewhere[:, 0]
         counts = stated.starts[archived_rows + 1] - stated.starts[archived_rows]
         archived = stated.values[expand_ranges(stated.starts[archived_rows], counts)]
         return TimeSpans.union_of(
             np.concatenate((file_item[which][is_span], archived)),
-            np.concatenate((start[is_span], np.repeat(visibility.elsewhere[:, 1], counts))),
+            np.concatenate((start[is_span], np.repeat(visibility.stored_elsewhere[:, 1], counts))),
             np.concatenate((end[is_span], np.full(len(archived), visibility.end))),
             self._bits,
         )
@@ -196,7 +196,7 @@ class LossAnalysis:
         )
 
     @cached_property
-    def needed_lost(self) -> NeededLostItems:
+    def needed_lost_items(self) -> NeededLostItems:
         """The removed items that a reply used before their next removal."""
         removals = self.removals
         used = np.flatnonzero(removals.next_use < NO_CALL)
@@ -206,7 +206,7 @@ class LossAnalysis:
         return NeededLostItems(item, delay, removals.is_recoverable[at])
 
     @cached_property
-    def recallable(self) -> ItemsOnlyInInsertedText:
+    def items_only_in_inserted_text(self) -> ItemsOnlyInInsertedText:
         """The removed items that were used while no message in the prompt stated them.
 
         Only text that a compaction inserted could still state them, so `needed_lost` is a subset.
@@ -224,7 +224,9 @@ class LossAnalysis:
         """The removed items that a reply used between a change and the next one."""
         index, changes_n = self.memory, len(self.change_ticks)
         uses = index.reply_items
-        last_change = np.searchsorted(self.visibility.moments, np.arange(index.calls), "right") - 1
+        last_change = (
+            np.searchsorted(self.visibility.change_calls, np.arange(index.calls), "right") - 1
+        )
         change, item = last_change[uses.owner], uses.values
         is_removed = (change >= 0) & (self.first_change[item] <= change)
         pairs = np.unique(item[is_removed] * (changes_n + 1) + change[is_removed])
@@ -241,10 +243,10 @@ class LossAnalysis:
         None where no text was inserted or nothing was at stake.
         """
         weight = self.memory.weight
-        at_stake = float(weight[self.recallable.item].sum())
+        at_stake = float(weight[self.items_only_in_inserted_text.item].sum())
         if not at_stake or not len(self.visibility.text_spans):
             return None
-        return 1 - float(weight[self.needed_lost.item].sum()) / at_stake
+        return 1 - float(weight[self.needed_lost_items.item].sum()) / at_stake
 
     @property
     def rules_retained(self) -> float | None:
@@ -276,11 +278,11 @@ class LossAnalysis:
             )
 
         item, change, is_visible = self.needed_in_interval
-        removals, stake = self.removals, self.recallable
+        removals, stake = self.removals, self.items_only_in_inserted_text
         removed_by = np.searchsorted(self.change_ticks, removals.tick)
         is_used = removals.next_use < NO_CALL
         staked_by = np.searchsorted(self.change_ticks, stake.tick)
-        is_stated = ~np.isin(stake.item, self.needed_lost.item)
+        is_stated = ~np.isin(stake.item, self.needed_lost_items.item)
         counts = [
             count(item, change),
             count(item[~is_visible], change[~is_visible]),
@@ -381,7 +383,7 @@ class OracleBound:
         An item that several messages name counts for each of them; the result is still a bound.
         """
         index, visibility = self._analysis.memory, self._analysis.visibility
-        tick, call = int(self._analysis.change_ticks[change]), int(visibility.moments[change])
+        tick, call = int(self._analysis.change_ticks[change]), int(visibility.change_calls[change])
         is_needed = (self._analysis.removed_at <= tick) & (index.last_use >= call)
         rows_n = int(np.searchsorted(index.arrival_call, call, "right"))
         mentions_n = index.row_mentions.starts[rows_n]

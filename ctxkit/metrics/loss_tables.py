@@ -112,7 +112,7 @@ def make_loss_columns(analysis: LossAnalysis) -> dict[str, Any]:
         int(np.subtract(*spans.find_ranges(analysis.change_ticks)[::-1]).sum())
         for spans in (analysis.retained_spans, analysis.available_spans)
     )
-    needed_lost, in_interval = analysis.needed_lost, analysis.needed_in_interval
+    needed_lost, in_interval = analysis.needed_lost_items, analysis.needed_in_interval
     reused_n, lost_n = len(index.reused_items), len(needed_lost.item)
     reused_weight = float(index.weight[index.reused_items].sum())
     unrecoverable_n = int((~needed_lost.is_recoverable).sum())
@@ -135,7 +135,7 @@ def make_loss_columns(analysis: LossAnalysis) -> dict[str, Any]:
         "needed_later_loss": share_of_reused(lost_n),
         "needed_later_unrecoverable": share_of_reused(unrecoverable_n),
         "weighted_loss": share_of_reused(lost_weight, reused_weight),
-        "at_stake_items_n": len(analysis.recallable.item),
+        "at_stake_items_n": len(analysis.items_only_in_inserted_text.item),
         "summary_recall": analysis.recall,
         "user_rules_kept": analysis.rules_retained,
         "next_interval_loss": int((~in_interval.is_visible).sum()) / len(in_interval.item)
@@ -166,7 +166,7 @@ def list_counts_by_compaction_and_family(analysis: LossAnalysis) -> list[FamilyL
         Counts of items that were removed, retained, recoverable, lost and needed.
     """
     counts, visibility = analysis.count_by_family(), analysis.visibility
-    changes = zip(visibility.compaction_numbers, visibility.moments.tolist(), strict=True)
+    changes = zip(visibility.compaction_numbers, visibility.change_calls.tolist(), strict=True)
     return [
         FamilyLossCounts(number, call, family, counts[:, f, change].tolist())
         for change, (number, call) in enumerate(changes)
@@ -321,12 +321,12 @@ def drift(session: Session) -> pd.DataFrame:
     rows: list[tuple[Any, ...]] = []
     analysis = analyse_loss(session)
     summary_tokens = (
-        {c.call: c.summary for c in get_replay_compactions(session)}
+        {c.call: c.inserted_tokens for c in get_replay_compactions(session)}
         if session.origin is not None
         else {}
     )
     if analysis is not None:
-        counts, calls = analysis.count_by_cohort(), analysis.visibility.moments.tolist()
+        counts, calls = analysis.count_by_cohort(), analysis.visibility.change_calls.tolist()
         items_n = counts.sum(axis=0)
         for cohort, change in np.argwhere(items_n.T > 0)[:, ::-1].tolist():
             n, call = int(items_n[cohort, change]), calls[change]

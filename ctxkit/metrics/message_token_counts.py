@@ -94,7 +94,7 @@ def _count_anchored(
         m.id: (n, s)
         for m, n, s in zip(sizes.session.messages, sizes.tokens, sizes.source, strict=True)
     }
-    scale = 1.0 if sizes.error is None else 1 / (1 + sizes.error)
+    scale = 1.0 if sizes.plain_count_error is None else 1 / (1 + sizes.plain_count_error)
     pairs: list[tuple[int, str]] = [(0, "estimated")] * len(session.messages)
     has_same_messages = len(sizes.session.messages) == len(session.messages)
     for i, m in enumerate(session.messages):

@@ -160,16 +160,16 @@ def _get_pruned_visibility(rows: MessageRows, session: Session) -> Visibility:
 # -- a run -----------------------------------------------------------------------------------------
 
 
-def get_run_visibility(rows: MessageRows, done: Run) -> Visibility:
+def get_run_visibility(rows: MessageRows, run: Run) -> Visibility:
     """Return what the compactions and prunings of a run leave visible at each call."""
     recorder, last = VisibilityRecorder(rows), _HistorySlots((), {}, 0, set())
-    for number, segment in enumerate(done.segments()):
+    for number, segment in enumerate(run.segments()):
         if segment.compaction is not None:
             recorder.changes[segment.start] = number - 1
             _record_archive(recorder, segment.compaction)
         record = _record_call_by_call if segment.rest else _record_schedule
         last = record(recorder, last, segment)
-    if done.rules.pruning is not None:
+    if run.rules.pruning is not None:
         # Prunings change prompts between compactions, so all changes are numbered in order.
         recorder.changes = {call: n for n, call in enumerate(sorted(recorder.changes))}
     return recorder.build()
@@ -196,7 +196,7 @@ class _HistorySlots(NamedTuple):
             if key:
                 content = cache.get((row, key))
                 if content is None:
-                    message = head.makers[key].message(log, row)
+                    message = head.sources[key].message(log, row)
                     content = cache[row, key] = recorder.number_text(message)
             content_of[row if row >= 0 else -key - 1] = content
         return cls(tuple(content_of), content_of, history.lo, set())
@@ -209,7 +209,7 @@ def _record_archive(recorder: VisibilityRecorder, compaction: Compaction) -> Non
     """Record whether a compaction stores everything that it removes elsewhere."""
     log = compaction.new.log
     texts = [s.new[0].message(log).text[:200] for s in compaction.steps if s.new]
-    if is_stored_elsewhere(*(w for s in compaction.steps for w in s.words[1:3]), *texts):
+    if is_stored_elsewhere(*(w for s in compaction.steps for w in s.info[1:3]), *texts):
         recorder.archived_ticks.add(2 * compaction.call + 1)
 
 
@@ -249,7 +249,7 @@ def _record_schedule(
         recorder.set_content(slot, content, 2 * call + 1)
         recorder.changes.setdefault(call, 0)
     for call in range(start, segment.stop):
-        appended, changes_n = schedule.top.added(call), recorder.changes_n
+        appended, changes_n = schedule.top.get_appended(call), recorder.changes_n
         content = None if appended is None else recorder.number_text(appended.message)
         recorder.set_content(_APPENDED_SLOT, content, 2 * call + 1)
         if recorder.changes_n > changes_n:
@@ -311,9 +311,9 @@ class Visibility(NamedTuple):
     """The items that each text states."""
     text_tokens: Ints
     text_contents: list[str]
-    elsewhere: Ints
+    stored_elsewhere: Ints
     """Rows that were removed and are stored elsewhere: columns row, tick."""
-    moments: Ints
+    change_calls: Ints
     """The calls before which something changed, in ascending order."""
     compaction_numbers: tuple[int, ...]
     """The compaction of each change, as ``frame(per="compaction")`` counts; with prunings, the
@@ -430,8 +430,8 @@ class VisibilityRecorder:
             text_items=[items for items, _, _ in self._texts],
             text_tokens=np.array([n for _, n, _ in self._texts], np.int64),
             text_contents=[text for _, _, text in self._texts],
-            elsewhere=_make_int_table(self.archived_rows, 2),
-            moments=np.array(calls, np.int64),
+            stored_elsewhere=_make_int_table(self.archived_rows, 2),
+            change_calls=np.array(calls, np.int64),
             compaction_numbers=tuple(self.changes[call] for call in calls),
         )
 

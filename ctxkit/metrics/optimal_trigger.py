@@ -10,9 +10,9 @@
 # with c the price of a carried token (mostly read, written again after a miss), p_r, p_w and p_in
 # the prices of a read, a write and fresh input, and A the part of a compaction's cost that does not
 # depend on h: the summary and rewriting the floor behind its unchanged front. The minimum over h
-# has a closed form (`breakeven.best_trigger`) within one price tier; across tiers, and for the
-# range of near-optimal triggers, 200 sizes are evaluated. A recorded session has an end, so the
-# range is narrowed to triggers whose replays cost about the same (`threshold_replays`).
+# has a closed form (`compaction_formulas.best_trigger`) within one price tier; across tiers, and
+# for the range of near-optimal triggers, 200 sizes are evaluated. A recorded session has an end, so
+# the range is narrowed to triggers whose replays cost about the same (`threshold_replays`).
 #
 # Dollars alone would compact far too early, as each carried token costs. So two lower bounds apply:
 # the tokens that must stay bound the floor (`growth_profile.estimate_floor`), and the loss that
@@ -107,9 +107,9 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
     write_price: float
     carry_price: float
     """Price of carrying a token for one more call: mostly read, but written again after a miss."""
-    missed: float | None
+    missed_share: float | None
     """Share of the carried tokens that the cache missed, without compactions."""
-    cold_every: float | None
+    calls_to_cold: float | None
     """Mean calls until the next call that finds the cache expired; infinite: none did."""
     wait_at_most: float
     """Most calls that a due compaction may wait for a cold call; more would cost more than they
@@ -131,15 +131,15 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """Dollars of this session, replayed with compactions at the best trigger."""
     uncompacted_usd: float | None
     """Dollars of this session, replayed without a compaction and without a window limit."""
-    stays: ContextFloor
+    context_floor: ContextFloor
     """The tokens that no compaction can remove."""
     max_loss: float | None
     """Share of reused items that may be at stake; None: unknown."""
     pays_after: float
     """Calls after which a compaction at the best trigger is paid back."""
-    kept_usd: float
+    floor_usd_per_1000_tokens: float
     """Dollars per call of 1,000 more tokens in the floor."""
-    ceilings: tuple[TriggerCost, ...]
+    trigger_costs: tuple[TriggerCost, ...]
     """The best trigger and others, by size."""
     notes: tuple[str, ...] = ()
     """Sentences on what the session's log lacks or states wrongly."""
@@ -147,12 +147,12 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def keep(self) -> int:
         """Tokens of the newest messages and the summary that a compaction leaves."""
-        return self.floor - self.stays.fixed
+        return self.floor - self.context_floor.fixed
 
     @property
     def wait(self) -> bool | None:
         """True where a due compaction should wait for a cold call; None without times."""
-        return None if self.cold_every is None else self.cold_every <= self.wait_at_most
+        return None if self.calls_to_cold is None else self.calls_to_cold <= self.wait_at_most
 
     @property
     def answer(self) -> str:
@@ -201,7 +201,7 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
 
     def _loss_at(self, name: str) -> str:
         """Return the loss at a trigger of the table as text; empty where it is unknown."""
-        loss = {c.name: c.loss for c in self.ceilings}.get(name)
+        loss = {c.name: c.loss for c in self.trigger_costs}.get(name)
         return "" if loss is None else format_percent(loss)
 
     @property
@@ -231,8 +231,8 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
     def reservations(self) -> tuple[str, ...]:
         """Return the basis of the figures and their limits as sentences."""
         return (
-            f"Floor: {self.stays.total:,} must stay ({self.stays}).",
-            f"1,000 tokens more kept cost {_usd(self.kept_usd)} a call.",
+            f"Floor: {self.context_floor.total:,} must stay ({self.context_floor}).",
+            f"1,000 tokens more kept cost {_usd(self.floor_usd_per_1000_tokens)} a call.",
             self.assumptions(),
         )
 
@@ -242,7 +242,7 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
         sentence = f"Trigger: compact at {self.best:,} tokens{window}"
         if self.low < self.high:
             sentence += f"; {self.low:,} to {self.high:,} cost about the same, also in replays"
-        loss_by_name = {c.name: c.loss for c in self.ceilings}
+        loss_by_name = {c.name: c.loss for c in self.trigger_costs}
         loss, max_loss = loss_by_name.get("dollars alone"), self.max_loss
         if loss is not None and max_loss is not None:
             sentence += (
@@ -264,26 +264,26 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
         return (sentence,)
 
     def _describe_wait(self) -> str:
-        if self.cold_every is None:
+        if self.calls_to_cold is None:
             return (
                 "Pauses: the log has no times that can be used, so whether to wait for one cannot "
                 "be said."
             )
-        if isinf(self.cold_every):
+        if isinf(self.calls_to_cold):
             return (
                 "Pauses: none was longer than the cache lives, so there is no cold call to wait"
                 " for."
             )
         verdict = "wait for it" if self.wait else "do not wait"
         return (
-            f"Pauses: the next cold call is {_calls(self.cold_every)} away on average, and waiting"
-            f" pays for up to {_calls(self.wait_at_most)}: {verdict}."
+            f"Pauses: the next cold call is {_calls(self.calls_to_cold)} away on average, and"
+            f" waiting pays for up to {_calls(self.wait_at_most)}: {verdict}."
         )
 
     def assumptions(self) -> str:
         """Return the assumptions behind the figures as one paragraph."""
         unknown = "nothing, as no cache split and no times are known"
-        miss_share = unknown if self.missed is None else f"{self.missed:.1%}"
+        miss_share = unknown if self.missed_share is None else f"{self.missed_share:.1%}"
         return (
             f"Prices of {self.model}; window {self.window:,} ({self.window_source}). Of what is"
             f" carried the cache missed {miss_share}. Growth is taken as even and the trajectory as"
@@ -303,7 +303,7 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
                 Cell(_usd(c.usd), c.usd),
                 Cell(_share(c.loss), c.loss),
             )
-            for c in self.ceilings
+            for c in self.trigger_costs
         )
         return Table(_TABLE_COLUMNS, rows)
 
@@ -339,7 +339,7 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
             f'<strong style="font-size:120%">{escape_html(self.answer, 600)}</strong>'
             f'<div style="white-space:pre-wrap">{escape_html(self.setting, 400)}</div>'
             f"<ul>{reasons}</ul>"
-            f"{self.table.to_html(sorts=False)}"
+            f"{self.table.to_html(is_sortable=False)}"
             "<details><summary>What these figures rest on</summary>"
             f"<ul>{basis}</ul></details></div>"
         )
@@ -352,7 +352,7 @@ def when_to_compact(
     context_window: int | None = None,
     floor: int | None = None,
     summary_tokens: int | None = None,
-    memory: ItemIndex | None = None,
+    item_index: ItemIndex | None = None,
     progress: bool = True,
 ) -> CompactionTimingAdvice:
     """Compute at which prompt size to compact, to which size, and whether to wait for a pause.
@@ -368,7 +368,7 @@ def when_to_compact(
         floor: tokens that a compaction leaves; None: the median of the log's own compactions, else
             its smallest prompt plus a summary; never less than what must stay.
         summary_tokens: tokens of a summary; None: the median of the log's own, else 1,000.
-        memory: index of the session's items; None: built here.
+        item_index: index of the session's items; None: built here.
         progress: show a progress bar of the replays where they take longer than a second.
 
     Returns:
@@ -389,9 +389,9 @@ def when_to_compact(
     summary = profile.summary if summary_tokens is None else summary_tokens
     if summary < 0:
         raise BadArguments(f"A summary has 0 tokens or more, not {summary:,}.")
-    if memory is None and session.has_text:
-        memory = ItemIndex(session, MessageItemCache(profile.anchored))
-    context_floor = estimate_floor(session, profile.anchored, memory)
+    if item_index is None and session.has_text:
+        item_index = ItemIndex(session, MessageItemCache(profile.message_sizes))
+    context_floor = estimate_floor(session, profile.message_sizes, item_index)
     floor, floor_source = (
         get_compaction_floor(profile, context_floor, summary) if floor is None else (floor, "given")
     )
@@ -404,13 +404,15 @@ def when_to_compact(
     costs = TriggerCostModel(profile, floor, front, summary)
     cheapest = costs.find_cheapest(window)
     risk = (
-        LossBoundByThreshold(memory, profile.anchored, floor, front) if memory is not None else None
+        LossBoundByThreshold(item_index, profile.message_sizes, floor, front)
+        if item_index is not None
+        else None
     )
     max_loss, best = _bounded_trigger(risk, cheapest, window)
     low, high = costs.find_near_optimal(
         best, window, smallest=best if best > cheapest else floor + 1
     )
-    replays = TriggerReplays(session, profile.anchored, floor - front - summary, summary)
+    replays = TriggerReplays(session, profile.message_sizes, floor - front - summary, summary)
     low, high = replays.find_alike(best, low, high, profile.growth / 2, progress=progress)
     rates = costs.rates(best)
     triggers = {"best": best, "half": (best + floor) // 2, "double": 2 * best - floor}
@@ -433,13 +435,13 @@ def when_to_compact(
         growth=profile.growth,
         floor=floor,
         floor_source=floor_source,
-        stays=context_floor,
+        context_floor=context_floor,
         reset_usd=costs.cost_compaction(best),
         read_price=rates.read,
         write_price=rates.write,
         carry_price=rates.carry,
-        missed=profile.miss_share,
-        cold_every=None if _clock_runs_backwards(session) else profile.calls_to_cold,
+        missed_share=profile.miss_share,
+        calls_to_cold=None if _clock_runs_backwards(session) else profile.calls_to_cold,
         wait_at_most=costs.count_wait_calls(best, window),
         best=best,
         low=low,
@@ -449,8 +451,8 @@ def when_to_compact(
         uncompacted_usd=replays.bill(None),
         max_loss=max_loss,
         pays_after=costs.count_calls_to_break_even(best),
-        kept_usd=costs.cost_floor(best),
-        ceilings=_price_triggers(triggers, costs, risk),
+        floor_usd_per_1000_tokens=costs.cost_floor(best),
+        trigger_costs=_price_triggers(triggers, costs, risk),
     )
 
 

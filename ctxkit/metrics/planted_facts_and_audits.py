@@ -1,9 +1,4 @@
-"""Planted facts and audits: checks of prompts after compactions, without a model.
-Availability is an upper bound of right answers: a model cannot answer what is not in the prompt,
-and can miss what is. The checks of identifiers, sections and the latest request follow
-OpenClaw's summary audit; the structural checks (task lost, latest request lost, marker only,
-orphans, full turns) follow yoagent's scorer.
-"""
+"""Planted facts and audits: checks of prompts after compactions, without a model."""
 
 from __future__ import annotations
 
@@ -79,7 +74,7 @@ def make_facts(n: int = 12, seed: int = 0) -> tuple[PlantedFact, ...]:
 
 @accepts_session
 def plant_facts(
-    session: Session, facts: Iterable[PlantedFact], seed: int = 0, *, until: float = 0.5
+    session: Session, facts: Iterable[PlantedFact], seed: int = 0, *, latest_share: float = 0.5
 ) -> Session:
     """Return a copy of a session in which the user states each fact, early in the session.
 
@@ -89,7 +84,7 @@ def plant_facts(
         session: a recorded session; its usage is unchanged, so facts count at their estimated size.
         facts: the facts.
         seed: seed of the positions.
-        until: share of the session, from its start, in which the facts are stated.
+        latest_share: share of the session, from its start, in which the facts are stated.
 
     Returns:
         The copy; the session that was given stays as it is.
@@ -109,7 +104,7 @@ def plant_facts(
     positions = [
         i
         for i, e in enumerate(path)
-        if isinstance(e, Message) and e.role == "user" and i <= max(until * len(path), 1)
+        if isinstance(e, Message) and e.role == "user" and i <= max(latest_share * len(path), 1)
     ]
     if not positions:
         raise BadArguments(
@@ -127,6 +122,8 @@ def plant_facts(
     return msgspec.structs.replace(session, log=tuple(log), parents=(), leaf=-1)
 
 
+# Availability is an upper bound of right answers: a model cannot answer what is not in the prompt,
+# and can miss what is.
 @accepts_session
 def check_facts_in_prompt(
     session: Session, facts: Iterable[PlantedFact], call: int | None = None
@@ -174,6 +171,9 @@ AUDIT_COLUMNS = {
 }
 
 
+# The checks of identifiers, sections and the latest request follow OpenClaw's summary audit; the
+# structural checks (task lost, latest request lost, marker only, orphans, full turns) follow
+# yoagent's scorer.
 @accepts_session
 def audits(session: Session, sections: Sequence[str] = ()) -> pd.DataFrame:
     """Audit each compaction: identifiers, sections and requests that remain in the prompt.

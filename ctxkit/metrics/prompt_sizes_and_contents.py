@@ -1,6 +1,4 @@
-"""Sizes of the prompts that calls sent, and the messages of one prompt with their sizes.
-Sizes are recorded or estimated; those of the messages add up to the billed prompt.
-"""
+"""Sizes of the prompts that calls sent, and the messages of one prompt with their sizes."""
 
 # A run's prompts differ from the log's by piecewise constants: between two compactions the engine
 # keeps one offset (or, after a pruning, an array of sizes) per segment. `RunPromptSizes` finds a
@@ -168,6 +166,7 @@ class SentMessage(NamedTuple):
     changed_by: str | None = None
 
 
+# Sizes are recorded or estimated; those of the messages add up to the billed prompt.
 class PromptContents(NamedTuple):
     """All contents of one prompt, in tokens."""
 
@@ -236,7 +235,7 @@ def _contents_of_record(session: Session, index: int | None, sized: MessageSizes
         prompt_source=source if recorded is None else "recorded",
         source=source,
         counter=sized.counter,
-        error=sized.error,
+        error=sized.plain_count_error,
     )
 
 

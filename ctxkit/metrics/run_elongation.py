@@ -220,19 +220,21 @@ def _select_studies(
     )
 
 
-def pool_studies(logs: Sequence[tuple[float, float]], *, is_unchanged: bool = False) -> Elongation:
+def pool_studies(
+    log_ratios: Sequence[tuple[float, float]], *, is_unchanged: bool = False
+) -> Elongation:
     """Return the predicted ratio of a further study (random effects).
 
     Args:
-        logs: logarithm of the ratio and its standard error, one pair per study.
+        log_ratios: logarithm of the ratio and its standard error, one pair per study.
         is_unchanged: fix the mean ratio at 1 and estimate only the spread.
     """
-    weights = [1 / max(e, 1e-6) ** 2 for _, e in logs]
-    mean = _weighted_mean(logs, weights)
-    between = _between_studies(logs, weights, mean)
-    weights = [1 / (e * e + between) for _, e in logs]
-    mean = 0.0 if is_unchanged else _weighted_mean(logs, weights)
-    degrees_of_freedom = len(logs) - 1
+    weights = [1 / max(e, 1e-6) ** 2 for _, e in log_ratios]
+    mean = _weighted_mean(log_ratios, weights)
+    between = _between_studies(log_ratios, weights, mean)
+    weights = [1 / (e * e + between) for _, e in log_ratios]
+    mean = 0.0 if is_unchanged else _weighted_mean(log_ratios, weights)
+    degrees_of_freedom = len(log_ratios) - 1
     t = (
         _STUDENT_T[degrees_of_freedom - 1]
         if 0 < degrees_of_freedom <= len(_STUDENT_T)
@@ -241,7 +243,7 @@ def pool_studies(logs: Sequence[tuple[float, float]], *, is_unchanged: bool = Fa
         else _STUDENT_T[0]
     )
     half_width = t * sqrt(between * (1 + is_unchanged) + 1 / sum(weights))
-    return Elongation(exp(mean), exp(mean - half_width), exp(mean + half_width), len(logs))
+    return Elongation(exp(mean), exp(mean - half_width), exp(mean + half_width), len(log_ratios))
 
 
 def classify_policy(
@@ -268,19 +270,19 @@ def classify_policy(
     return "mask" if hidden[0] == hidden[1] else "other"
 
 
-def compare_cost_with_record(ends: tuple[float, float], record: float) -> str:
+def compare_cost_with_record(interval: tuple[float, float], record_usd: float) -> str:
     """Return whether a cost differs from the record's by more than noise.
 
     Args:
-        ends: lower and upper end of the interval of the cost, in dollars.
-        record: dollars of the record.
+        interval: lower and upper end of the interval of the cost, in dollars.
+        record_usd: dollars of the record.
 
     Returns:
         "cheaper", "dearer" or "within noise".
     """
-    if ends[1] * (1 + NOISE_FLOOR) < record:
+    if interval[1] * (1 + NOISE_FLOOR) < record_usd:
         return "cheaper"
-    return "dearer" if ends[0] > record * (1 + NOISE_FLOOR) else "within noise"
+    return "dearer" if interval[0] > record_usd * (1 + NOISE_FLOOR) else "within noise"
 
 
 def elongate_runs(

@@ -202,22 +202,22 @@ class SharedThreshold(NamedTuple):
     is_default_known: bool
     """False where the default is unknown; `default` is then the window."""
     window: int
-    measured: tuple[SessionThresholdCosts, ...]
+    session_costs: tuple[SessionThresholdCosts, ...]
     """The sessions, by time."""
     extra_loss: float
-    held_out: LaterSessionsTrial | None
+    later_sessions_trial: LaterSessionsTrial | None
     """The choice of the earlier half, tried on the later half; None: too few sessions."""
     notes: tuple[str, ...] = ()
 
     @property
     def sessions_n(self) -> int:
         """Number of sessions that were replayed."""
-        return len(self.measured)
+        return len(self.session_costs)
 
     @property
     def keep(self) -> int:
         """Tokens of the newest messages and the summary that a compaction leaves (median)."""
-        return round(median(m.keep for m in self.measured))
+        return round(median(m.keep for m in self.session_costs))
 
     @property
     def saved_usd(self) -> MeanInterval:
@@ -231,11 +231,13 @@ class SharedThreshold(NamedTuple):
 
     def compare_usd(self, size: int) -> MeanInterval:
         """Return the dollars that a session saves at a size compared with the default."""
-        return _interval([m.costs[self.default].usd - m.costs[size].usd for m in self.measured])
+        return _interval(
+            [m.costs[self.default].usd - m.costs[size].usd for m in self.session_costs]
+        )
 
     def compare_loss(self, size: int) -> MeanInterval | None:
         """Return the loss at a size less that of the default; None: nothing is used again."""
-        pairs = [(m.costs[size].loss, m.costs[self.default].loss) for m in self.measured]
+        pairs = [(m.costs[size].loss, m.costs[self.default].loss) for m in self.session_costs]
         differences = [a - b for a, b in pairs if a is not None and b is not None]
         return _interval(differences) if differences else None
 
@@ -277,7 +279,7 @@ class SharedThreshold(NamedTuple):
     def sentences(self) -> tuple[str, ...]:
         """Return the result on the later sessions, and the limits, as sentences."""
         reach_default, reach_best = (
-            sum(m.peak > size for m in self.measured) for size in (self.default, self.best)
+            sum(m.peak > size for m in self.session_costs) for size in (self.default, self.best)
         )
         reach = (
             f"{reach_default} of {pluralize(self.sessions_n, 'session')} reach the default,"
@@ -287,14 +289,14 @@ class SharedThreshold(NamedTuple):
         if self.sessions_n < FEW_SESSIONS:
             out.append("Fewer than five sessions have no interval: they say little about the next.")
         out += self._describe_other_bounds()
-        steps = sorted({s for m in self.measured for s in m.steps if s < self.window})
+        steps = sorted({s for m in self.session_costs for s in m.steps if s < self.window})
         if steps:
             named = ", ".join(f"{s:,}" for s in steps)
             out.append(f"Prompts above {named} tokens are dearer: no threshold within 5 % of that.")
         return (*out, *self.notes)
 
     def _describe_held_out(self) -> str:
-        tried = self.held_out
+        tried = self.later_sessions_trial
         if tried is None:
             return "Not tried on later sessions: that needs two in each half."
         start = (
@@ -316,7 +318,7 @@ class SharedThreshold(NamedTuple):
     def _describe_other_bounds(self) -> list[str]:
         """Return the thresholds without more loss and without a bound on loss, as sentences."""
         out = []
-        lossless = choose_threshold(self.measured, self.default)
+        lossless = choose_threshold(self.session_costs, self.default)
         if lossless not in {None, self.best}:
             usd = _describe_usd(self.compare_usd(lossless))
             it = f"the default, {lossless:,}" if lossless == self.default else f"{lossless:,}"
@@ -332,12 +334,12 @@ class SharedThreshold(NamedTuple):
     def _find_cheapest(self) -> int | None:
         return min(
             self._list_common(),
-            key=lambda n: average_usd_at_threshold(self.measured, n),
+            key=lambda n: average_usd_at_threshold(self.session_costs, n),
             default=None,
         )
 
     def _list_common(self) -> list[int]:
-        return sorted(set.intersection(*(set(m.costs) for m in self.measured)))
+        return sorted(set.intersection(*(set(m.costs) for m in self.session_costs)))
 
     @property
     def table(self) -> Table:
@@ -350,13 +352,16 @@ class SharedThreshold(NamedTuple):
         sizes = {size: name for name, size in {**wide, **named}.items()}
         rows = []
         for size in sorted(sizes):
-            loss, saved = average_loss_at_threshold(self.measured, size), self.compare_usd(size)
+            loss, saved = (
+                average_loss_at_threshold(self.session_costs, size),
+                self.compare_usd(size),
+            )
             name = sizes[size] if sizes[size] in named else ""
             rows.append(
                 (
                     Cell(name, None, "", "good" if size == self.best else ""),
                     Cell(f"{size:,}", size),
-                    Cell(format_usd(average_usd_at_threshold(self.measured, size))),
+                    Cell(format_usd(average_usd_at_threshold(self.session_costs, size))),
                     Cell("" if size == self.default else _describe_usd(saved), saved.mean),
                     Cell("" if loss is None else format_percent(loss), loss),
                 )
@@ -401,8 +406,10 @@ class SharedThreshold(NamedTuple):
             "sessions_n": self.sessions_n,
             "saved_usd": self.saved_usd._asdict(),
             "more_loss": None if self.more_loss is None else self.more_loss._asdict(),
-            "held_out": None if self.held_out is None else self.held_out._asdict(),
-            "sessions": [{**m._asdict(), "costs": _list_costs(m)} for m in self.measured],
+            "held_out": None
+            if self.later_sessions_trial is None
+            else self.later_sessions_trial._asdict(),
+            "sessions": [{**m._asdict(), "costs": _list_costs(m)} for m in self.session_costs],
             "notes": self.notes,
         }
 
@@ -415,7 +422,7 @@ class SharedThreshold(NamedTuple):
             f'<div class="ctxkit-when {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">'
             f'<strong style="font-size:120%">{escape_html(self.answer, 600)}</strong>'
             f'<div style="white-space:pre-wrap">{escape_html(self.setting, 400)}</div>'
-            f"<ul>{reasons}</ul>{self.table.to_html(sorts=False)}"
+            f"<ul>{reasons}</ul>{self.table.to_html(is_sortable=False)}"
             "<details><summary>What these figures rest on</summary>"
             f"<p>{escape_html(self.assumptions(), 1500)}</p></details></div>"
         )
@@ -447,9 +454,9 @@ def _make_threshold(
         default=size,
         is_default_known=default is not None,
         window=window,
-        measured=usable,
+        session_costs=usable,
         extra_loss=extra_loss,
-        held_out=validate_on_later_sessions(usable, size, extra_loss),
+        later_sessions_trial=validate_on_later_sessions(usable, size, extra_loss),
         notes=notes,
     )
 

@@ -66,12 +66,12 @@ class AgentLog:
     """The sizes of the record's messages."""
 
     @cached_property
-    def anchored(self) -> MessageSizes:
+    def message_sizes(self) -> MessageSizes:
         """Sizes of the shared log: from the record, else counts scaled like the record."""
         if self.shared is self.record:
             return self.record_sizes
         counter, sizes = default_counter(), self.record_sizes
-        scale = 1.0 if sizes.error is None else 1 / (1 + sizes.error)
+        scale = 1.0 if sizes.plain_count_error is None else 1 / (1 + sizes.plain_count_error)
         pairs_of_record = zip(sizes.tokens, sizes.source, strict=True)
         size_of_key = dict(
             zip(map(_message_key, self.record.messages), pairs_of_record, strict=True)
@@ -88,8 +88,10 @@ class AgentLog:
         modelled = tuple(running_sums[i] + n for i, n in zip(reply_positions, fixed, strict=True))
         return MessageSizes(
             session=self.shared, counter=sizes.counter, tokens=tokens, source=source,
-            fixed=sizes.fixed, fixed_at=fixed, unsent_at=sizes.unsent_at, error=sizes.error,
-            clamped=sizes.clamped, recorded=sizes.recorded, modelled=modelled, inserted=(),
+            fixed=sizes.fixed, fixed_at=fixed, unsent_at=sizes.unsent_at,
+            plain_count_error=sizes.plain_count_error,
+            underivable_calls_n=sizes.underivable_calls_n,
+            recorded=sizes.recorded, modelled=modelled, inserted=(),
         )  # fmt: skip
 
 

@@ -120,7 +120,7 @@ def measure_costs_by_threshold(
         floor: tokens that a compaction leaves; None: see `when`.
         summary_tokens: tokens of a summary; None: see `when`.
     """
-    session, anchored = profile.session, profile.anchored
+    session, anchored = profile.session, profile.message_sizes
     summary = profile.summary if summary_tokens is None else summary_tokens
     index = ItemIndex(session, MessageItemCache(anchored)) if session.has_text else None
     stays = estimate_floor(session, anchored, index)
@@ -399,7 +399,7 @@ class LossBoundByThreshold:
         if size not in self._at_stake_by_size:
             run = run_rules(self._log, self._make_rules(size), None)
             visibility = get_run_visibility(self._item_index, run)
-            at_stake = LossAnalysis(self._item_index, visibility).recallable
+            at_stake = LossAnalysis(self._item_index, visibility).items_only_in_inserted_text
             self._at_stake_by_size[size] = float(len(at_stake.item))
         return self._at_stake_by_size[size]
 

@@ -1,5 +1,5 @@
-"""The user's rules after compactions: the compaction that removed each, breaches and restatements.
-Also stale values in the agent's replies, and the calls until it resumes new work.
+"""The user's rules after compactions: which compaction removed each, breaches, restatements, stale
+values.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def trace_user_rules(session: Session) -> UserRuleFates:
     fates = [_trace_rule(analysis, rule, actions) for rule in stated]
     return UserRuleFates(
         fates=tuple(sorted(fates, key=lambda fate: fate.stated_call)),
-        compaction_calls=tuple(analysis.visibility.moments.tolist()),
+        compaction_calls=tuple(analysis.visibility.change_calls.tolist()),
     )
 
 
@@ -227,7 +227,7 @@ def _trace_rule(analysis: LossAnalysis, rule: UserRule, actions: list[_Action]) 
     against = _find_action_against(rule.text, ranges, actions)
     return UserRuleFate(
         rule=rule.text,
-        binds=rule.strength == SentenceKind.BINDS,
+        binds=rule.kind == SentenceKind.BINDS,
         stated_call=ranges[0][0],
         removed_by=removed_by,
         last_call=max(ranges[-1][1] - 1, 0),
@@ -400,11 +400,11 @@ class ActionAndValueIndex:
 class UserRulesAndValuesAnalysis:
     """The consequences of each compaction of a session, a replay or a run."""
 
-    def __init__(self, analysis: LossAnalysis, acts: ActionAndValueIndex) -> None:
-        self._analysis, self._acts = analysis, acts
+    def __init__(self, loss_analysis: LossAnalysis, actions: ActionAndValueIndex) -> None:
+        self._analysis, self._acts = loss_analysis, actions
 
     @cached_property
-    def consequences(self) -> tuple[UserRulesAndValuesAfterCompaction, ...]:
+    def by_compaction(self) -> tuple[UserRulesAndValuesAfterCompaction, ...]:
         """One value for each compaction, in order."""
         visibility, acts, aftermaths = (
             self._analysis.visibility,
@@ -413,7 +413,7 @@ class UserRulesAndValuesAnalysis:
         )
         removed_rules, inserted_texts = self._removed_rules, self._inserted_texts
         for number, call in zip(
-            visibility.compaction_numbers, visibility.moments.tolist(), strict=True
+            visibility.compaction_numbers, visibility.change_calls.tolist(), strict=True
         ):
             tick = 2 * call + 1
             rules = removed_rules.get(tick, [])
@@ -443,13 +443,15 @@ class UserRulesAndValuesAnalysis:
     def columns(self) -> dict[str, Any]:
         """Return the columns of a score that describe consequences."""
         breaches = (
-            c.rule_breach_call - c.call for c in self.consequences if c.rule_breach_call is not None
+            c.rule_breach_call - c.call
+            for c in self.by_compaction
+            if c.rule_breach_call is not None
         )
         return {
-            "user_rules_restated_n": len({r for c in self.consequences for r in c.rules_restated}),
+            "user_rules_restated_n": len({r for c in self.by_compaction for r in c.rules_restated}),
             "calls_to_rule_breach": median_or_none(breaches),
-            "calls_to_resume": median_or_none(c.calls_to_resume for c in self.consequences),
-            "stale_values_n": len({s for c in self.consequences for s in c.stale_values}),
+            "calls_to_resume": median_or_none(c.calls_to_resume for c in self.by_compaction),
+            "stale_values_n": len({s for c in self.by_compaction for s in c.stale_values}),
         }
 
     @cached_property
@@ -512,7 +514,7 @@ def tabulate_user_rules_after_compaction(session: Session) -> pd.DataFrame:
 
     analysis = analyse_loss(session)
     aftermaths = (
-        UserRulesAndValuesAnalysis(analysis, ActionAndValueIndex(analysis.memory)).consequences
+        UserRulesAndValuesAnalysis(analysis, ActionAndValueIndex(analysis.memory)).by_compaction
         if analysis is not None
         else ()
     )

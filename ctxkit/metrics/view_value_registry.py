@@ -1,7 +1,4 @@
-"""Registry of the views of a session and of the values that each view shows.
-A view registers the function that returns its values. A name means the same in all views, so all
-views that show a name must show the same value for a session; a test compares them.
-"""
+"""Registry of the views of a session and of the values that each view shows."""
 
 from __future__ import annotations
 
@@ -17,6 +14,8 @@ if TYPE_CHECKING:
 _SOURCES: dict[str, ViewValueSource] = {}
 
 
+# A view registers the function that returns its values. A name means the same in all views, so all
+# views that show a name must show the same value for a session; a test compares them.
 def register_view_values(view: str) -> Callable[[ViewValueSource], ViewValueSource]:
     """Register the decorated function as the source of a view's figures.
 

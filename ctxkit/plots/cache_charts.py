@@ -534,6 +534,8 @@ def _get_typical_pause(pauses: tuple[Pause, ...]) -> Pause:
     return pauses[-1]._replace(
         prefix=round(median(p.prefix for p in pauses)),
         still_cached=round(median(p.still_cached for p in pauses)),
-        written=round(median(p.written for p in pauses)),
+        written_tokens_since_previous_pause=round(
+            median(p.written_tokens_since_previous_pause for p in pauses)
+        ),
         compacted_tokens=round(median(p.compacted_tokens for p in pauses)),
     )

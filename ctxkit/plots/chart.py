@@ -297,6 +297,10 @@ def escape_plotly_label(text: str, limit: int = 80) -> str:
     """Return untrusted text escaped for a plotly label.
 
     Plotly interprets tags, entities and, with MathJax, dollar signs in its texts.
+
+    Args:
+        text: untrusted text.
+        limit: characters of the text before it is escaped; a longer text is cut.
     """
     return html.escape(sanitize_line(text, limit), quote=False).replace("$", "&#36;")
 

@@ -550,14 +550,14 @@ def _loss_chart(name: str, analysis: LossAnalysis | None, caption: str) -> Chart
         caption = (
             "Share of what had been removed that still stood in what was shown after each"
             " compaction: word for word, and the user's rules in whatever words."
-            f" {len(analysis.needed_lost.item):,} of"
+            f" {len(analysis.needed_lost_items.item):,} of"
             f" {len(analysis.memory.reused_items):,} items that"
             " the record used again, at any time, had been cut away."
         )
         if (recall := analysis.recall) is not None:
             caption += (
-                f" Of {len(analysis.recallable[0]):,} that only the inserted texts could still say,"
-                f" these said {recall:.0%} until they were named (by weight)."
+                f" Of {len(analysis.items_only_in_inserted_text[0]):,} that only the inserted texts"
+                f" could still say, these said {recall:.0%} until they were named (by weight)."
             )
     return Chart(
         title=f"What was still shown in {name}, of what compactions removed",

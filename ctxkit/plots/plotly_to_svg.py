@@ -98,11 +98,10 @@ def render_svg(figure: Any, *, width: int = 720, height: int | None = None) -> s
 # The order of a drawing: traces become numbers, axes get their ranges, ticks give the margins, and
 # margins the pixels; only then shapes are written. Names of points come last, for they avoid what
 # is there already. What bounds the bytes: each trace has an equal part of `MAX_POINTS` or
-# `MAX_RECTANGLES`, of which `decimate` keeps the extremes; bars of one colour are one path, the
-# markers
-# of a trace another, and areas are written in steps of a tenth of a pixel. Nothing of a figure is
-# written unescaped: texts go through `escape_plotly_text`, colours through `sanitize_colour`, and
-# all else is a number or a word of ours.
+# `MAX_RECTANGLES`, of which `decimate_points` keeps the extremes; bars of one colour are one path,
+# the markers of a trace another, and areas are written in steps of a tenth of a pixel. Nothing of a
+# figure is written unescaped: texts go through `escape_plotly_text`, colours through
+# `sanitize_colour`, and all else is a number or a word of ours.
 class _Picture:
     """A figure over axes: numbers first, then ranges and margins, then shapes."""
 

@@ -1,4 +1,4 @@
-"""`plots.user_rules`: the prompts that held each rule that the user stated, one line a rule."""
+"""`plots.user_rules`: the prompts that held each rule that the user stated, one line per rule."""
 
 from __future__ import annotations
 

@@ -416,20 +416,22 @@ def write_evidence_before(history: History, before: int) -> str:
     )
 
 
-def write_evidence(acts: Sequence[ToolAction], standing: Mapping[str, Any] | None = None) -> str:
+def write_evidence(
+    actions: Sequence[ToolAction], team_state: Mapping[str, Any] | None = None
+) -> str:
     """Return the evidence record: team state, contracts, files, commands and open failures.
 
     Args:
-        acts: the tool calls with their outcomes.
-        standing: state of the agent's team (see `format_team_state_sections`); None: no team.
+        actions: the tool calls with their outcomes.
+        team_state: state of the agent's team (see `format_team_state_sections`); None: no team.
     """
     blocks = ["[CONTEXT RECONSTRUCTION — derived from durable evidence, not summarised by LLM]"]
-    blocks += format_team_state_sections(standing or {})
+    blocks += format_team_state_sections(team_state or {})
     for heading, outcome in _WRITE_HEADINGS.items():
-        written = tool_actions.list_written_files(acts, outcome)
+        written = tool_actions.list_written_files(actions, outcome)
         if written:
             blocks.append("\n".join([heading, *(f"  {p}" for p in written)]))
-    recent = [a for a in reversed(acts) if a.outcome != "pending"]
+    recent = [a for a in reversed(actions) if a.outcome != "pending"]
     if recent:
         lines = [row for a in recent[:EVIDENCE_LIMIT] for row in _evidence_lines(a)]
         more = (
@@ -438,17 +440,17 @@ def write_evidence(acts: Sequence[ToolAction], standing: Mapping[str, Any] | Non
             else []
         )
         blocks.append("\n".join(["RECENT EVIDENCE", *lines, *more]))
-    failures = tool_actions.select_unresolved_failures(acts)
+    failures = tool_actions.select_unresolved_failures(actions)
     if failures:
         blocks.append(
             "\n".join(["OPEN FAILURES", *(tool_actions.format_intent_line(a) for a in failures)])
         )
-    return "\n\n".join([*blocks, _resumption_note(acts)])
+    return "\n\n".join([*blocks, _resumption_note(actions)])
 
 
-def _resumption_note(acts: Sequence[ToolAction]) -> str:
+def _resumption_note(actions: Sequence[ToolAction]) -> str:
     """Return how to read the marks of outcomes, with the one for unknown ones where it is used."""
-    has_unknown = any(a.outcome == "unknown" for a in acts)
+    has_unknown = any(a.outcome == "unknown" for a in actions)
     return f"{RESUMPTION_NOTE}\n{UNKNOWN_NOTE}" if has_unknown else RESUMPTION_NOTE
 
 
@@ -500,21 +502,21 @@ def find_newest_team_state(messages: Iterable[Message]) -> Mapping[str, Any]:
     return newest if isinstance(newest, dict) else {}
 
 
-def format_team_state_sections(standing: Mapping[str, Any]) -> list[str]:
+def format_team_state_sections(team_state: Mapping[str, Any]) -> list[str]:
     """Return fuseraft's sections of a team state: STATE MACHINE POSITION and CONTRACT STATUS.
 
     They describe the beginning of the current turn, as the state machine runs at a turn's end.
     There are none without a state.
     """
-    state = _as_line(standing.get("state"))
+    state = _as_line(team_state.get("state"))
     if not state:
         return []
-    rows = [f"  State: {state} (agent: {_as_line(standing.get('agent')) or 'unknown'})"]
+    rows = [f"  State: {state} (agent: {_as_line(team_state.get('agent')) or 'unknown'})"]
     for name, key in (("Entered so far", "entered"), ("Signals out of it", "signals")):
-        values = [_as_line(x) for x in _as_list(standing.get(key))]
+        values = [_as_line(x) for x in _as_list(team_state.get(key))]
         rows += [f"  {name}: {', '.join(values)}"] if values else []
-    rows += [f"  Failed {_as_line(x)}" for x in _as_list(standing.get("failures"))]
-    contracts = [c for c in _as_list(standing.get("contracts")) if isinstance(c, dict)]
+    rows += [f"  Failed {_as_line(x)}" for x in _as_list(team_state.get("failures"))]
+    contracts = [c for c in _as_list(team_state.get("contracts")) if isinstance(c, dict)]
     fulfilled = [f"  ✓ {_as_line(c.get('name'))}" for c in contracts if not c.get("why")]
     unfulfilled = [f"  ✗ {_as_line(c.get('name'))}\n    Reason: {_as_line(c.get('why'))}"
              for c in contracts if c.get("why")]  # fmt: skip

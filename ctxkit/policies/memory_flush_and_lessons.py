@@ -1,8 +1,4 @@
-"""Memory around compactions: flush before, lessons extracted without a model, recall after.
-Lessons are extracted by patterns, so they are a deterministic lower bound of what a model would
-find: preferences are user sentences with a wish, facts are agent sentences with a decision or a
-finding, procedures are shell commands that succeeded at least twice.
-"""
+"""Memory around compactions: flush before, lessons extracted without a model, recall after."""
 
 from __future__ import annotations
 
@@ -104,7 +100,7 @@ def find_removed_lessons(history: History) -> list[tuple[str, str]]:
     if index is None:
         index = log.memo["lessons"] = LessonIndex(log.messages)
     is_hidden = np.ones(history.lo, np.bool_)
-    is_hidden[index.rows_of({history[p].id for p in range(history.head.size)}, history.lo)] = False
+    is_hidden[index.get_rows({history[p].id for p in range(history.head.size)}, history.lo)] = False
     return index.select_lessons(np.flatnonzero(is_hidden))
 
 
@@ -252,10 +248,13 @@ class Lesson(NamedTuple):
 
 def extract_lessons(messages: Sequence[Message]) -> list[Lesson]:
     """Return the lessons of messages, each once, in order."""
-    lessons = LessonIndex(messages).of(range(len(messages)))
+    lessons = LessonIndex(messages).get_lessons(range(len(messages)))
     return [Lesson(kind, text, tuple(dict.fromkeys(ids))) for (kind, text), ids in lessons.items()]
 
 
+# Lessons are extracted by patterns, so they are a deterministic lower bound of what a model would
+# find: preferences are user sentences with a wish, facts are agent sentences with a decision or a
+# finding, procedures are shell commands that succeeded at least twice.
 class LessonIndex:
     """The lessons of a growing log; each message is read once.
 
@@ -281,7 +280,7 @@ class LessonIndex:
         self._run_of_call: dict[str, int | None] = {}
         """The run of each tool call, by its id; None where it runs no command."""
 
-    def of(self, rows: Sequence[int]) -> dict[tuple[str, str], list[str]]:
+    def get_lessons(self, rows: Sequence[int]) -> dict[tuple[str, str], list[str]]:
         """Return the lessons of some sorted rows: message ids by (type, text), in order."""
         lessons: dict[tuple[str, str], list[str]] = {}
         for numbers, at in self._select(np.asarray(rows, np.intp)):
@@ -295,7 +294,7 @@ class LessonIndex:
         first_places = np.sort(np.unique(numbers, return_index=True)[1])
         return [self._lessons[number] for number in numbers[first_places].tolist()]
 
-    def rows_of(self, ids: Iterable[str], end: int) -> list[int]:
+    def get_rows(self, ids: Iterable[str], end: int) -> list[int]:
         """Return the rows before `end` whose messages have one of some ids."""
         self._read_messages(end)
         return [row for name in ids for row in self._rows_by_id.get(name, ()) if row < end]

@@ -178,17 +178,17 @@ class TurnAge(EarlierTurnsFilter):
         visible: VisiblePositions = view.memory.setdefault("shown", VisiblePositions())
         replies: SlidingWindow = view.memory.setdefault("replies", SlidingWindow())
         pinned: SlidingWindow = view.memory.setdefault("pinned", SlidingWindow())
-        for call, added, hidden, _ in view.news() if self.turns else ():
+        for call, added, hidden, _ in view.iter_visibility_changes() if self.turns else ():
             visible.follow(added, hidden)
             for of in (replies, pinned):
                 for p in filter(of.__contains__, hidden):
-                    of.out(p)
+                    of.remove(p)
             # Replies are counted; messages that the session inserted are never hidden.
             for p in added:
                 if _is_reply(view, p):
-                    replies.put(p)
+                    replies.insert(p)
                 elif _is_inserted(view.rows.message(p)):
-                    pinned.put(p)
+                    pinned.insert(p)
             # Hide all before the first kept position; messages that the session inserted stay.
             first = self._first(view, visible, replies.positions, call)
             _hide_before(view, first, [p for p in pinned.positions if p < first], (), call)
@@ -234,16 +234,16 @@ class Tail(EarlierTurnsFilter):
         visible: VisiblePositions = view.memory.setdefault("shown", VisiblePositions())
         pinned: SlidingWindow = view.memory.setdefault("pinned", SlidingWindow())
         free: SlidingWindow = view.memory.setdefault("free", SlidingWindow())
-        for call, added, hidden, protected in view.news():
+        for call, added, hidden, protected in view.iter_visibility_changes():
             visible.follow(added, hidden)
             for p in hidden:
-                (pinned if p in pinned else free).out(p)
+                (pinned if p in pinned else free).remove(p)
             for p in added:
-                (pinned if self._is_pinned(view, p, call) else free).put(p)
+                (pinned if self._is_pinned(view, p, call) else free).insert(p)
             for p in protected:
                 if p in free:
-                    free.out(p)
-                    pinned.put(p)
+                    free.remove(p)
+                    pinned.insert(p)
             first = self._first(view, free.positions, call)
             # Without pinned messages a safe cut is enough; else hide one by one, with the results
             # whose reply is hidden.
@@ -395,7 +395,7 @@ class PruneToolCalls(ScheduledPruning):
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Drop a call when no message with its id is among the newest, or protected."""
         pruned: _Pruned = view.memory.setdefault("pruned", _Pruned(self))
-        changed, news = view.events(), {new.call: new for new in view.news()}
+        changed, news = view.events(), {new.call: new for new in view.iter_visibility_changes()}
         if "all" in (self.tool_calls, self.reasoning):
             news = {call: VisibilityChanges(call, [], [], []) for call, _ in view.turns()} | news
         for call in sorted(changed.keys() | news.keys()):
@@ -501,13 +501,13 @@ class _Pruned:
         """Update where messages in the SDK's sense begin: results in a row are one message."""
         for p in hidden:
             if p in self._units:
-                self._units.out(p)
+                self._units.remove(p)
         positions = self._visible.positions
         for p in (*added, *hidden):
             for i in range(at := self._visible.index(p), min(at + 2, len(positions))):
                 is_joined = i and view.role(positions[i]) == view.role(positions[i - 1]) == TOOL
                 if bool(is_joined) == (positions[i] in self._units):
-                    (self._units.out if is_joined else self._units.put)(positions[i])
+                    (self._units.remove if is_joined else self._units.insert)(positions[i])
 
     def _move_edge(self, view: ScheduleView, call: int) -> Iterable[str]:
         """Move the edge to the newest messages; return the ids between its old and new position."""
@@ -567,14 +567,16 @@ class MessageCountCap(ScheduledPruning):
         """Hide the messages between the head and the newest ones when there are too many."""
         visible: VisiblePositions = view.memory.setdefault("shown", VisiblePositions())
         protected: SlidingWindow = view.memory.setdefault("stays", SlidingWindow())
-        for call, added, hidden, newly_protected in view.news() if self.max_messages else ():
+        for call, added, hidden, newly_protected in (
+            view.iter_visibility_changes() if self.max_messages else ()
+        ):
             visible.follow(added, hidden)
             for p in hidden:
                 if p in protected:
-                    protected.out(p)
+                    protected.remove(p)
             for p in (*added, *newly_protected):
                 if p not in protected and view.stays(p, call):
-                    protected.put(p)
+                    protected.insert(p)
             old_left: set[int] | None = view.memory.get("left")
             if old_left is None and len(visible.positions) <= self.max_messages:
                 continue

@@ -91,12 +91,12 @@ class ResultShortening(ScheduledPruning):
         low = self._low
         roles = ("tool", "user") if self.past_only else ("tool",)
         for p in view.new(*roles, tools=self.tools):
-            if view.long(p, low) and (
+            if view.may_be_longer(p, low) and (
                 view.role(p) == TOOL or _is_kind(view, p, OTHER_AGENT_CALL_KIND)
             ):
                 view.change(p, self._cut, since=view.arrival(p), min_chars=low + 1)
         for p, call, old in find_stale_reads(view) if self.consumed_chars >= 0 else ():
-            if view.is_tool(p, self.tools) and view.long(p, low):
+            if view.is_tool(p, self.tools) and view.may_be_longer(p, low):
                 view.change(p, self._consumed if old else self._cut, since=call, min_chars=low + 1)
 
     @property
@@ -178,10 +178,10 @@ class ReplyShortening(ScheduledPruning):
         if not self.max_chars:
             return
         for p in view.new("user") if self.past_only else ():
-            if view.long(p, self.max_chars) and _is_kind(view, p, OTHER_AGENT_KIND):
+            if view.may_be_longer(p, self.max_chars) and _is_kind(view, p, OTHER_AGENT_KIND):
                 view.change(p, self._cut, since=view.arrival(p), min_chars=self.max_chars + 1)
         for p, call, old in view.window("assistant", lambda n: n - self.keep_last):
-            if view.long(p, self.max_chars):
+            if view.may_be_longer(p, self.max_chars):
                 what = self._cut if old else UNDO_CHANGE
                 view.change(p, what, since=call, min_chars=self.max_chars + 1)
 
@@ -219,7 +219,7 @@ class OutputShortening(ScheduledPruning):
         """Cut each output on arrival."""
         low = self._low
         for p in view.new("tool", tools=self.tools):
-            if view.long(p, low):
+            if view.may_be_longer(p, low):
                 view.change(p, self._cut, since=view.arrival(p), min_chars=low + 1)
 
     @property
@@ -287,7 +287,7 @@ def find_stale_reads(
     count as recorded, except those of hidden replies; paths are compared without case.
     """
     files: dict[str, _FileReads] = view.memory.setdefault(("files", readers, writers), {})
-    for call, added, hidden, _ in view.news("assistant", "tool"):
+    for call, added, hidden, _ in view.iter_visibility_changes("assistant", "tool"):
         # Only files that a change touches can have reads whose staleness changes.
         touched = dict.fromkeys(path for p in hidden for path in _written_paths(view, p, writers))
         for path in touched:
@@ -377,7 +377,7 @@ class IntermediateReplyShortening(ScheduledPruning):
         """Cut each reply when another one follows."""
         low = min(self.max_chars, self.max_argument_chars)
         for p, call, old in view.window("assistant", lambda n: n - 1):
-            if view.long(p, low):
+            if view.may_be_longer(p, low):
                 view.change(p, self._short if old else UNDO_CHANGE, since=call, min_chars=low + 1)
 
     def _short(self, message: Message) -> Message:
@@ -443,7 +443,7 @@ class CharacterBudget(ScheduledPruning):
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Elide as many of the oldest as each call needs; if all are not enough, cut the rest."""
         elidable: _Elidable = view.memory.setdefault("elidable", _Elidable(self.placeholder))
-        news = {call: more for call, *more in view.news("assistant", "tool")}
+        news = {call: more for call, *more in view.iter_visibility_changes("assistant", "tool")}
         events = view.events("assistant", "tool")
         for call in view.calls():
             for p in sorted({*events.get(call, ()), *(p for ps in news.get(call, ()) for p in ps)}):
@@ -453,7 +453,7 @@ class CharacterBudget(ScheduledPruning):
             n = min(
                 self._count_needed(elidable, over), elidable.before(_newest_position(view, call))
             )
-            for p, old in elidable.window.settle(n):
+            for p, old in elidable.window.set_old_count(n):
                 view.change(p, self.placeholder if old else UNDO_CHANGE, since=call)
             if over > elidable.saved_chars(n):
                 self._cut_rest(view, elidable, call)
@@ -499,15 +499,15 @@ class _Elidable:
         is_elided = p in self.window and self.window.is_old(p)
         if p in self.window:
             self._truncate_sums(p)
-            self.window.out(p)
+            self.window.remove(p)
             self._unchanged.discard(p)
         if self._is_elidable(view, p, call):
             size = view.state_before(p, call).chars
-            saved = size - view.after(p, self.placeholder, call).chars
+            saved = size - view.state_after_change(p, self.placeholder, call).chars
             self.sizes[p] = size, saved
             if not saved:
                 self._unchanged.add(p)
-            is_old = self.window.put(p)
+            is_old = self.window.insert(p)
             self._truncate_sums(p)
             if is_old and not is_elided:
                 view.change(p, self.placeholder, since=call)
@@ -554,7 +554,7 @@ class _Elidable:
 def _newest_position(view: ScheduleView, call: int) -> int:
     """Return the position of the newest message, which is never elided."""
     p = view.count_arrived(call)
-    if view.before.added(call) is not None:
+    if view.before.get_appended(call) is not None:
         return p
     while p and view.message(p - 1, call) is None:
         p -= 1

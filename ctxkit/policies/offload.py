@@ -71,7 +71,7 @@ class _Archive:
         """Archive each result when enough newer ones follow; append the digest."""
         window: SlidingWindow = view.memory.setdefault("results", SlidingWindow())
         lines: OrderedTexts = view.memory.setdefault("lines", OrderedTexts())
-        news = {call: more for call, *more in view.news("tool")}
+        news = {call: more for call, *more in view.iter_visibility_changes("tool")}
         events = view.events("tool")
         for call in view.calls():
             newly_old = set(
@@ -82,10 +82,10 @@ class _Archive:
             for p in sorted(newly_old):
                 message = view.message(p, call)
                 if message is None or message.kind == ARCHIVED_KIND:
-                    lines.out(p)
+                    lines.remove(p)
                 else:
-                    lines.put(p, format_digest_line(message, self.digest.line_chars))
-            view.append(partial(_digest_message, *lines.now()), call)
+                    lines.insert(p, format_digest_line(message, self.digest.line_chars))
+            view.append(partial(_digest_message, *lines.take_snapshot()), call)
 
     def _shift_window(
         self,
@@ -99,19 +99,19 @@ class _Archive:
         added, hidden, protected = news
         # Hidden and protected results leave the window; their lines leave the digest.
         for p in (*hidden, *protected):
-            if p in window and window.out(p):
-                lines.out(p)
+            if p in window and window.remove(p):
+                lines.remove(p)
                 view.change(p, UNDO_CHANGE, since=call)
         for p in added:
-            if not view.stays(p, call) and window.put(p):
+            if not view.stays(p, call) and window.insert(p):
                 view.change(p, _with_stub, since=call)
                 yield p
-        for p, old in window.settle(len(window.positions) - self.digest.keep_last):
+        for p, old in window.set_old_count(len(window.positions) - self.digest.keep_last):
             view.change(p, _with_stub if old else UNDO_CHANGE, since=call)
             if old:
                 yield p
             else:
-                lines.out(p)
+                lines.remove(p)
 
 
 def _digest_message(lines: list[str], n: int) -> Message | None:
@@ -225,7 +225,7 @@ class ResultOffload(ScheduledPruning):
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Offload each result on arrival."""
         for p in view.new("tool", tools=self.tools):
-            if view.long(p, self.threshold):
+            if view.may_be_longer(p, self.threshold):
                 what = partial(self._stub, call=view.answered_call(p))
                 view.change(p, what, since=view.arrival(p), min_chars=self.threshold + 1)
 

@@ -1,6 +1,6 @@
-"""Protocols of policies, prunings, triggers and guards, and the names of methods without a model.
-It imports nothing of the package, so that light commands can use it.
-"""
+"""Protocols of policies, prunings, triggers and guards, and names of methods without a model."""
+
+# This module imports nothing of the package, so that light commands can use it.
 
 from __future__ import annotations
 
@@ -246,9 +246,9 @@ def name_of(part: object) -> str:
 FUNCTION_METHOD = "function"
 """Method of an edit whose text a plain function wrote: it costs nothing that is known."""
 INTENT_METHOD = "intents"
-"""Method of a summary that lists what the user asked for."""
+"""Method of a summary that lists a line per tool call: the tool, its target and its outcome."""
 EVIDENCE_METHOD = "evidence"
-"""Method of a summary that lists what tools returned."""
+"""Method of a summary that lists the team's state, files written, commands and open failures."""
 MODEL_FREE_METHODS = frozenset(
     {
         INTENT_METHOD,

@@ -353,7 +353,7 @@ class Summary(DataclassPolicy):
         ask = requests[-1] if requests else ""
         text, sections = get_summary_text(summary), self.sections
         return summary_prompts_and_audits.audit_summary(
-            text, sections=sections, names=names, ask=ask, strict=strict
+            text, sections=sections, identifiers=names, request=ask, strict=strict
         )
 
 
@@ -424,7 +424,7 @@ class PiSummary(Summary):
         """Return the first position that is read: with quirks, after what was kept before."""
         if not self.quirks or self.remembers:
             return 0
-        return find_first_since_compaction(history, waiting=self.before_request)
+        return find_first_since_compaction(history, includes_pending=self.before_request)
 
     def move_to_safe_cut(self, history: History, position: int) -> int:
         """Return Pi's cut at or after a position."""

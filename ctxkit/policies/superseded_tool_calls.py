@@ -83,7 +83,10 @@ class Superseded(ScheduledPruning):
             kinds = RepeatRule(written_path, rewritten_path), RepeatRule(self._look, self._look)
             view.memory["emptied"] = _Emptied(RepeatTracker(kinds), self.min_chars)
         emptied: _Emptied = view.memory["emptied"]
-        news = {call: (added, hidden) for call, added, hidden, _ in view.news("assistant", "tool")}
+        news = {
+            call: (added, hidden)
+            for call, added, hidden, _ in view.iter_visibility_changes("assistant", "tool")
+        }
         changed_before = view.events() if self.min_chars else {}
         for call in sorted(news.keys() | changed_before.keys()):
             added, hidden = news.get(call, ([], []))
@@ -120,7 +123,7 @@ class _Emptied:
         results, replies = set[int](), set[int]()
         for i in self.repeats.follow(view, added, hidden):
             replies.update(self.repeats.callers(i))
-            result, kind = self.repeats.result(i), self.repeats.kind(i)
+            result, kind = self.repeats.result(i), self.repeats.get_rule_number(i)
             old = self._results.pop(i, None)
             if old is not None:
                 results.add(old[0])
@@ -190,9 +193,12 @@ class RepeatedCommands(ScheduledPruning):
         if "repeats" not in view.memory:
             view.memory["repeats"] = RepeatTracker((RepeatRule(self._command, self._command),)), {}
         repeats, shortened = view.memory["repeats"]
-        for call, added, hidden, _ in view.news("assistant", "tool"):
+        for call, added, hidden, _ in view.iter_visibility_changes("assistant", "tool"):
             for i in sorted(repeats.follow(view, added, hidden)):
-                old, new = shortened.pop(i, -1), repeats.result(i) if repeats.kind(i) >= 0 else -1
+                old, new = (
+                    shortened.pop(i, -1),
+                    repeats.result(i) if repeats.get_rule_number(i) >= 0 else -1,
+                )
                 if new >= 0:
                     shortened[i] = new
                 if old >= 0 and old != new:
@@ -258,7 +264,7 @@ class RepeatRule:
         """Return True where a later call supersedes a call with this id."""
         return bool(self._superseded_counts.get(call_id))
 
-    def put(self, p: int, call: ToolCall) -> Iterable[str]:
+    def add_call(self, p: int, call: ToolCall) -> Iterable[str]:
         """Add an answered call at a position; return the ids whose count changes."""
         changed: list[str] = []
         key = self.key(call)
@@ -274,7 +280,7 @@ class RepeatRule:
             changed += self._count_between(key, was, self._last_superseding(key), 1)
         return changed
 
-    def out(self, p: int, call: ToolCall) -> Iterable[str]:
+    def remove_call(self, p: int, call: ToolCall) -> Iterable[str]:
         """Remove a call; return the ids whose count changes."""
         changed: list[str] = []
         key = self.by(call)
@@ -310,8 +316,8 @@ class RepeatTracker:
     Where an id is used twice its last result counts. Calls are read as recorded.
     """
 
-    def __init__(self, kinds: Sequence[RepeatRule]) -> None:
-        self.kinds = kinds
+    def __init__(self, rules: Sequence[RepeatRule]) -> None:
+        self.rules = rules
         self._results: dict[str, list[int]] = {}
         self._callers: dict[str, list[int]] = {}
 
@@ -324,9 +330,9 @@ class RepeatTracker:
             changed.update(self._add_message(view, p))
         return changed
 
-    def kind(self, call_id: str) -> int:
+    def get_rule_number(self, call_id: str) -> int:
         """Return the number of the last rule that supersedes the calls of an id; -1: none."""
-        kinds = [n for n, kind in enumerate(self.kinds) if kind.is_worthless(call_id)]
+        kinds = [n for n, kind in enumerate(self.rules) if kind.is_worthless(call_id)]
         return kinds[-1] if kinds else -1
 
     def result(self, call_id: str) -> int:
@@ -374,12 +380,12 @@ class RepeatTracker:
         return [(q, call) for q in replies for call in view.recorded_calls(q) if call.id == call_id]
 
     def _add_answered(self, p: int, call: ToolCall) -> Iterable[str]:
-        for kind in self.kinds:
-            yield from kind.put(p, call)
+        for kind in self.rules:
+            yield from kind.add_call(p, call)
 
     def _remove_answered(self, p: int, call: ToolCall) -> Iterable[str]:
-        for kind in self.kinds:
-            yield from kind.out(p, call)
+        for kind in self.rules:
+            yield from kind.remove_call(p, call)
 
 
 def _answered_call_id(view: ScheduleView, p: int) -> str | None:

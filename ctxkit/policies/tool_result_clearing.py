@@ -1,6 +1,4 @@
-"""Prunings that clear old tool results: by number, by pairs, over a budget, after a long pause.
-The pause is one in which the prompt cache expires: clearing then costs no cached prefix.
-"""
+"""Prunings that clear old tool results: by number, by pairs, over a budget, after a long pause."""
 
 from __future__ import annotations
 
@@ -122,22 +120,22 @@ class KeepToolPairs(ScheduledPruning):
             return
         window: SlidingWindow = view.memory.setdefault("window", SlidingWindow())
         results_of_pair: dict[int, list[int]] = view.memory.setdefault("results of each pair", {})
-        for call, added, hidden, _ in view.news("tool"):
+        for call, added, hidden, _ in view.iter_visibility_changes("tool"):
             for p in hidden:
                 pair = view.rows.group(p)
                 results_of_pair[pair].remove(p)
                 if window.is_old(pair):
                     view.change(p, UNDO_CHANGE, since=call)
                 if not results_of_pair[pair]:
-                    window.out(pair)
+                    window.remove(pair)
             for p in added:
                 pair = view.rows.group(p)
                 results = results_of_pair.setdefault(pair, [])
                 results.append(p)
-                if window.put(pair) if len(results) == 1 else window.is_old(pair):
+                if window.insert(pair) if len(results) == 1 else window.is_old(pair):
                     view.change(p, self.placeholder, since=call)
             count = len(window.positions)
-            for pair, old in window.settle(
+            for pair, old in window.set_old_count(
                 count - compute_stable_window_size(count, self.keep_pairs, self.step)
             ):
                 for p in results_of_pair[pair]:
@@ -210,14 +208,16 @@ class _Evict:
 
     def _list(self, view: ScheduleView) -> None:
         names: OrderedTexts = view.memory.setdefault("names", OrderedTexts())
-        news = {call: (added, hidden) for call, added, hidden, _ in view.news("tool")}
+        news = {
+            call: (added, hidden) for call, added, hidden, _ in view.iter_visibility_changes("tool")
+        }
         for call in view.calls():
             added, hidden = news.get(call, ((), ()))
             for p in hidden:
-                names.out(p)
+                names.remove(p)
             for p in added:
-                names.put(p, f"- {_result_label(view, p)}")
-            lines, n = names.now()
+                names.insert(p, f"- {_result_label(view, p)}")
+            lines, n = names.take_snapshot()
             view.append(partial(_manifest_message, lines, n, max(self._old(n), 0)), call)
 
     def _old(self, n: int) -> int:
@@ -263,6 +263,7 @@ IMAGE_REMOVED = "[image removed during context pruning]"
 """Text in place of an image in a trimmed result."""
 
 
+# The pause is one in which the prompt cache expires: clearing then costs no cached prefix.
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CacheTtl(ScheduledPruning):
     """After a pause in which the cache expires, trim large old results, then clear the oldest.
@@ -379,7 +380,9 @@ class _AfterPause:
         """Trim the prunable results of each call after a pause, and clear the oldest."""
         visible: _VisibleMessages = view.memory.setdefault("shown", _VisibleMessages(self.rule))
         results: _PrunedResults = view.memory.setdefault("touched", _PrunedResults(self.rule))
-        news = {call: more for call, *more in view.news("user", "assistant", "tool")}
+        news = {
+            call: more for call, *more in view.iter_visibility_changes("user", "assistant", "tool")
+        }
         events = view.events("tool")
         for call in view.calls():
             added, hidden, settled = news.get(call, ((), (), ()))
@@ -488,20 +491,20 @@ class _PrunedResults:
             self._trim_savings -= old_sizes[0] - old_sizes[1]
             if p in self._window:
                 del self._clear_sums[bisect_left(self._window.positions, p) + 1 :]
-                self._window.out(p)
+                self._window.remove(p)
         if not is_prunable:
             if old_sizes is not None:
                 view.change(p, UNDO_CHANGE, since=call)
             return
         original, trimmed = (
             view.state_before(p, call).chars,
-            view.after(p, self.rule.trim, call).chars,
+            view.state_after_change(p, self.rule.trim, call).chars,
         )
         self._trim_savings += original - trimmed
         self._sizes[p] = original, trimmed
         is_cleared = False
         if trimmed > len(self.rule.placeholder):
-            is_cleared = self._window.put(p)
+            is_cleared = self._window.insert(p)
             del self._clear_sums[bisect_left(self._window.positions, p) + 1 :]
         if old_sizes is not None or is_cleared or original > self.rule.whole or trimmed < original:
             self._change(view, p, call, cleared=is_cleared)
@@ -516,7 +519,7 @@ class _PrunedResults:
         count = self._count_needed(view, window, call)
         if self.rule.persists:  # a cleared result stays cleared
             count = max(min(count, len(self._window.positions)), self._cleared)
-        for p, cleared in self._window.settle(count):
+        for p, cleared in self._window.set_old_count(count):
             self._change(view, p, call, cleared=cleared)
         self._cleared = min(count, len(self._window.positions))
         self.freed = (

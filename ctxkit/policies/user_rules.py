@@ -155,7 +155,7 @@ class UserRule(NamedTuple):
     """A rule of the user, in the user's words."""
 
     text: str
-    strength: SentenceKind
+    kind: SentenceKind
 
 
 def _compile_words(*phrases: str) -> re.Pattern[str]:
@@ -321,7 +321,7 @@ def extract_user_rules(messages: Iterable[Message]) -> list[UserRule]:
 
 def iter_message_rules(message: Message) -> Iterator[UserRule]:
     """Yield the rules that a user message states; nothing for other messages."""
-    return (r for r in iter_rules_and_statements(message) if r.strength > SentenceKind.STATES)
+    return (r for r in iter_rules_and_statements(message) if r.kind > SentenceKind.STATES)
 
 
 def iter_rules_and_statements(message: Message) -> Iterator[UserRule]:
@@ -384,7 +384,7 @@ def fit_rules(
         tokens: maximum tokens of all rules, each with a list mark.
         count: counts the tokens of a text.
     """
-    order = sorted(range(len(rules)), key=lambda i: (-rules[i].strength, -i))
+    order = sorted(range(len(rules)), key=lambda i: (-rules[i].kind, -i))
     fitting, left = set[int](), tokens
     for i in order:
         size = count(f"- {rules[i].text}\n")

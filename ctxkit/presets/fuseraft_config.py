@@ -1,9 +1,8 @@
-"""fuseraft's orchestration file: one table of its keys, the settings of an agent's rules, and the
-sentence on ignored keys. The table serves the rules of one agent (`load_rules`), teams (`ck.team`)
-and `validate`.
-
-The table serves the rules of one agent (`load_rules`), teams (`ck.team`) and `validate`.
+"""fuseraft's orchestration file: a table of its keys, the settings of an agent's rules, ignored
+keys.
 """
+
+# The table serves the rules of one agent (`load_rules`), teams (`ck.team`) and `validate`.
 
 from __future__ import annotations
 

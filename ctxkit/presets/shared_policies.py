@@ -322,7 +322,7 @@ class _Uses:
         # call: results added, removed or settled, and messages that an earlier part rebuilt.
         uses: _ClearedUses = view.memory.setdefault("uses", _ClearedUses(self.rule))
         rebuilt = view.events() if uses.aim else {}
-        arrivals = {call: rest for call, *rest in view.news("tool")}
+        arrivals = {call: rest for call, *rest in view.iter_visibility_changes("tool")}
         for call in sorted(arrivals.keys() | rebuilt.keys()):
             added, removed, settled = arrivals.get(call, ((), (), ()))
             uses.rebuild(view, rebuilt.get(call, ()), call)
@@ -375,18 +375,18 @@ class _ClearedUses:
         for p in (*removed, *settled):
             if p in self._clearable:
                 self._forget_freed_from(p)
-                if self._clearable.out(p):
+                if self._clearable.remove(p):
                     view.change(p, UNDO_CHANGE, since=call)
                 changed.add(p)
         for p in removed:
             if p in self._counted:
-                self._counted.out(p)
+                self._counted.remove(p)
         for p in added:
             excluded = bool(self.rule.exclude) and view.is_tool(p, self.rule.exclude)
-            self._counted.put(p)
+            self._counted.insert(p)
             if not excluded and not view.stays(p, call):
                 self._forget_freed_from(p)
-                if self._clearable.put(p):
+                if self._clearable.insert(p):
                     view.change(p, self.rule.placeholder, since=call)
                     changed.add(p)
         return changed
@@ -404,7 +404,7 @@ class _ClearedUses:
                     self._freed[-1] + self._measure_freed(view, len(self._freed) - 1, call)
                 )
             clearable = min(clearable, bisect_left(self._freed, self.aim))
-        return list(self._clearable.settle(clearable))
+        return list(self._clearable.set_old_count(clearable))
 
     def find_reply(self, view: ScheduleView, p: int, call: int) -> int:
         """Return the position of the reply that a result answers; -1 where it is not visible."""
@@ -424,13 +424,13 @@ class _ClearedUses:
         """Return the tokens that one more clearing frees where all before it are cleared."""
         p = self._clearable.positions[i]
         tokens = view.state_before(p, call).tokens
-        freed = tokens - view.after(p, self.rule.placeholder, call).tokens
+        freed = tokens - view.state_after_change(p, self.rule.placeholder, call).tokens
         reply = self.find_reply(view, p, call) if self.rule.clear_inputs else -1
         if reply >= 0:
             # clearing the arguments too: the difference of the reply without one call more
             before, after = (self.list_cleared_ids(view, reply, call, stop) for stop in (p, p + 1))
-            freed += view.after(reply, partial(_emptied, ids=before), call).tokens
-            freed -= view.after(reply, partial(_emptied, ids=after), call).tokens
+            freed += view.state_after_change(reply, partial(_emptied, ids=before), call).tokens
+            freed -= view.state_after_change(reply, partial(_emptied, ids=after), call).tokens
         return freed
 
     def _forget_freed_from(self, p: int) -> None:

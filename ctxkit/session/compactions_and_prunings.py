@@ -1,11 +1,4 @@
-"""Compactions and prunings of a session: groups of edits, fates of messages, prunings of prompts.
-A pruning, or a trim to fit, changes the prompt of one call and leaves the conversation
-unchanged, so it is no `Edit`. The program that runs the session records it with the reply of
-that call.
-
-A pruning, or a trim to fit, changes the prompt of one call and leaves the conversation unchanged,
-so it is no `Edit`. The program that runs the session records it with the reply of that call.
-"""
+"""Compactions and prunings of a session: groups of edits, fates of messages, pruned prompts."""
 
 from __future__ import annotations
 
@@ -124,6 +117,8 @@ PRUNED_KEY = "pruned"
 """Key of the details of a reply for how prunings changed its prompt (`PromptPruning`)."""
 
 
+# A pruning, or a trim to fit, changes the prompt of one call and leaves the conversation unchanged,
+# so it is no `Edit`. The program that runs the session records it with the reply of that call.
 class PrunedMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How a message is sent from a call on."""
 
@@ -308,14 +303,14 @@ class MessageFate(NamedTuple):
         return self.edit.reason or self.edit.method or self.edit.trigger or self.state
 
 
-def get_message_fates(session: HasEdits, upto: int | None = None) -> dict[str, MessageFate]:
+def get_message_fates(session: HasEdits, edits_n: int | None = None) -> dict[str, MessageFate]:
     """Return the fate of each message that an edit changed, by its id.
 
     Any other message is shown as written or never sent.
 
     Args:
         session: the session.
-        upto: number of edits to apply, from the first; None: all.
+        edits_n: number of edits to apply, from the first; None: all.
 
     Returns:
         By message id the last state, the compaction that caused it, and what replaced the message.
@@ -325,7 +320,7 @@ def get_message_fates(session: HasEdits, upto: int | None = None) -> dict[str, M
     fates: dict[str, MessageFate] = {}
     origin: dict[str, str] = {}  # by id of a replacement: the id of the message as written
     compaction_of_edit = {id(e): g.number for g in group_edits(session) for e in g.edits}
-    for edit in session.edits[:upto]:
+    for edit in session.edits[:edits_n]:
         compaction = compaction_of_edit[id(edit)]
         replacements = edit.inserted if edit.kind in ("shortened", "replaced") else ()
         for i, target in enumerate(edit.targets):

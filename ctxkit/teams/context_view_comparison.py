@@ -234,7 +234,7 @@ def correct_sizes_for_view(log: AgentLog, keys: Mapping[str, Any]) -> AgentLog:
         session=log.record, counter=counter.name,
         tokens=tuple(max(round(scale * c), 1) if c else 0 for c in counts),
         source=source, fixed=fixed, fixed_at=(fixed,) * n, unsent_at=(0,) * n,
-        error=1 / scale - 1, clamped=0, recorded=tuple(prompts),
+        plain_count_error=1 / scale - 1, underivable_calls_n=0, recorded=tuple(prompts),
         modelled=tuple(round(fixed + scale * s) for s in shown_sizes), inserted=(),
     ))  # fmt: skip
 
@@ -514,7 +514,7 @@ def _view_sub_agent(log: AgentLog, *, reuse: bool, loss: bool) -> _AgentView:
 
 def _view_agent(log: AgentLog, view: TeamView, whole: AgentLog, *, loss: bool) -> _AgentView:
     """Return what an agent would have been sent under a view; `whole` is its log as recorded."""
-    base = make_log_from_session(log.shared, Rules(), anchored=log.anchored)
+    base = make_log_from_session(log.shared, Rules(), anchored=log.message_sizes)
     run = run_rules(base, view.rules(log.agent), find_context_window(log.shared))
     sent, sheet = RunPromptSizes(run), ReplayCostModel.of(whole.record, whole.record_sizes)
     bill = bill_replay(sheet, sent)
@@ -525,7 +525,7 @@ def _view_agent(log: AgentLog, view: TeamView, whole: AgentLog, *, loss: bool) -
 
 
 def _count_lost(log: AgentLog, run: Run) -> dict[str, Any]:
-    items = ItemIndex(log.shared, MessageItemCache(log.anchored))
+    items = ItemIndex(log.shared, MessageItemCache(log.message_sizes))
     loss_columns = make_loss_columns(LossAnalysis(items, get_run_visibility(items, run)))
     return {k: loss_columns[k] for k in ("needed_later_loss", "needed_lost_n", "reused_items_n")}
 

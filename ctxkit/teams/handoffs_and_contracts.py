@@ -1,7 +1,4 @@
-"""Hand-offs between agents, and the contracts that must hold before them.
-A hand-off has context blocks made of files, tools to hand on, and an end of turn. A contract is
-checked against the files that agents wrote and the commands that they ran.
-"""
+"""Hand-offs between agents, and the contracts that must hold before them."""
 
 from __future__ import annotations
 
@@ -89,6 +86,7 @@ def _parse_source(section: ConfigSection, where: str, *, allow_own: bool) -> Con
     )
 
 
+# A hand-off has context blocks made of files, tools to hand on, and an end of turn.
 @dataclass(frozen=True, kw_only=True)
 class SourceFilesAndChanges:
     """Files and changes from which sources are read."""
@@ -293,6 +291,7 @@ _FILE_WORD = re.compile(r"[\w.\-/\\]*(?:/[\w.\-]+|[\w\-]\.(?:[A-Za-z]\w{1,7}|[ch
 """A word that names a file: it has a slash or a suffix."""
 
 
+# A contract is checked against the files that agents wrote and the commands that they ran.
 @dataclass(frozen=True, kw_only=True)
 class ContractEvidence:
     """The facts that contracts are checked against: the folder, the changes, the turn."""

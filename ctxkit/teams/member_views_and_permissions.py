@@ -1,11 +1,7 @@
-"""Members of a team, from their config sections: what they see, what they may write, sub-agents.
-An agent's view is made of filters in its rules. `Capabilities` and `Security.ChangeEnvelope` limit
-what its tools may write. A sub-agent works for an agent as its tool.
+"""Members of a team, from their config sections: what they see, what they may write, sub-agents."""
 
-The history is one append-only session file (the ledger). It holds the task, each turn as
-the other agents see it, hand-offs, corrections, and a move after each turn. The move's
-`standing` is the status of the team, from which a reopened team continues.
-"""
+# An agent's view is made of filters in its rules. `Capabilities` and `Security.ChangeEnvelope`
+# limit what its tools may write. A sub-agent works for an agent as its tool.
 
 from __future__ import annotations
 

@@ -1,21 +1,4 @@
-"""Scripted models for the agents of a team, so that it runs without a key; and a demo team.
-The demo team has four agents that write and test a program. For any other team file, `scripted`
-works a script out of the plan: each agent writes what the contracts of its way ask for, runs the
-commands that they name, and gives the signal. `scripted:FILE` reads a script:
-    Planner:                      # an agent
-      - - write_file: {path: brief.json, content: "{}"}   # its first turn: tool calls, then words
-        - HANDOFF TO DEVELOPER
-Tools, contracts, hand-offs and rules are real; only what a model would say is not.
-
-`scripted` works a script out of the plan: each agent writes what the contracts of its way ask for,
-runs the commands that they name, and gives the signal. `scripted:FILE` reads a script:
-
-    Planner:                      # an agent
-      - - write_file: {path: brief.json, content: "{}"}   # its first turn: tool calls, then words
-        - HANDOFF TO DEVELOPER
-
-Tools, contracts, hand-offs and rules are real in both; only what a model would say is not.
-"""
+"""Scripted models for the agents of a team, so that it runs without a key; and a demo team."""
 
 from __future__ import annotations
 
@@ -156,6 +139,8 @@ def _make_reply(step: Message | tuple[str, dict[str, Any]] | str, ident: str) ->
     return Message(role="assistant", parts=parts, stop="tool")
 
 
+# The demo team has four agents that write and test a program. Tools, contracts, hand-offs and rules
+# are real; only the replies of the models are scripted.
 def make_scripted_team(
     clock: Callable[[], float],
 ) -> tuple[dict[str, Any], Mapping[str, ScriptedAgent]]:
@@ -316,6 +301,10 @@ def make_script_models(
     return models
 
 
+# `scripted:FILE` reads a script:
+#     Planner:                      # an agent
+#       - - write_file: {path: brief.json, content: "{}"}   # its first turn: tool calls, then words
+#         - HANDOFF TO DEVELOPER
 def _parse_script(content: Mapping[Any, Any], names: Sequence[str]) -> dict[str, list[list[Step]]]:
     by_fold = {name.casefold(): name for name in names}
     parsed = {}
@@ -348,6 +337,8 @@ def _parse_step(step: Any, agent: str) -> Step:
     )
 
 
+# For any other team file, `scripted` derives a script from the plan: each agent writes what the
+# contracts on its path require, runs the commands that they name, and gives the signal.
 @dataclass
 class ContractScriptGenerator:
     """The work of a team's scripted agents: the files and commands that its contracts require."""

@@ -1,9 +1,4 @@
-"""The shared history of a team, and the files of its events, snapshots and checkpoint.
-The history is one append-only session file (the ledger). It holds the task, each turn as
-the other agents see it, hand-offs, corrections, and a move after each turn. The move's
-`standing` is the status of the team, from which a reopened team continues. The other files have
-fuseraft's formats.
-"""
+"""The shared history of a team, and the files of its events, snapshots and checkpoint."""
 
 from __future__ import annotations
 
@@ -53,6 +48,7 @@ if TYPE_CHECKING:
 _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
+# The files have fuseraft's formats.
 class TeamFilesWriter:
     """Writes `.ctxkit/logs/` and `.ctxkit/state/` of one team.
 
@@ -302,6 +298,9 @@ def _to_iso_time(seconds: float | None) -> str:
     return datetime.fromtimestamp(seconds or 0.0, UTC).isoformat()
 
 
+# The history is one append-only session file (the ledger). It holds the task, each turn as the
+# other agents see it, hand-offs, corrections, and a move after each turn. The move's `standing` is
+# the status of the team, from which a reopened team continues.
 class SharedHistory:
     """The file of a team.
 

@@ -1,7 +1,4 @@
-"""Exact token counters by tiktoken, and the vocabularies that they load.
-Counts are memoised, also for texts on which tiktoken crashes. A vocabulary is searched on this
-machine, checked by its hash, and downloaded only where that is allowed.
-"""
+"""Exact token counters by tiktoken, and the vocabularies that they load."""
 
 from __future__ import annotations
 
@@ -52,6 +49,7 @@ _LINE_END = re.compile(r"\n(?<=\S\n)(?=[^\s/])")
 """An end of line at which the count of a text is the sum of the counts of both sides."""
 
 
+# Counts are memoised, also for texts on which tiktoken crashes.
 class MemoizingCounter(dict[str, int]):
     """A counter that tokenises each text once: a dict from texts to counts that fills itself.
 
@@ -411,6 +409,8 @@ def find_litellm_tokenizers() -> Path | None:
     return folder if folder.is_dir() else None
 
 
+# A vocabulary is searched on this machine, checked by its hash, and downloaded only where that is
+# allowed.
 def load_encoding(name: str, *, allow_download: bool = False) -> tiktoken.Encoding:
     """Load a tiktoken encoding from a vocabulary on this machine, once in a process.
 

@@ -29,10 +29,10 @@ _MIN_SIZE_RATIO = 2
 """Two bills give the tokens billed per counted token if one prompt is this many times the other."""
 
 
-# State of a live prompt: the last billed reply, and the messages since. If only a few tokens came
-# since (`NOISE`), the last bill is the size. Else the coming prompt is counted and scaled: by the
-# bill of the prompt that it extends, or by the slope between the smallest and the largest known
-# bill. Bills before a compaction or a change of model or tools are not used.
+# State of a live prompt: the last billed reply, and the messages since. If these are at most
+# `MAX_IGNORED_SHARE` of the bill, the last bill is the size. Else the coming prompt is counted and
+# scaled: by the bill of the prompt that it extends, or by the slope between the smallest and the
+# largest known bill. Bills before a compaction or a change of model or tools are not used.
 
 
 class PromptSize(NamedTuple):

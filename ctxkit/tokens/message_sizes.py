@@ -65,11 +65,11 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
     """For each call the tokens of visible messages that were not sent: old results or reasoning
     that the client dropped without a mark. The fixed part keeps its first value meanwhile.
     """
-    error: float | None
+    plain_count_error: float | None
     """Plain count of all derived growth over its recorded size, less 1: -0.25 is a quarter too low.
     None: no growth is recorded.
     """
-    clamped: int
+    underivable_calls_n: int
     """Calls whose prompt was too small for the messages sized before, so that nothing could be
     derived.
     """
@@ -115,7 +115,11 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
 
     def __repr__(self) -> str:
         n, derived = len(self.tokens), self.source.count("derived")
-        error = "no growth recorded" if self.error is None else f"plain count {self.error:+.1%}"
+        error = (
+            "no growth recorded"
+            if self.plain_count_error is None
+            else f"plain count {self.plain_count_error:+.1%}"
+        )
         return (
             f"<Sizes of {self.session.id}: {n} messages, {derived} derived, fixed {self.fixed},"
             f" {error}>"
@@ -193,8 +197,8 @@ def measure_sizes(session: Session, counter: TokenCounter | None = None) -> Mess
         fixed=max(unseen_at[anchors[0].call], 0) if anchors else None,
         fixed_at=fixed_at,
         unsent_at=tuple(max(f - n, 0) for f, n in zip(fixed_at, unseen_at, strict=True)),
-        error=counted_growth / recorded_growth - 1 if has_growth else None,
-        clamped=attribution.clamped,
+        plain_count_error=counted_growth / recorded_growth - 1 if has_growth else None,
+        underivable_calls_n=attribution.clamped,
         recorded=tuple(prompt_of_call.get(i) for i in range(len(session.calls))),
         modelled=tuple(_iter_modelled_prompts(session, size_of, unseen_at)),
         inserted=tuple(size_of[id(m)] for e in session.edits for m in e.inserted),

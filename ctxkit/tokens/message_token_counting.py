@@ -158,5 +158,5 @@ def count_chars_and_estimate_tokens(message: Message) -> tuple[int, int]:
 
 
 def estimate_message_tokens(message: Message) -> int:
-    """Estimate the tokens of a message; see `measure_message`."""
+    """Estimate the tokens of a message; see `count_chars_and_estimate_tokens`."""
     return count_chars_and_estimate_tokens(message)[1]

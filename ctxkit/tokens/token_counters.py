@@ -1,7 +1,4 @@
-"""Token counters: the protocol, look-up by name, estimates by length, incremental counts.
-The estimates are those of Pi, OpenClaw, Tyrum and other systems. `ContextBudget` is what a
-policy may fill.
-"""
+"""Token counters: the protocol, look-up by name, estimates by length, incremental counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ctxkit.thrash`: where an anti-thrash guard would close, and the dollars of that."""
+"""`ctxkit.thrash`: when an anti-thrash guard would stop compaction, and the cost of that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ctxkit.break_even`: take a block out of a cached prompt and see when that has paid."""
+"""`ctxkit.break_even`: cost and payback of removing a block from a cached prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find what a widget draws: sessions, frames, snapshots, a live session, or a growing log."""
+"""Data sources of widgets: sessions, frames, snapshots, a live session, or a growing log."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ class Board:
             return f'<div class="ctxkit-board {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">{head}</div>'
         sums = "".join(
             "<details><summary>by "
-            f"{way}</summary>{limit_table_rows(self.by(way), _PAGE).to_html(high=300)}"
+            f"{way}</summary>{limit_table_rows(self.by(way), _PAGE).to_html(max_height_px=300)}"
             "</details>"
             for way in GROUPINGS
         )
@@ -261,7 +261,7 @@ class Board:
         )
         rows = (
             f'<div class="ctxkit-board-rows">{_NARROW_PAGE_STYLE}{box}'
-            f"{self.table().to_html(high=_HIGH)}</div>"
+            f"{self.table().to_html(max_height_px=_HIGH)}</div>"
         )
         return (
             f'<div class="ctxkit-board {NO_MATHJAX}" '

@@ -70,14 +70,14 @@ GROUP_HEADS = (
 
 
 def make_row_cells(number: int, row: BoardRow) -> tuple[Cell, ...]:
-    """Return a row as cells under `HEADS`.
+    """Return a row as cells under `BOARD_HEADS`.
 
     Args:
         number: number of the row, from 1.
         row: the row.
 
     Returns:
-        A cell with text and sort key for each of `HEADS`.
+        A cell with text and sort key for each of `BOARD_HEADS`.
     """
     compactions = format_count(row.compactions_n) + " thrashes" * bool(row.is_thrashing)
     return (

@@ -118,7 +118,9 @@ class TrialRunner:
         """The recommended trigger of the log as HTML, else the reason why there is none."""
         try:
             memory = self.base.memory if self.session.has_text else None
-            return when_to_compact(self.session, memory=memory, progress=False)._repr_html_(), ""
+            return when_to_compact(
+                self.session, item_index=memory, progress=False
+            )._repr_html_(), ""
         except CtxkitError as error:
             return "", str(error)
 
@@ -137,7 +139,7 @@ class TrialRunner:
             rules = rules.but(policy=with_fixed_summary_size(rules.policy, summary))
         log = build_replay_log(
             self._whole,
-            self.base.anchored,
+            self.base.message_sizes,
             rules,
             self._limit,
             lambda recorded_calls: self._message_log(rules, recorded_calls),

@@ -43,7 +43,7 @@ def test_nothing_of_a_log_leaves_its_cell():
     made = Table(
         HEADS, ((Cell(EVIL, None, EVIL), Cell(EVIL, 1.0, EVIL, "bad"), Cell(EVIL)),), EVIL, EVIL
     )
-    assert intruders(made.to_html(sorts=False)) == []
+    assert intruders(made.to_html(is_sortable=False)) == []
     assert not {"\x1b", "\u202e", "\x00"} & set(made.to_text())
 
 

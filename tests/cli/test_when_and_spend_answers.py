@@ -63,8 +63,8 @@ def test_spend_by_something_keeps_its_rows_for_a_session_too(home):
 def test_the_answer_about_money_is_the_largest_that_could_be_avoided():
     bill = ck.spend(ck.read(SAMPLE))
     usd = float(re.search(r"\(\$([\d.]+)\)", bill.answer)[1])
-    avoidable = [sum(f.usd for f in bill.fetched)]
-    avoidable += [r.sent_usd for r in bill.resent]
+    avoidable = [sum(f.usd for f in bill.repeated_results)]
+    avoidable += [r.sent_usd for r in bill.resent_tokens]
     assert usd == pytest.approx(max(avoidable), abs=0.01)
 
 

@@ -472,7 +472,7 @@ CLAIMS = {
             sum(load_sample().call(m.call).turn != load_sample().call(m.call - 1).turn for m in pauses()) >= len(pauses()) - 1
         ),
         "like the formula of notebook 03, a cache that still holds system and tools": lambda: (
-            (of := windows()[1]).floor > of.stays.fixed == 1_545
+            (of := windows()[1]).floor > of.context_floor.fixed == 1_545
             and of.reset_usd
             == pytest.approx(
                 GrowthProfile(load_sample()).summary * (PRICE.input + PRICE.output)
@@ -485,7 +485,7 @@ CLAIMS = {
             (m.expected, m.read_tokens) for m in find_cache_misses(load_sample()) if m is not None and m.kind == "compaction"
         ] == [(1_545, 1_546)] * 2,
         "`best` is the cheapest that puts little more at stake than compacting at the full window would": lambda: all(
-            found.loss <= w.max_loss for w in windows() for found in w.ceilings if found.name == "best"
+            found.loss <= w.max_loss for w in windows() for found in w.trigger_costs if found.name == "best"
         ),
         "The lowest trigger costs more than no management at all": lambda: shared_by_trigger()[1] > shared_by_trigger()[2],
         "A result near the end is nearly free to take, one near the beginning hardly ever pays": lambda: (
@@ -509,9 +509,9 @@ CLAIMS = {
             compaction_outcomes.REREAD_WINDOW == 24 and round(ck.score(load_sample())["reread_rate"], 2) == 0.54
         ),
         "1.02 of 3.29 dollars, the runbook a seventh of a cent": lambda: (
-            f"{sum(f.usd for f in ck.spend(load_sample()).fetched):.2f}" == "1.02"
+            f"{sum(f.usd for f in ck.spend(load_sample()).repeated_results):.2f}" == "1.02"
             and f"{ck.spend(load_sample()).cost_usd:.2f}" == "3.29"
-            and round(0.01 / next(f.usd for f in ck.spend(load_sample()).fetched if "runbook" in f.name)) == 7
+            and round(0.01 / next(f.usd for f in ck.spend(load_sample()).repeated_results if "runbook" in f.name)) == 7
         ),
         "a path, an id, a name, a number, a command, an error, a decision, a rule of the user": lambda: (
             set(ITEM_FAMILIES) > {"path", "id", "name", "number", "command", "error", "decision", "constraint"}
@@ -638,7 +638,7 @@ CLAIMS = {
             [round(f(published()["turns"]), 2) for f in (min, max)] == [0.87, 2.21]
         ),
         "second copies cost 1.02 of the record's 3.29 dollars": lambda: (
-            f"{sum(f.usd for f in ck.spend(load_sample()).fetched):.2f}" == "1.02" and f"{ck.spend(load_sample()).cost_usd:.2f}" == "3.29"
+            f"{sum(f.usd for f in ck.spend(load_sample()).repeated_results):.2f}" == "1.02" and f"{ck.spend(load_sample()).cost_usd:.2f}" == "3.29"
         ),
         "10 cents and not 2, where the old prompt is in the cache": lambda: (
             [round(usd, 2) for usd in ck.frame(load_sample(), per="compaction")["cost_usd"]] == [0.02, 0.02]

@@ -85,12 +85,12 @@ def test_orphans_are_named_by_their_place():
     ]
     assert find_refusals(waits, UNKNOWN) == []
     both = [assistant("", asked), ASK, A]
-    assert [(r.rule, r.position) for r in find_refusals(both, BINDS, stale={"a"})] == [
+    assert [(r.rule, r.position) for r in find_refusals(both, BINDS, stale_thinking_ids={"a"})] == [
         ("orphan_tool_call", 0),
         ("first_role", 0),
         ("changed_thinking", 2),
     ]
-    assert find_refusals([ASK, A, user(id="b")], BINDS, stale={"b"}) == []
+    assert find_refusals([ASK, A, user(id="b")], BINDS, stale_thinking_ids={"b"}) == []
 
 
 def test_the_thinking_of_a_log_is_stale_before_its_last_compaction():

@@ -39,8 +39,8 @@ def test_a_bill_that_cannot_be_of_the_prompt_says_nothing():
     assert compute_billing_offset(billed(150), 100) == 50
     assert compute_billing_offset(billed(90), 100) == -10
     assert compute_billing_offset(assistant("no bill"), 100) == 0
-    assert compute_billing_offset(assistant("no bill"), 100, before=7) == 7
+    assert compute_billing_offset(assistant("no bill"), 100, default=7) == 7
     least = 10_000
     count = least * MAX_COUNT_PER_BILL
-    assert compute_billing_offset(billed(least), count, before=7) == least - count
-    assert compute_billing_offset(billed(least - 1), count, before=7) == 7
+    assert compute_billing_offset(billed(least), count, default=7) == least - count
+    assert compute_billing_offset(billed(least - 1), count, default=7) == 7

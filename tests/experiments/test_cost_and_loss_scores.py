@@ -63,9 +63,9 @@ def test_a_cut_rewrites_everything_behind_the_first_changed_token():
     done, again = run_replay(s, rules), ck.replay(s, rules)
     cut, sheet = done.compactions[0], SessionScoreCache(s).sheet
     sent = SentPromptSizes(done.prompts.tolist(), compute_shared_tokens(done).tolist())
-    assert sheet.read(cut.call, sent) == min(cut.new.stable, done.prompts[cut.call])
-    assert sheet.read(cut.call, sent) < done.prompts[cut.call - 1]
-    assert sheet.read(cut.call + 1, sent) == done.prompts[cut.call]
+    assert sheet.count_read_tokens(cut.call, sent) == min(cut.new.stable, done.prompts[cut.call])
+    assert sheet.count_read_tokens(cut.call, sent) < done.prompts[cut.call - 1]
+    assert sheet.count_read_tokens(cut.call + 1, sent) == done.prompts[cut.call]
     assert ck.score(again, loss=False)["compactions_n"] == len(done.compactions) > 0
 
 

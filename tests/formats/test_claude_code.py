@@ -309,7 +309,7 @@ def test_a_reply_that_was_left_beside_the_path_is_billed_and_marked(tmp_path, bl
     assert frame["stop_reason"].astype(object).tolist()[1] == "abandoned"
     assert ck.frame(s, per="session")["prompt_tokens"].iloc[0] == score["prompt_tokens"] == 459
     assert score["calls_n"] == 3
-    assert [c.call for c in ck.spend(s).accounts.charges] == [0, 1, 2]
+    assert [c.call for c in ck.spend(s).bill.charges] == [0, 1, 2]
     sent = [view for _, view in s.views()]
     assert [m.text for m in sent[2]] == ["do", "one", "go on", "no, this"]
 

@@ -65,10 +65,10 @@ def by_definition(session, views, moments, elsewhere=()):
         return rules.in_text(spoken) if m.role in ("user", "assistant") else set()
 
     def named_by(m):
-        return index.names(m) | given(m)
+        return index.items_and_path_endings(m) | given(m)
 
     def used_by(m):
-        return index.used(m) | given(m)
+        return index.items_used_by_reply(m) | given(m)
 
     again, before = set(), set()
     for m in rows:

@@ -94,7 +94,9 @@ def judge(*intervals: int, cost: float = 0.15):
     At 0.30 dollars a million cached tokens each saves 0.015 dollars a call.
     """
     calls = list(accumulate(intervals, initial=1))
-    compactions = [CompactionAtCall(c, 100_000, 50_000, 9, 5, 7, front=50_000) for c in calls]
+    compactions = [
+        CompactionAtCall(c, 100_000, 50_000, 9, 5, 7, unchanged_front_tokens=50_000) for c in calls
+    ]
     prompts = SentPromptSizes([50_000] * (calls[-1] + 1))
     cost_model = SimpleNamespace(
         at=lambda _call: price("claude-sonnet-4-5"),

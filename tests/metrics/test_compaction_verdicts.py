@@ -112,11 +112,11 @@ def test_on_a_cold_call_nothing_is_written_that_would_not_be_written_anyway():
 
 
 def test_what_stays_at_the_front_is_not_written_again():
-    front = changed(CUT, front=8_000)
+    front = changed(CUT, unchanged_front_tokens=8_000)
     assert pays(front, sheet()) == pytest.approx(11.5 * 2_000 / 20_000)
     assert pays(changed(front, previous_prompt=29_000), sheet()) == pytest.approx(11.5 / 20)
     assert pays(front, sheet(pauses=(10,))) == 0.0
-    at_the_end = changed(CUT, front=10_000)
+    at_the_end = changed(CUT, unchanged_front_tokens=10_000)
     assert pays(at_the_end, sheet()) == 0.0
 
 
@@ -125,7 +125,7 @@ def test_without_a_summary_it_is_the_formula_of_an_edit():
     p = ck.prices.price(MODEL)
     shares = {"write_share": p.cache_write / p.input, "read_share": p.cache_read / p.input}
     wanted = compaction_formulas.reads_until_mutation_pays(20_000, 2_000, **shares)
-    assert pays(changed(CUT, front=8_000), sheet()) == pytest.approx(wanted)
+    assert pays(changed(CUT, unchanged_front_tokens=8_000), sheet()) == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("found", [0, 12_000, 30_000])

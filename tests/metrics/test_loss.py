@@ -153,7 +153,7 @@ def test_an_item_counts_once_however_often_it_is_cut_away_and_however_late_it_is
         loss_tables.analyse_loss(long_session(*range(10))),
         loss_tables.analyse_loss(long_session(9)),
     )
-    assert [len(x.needed_lost.item) for x in (often, once)] == [10, 10]
+    assert [len(x.needed_lost_items.item) for x in (often, once)] == [10, 10]
     assert (
         loss_tables.loss_by_family(long_session(*range(10)))
         .groupby("compaction")["needed_after_n"]

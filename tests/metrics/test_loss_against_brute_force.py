@@ -109,8 +109,8 @@ def differing(own: SessionRunner, rules: Rules) -> dict:
     """What the columns say otherwise than the definition."""
     done = run_rules(own.log(rules), rules, own.limit)
     lost = found(own, done)
-    moments = lost.visibility.moments.tolist()
-    flagged = {time // 2 for time in lost.visibility.elsewhere[:, 1].tolist()}
+    moments = lost.visibility.change_calls.tolist()
+    flagged = {time // 2 for time in lost.visibility.stored_elsewhere[:, 1].tolist()}
     told, slow = (
         make_loss_columns(lost),
         by_definition(own.session, views_of(done), moments, flagged),

@@ -42,7 +42,9 @@ def grown(n=40, by=500, *, pause_every=None, model=SONNET, start=5_000, timed=Tr
 def test_the_shipped_sample_has_an_answer():
     told = when_to_compact(read(samples.path("billing")))
     assert (told.window, told.window_source, told.model) == (48_000, "recorded", SONNET)
-    assert told.floor < told.best < next(c.tokens for c in told.ceilings if c.name == "recorded")
+    assert (
+        told.floor < told.best < next(c.tokens for c in told.trigger_costs if c.name == "recorded")
+    )
     assert told.wait is not None
     assert "Trigger: compact at" in repr(told)
 
@@ -58,7 +60,7 @@ def test_the_first_words_are_the_answer_with_its_price_and_its_loss():
 
 def test_the_saving_is_that_of_the_cost_model_over_all_calls():
     told = when_to_compact(read(samples.path("research")))
-    usd = {c.name: c.usd for c in told.ceilings}
+    usd = {c.name: c.usd for c in told.trigger_costs}
     assert told.saved_usd == pytest.approx(told.calls_n * (usd["recorded"] - usd["best"]))
 
 
@@ -102,9 +104,9 @@ def test_another_window_gets_another_answer():
 @given(by=st.integers(50, 5_000), floor=st.integers(2_000, 60_000), summary=st.integers(100, 5_000))
 def test_no_other_ceiling_is_cheaper(by, floor, summary):
     told = when_to_compact(grown(8, by), floor=floor, summary_tokens=summary)
-    best = next(c for c in told.ceilings if c.name == "best")
+    best = next(c for c in told.trigger_costs if c.name == "best")
     if told.best < told.window and best.calls > 1:  # no cycle is shorter than a call
-        cheapest = min((c for c in told.ceilings if c.calls > 1), key=lambda c: c.usd)
+        cheapest = min((c for c in told.trigger_costs if c.calls > 1), key=lambda c: c.usd)
         # whole requests against the continuous limit
         assert best.usd == pytest.approx(cheapest.usd, rel=0.02)
 
@@ -115,8 +117,8 @@ def test_waiting_pays_where_pauses_are_near_and_not_where_they_are_far():
         when_to_compact(grown(60, pause_every=59), floor=8_000),
     )
     assert (near.wait, far.wait) == (True, False)
-    assert near.cold_every < far.cold_every
-    assert near.missed > far.missed
+    assert near.calls_to_cold < far.calls_to_cold
+    assert near.missed_share > far.missed_share
     assert near.best < far.best  # what is carried costs more where it is written again
     texts = [" ".join(told.to_text(why=True).split()) for told in (near, far)]
     assert [": wait for it." in text for text in texts] == [True, False]
@@ -130,29 +132,29 @@ def test_each_sentence_says_its_own_figure():
         return " ".join(replace(told, **figures).to_text(why=True).split())
 
     pause = "the next cold call is {} away on average, and waiting pays for up to {}: {}."
-    assert pause.format("12 calls", "9.5 calls", "do not wait") in says(cold_every=12.0, wait_at_most=9.5)  # fmt: skip
-    assert pause.format("9.5 calls", "9.5 calls", "wait for it") in says(cold_every=9.5, wait_at_most=9.5)  # fmt: skip
-    assert pause.format("3.0 calls", "any number of calls", "wait for it") in says(cold_every=3.0, wait_at_most=inf)  # fmt: skip
+    assert pause.format("12 calls", "9.5 calls", "do not wait") in says(calls_to_cold=12.0, wait_at_most=9.5)  # fmt: skip
+    assert pause.format("9.5 calls", "9.5 calls", "wait for it") in says(calls_to_cold=9.5, wait_at_most=9.5)  # fmt: skip
+    assert pause.format("3.0 calls", "any number of calls", "wait for it") in says(calls_to_cold=3.0, wait_at_most=inf)  # fmt: skip
     assert "Trigger: compact at 9,999 tokens;" in says(best=9_999, low=9_000, high=10_500)
     assert "; 9,000 to 10,500 cost about the same, also in replays" in says(low=9_000, high=10_500)
     assert "cost about the same" not in says(low=9_000, high=9_000)
     assert f"compact at {told.window:,} tokens (the window)" in says(best=told.window)
-    assert "the cache missed 12.3%." in says(missed=0.123)
-    assert "the cache missed nothing, as no cache split and no times are known." in says(missed=None)  # fmt: skip
+    assert "the cache missed 12.3%." in says(missed_share=0.123)
+    assert "the cache missed nothing, as no cache split and no times are known." in says(missed_share=None)  # fmt: skip
     assert "costs $1.50, and $1.25 without any." in says(session_usd=1.5, uncompacted_usd=1.25)
     assert "without any." not in says(session_usd=1.25, uncompacted_usd=1.25)
 
 
 def test_without_pauses_there_is_nothing_to_wait_for():
     told = when_to_compact(grown())
-    assert (told.cold_every, told.missed) == (inf, 0.0)
+    assert (told.calls_to_cold, told.missed_share) == (inf, 0.0)
     assert "no cold call to wait for" in " ".join(repr(told).split())
 
 
 def test_times_that_say_when_lines_were_copied_tell_of_no_pauses():
     log = [replace(e, time=1_000.0) for e in grown().log]
     told = when_to_compact(session(*log))
-    assert (told.cold_every, told.wait) == (None, None)
+    assert (told.calls_to_cold, told.wait) == (None, None)
     assert "no times that can be used" in " ".join(repr(told).split())
 
 
@@ -161,7 +163,7 @@ def test_no_more_is_missed_than_was_carried():
     log = list(grown(30).log)
     turned = (replace(e, model="gpt-5") if e.model else e for e in log[:10])
     told = when_to_compact(session(*turned, *log[10:]))
-    assert told.missed == 0.0
+    assert told.missed_share == 0.0
 
 
 def test_a_log_that_cannot_say_is_refused_in_a_sentence():
@@ -179,7 +181,10 @@ def test_a_log_that_cannot_say_is_refused_in_a_sentence():
 
 def test_a_summary_of_no_tokens_costs_none():
     least, some = (when_to_compact(grown(), floor=8_000, summary_tokens=n) for n in (0, 1_000))
-    p, behind = prices.price(SONNET), 8_000 - least.stays.fixed  # the cache still has the front
+    p, behind = (
+        prices.price(SONNET),
+        8_000 - least.context_floor.fixed,
+    )  # the cache still has the front
     assert some.reset_usd - least.reset_usd > 0
     assert 0 < behind < 8_000
     assert least.reset_usd == pytest.approx(
@@ -217,10 +222,10 @@ ANSWERS = {
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_the_answer_is_the_one_of_its_figures(answer):
     told = when_to_compact(grown(40, pause_every=3), floor=8_000)
-    best = told.ceilings[0]._replace(name="best", loss=0.2)
+    best = told.trigger_costs[0]._replace(name="best", loss=0.2)
     recorded = best._replace(name="recorded", loss=0.1)
     figures = {"best": 9_000, "low": 8_000, "high": 10_000, "peak": 9_001, "saved_usd": 1.5, "reset_usd": 0.25}  # fmt: skip
-    told = replace(told, **figures | {"ceilings": (best, recorded)} | ANSWERS[answer])
+    told = replace(told, **figures | {"trigger_costs": (best, recorded)} | ANSWERS[answer])
     assert told.answer == answer
     pays = answer.startswith("Compact at")
     assert bool(told.setting) is pays
@@ -244,5 +249,5 @@ def test_a_real_session_has_an_answer_or_a_reason(file: Path, real: Path):
             assert str(error).endswith(".")  # noqa: PT017  either is an answer
             continue
         assert told.floor < told.best <= told.window
-        assert all(c.usd > 0 for c in told.ceilings)
+        assert all(c.usd > 0 for c in told.trigger_costs)
         assert repr(told)

@@ -75,7 +75,7 @@ def test_drift_follows_the_same_items_through_the_cuts():
 def test_planted_facts_stand_until_a_summary_drops_them():
     given = planted_facts_and_audits.make_facts(8)
     recorded = talk(20)
-    s = planted_facts_and_audits.plant_facts(recorded, given, until=0.3)
+    s = planted_facts_and_audits.plant_facts(recorded, given, latest_share=0.3)
     assert len({f.family for f in given}) == 4
     assert all(planted_facts_and_audits.check_facts_in_prompt(s, given).values())
     again = ck.replay(
@@ -83,7 +83,7 @@ def test_planted_facts_stand_until_a_summary_drops_them():
     )
     assert again.edits
     assert not any(planted_facts_and_audits.check_facts_in_prompt(again, given).values())
-    assert planted_facts_and_audits.plant_facts(recorded, given, until=0.3) == s
+    assert planted_facts_and_audits.plant_facts(recorded, given, latest_share=0.3) == s
 
 
 @pytest.mark.parametrize(
@@ -196,14 +196,16 @@ def test_planted_facts_are_alike_for_a_seed_and_stand_before_requests_of_the_fir
     assert len({f.key for f in one}) == 9
     assert all(f.key in f.text and f.key.endswith(f"-{i}") for i, f in enumerate(one))
     log = [m for n in range(10) for m in (user(f"ask {n}"), assistant())]
-    planted = planted_facts_and_audits.plant_facts(session(*log), one, until=0.2)
+    planted = planted_facts_and_audits.plant_facts(session(*log), one, latest_share=0.2)
     places = [i for i, m in enumerate(planted.messages) if m.kind == "planted"]
     texts = [m.text for m in planted.messages if m.kind != "planted"]
     assert texts == [m.text for m in log]
     behind = [next(m.text for m in planted.messages[i:] if m.kind != "planted") for i in places]
     assert set(behind) <= {"ask 0", "ask 1", "ask 2"}  # positions 0, 2 and 4 of 20
     assert {m.role for m in planted.messages if m.kind == "planted"} == {"user"}
-    everywhere = planted_facts_and_audits.plant_facts(session(*log), one * 9, seed=3, until=1.0)
+    everywhere = planted_facts_and_audits.plant_facts(
+        session(*log), one * 9, seed=3, latest_share=1.0
+    )
     assert len([m for m in everywhere.messages if m.kind == "planted"]) == 81
     assert everywhere.messages[-3].text != "ask 8"
 

@@ -97,7 +97,7 @@ def test_a_session_costs_what_compare_says(developer):
     timing = ck.when(s)
     measured = measure_costs_by_threshold(GrowthProfile(s), (timing.best,))
     assert measured.costs[timing.best].usd == pytest.approx(timing.session_usd)
-    losses = {c.name: c.loss for c in timing.ceilings}
+    losses = {c.name: c.loss for c in timing.trigger_costs}
     assert measured.costs[timing.best].loss == pytest.approx(losses["best"])
 
 
@@ -111,11 +111,11 @@ def test_the_answer_is_the_best_of_all_sizes_by_hand(developer, answer):
     assert (answer.default, answer.window, answer.sessions_n) == (default, 1_000_000, 8)
     means = {
         n: (
-            fmean(m.costs[n].usd for m in answer.measured),
-            fmean(m.costs[n].loss for m in answer.measured),
+            fmean(m.costs[n].usd for m in answer.session_costs),
+            fmean(m.costs[n].loss for m in answer.session_costs),
         )
-        for n in answer.measured[0].costs
-        if all(n in m.costs for m in answer.measured)
+        for n in answer.session_costs[0].costs
+        if all(n in m.costs for m in answer.session_costs)
     }
     most = means[default][1] + 0.8 * 0.05
     fits = {
@@ -140,20 +140,24 @@ def test_it_prints_the_setting_in_80_columns(answer):
 
 
 def test_the_later_half_has_no_say_in_what_is_tried_on_it(answer):
-    half = answer.measured[:4]
+    half = answer.session_costs[:4]
     dear = [
         m._replace(costs={n: ThresholdCost(1 / n, 1.0) for n in m.costs})
-        for m in answer.measured[4:]
+        for m in answer.session_costs[4:]
     ]
     tried = validate_on_later_sessions([*half, *dear], answer.default, 0.05)
-    assert tried.size == answer.held_out.size == choose_threshold(half, answer.default, 0.05)
+    assert (
+        tried.size
+        == answer.later_sessions_trial.size
+        == choose_threshold(half, answer.default, 0.05)
+    )
     assert tried.loss == 1.0
 
 
 def test_few_sessions_have_no_interval_and_no_trial(developer):
     few = ck.when(developer[:3])
     assert few.saved_usd.low is None
-    assert few.held_out is None
+    assert few.later_sessions_trial is None
     assert "Fewer than five sessions" in str(few)
 
 
@@ -216,7 +220,7 @@ def make_threshold(*, n=2, best=200, default=400, costs=COSTS, held_out=None, **
     measured = tuple(rows(*[costs] * n, steps=more.pop("steps", ())))
     return SharedThreshold(
         "claude-code", best, default, is_default_known=more.pop("is_known", True),
-        window=1_000, measured=measured, extra_loss=more.pop("extra_loss", 0.05), held_out=held_out,
+        window=1_000, session_costs=measured, extra_loss=more.pop("extra_loss", 0.05), later_sessions_trial=held_out,
         **more,
     )  # fmt: skip
 

@@ -44,7 +44,7 @@ def working(n, *, first=20_000, by=1_000, hour=False, model="claude-sonnet-4-5")
 
 def replayed(s, told, sizes):
     """Dollars of `compare` for compactions at some sizes down to what `when` calls the floor."""
-    kept = told.floor - min(told.stays.fixed, told.floor) - SUMMARY
+    kept = told.floor - min(told.context_floor.fixed, told.floor) - SUMMARY
     policy = Summary(keep_tokens=max(kept, 1), summariser=FixedSizeSummariser(SUMMARY))
     rules = [
         Rules(name=str(n), policy=policy, trigger=triggers.Above(n)) for n in dict.fromkeys(sizes)

@@ -119,7 +119,7 @@ def test_before_anything_went_nothing_is_added():
 
 def test_bans_come_before_choices_and_the_newer_before_the_older():
     rules = [UserRule(f"rule {i}", s) for i, s in enumerate((2, 1, 2, 0))]
-    rules = [r._replace(strength=SentenceKind(r.strength)) for r in rules]
+    rules = [r._replace(kind=SentenceKind(r.kind)) for r in rules]
     fitting = fit_rules(rules, 20, lambda _: 10)
     assert [r.text for r in fitting] == ["rule 0", "rule 2"]
     assert [r.text for r in fit_rules(rules, 10, lambda _: 10)] == ["rule 2"]

@@ -83,7 +83,7 @@ def test_what_rows_of_a_growing_log_say_is_what_their_messages_say(batches, data
             r for r, name in enumerate(asked) if (name != f"c{gone}" if name else r % 3 != gone)
         ]
         rows = some[: data.draw(st.integers(0, len(some)))]
-        found = index.of(rows)
+        found = index.get_lessons(rows)
         assert [
             Lesson(*k, tuple(dict.fromkeys(ids))) for k, ids in found.items()
         ] == extract_lessons([log[row] for row in rows])
@@ -98,9 +98,9 @@ def test_a_command_did_its_work_by_the_last_result_among_the_rows():
         for n, (name, bad) in enumerate(outcomes)
     ]
     index, procedure = LessonIndex(log), {("procedure", "pytest -q tests"): ["r0", "r1"]}
-    assert index.of(range(6)) == {}
-    assert index.of(range(5)) == procedure
-    assert index.of(range(4)) == {}
+    assert index.get_lessons(range(6)) == {}
+    assert index.get_lessons(range(5)) == procedure
+    assert index.get_lessons(range(4)) == {}
 
 
 def test_entries_are_made_anew_where_the_environment_has_another_secret(monkeypatch):

@@ -137,8 +137,8 @@ def test_fa9_an_audit_names_its_reasons(summary, why):
     reasons = summary_prompts_and_audits.audit_summary(
         summary,
         sections=("## Decisions", "## Open TODOs"),
-        names=("/a/b/c",),
-        ask="fix the parser module",
+        identifiers=("/a/b/c",),
+        request="fix the parser module",
     )
     assert any(r.startswith(why) for r in reasons)
 

@@ -76,7 +76,7 @@ def test_pc8_a_result_above_the_target_loses_its_summary():
     _, h, new = compacted(turns(8, 20_000))
     assert estimate_tokens(h) == 80_026
     assert len(new) == 12
-    assert new.steps[-1].words[1] == "summary-too-large"
+    assert new.steps[-1].info[1] == "summary-too-large"
     assert estimate_tokens(new) > 32_000
 
 
@@ -89,7 +89,7 @@ def test_pc9_without_a_summary_the_last_turns_are_kept(summariser):
     """PC7 with a failing or blank summary: the 12 messages of the last turns"""
     _, _, new = compacted(turns(10, 10_000), summariser)
     assert len(new) == 12
-    assert new.steps[-1].words[1] == "fallback"
+    assert new.steps[-1].info[1] == "fallback"
 
 
 def test_pc10_a_prefix_is_not_doubled():

@@ -34,7 +34,7 @@ def test_growth_is_shared_by_the_counts() -> None:
     assert found.tokens == (20, 20, 60, 2)  # 80 tokens for 40 characters, so two for each
     assert found.fixed == 110 - 20
     assert found.source == ("estimated", "derived", "derived", "estimated")
-    assert found.error == pytest.approx(-0.5)
+    assert found.plain_count_error == pytest.approx(-0.5)
     assert exactly(found)
     assert found.modelled_tokens() == 90 + 102
     assert found.sum_of(log.messages[1:]) == sum(map(found.of, log.messages[1:])) == 82
@@ -46,7 +46,7 @@ def test_growth_beyond_all_counts_is_shared_too(grown: int) -> None:
     """a plain count is then no measurable part of it"""
     log = session(user("x"), reply("y", 1), user("z"), reply("w", 1 + grown), user("on"))
     found = measure_sizes(log, CHARS)
-    assert found.error == pytest.approx(-1.0)
+    assert found.plain_count_error == pytest.approx(-1.0)
     assert sum(found.tokens[1:3]) == grown
     assert found.tokens[3] == found.tokens[4] / 2 > 0
 
@@ -54,7 +54,7 @@ def test_growth_beyond_all_counts_is_shared_too(grown: int) -> None:
 def test_without_usage_the_counts_stand() -> None:
     log = session(user("x" * 10), assistant("y" * 7))
     found = measure_sizes(log, CHARS)
-    assert (found.tokens, found.fixed, found.error) == ((10, 7), None, None)
+    assert (found.tokens, found.fixed, found.plain_count_error) == ((10, 7), None, None)
     assert set(found.source) == {"estimated"}
     assert found.recorded == (None,)
     assert found.modelled_tokens() == 17
@@ -94,7 +94,7 @@ def test_failed_calls_are_passed_over() -> None:
     found = measure_sizes(log, CHARS)
     assert found.recorded == (110, None, None, 150)
     assert exactly(found)
-    assert found.clamped == 0
+    assert found.underivable_calls_n == 0
 
 
 def test_a_number_that_falls_and_comes_back_says_nothing() -> None:
@@ -121,7 +121,7 @@ def test_a_prompt_that_shrank_is_counted_and_leaves_the_fixed_part_as_it_was() -
         reply("u", 300),
     )
     found = measure_sizes(log, CHARS)
-    assert found.clamped == 1
+    assert found.underivable_calls_n == 1
     assert found.fixed_at[0] == 490
     assert found.fixed_at[2] == 490
     assert found.unsent_at[2] > 200
@@ -139,7 +139,7 @@ def test_what_is_no_longer_sent_is_told() -> None:
         reply("u", 30),
     )
     found = measure_sizes(log, CHARS)
-    assert found.clamped == 1
+    assert found.underivable_calls_n == 1
     assert (found.fixed_at[-1], found.unsent_at[:2]) == (0, (0, 0))
     assert found.unsent_at[-1] > 400
     assert exactly(found)
@@ -147,7 +147,7 @@ def test_what_is_no_longer_sent_is_told() -> None:
 
 def test_a_growth_of_nothing_is_clamped() -> None:
     log = session(user("x" * 10), reply("y" * 10, 500), user("z" * 10), reply("w", 500))
-    assert measure_sizes(log, CHARS).clamped == 1
+    assert measure_sizes(log, CHARS).underivable_calls_n == 1
     assert min(measure_sizes(log, CHARS).tokens) >= 0
 
 
@@ -274,7 +274,7 @@ def test_growing_prompts_come_out_again_whatever_they_are() -> None:
         log += [asked, result("r" * (i * 31 % 97), asked)]
     found = measure_sizes(session(*log, *step(), call()), tokens.get_counter("pi"))
     assert exactly(found)
-    assert found.clamped == 0
+    assert found.underivable_calls_n == 0
 
 
 # -- a real session --------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def test_pis_real_session_is_reproduced_to_the_token(real) -> None:
     assert exactly(found)
     assert sum(r is not None for r in found.recorded) > 450
     assert (
-        -0.30 < found.error < -0.20
+        -0.30 < found.plain_count_error < -0.20
     )  # a quarter too low: the true sizes are 31 % above the estimate
     first = next(r for r in found.recorded if r)
     assert 0 < found.fixed < first

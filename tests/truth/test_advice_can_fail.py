@@ -52,8 +52,8 @@ def test_a_coding_session_is_not_told_to_compact_where_dollars_alone_would():
     s = working()
     told, (_, _, must) = when_to_compact(s), parts(s)
     assert told.cheapest < 60_000 < told.best <= told.window
-    assert told.floor >= must.total == told.stays.total
-    at = {c.name: c.loss for c in told.ceilings}
+    assert told.floor >= must.total == told.context_floor.total
+    at = {c.name: c.loss for c in told.trigger_costs}
     assert at["best"] <= told.max_loss == at["window"] + EXTRA_LOSS < at["dollars alone"]
     assert "In dollars alone" in " ".join(repr(told).split())
     assert told.low <= told.best <= told.high
@@ -165,7 +165,7 @@ def test_a_cheap_rule_that_loses_what_is_needed_is_on_the_front_and_not_advised(
 @pytest.mark.parametrize("more", [{}, {"floor": 3_000}])
 def test_near_ceilings_cost_about_the_same(more):
     told = when_to_compact(working(back=1), **more)
-    usd = {c.name: c.usd for c in told.ceilings}
+    usd = {c.name: c.usd for c in told.trigger_costs}
     assert told.low < told.best < told.high
     assert usd["window"] > NEAR_OPTIMAL * usd["best"]
 

@@ -108,9 +108,9 @@ def test_without_a_clock_no_minutes_and_no_pauses_are_told(name):
     assert len(cuts) == 2
     assert {c.minutes for c in cuts} | {c.rebound_minutes for c in cuts} == {None}
     told = when_to_compact(CASES[name])
-    assert (told.cold_every, told.wait) == (None, None)
+    assert (told.calls_to_cold, told.wait) == (None, None)
     assert "no times that can be used" in repr(told)
-    assert when_to_compact(made()).cold_every is not None
+    assert when_to_compact(made()).calls_to_cold is not None
     assert thrash(made()).outcomes[0].minutes == pytest.approx(100 / 60)
 
 
@@ -122,8 +122,8 @@ def test_when_to_compact_is_refused_with_a_reason(name):
 
 def test_without_text_the_bound_of_loss_is_missing_and_what_must_stay_says_so():
     told = when_to_compact(CASES["no text"])
-    assert (told.max_loss, told.stays.needed) == (None, None)
-    assert all(c.loss is None for c in told.ceilings)
+    assert (told.max_loss, told.context_floor.needed) == (None, None)
+    assert all(c.loss is None for c in told.trigger_costs)
 
 
 def test_without_prices_whether_cuts_paid_is_missing():

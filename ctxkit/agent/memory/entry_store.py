@@ -1,14 +1,8 @@
-"""Store of memory entries: folders with an index, an audit log, project scope and consolidation.
-The folders may come from anybody: no link is followed, nothing outside is read or written, and
-what is read is bounded. A project's list only selects entries of the user's own memory, so a
-foreign folder can hide entries and never add one. Consolidation removes only entries that were
-extracted automatically, never those of a person or a model.
+"""Store of memory entries: folders with an index, an audit log, project scope and consolidation."""
 
-The folders may come from anybody: no link is followed, nothing outside is read or written, and
-what is read is bounded. A project's list only selects entries of the user's own memory, so a
-foreign folder can hide entries and never add one. Consolidation removes only entries that were
-extracted automatically, never those of a person or a model.
-"""
+# The folders may come from anybody: no link is followed, nothing outside is read or written, and
+# what is read is bounded. A project's list only selects entries of the user's own memory, so a
+# foreign folder can hide entries and never add one.
 
 from __future__ import annotations
 
@@ -59,6 +53,8 @@ _REMOVAL_ORDER = ("episode", "note", "procedure", "fact")
 """Kinds of entries in the order in which they are removed."""
 
 
+# Consolidation removes only entries that were extracted automatically, never those of a person or a
+# model.
 def find_surplus_entries(
     entries: Iterable[MemoryEntry],
     latest_audit_rows: Mapping[str, Mapping[str, Any]],
@@ -245,6 +241,10 @@ class MemoryStore:
     def forget(self, name: str, by: str = "user") -> MemoryEntry:
         """Remove an entry and return it; the audit has its name and the time, not its text.
 
+        Args:
+            name: name of the entry.
+            by: who removes it, for the audit.
+
         Raises:
             BadArguments: there is no such entry.
             StoreError: it cannot be removed.
@@ -413,7 +413,7 @@ class MemoryFolder:
             if make:
                 self.path.parent.resolve().mkdir(parents=True, exist_ok=True, mode=0o700)
             top = SafeFolder(self.path.parent.resolve())
-            with top.open_subfolder((self.path.name,), make=0o700 if make else None) as here:
+            with top.open_subfolder((self.path.name,), create_mode=0o700 if make else None) as here:
                 yield here
         except OSError as e:
             why = f"{e.strerror or type(e).__name__}; links are not followed there"

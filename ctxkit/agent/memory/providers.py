@@ -1,6 +1,4 @@
-"""Memory providers: the local store, or a webhook over HTTP.
-A provider is asked for a block before each turn and given the conversation after it.
-"""
+"""Memory providers: the local store, or a webhook over HTTP."""
 
 from __future__ import annotations
 
@@ -69,6 +67,10 @@ class Webhook:
 
     async def before(self, agent: str, prompt: str = "") -> str:  # noqa: ARG002  any provider's shape
         """Return the block for the next turn, cut to `MAX_BLOCK_CHARS` characters.
+
+        Args:
+            agent: name of the agent.
+            prompt: prompt of the turn.
 
         Raises:
             StoreError: there was no valid answer; the sentence says why.
@@ -170,15 +172,27 @@ def expand_variables(text: str) -> str:
     return _VARIABLE.sub(lambda match: os.environ.get(match[1], ""), text)
 
 
+# A provider is asked for a block before each turn and given the conversation after it.
 @runtime_checkable
 class MemoryProvider(Protocol):
     """A source of memory: asked for a block before each turn, given the conversation after it."""
 
     async def before(self, agent: str, prompt: str, /) -> str:
-        """Return the block for the next turn."""
+        """Return the block for the next turn.
+
+        Args:
+            agent: name of the agent.
+            prompt: prompt of the turn.
+        """
 
     async def after(self, agent: str, history: Sequence[tuple[str, str]], turns: int, /) -> bool:
-        """Save role and text of each message, after `turns` turns; return whether it did."""
+        """Save role and text of each message, after `turns` turns; return whether it did.
+
+        Args:
+            agent: name of the agent.
+            history: role and text of each message.
+            turns: turns of the session so far.
+        """
 
 
 class LocalMemoryProvider:

@@ -1,18 +1,4 @@
-"""Memory of a live session: blocks for prompts, stored lessons, notes before a compaction.
-A prompt may have two blocks: one made when the session was opened, and one that providers return
-before each turn. Nothing is stored silently: every promotion is an event and a row of the audit.
-A failure of the memory never ends a turn.
-A flush saves notes in a dated file before a compaction. It runs at most once per compaction cycle,
-and never twice for the same messages: passages that were saved are remembered by their digest. It
-never raises; how it ended is an event.
-
-A prompt may have two blocks: one made when the session was opened, and one that providers return
-before each turn. Nothing is stored silently: every promotion is an event and a row of the audit.
-A failure of the memory never ends a turn.
-
-A flush runs at most once per compaction cycle, and never twice for the same messages: passages that
-were saved are remembered by their digest. It never raises; how it ended is an event.
-"""
+"""Memory of a live session: blocks for prompts, stored lessons, notes before a compaction."""
 
 from __future__ import annotations
 
@@ -169,6 +155,9 @@ MAX_END_SECONDS = 60.0
 """Seconds that a model may take at the end of a session; a kernel that shuts down waits so long."""
 
 
+# A prompt may have two blocks: one made when the session was opened, and one that providers return
+# before each turn. Nothing is stored silently: every promotion is an event and a row of the audit.
+# A failure of the memory never ends a turn.
 class MemoryLifecycle:
     """Runs a session's memory at the right moments and emits events about it.
 
@@ -196,12 +185,23 @@ class MemoryLifecycle:
         self._handled_compactions = len(self._session().edits) if self._memory is not None else 0
 
     async def before(self, agent: str, prompt: str, seconds: float | None = None) -> None:
-        """Load the blocks of the next turn; give up after `seconds` (None: never)."""
+        """Load the blocks of the next turn; give up after `seconds` (None: never).
+
+        Args:
+            agent: name of the agent.
+            prompt: prompt of the turn.
+            seconds: time limit; None: none.
+        """
         if self._memory is not None:
             self._emit_failures(await _run_within(self._memory.before(agent, prompt), seconds))
 
     async def after(self, agent: str, seconds: float | None = None) -> None:
-        """Save the conversation after a turn; give up after `seconds` (None: never)."""
+        """Save the conversation after a turn; give up after `seconds` (None: never).
+
+        Args:
+            agent: name of the agent.
+            seconds: time limit; None: none.
+        """
         self._has_turns = True
         if self._memory is not None:
             self._emit_failures(
@@ -226,6 +226,10 @@ class MemoryLifecycle:
         """Promote lessons of the conversation, if there was a turn.
 
         With `by_model` the model extracts them; if that fails, they are extracted without it.
+
+        Args:
+            writer: model for the extraction; None: extract without a model.
+            seconds: time limit.
         """
         if not self._has_turns:
             return
@@ -242,6 +246,11 @@ class MemoryLifecycle:
         self, writer: Model | None, seconds: float, why: str = "extraction"
     ) -> tuple[list[MemoryEntry], str]:
         """Store what a model finds worth remembering; without a model, extracted sentences.
+
+        Args:
+            writer: model for the extraction; None: extract without a model.
+            seconds: time limit.
+            why: reason of the promotion, for the audit.
 
         Returns:
             The stored entries, and a phrase on what the extraction cost.
@@ -319,6 +328,12 @@ async def extract_memories(
 ) -> tuple[list[MemoryEntry], Message]:
     """Return the entries that a model extracts, and its reply, which has the usage.
 
+    Args:
+        model: the model that extracts.
+        messages: the conversation.
+        stored: entries that exist already.
+        seconds: time limit.
+
     Raises:
         ModelError: the model failed, took too long, or answered without an array.
     """
@@ -340,7 +355,12 @@ async def extract_memories(
 
 
 def describe_reply_cost(reply: Message, model: Model) -> str:
-    """Return a sentence on the tokens of a reply; empty if no usage was reported."""
+    """Return a sentence on the tokens of a reply; empty if no usage was reported.
+
+    Args:
+        reply: a model's reply with its usage.
+        model: the model that wrote it.
+    """
     if reply.usage is None or model.notice:
         return ""
     used = (
@@ -410,6 +430,9 @@ def save_memory(text: str) -> str:
 SAVE_MEMORY_TOOL = tool(save_memory)
 
 
+# A flush saves notes in a dated file before a compaction. It runs at most once per compaction
+# cycle, and never twice for the same messages: passages that were saved are remembered by their
+# digest. It never raises; how it ended is an event.
 class MemoryFlusher:
     """Saves notes to `memory/YYYY-MM-DD.md` under the agent's root; the file is only appended to.
 
@@ -435,7 +458,13 @@ class MemoryFlusher:
         self._flushed_after = -1
 
     def is_due(self, tokens: int, window: int, compactions: int) -> bool:
-        """Return True if a flush is due before the next call, once per compaction cycle."""
+        """Return True if a flush is due before the next call, once per compaction cycle.
+
+        Args:
+            tokens: size of the next prompt.
+            window: tokens of the context window.
+            compactions: number of compactions so far.
+        """
         if not self.flush.is_due(tokens, window) or compactions == self._flushed_after:
             return False
         self._flushed_after = compactions

@@ -1,11 +1,4 @@
-"""Models of providers through LiteLLM: keys, calls, server-side context management, token counting.
-Anthropic, OpenAI, Gemini and their hosts have an endpoint that counts tokens. LiteLLM calls it, and
-says if it had to count by itself; such a count is not used. Importing LiteLLM takes seconds, so it
-is imported where it is called, or hooked into once the program imports it (`on_import`).
-
-Anthropic, OpenAI, Gemini and their hosts have an endpoint that counts tokens. LiteLLM calls it, and
-says if it had to count by itself; such a count is not used.
-"""
+"""Models of providers through LiteLLM: keys, calls, server-side context edits, token counting."""
 
 from __future__ import annotations
 
@@ -439,6 +432,8 @@ COUNT_SECONDS = 20.0
 _LOCAL_TOKENIZER = "local_tokenizer"
 
 
+# Anthropic, OpenAI, Gemini and their hosts have an endpoint that counts tokens. LiteLLM calls it,
+# and says if it had to count by itself; such a count is not used.
 async def count_provider_tokens(
     litellm: ModuleType, name: str, request: Request, options: dict[str, Any]
 ) -> int | None:
@@ -590,6 +585,8 @@ def _has_env_file() -> bool:
     return any((folder / ".env").exists() for s in starts for folder in (s, *s.parents))
 
 
+# Importing LiteLLM takes seconds, so it is imported where it is called, or hooked into once the
+# program imports it.
 @contextmanager
 def on_import(name: str, callback: Callable[[ModuleType], None]) -> Iterator[None]:
     """Call `callback` with a module: now if it is imported, else once it is, inside the block."""

@@ -1,11 +1,8 @@
-"""Streamed replies of providers, assembled and checked; retries of calls that failed.
-The assembly replaces LiteLLM's own builder, which loses calls without an id, joins calls of one
-index, ends a stream that broke off with `stop`, and counts tokens itself if the server reported
-none. A failure has a class, which says whether and when the call is repeated.
+"""Streamed replies of providers, assembled and checked; retries of calls that failed."""
 
-It replaces LiteLLM's own builder, which loses calls without an id, joins calls of one index, ends a
-stream that broke off with `stop`, and counts tokens itself if the server reported none.
-"""
+# The assembly replaces LiteLLM's own builder, which loses calls without an id, joins calls of one
+# index, ends a stream that broke off with `stop`, and counts tokens itself if the server reported
+# none.
 
 from __future__ import annotations
 
@@ -354,6 +351,7 @@ _FAILURE_TEXTS: dict[FailureKind, str] = {
 }
 
 
+# A failure has a class, which says whether and when the call is repeated.
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """How often and when a provider is called again.

@@ -1,6 +1,4 @@
-"""Parsers of providers' HTTP requests and responses, whole or streamed, into input for the readers.
-Gemini and Ollama are converted to Chat Completions.
-"""
+"""Parsers of providers' HTTP requests and responses, whole or streamed, for the readers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Recording of the model calls of LiteLLM and HTTP clients as sessions.
-LiteLLM reports its calls to a callback. Calls that SDKs send through httpx are observed by taps on
-its clients, streams included.
-"""
+"""Recording of the model calls of LiteLLM and HTTP clients as sessions."""
+
+# LiteLLM reports its calls to a callback. Calls that SDKs send through httpx are observed by taps
+# on its clients, streams included.
 
 from __future__ import annotations
 

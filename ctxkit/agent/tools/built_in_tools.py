@@ -1,6 +1,5 @@
-"""The kit's own tools: `python`, `shell`, brief and summary; and all of them by their names.
-The names are those of `--tools`. The output of `python` and `shell` is captured within bounds. The
-tools for files and documents are made in `file_and_document_tools`.
+"""The kit's own tools: `python`, `shell`, brief and summary; and all of them by the names of
+`--tools`.
 """
 
 from __future__ import annotations

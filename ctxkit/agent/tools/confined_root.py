@@ -109,6 +109,11 @@ class RootFolder:
 
         With `whole` a larger file is an error.
 
+        Args:
+            path: path relative to the root.
+            limit: bytes that are read at most.
+            whole: raise an error for a larger file.
+
         Raises:
             StoreError: it is no regular file, is missing, is too large, or leads out of the root.
         """
@@ -153,6 +158,10 @@ class RootFolder:
 
     def parts(self, path: str, *, there: bool = False) -> tuple[str, ...]:
         """Return the real path inside the root as its parts.
+
+        Args:
+            path: path relative to the root.
+            there: raise an error if the path does not exist.
 
         Raises:
             StoreError: the path leads out of the root, is not a path, or `there` is true and it
@@ -214,7 +223,7 @@ class RootFolder:
             raise StoreError(
                 f"{self.folder} is another folder than before: open the session again."
             )
-        return top.open_subfolder(parts, make=make)
+        return top.open_subfolder(parts, create_mode=make)
 
 
 def _folder_identity(status: os.stat_result) -> tuple[int, int]:

@@ -1,11 +1,4 @@
-"""Execution of tool calls, and their results: text within limits, and images.
-A call is run with its arguments checked, after approval, in a thread. Other programs know the kit's
-tools under names of their own (fuseraft's instructions use its names); `resolve_alias` translates
-such a call. Images are detected, checked and converted for models.
-
-Other programs know the kit's tools under names of their own (fuseraft's instructions use its
-names); `resolve_alias` translates such a call.
-"""
+"""Execution of tool calls, and their results: text within limits, and images."""
 
 from __future__ import annotations
 
@@ -425,6 +418,8 @@ TOOL_ALIASES: Mapping[str, ToolAlias] = MappingProxyType(
 """Tools of fuseraft, by its names, with its parameters (its docs/plugins.md)."""
 
 
+# Other programs know the kit's tools under names of their own (fuseraft's instructions use its
+# names); `resolve_alias` translates such a call.
 def resolve_alias(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
     """Return a call under the kit's own names; one that uses no other name as it is.
 

@@ -1,7 +1,8 @@
-"""Tools that read, write, patch, list and search files, and read documents, below a root folder.
-The text of pdf, docx, pptx and xlsx files is read in a worker process with bounded time and memory.
-Files beside the root, such as those of a context store, have paths of their own (`ExtraFiles`).
-"""
+"""Tools that read, write, patch, list and search files, and read documents, below a root folder."""
+
+# The text of pdf, docx, pptx and xlsx files is read in a worker process with bounded time and
+# memory. Files beside the root, such as those of a context store, have paths of their own
+# (`ExtraFiles`).
 
 from __future__ import annotations
 

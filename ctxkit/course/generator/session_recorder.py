@@ -1,8 +1,10 @@
-"""Recorder of a simulated agent session: clock, prompt sizes, prefix cache, compactions, names
-replaced by seed. The story is written once, with the names of the sample `billing`. For another
-seed each name that a fact rests on is replaced wherever it is used: in requests, results, replies,
-summaries and in the patterns that find the facts again.
+"""Recorder of a simulated agent session: clock, prompt sizes, prefix cache, compactions, renaming
+by seed.
 """
+
+# The story is written once, with the names of the sample `billing`. For another seed each name that
+# a fact rests on is replaced wherever it is used: in requests, results, replies, summaries and in
+# the patterns that find the facts again.
 
 from __future__ import annotations
 

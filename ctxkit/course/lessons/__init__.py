@@ -1,1 +1,1 @@
-"""The exercises of each notebook, one file each."""
+"""The exercises of the notebooks, of one or two notebooks per file."""

@@ -1,4 +1,4 @@
-"""Notebook 01: what a session is made of, and what one call costs."""
+"""Exercises of notebook 01: the parts of a session, and the cost of one call."""
 
 from __future__ import annotations
 

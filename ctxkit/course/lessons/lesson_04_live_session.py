@@ -1,4 +1,4 @@
-"""Notebook 04: a live session, in which a loss costs something."""
+"""Exercises of notebook 04: a live session in which a loss has a cost."""
 
 from __future__ import annotations
 

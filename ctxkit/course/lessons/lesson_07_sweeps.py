@@ -1,4 +1,4 @@
-"""Notebook 07: choosing, and how sure one can be."""
+"""Exercises of notebook 07: the choice of a setting, and how certain it is."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Exercises of notebooks 05 (what the cache does to the bill) and 06 (what was lost, and what of it
-was needed).
+"""Exercises of notebooks 05 (effect of the cache on the bill) and 06 (losses, and which items were
+needed).
 """
 
 from __future__ import annotations

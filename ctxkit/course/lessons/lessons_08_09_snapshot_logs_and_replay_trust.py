@@ -1,5 +1,5 @@
-"""Exercises of notebooks 08 (snapshot logs of a lab; they are about the frame that the notebook
-made) and 09 (how far a replay can be trusted).
+"""Exercises of notebooks 08 (snapshot logs of a lab, as a frame) and 09 (how far to trust a
+replay).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Run one task twice with a model, under two settings, and compare the live runs with their
-replays.
+"""Live runs of one task with a model under two settings, compared with their replays.
+
 `python -m ctxkit.course.pair.live_runs_and_replays [MODEL [FOLDER]]` asks a model twelve questions
 about numbers in files, whose right answers are known: once without context management, once with
 only the results of its last three tool calls in the prompt. It writes both sessions to FOLDER, and

@@ -1,7 +1,7 @@
-"""The lookup task of the recorded pair: copy numbers out of configuration files.
-Each file has one number for each key. A question asks for two numbers, and no number is asked for
-twice. An earlier answer is therefore of no use: the file must be visible, or be read again.
-"""
+"""The lookup task of the recorded pair: copy numbers out of configuration files."""
+
+# Each file has one number for each key. A question asks for two numbers, and no number is asked for
+# twice. An earlier answer is therefore of no use: the file must be visible, or be read again.
 
 from __future__ import annotations
 

@@ -1,14 +1,9 @@
-"""Predicted input cost of a session, its error against the record, and reads after compactions.
-A prediction uses sizes, times, models, events, and whether writes are billed and live five minutes
-or an hour. It never uses a recorded read of the session (or of the half) that is judged. So the
-prediction can be wrong, unlike `metrics.cost.replay_cost_model.closure_error`, which only checks
-that sums agree. Negative controls are sessions with made-up reads, which it must not fit.
+"""Predicted input cost of a session, its error against the record, and reads after compactions."""
 
-A prediction uses sizes, times, models, events, and whether writes are billed and live five minutes
-or an hour. It never uses a recorded read of the session (or of the half) that is judged. So the
-prediction can be wrong, unlike `metrics.cost.replay_cost_model.closure_error`, which only checks
-that sums agree.
-"""
+# A prediction uses sizes, times, models, events, and whether writes are billed and live five
+# minutes or an hour. It never uses a recorded read of the session (or of the half) that is judged.
+# So the prediction can be wrong, unlike `metrics.cost.replay_cost_model.closure_error`, which only
+# checks that sums agree. Negative controls are sessions with made-up reads, which it must not fit.
 
 from __future__ import annotations
 
@@ -166,7 +161,7 @@ def prepare_prediction(
     training: Iterable[SessionCounts],
     logs: DeveloperLogs | None = None,
     *,
-    teaches_itself: bool = True,
+    uses_own_logs: bool = True,
 ) -> SessionToPredict:
     """Return a session with its estimated rates, prices and record.
 
@@ -176,13 +171,13 @@ def prepare_prediction(
         session: a session with two billed calls or more.
         training: counts of other developers' sessions.
         logs: sessions of the same developer.
-        teaches_itself: whether those logs teach rates, too, and not only the time since the last.
+        uses_own_logs: whether those logs teach rates, too, and not only the time since the last.
     """
     target = count_session(session, 0)
     rates = MissRates(
         exclude_copies(training, session.id, target.head),
         target,
-        own=exclude_copies(logs.counts, session.id, target.head) if logs and teaches_itself else (),
+        own=exclude_copies(logs.counts, session.id, target.head) if logs and uses_own_logs else (),
     )
     idle = logs.measure_idle(session) if logs else None
     calls = with_initial_idle(get_call_features(session), idle)

@@ -1,16 +1,10 @@
-"""Survival of planted facts over repeated compaction by a compactor, and validity of its output.
-Method: canary facts, words that occur nowhere else, are planted round by round into a growing
-session, and the compactor is called once per round on what it left before and the next part. A
-fact survives a round where its word is in the output. In each round a value is set that the next
-round replaces, which shows stale and lost values. Every output is checked for call and result
-pairs, message order and the system message. Repeated runs with other seeds give the noise.
+"""Survival of planted facts over repeated compaction by a compactor, and validity of its output."""
 
-Method: canary facts, words that occur nowhere else, are planted round by round into a growing
-session, and the compactor is called once per round on what it left before and the next part. A
-fact survives a round where its word is in the output. In each round a value is set that the next
-round replaces, which shows stale and lost values. Every output is checked for call and result
-pairs, message order and the system message. Repeated runs with other seeds give the noise.
-"""
+# Method: canary facts, words that occur nowhere else, are planted round by round into a growing
+# session, and the compactor is called once per round on its last output and the next part. A fact
+# survives a round if its word is in the output. In each round a value is set that the next round
+# replaces, which shows stale and lost values. Every output is checked for call and result pairs,
+# message order and the system message. Repeated runs with other seeds give the noise.
 
 from __future__ import annotations
 
@@ -228,7 +222,12 @@ def measure_fact_survival(
 
 
 def make_canaries(rounds: int, seed: int) -> tuple[tuple[Canary, ...], tuple[ReplacedValue, ...]]:
-    """Return three facts per round, and one replaced value per round but the last."""
+    """Return three facts per round, and one replaced value per round but the last.
+
+    Args:
+        rounds: number of rounds.
+        seed: seed of the random words.
+    """
     chance = random.Random(seed)  # noqa: S311  no secret
     # distinct words without meaning, so that none occurs in a session by chance
     words = iter(f"KX-{n:07d}" for n in chance.sample(range(10**7), 5 * rounds))

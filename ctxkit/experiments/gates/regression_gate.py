@@ -611,6 +611,10 @@ def load_baseline(path: str | os.PathLike[str]) -> FiguresByRules | None:
 def save_baseline(path: str | os.PathLike[str], entries: FiguresByRules) -> None:
     """Write a baseline atomically; figures of other rules and sessions in the file stay.
 
+    Args:
+        path: the baseline file.
+        entries: figures by rules and session.
+
     Raises:
         StoreError: the file cannot be written.
     """

@@ -207,6 +207,10 @@ def count_numbers_gone_when_needed(replayed: Session, task: PortLookupTask) -> i
 
     Each costs a live run at least one more step, so the count is the replay's own estimate of its
     error.
+
+    Args:
+        replayed: the replay of a recorded run.
+        task: the task of the run.
     """
     read_before, missing = set[str](), 0
     first = {call.turn: call.index for call in reversed(replayed.calls)}

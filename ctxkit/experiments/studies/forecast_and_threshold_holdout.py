@@ -1,18 +1,5 @@
-"""Hold-out tests of forecasts and thresholds: made from the first half of a developer's sessions,
-tried on the second half. Coverage of forecasts: calls, prompt tokens and the dollars of shared
-prefixes are those of recorded sessions, the table that ships with the kit. Dollars and loss of
-whole sessions, and all figures of thresholds, are those of simulated developers: each has a tool, a
-model, and habits of its own (calls of a task, tokens that a call adds, how often earlier files are
-read again, pauses, tasks of a session). The cache is that of the documentation: a prefix lives five
-minutes from its last use, or an hour.
-
-Calls, prompt tokens and the dollars of carried tokens are those of recorded sessions: the table
-that ships with the kit. Dollars and loss of whole sessions are those of made developers, whose
-archives are forecast and compared with the files that came later, as `ctxkit forecasts` does.
-
-Developers are made: each has a tool, a model, and habits of an own (calls of a task, tokens that a
-call adds, how often earlier files are read again, pauses, tasks of a session). The cache is that of
-the documentation: a prefix lives five minutes from its last use, or an hour.
+"""Hold-out tests of forecasts and thresholds: chosen on half of a developer's sessions, tried on
+the rest.
 """
 
 from __future__ import annotations
@@ -75,6 +62,9 @@ _TIME_ORDERED_IDS = frozenset(("codex", "pi"))
 """Tools whose session ids rise with time."""
 
 
+# Coverage of forecasts: calls, prompt tokens and the dollars of shared prefixes are those of
+# recorded sessions (the table that ships with the kit). Dollars and loss of whole sessions are
+# those of simulated developers.
 class ForecastCoverage(NamedTuple):
     """Later sessions inside of the intervals that the earlier ones gave."""
 
@@ -302,6 +292,10 @@ class _Habits(NamedTuple):
     """Seconds between two requests, in the middle."""
 
 
+# All figures of thresholds are those of simulated developers: each has a tool, a model, and habits
+# of its own (calls of a task, tokens that a call adds, how often earlier files are read again,
+# pauses, tasks of a session). The cache is that of the documentation: a prefix lives five minutes
+# from its last use, or an hour.
 def make_developers(
     n: int = 20, seed: int = 0, sessions: int = SESSIONS_PER_DEVELOPER
 ) -> dict[str, list[Session]]:

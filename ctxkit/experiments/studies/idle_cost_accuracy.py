@@ -1,10 +1,12 @@
-"""Accuracy of the predicted cost of idle pauses: cache writes after recorded pauses, and the order
-of the choices. The order is predicted from the first half of a developer's pauses (by time): each
-pause of the second half is priced with those lengths, as nobody knows its own. Its order of choices
-is held against three others: by mean prices over the lengths of the second half, by mean prices
-over the developer's true habit (of simulated developers), and by its own length, which nobody can
-know. Costs of choices that were not taken are modelled in all.
+"""Accuracy of the predicted cost of idle pauses: cache writes after pauses, and the order of
+choices.
 """
+
+# The order of choices is predicted from the first half of a developer's pauses (by time): each
+# pause of the second half is priced with those lengths, as nobody knows its own. This order is
+# compared with three others: by mean prices over the lengths of the second half, by mean prices
+# over the developer's true habit (of simulated developers), and by the pause's own length, which
+# nobody can know. Costs of choices that were not taken are modelled in all.
 
 from __future__ import annotations
 
@@ -93,7 +95,7 @@ def check_idle_choice_rankings(sessions: Iterable[Session]) -> list[bool]:
     for session in sessions:
         for pause in find_pauses(session):
             if pause.gap < inf and pause.recorded_write is not None:
-                cached = max(pause.prefix + pause.grown - pause.recorded_write, 0)
+                cached = max(pause.prefix + pause.growth_tokens - pause.recorded_write, 0)
                 real = pause._replace(still_cached=cached)
                 predicted, right = (
                     rank_choices_by_cost({c: p.cost(c) for c in CHOICES}) for p in (pause, real)

@@ -1,13 +1,4 @@
-"""Turns and dollars of published runs under one policy over those under another, noise floors, and
-a growth model of prompts. The published runs have totals alone, so a run is taken to grow evenly:
-its prompt at call `t` is
-`first + (t - 1) (reply + result)`, where `reply` is its own mean output, `first` the smallest
-prompts of that scaffold, and `result` follows from its own mean prompt. On the same calls (open
-loop, as a replay does it)
-- a mask of the last `M` results makes each older one a line of `MASKED_LINE_TOKENS` tokens;
-- a summary takes the oldest `N` turns away each time that `M + N` are whole, and puts
-  `SUMMARY_TOKENS` tokens in the place of all that was taken before.
-"""
+"""Ratios of turns and dollars of published runs under two policies; noise floors; growth model."""
 
 from __future__ import annotations
 
@@ -89,7 +80,7 @@ def compare_policies(runs: pd.DataFrame) -> pd.DataFrame:
     """Compare each pair of policies under which one model ran the same tasks.
 
     Args:
-        runs: result of `published_runs_and_tables.read_runs`.
+        runs: result of `published_runs_and_tables.read_published_runs`.
     """
     import pandas as pd
 
@@ -263,6 +254,14 @@ def _estimate_floor(settings: list[Any], tasks: int, random: np.random.Generator
     return float(np.exp(np.quantile(np.concatenate(logs), INTERVAL_LEVEL)) - 1)
 
 
+# Growth model of a published run. The runs have totals alone, so a run is taken to grow evenly: its
+# prompt at call `t` is `first + (t - 1) (reply + result)`, where `reply` is its own mean output,
+# `first` the smallest prompts of that scaffold, and `result` follows from its own mean prompt. On
+# the same calls (open loop, as in a replay) - a mask of the last `M` results makes each older one a
+# line of `MASKED_LINE_TOKENS` tokens; - a summary removes the oldest `N` turns whenever `M + N`
+# turns are complete, and puts
+#   `SUMMARY_TOKENS` tokens in the place of all that was removed so far.
+
 MASKED_LINE_TOKENS = 12
 """Tokens of the line in the place of a masked result."""
 SUMMARY_TOKENS = 800
@@ -314,7 +313,7 @@ def predict_total_prompt_tokens(
     """Predict for each unmanaged run the total prompt tokens under a policy, with equal calls.
 
     Args:
-        raw: runs without management, as `read_runs` returns them.
+        raw: runs without management, as `read_published_runs` returns them.
         policy: mask, summary or hybrid (the smaller of both prompts at each call).
         setting: such as ``"N=21 M=10"``.
         first: tokens of the first prompt.

@@ -1,22 +1,4 @@
-"""Survival of the user's rules in replays of simulated conversations, and agreement of the kit's
-marks with people's labels of published summaries. A simulated conversation is work on an invented
-project: the user asks, the agent reads files and runs commands, and among the requests the user
-states rules, each with a word that occurs nowhere else. A rule survives where the last prompt holds
-that word. Wordings of rules are left out whole: the extractor was written against `TUNED_WORDINGS`
-and is measured on `HELD_OUT_WORDINGS`. The published summaries are those of COMPINT (arXiv
-2608.11242, MIT): 15 constraints and 50 summaries that models wrote, each with a person's word
-whether it still says the constraint. The conversations of 100,000 tokens that were summarised are
-not at hand, so constraints are put into simulated ones.
-
-A talk is work on a made-up project: the user asks, the agent reads files and runs commands, and
-among the requests the user states rules, each with a word that occurs nowhere else. A rule is kept
-where the last prompt of the talk holds that word. Wordings of rules are left out whole: the
-extractor was written against `TUNED_WORDINGS` and is measured on `HELD_OUT_WORDINGS`.
-
-Source: COMPINT (arXiv 2608.11242, MIT). At hand are its 15 constraints and 50 summaries that models
-wrote, each with a person's word whether it still says the constraint. The talks of 100,000 tokens
-that were summarised are not, so constraints are put into made talks.
-"""
+"""Survival of the user's rules in replays, and agreement of marks with people's labels."""
 
 from __future__ import annotations
 
@@ -173,6 +155,10 @@ RULES_PER_CONVERSATION = 15
 _TURNS = 60
 
 
+# A simulated conversation is work on an invented project: the user asks, the agent reads files and
+# runs commands, and among the requests the user states rules, each with a word that occurs nowhere
+# else. A rule survives if the last prompt has that word. Wordings of rules are left out whole: the
+# extractor was written against `TUNED_WORDINGS` and is measured on `HELD_OUT_WORDINGS`.
 class UserRuleConversation(NamedTuple):
     """A made talk, and the words of the rules that the user stated in it."""
 
@@ -373,6 +359,10 @@ FRAMING = "For the rest of this session. "
 """The words before a constraint in the main runs of the paper."""
 
 
+# The published summaries are those of COMPINT (arXiv 2608.11242, MIT): 15 constraints and 50
+# summaries that models wrote, each with a person's word whether it still says the constraint. The
+# conversations of 100,000 tokens that were summarised are not at hand, so constraints are put into
+# simulated ones.
 class JudgedSummary(NamedTuple):
     """A published summary of a talk in which the user had stated a constraint."""
 

@@ -1,8 +1,6 @@
-"""Splits of a bill by message, turn, tool, file, server, cache, model, agent and section; waste.
-Every split adds up to the bill: dollars that belong to no part are a separate part.
+"""Splits of a bill by message, turn, tool, file, server, cache, model, agent and section; waste."""
 
-Every split adds up to the bill: dollars that belong to no part are a separate part.
-"""
+# Every split adds up to the bill: dollars that belong to no part are a separate part.
 
 from __future__ import annotations
 
@@ -119,14 +117,14 @@ def split_by_tool(session: Session, bill: SessionBill, prompt_costs: PromptCosts
     The output of a reply is shared among the tools that it calls.
     """
     rows = _PartSums()
-    for cost in prompt_costs.held:
+    for cost in prompt_costs.message_costs:
         rows.add(_tool_of(cost.message), cost.usd, bool(cost.message.call_id))
     for charge in _priced(bill):
         message = session.calls[charge.call].message
         for name, share in _output_shares(message):
             rows.add(name, share * (charge.output_usd or 0.0), 0)
     rows.add(NOT_IN_LOG, prompt_costs.fixed_usd, 0)
-    return _largest_first([*rows.portions(), *_summaries(bill)])
+    return _largest_first([*rows.prompt_costs(), *_summaries(bill)])
 
 
 def split_by_server(rows: Iterable[BillPart]) -> list[BillPart]:
@@ -135,26 +133,26 @@ def split_by_server(rows: Iterable[BillPart]) -> list[BillPart]:
     for row in rows:
         server = _MCP_TOOL.fullmatch(row.name)
         sums.add(server[1] if server else "no MCP server", row.usd, row.n)
-    return _largest_first(sums.portions())
+    return _largest_first(sums.prompt_costs())
 
 
 def split_by_file(session: Session, bill: SessionBill, prompt_costs: PromptCosts) -> list[BillPart]:
     """Return dollars by the file that a tool call names; all other dollars are one part."""
     rows, root = _PartSums(), (session.cwd or "").rstrip("/")
-    for cost in prompt_costs.held:
-        path = get_call_path(cost.answers) if cost.answers else _only_path(cost.message)
+    for cost in prompt_costs.message_costs:
+        path = get_call_path(cost.tool_call) if cost.tool_call else _only_path(cost.message)
         rows.add(_relative_path(path, root), cost.usd, bool(path))
     for charge in _priced(bill):
         path = _only_path(session.calls[charge.call].message)
         rows.add(_relative_path(path, root), charge.output_usd or 0.0, 0)
     rows.add("no file", prompt_costs.fixed_usd + bill.priced_summaries_usd, 0)
-    return _largest_first(rows.portions())
+    return _largest_first(rows.prompt_costs())
 
 
 def split_by_section(bill: SessionBill, prompt_costs: PromptCosts) -> list[BillPart]:
     """Return dollars by section of the system message; all other dollars are one part."""
     rows, rest = _PartSums(), (bill.priced_usd or 0.0) - prompt_costs.fixed_usd
-    for cost in prompt_costs.held:
+    for cost in prompt_costs.message_costs:
         if cost.message.role == "system":
             pieces = split_message_tokens(cost.message, max(cost.tokens, 1))
             section_tokens = sum(n for _, n in pieces) or 1
@@ -167,7 +165,7 @@ def split_by_section(bill: SessionBill, prompt_costs: PromptCosts) -> list[BillP
             rest -= cost.usd if pieces else 0.0
     rows.add(NOT_IN_LOG, prompt_costs.fixed_usd, 0)
     rows.add("all else", rest, 0)
-    return _largest_first(rows.portions())
+    return _largest_first(rows.prompt_costs())
 
 
 def split_by_cache(
@@ -189,11 +187,16 @@ def split_by_cache(
             new_usd -= resent_usd
         rows.add("read from the cache" if session.has_cache else "prompts", read_usd, 1)
         rows.add("new in the prompt" if session.has_cache else "prompts", new_usd, 1)
-    return _largest_first([*(p for p in rows.portions() if p.usd), *_summaries(bill)])
+    return _largest_first([*(p for p in rows.prompt_costs() if p.usd), *_summaries(bill)])
 
 
 def price_cache_misses(session: Session, bill: SessionBill) -> list[ResentTokens]:
-    """Return the tokens sent again at each miss, with their cost above that of reading them."""
+    """Return the tokens sent again at each miss, with their cost above that of reading them.
+
+    Args:
+        session: a recorded session.
+        bill: its bill.
+    """
     charges, calls = {c.call: c for c in _priced(bill)}, session.calls
     out = []
     for miss in find_cache_misses(session.origin or session):
@@ -245,7 +248,7 @@ class _PartSums:
         self._usd[name] += usd
         self._n[name] += n
 
-    def portions(self) -> list[BillPart]:
+    def prompt_costs(self) -> list[BillPart]:
         return [BillPart(name, usd, self._n[name]) for name, usd in self._usd.items()]
 
 
@@ -255,7 +258,7 @@ def _split_by(
     rows = _PartSums()
     for charge in _priced(bill):
         rows.add(key(charge), charge.usd or 0.0, 1)
-    parts = (p._replace(hover=(hover or {}).get(p.name, "")) for p in rows.portions())
+    parts = (p._replace(hover=(hover or {}).get(p.name, "")) for p in rows.prompt_costs())
     return _largest_first([*parts, *_summaries(bill)])
 
 
@@ -342,12 +345,16 @@ def find_repeated_results(session: Session, prompt_costs: PromptCosts) -> list[R
 
     A repeat is not always waste: the first result may have left the prompt, or another command may
     have changed the answer. Results without content, such as those of writes, are left out.
+
+    Args:
+        session: a session with its messages.
+        prompt_costs: dollars of each message in prompts.
     """
     results_by_request: dict[str, list[tuple[ToolCall, int, float]]] = defaultdict(list)
-    for cost in prompt_costs.held:
-        if cost.answers is not None and cost.tokens:
-            results_by_request[_request_key(cost.answers)].append(
-                (cost.answers, cost.tokens, cost.usd)
+    for cost in prompt_costs.message_costs:
+        if cost.tool_call is not None and cost.tokens:
+            results_by_request[_request_key(cost.tool_call)].append(
+                (cost.tool_call, cost.tokens, cost.usd)
             )
     out = [
         RepeatedResult(
@@ -369,6 +376,11 @@ def find_unused_tools(
 
     Empty if the log does not list the tools. The tokens of a schema are a quarter of its
     characters.
+
+    Args:
+        session: a session whose log lists the offered tools.
+        prompt_costs: dollars of each message in prompts.
+        bill: the session's bill.
     """
     used = {call.name for m in session.messages for call in m.tool_calls}
     sizes = {
@@ -412,7 +424,7 @@ class MessageCost(NamedTuple):
     """A message, and the cost of sending it in all prompts that held it."""
 
     message: Message
-    answers: ToolCall | None
+    tool_call: ToolCall | None
     """The tool call that it answers."""
     tokens: int
     sent_n: int
@@ -423,7 +435,7 @@ class MessageCost(NamedTuple):
 class PromptCosts(NamedTuple):
     """All dollars of a session's prompts, by message and for the fixed part."""
 
-    held: tuple[MessageCost, ...]
+    message_costs: tuple[MessageCost, ...]
     fixed_usd: float
     """Dollars of the system prompt and tool schemas that are not in the log."""
     fixed_tokens: int
@@ -431,7 +443,12 @@ class PromptCosts(NamedTuple):
 
 
 def attribute_prompt_costs(session: Session, charges: Sequence[CallCharge]) -> PromptCosts:
-    """Return the cost of each message in prompts; together they are the cost of all prompts."""
+    """Return the cost of each message in prompts; together they are the cost of all prompts.
+
+    Args:
+        session: a session with its messages.
+        charges: the billed calls.
+    """
     sizes, charge_of_call = measure_sizes(session), {c.call: c for c in charges}
     messages: list[Message] = []
     tokens: list[int] = []
@@ -498,7 +515,12 @@ def _dollars_by_part(charge: CallCharge, parts: Floats) -> Floats:
 
 
 def render_bill_treemap(parts: list[BillPart], total: float) -> str:
-    """Return a treemap of the bill as SVG, with areas in proportion to shares."""
+    """Return a treemap of the bill as SVG, with areas in proportion to shares.
+
+    Args:
+        parts: the parts of the bill.
+        total: dollars of the whole bill.
+    """
     cells = [p for p in parts if p.usd > 0.004 * total][:24]
     boxes = _tile_rectangles([p.usd for p in cells], 0.0, 0.0, 720.0, 150.0)
     cells_svg = []

@@ -96,12 +96,12 @@ class Pause(NamedTuple):
     """Tokens that a compaction would leave."""
     summary: int
     """Tokens of its summary."""
-    written: int
+    written_tokens_since_previous_pause: int
     """Tokens that were written since the previous pause."""
     prices: PauseTokenPrices
     recorded_write: int | None = None
     """Tokens that the next call did not read, as billed; None: the session ended."""
-    grown: int = 0
+    growth_tokens: int = 0
     """Tokens by which the next prompt is longer: the user's words."""
 
     def cost(self, choice: str, gap: float | None = None) -> float | None:
@@ -153,7 +153,7 @@ def _hour_cost(pause: Pause, gap: float) -> float | None:
     p = pause.prices
     if p.hour_write is None:
         return None
-    dearer = (p.hour_write - p.write) * pause.written
+    dearer = (p.hour_write - p.write) * pause.written_tokens_since_previous_pause
     return dearer + _return_cost(
         pause._replace(prices=p._replace(life=HOUR, write=p.hour_write)), gap
     )
@@ -192,7 +192,7 @@ def find_pauses(session: Session) -> list[Pause]:
                     gap=float(feature.gap or 0.0),
                     prefix=prefix,
                     recorded_write=max(feature.prompt - read, 0),
-                    grown=feature.prompt - prefix,
+                    growth_tokens=feature.prompt - prefix,
                 )
             )
             expired_reads += [read] if feature.expired else []
@@ -232,7 +232,7 @@ def _make_pause(
         still_cached=round(median(expired_reads)) if expired_reads else 0,
         compacted_tokens=floor + SUMMARY_TOKENS,
         summary=SUMMARY_TOKENS,
-        written=written,
+        written_tokens_since_previous_pause=written,
         prices=prices,
     )
 

@@ -104,7 +104,7 @@ def bill_replay(
     if isinstance(sent, RunPromptSizes) and (sums := LogPrefixSums.of(cost_model, sent.log)):
         sums.add_run(tally, sent)
     else:
-        tally.each(sent, range(len(sent)))
+        tally.add_calls(sent, range(len(sent)))
     priced = cost_model.has_usage and None not in [cost_model.prices[m] for m in cost_model.models]
     return tally.bill(summaries, priced=priced)
 
@@ -118,15 +118,15 @@ class TokenSumsByPriceTier:
         self._sums: dict[tuple[int, int], FourTokens] = {}
         """Sums by price and lower edge of the tier."""
 
-    def each(self, sent: SentPromptSizes, calls: range) -> None:
+    def add_calls(self, sent: SentPromptSizes, calls: range) -> None:
         """Add calls one by one."""
         cost_model = self.cost_model
         for call in calls:
             if cost_model.billed[call]:
                 prompt = sent.prompt(call)
-                read = cost_model.read(call, sent)
+                read = cost_model.count_read_tokens(call, sent)
                 unread = prompt - read
-                written = unread if cost_model.write(call, prompt) else 0
+                written = unread if cost_model.is_billed_for_writes(call, prompt) else 0
                 self.prompts += prompt
                 self.peak = max(self.peak, prompt)
                 tokens = read, written, unread - written, cost_model.output[call]
@@ -134,7 +134,7 @@ class TokenSumsByPriceTier:
 
     def add_tokens(self, model: int, prompt: int, tokens: FourTokens) -> None:
         """Add tokens in the price tier of a prompt's size."""
-        edges = self.cost_model.edges[model]
+        edges = self.cost_model.tier_edges[model]
         tier = max((e for e in edges if prompt > e), default=0) if edges else 0
         self._sums[model, tier] = _sum_tokens(self._sums.get((model, tier)), tokens)
 
@@ -194,15 +194,17 @@ class LogPrefixSums:
         self.cost_model, self._model, self._sizes = cost_model, model, sizes
         # Bounds of the sizes at which a prompt is cached and has the same price.
         self._min_size = (
-            cost_model.least[model] + max(cost_model.fit.lag, 0) if cost_model.has_cache else -inf
+            cost_model.min_cacheable_tokens[model] + max(cost_model.fit.lag, 0)
+            if cost_model.has_cache
+            else -inf
         )
-        self._max_size = min(cost_model.edges[model], default=inf)
+        self._max_size = min(cost_model.tier_edges[model], default=inf)
         billed = cost_model.billed
-        self._last = [cost_model.last.get(c, c - 1) for c in range(len(billed))]
+        self._last = [cost_model.last_cache_user.get(c, c - 1) for c in range(len(billed))]
         self._reads = reads = [self._find_cached(c, last) for c, last in enumerate(self._last)]
         """The tokens that each call reads of the log's prompts if nothing is missed."""
         special = {c for c, n in enumerate(cost_model.read_limits) if n < UNLIMITED_TOKENS} | set(
-            cost_model.last
+            cost_model.last_cache_user
         )
         self._special = sorted(c for c in special if billed[c] and cost_model.has_cache)
         """Billed calls that are not plain."""
@@ -248,7 +250,7 @@ class LogPrefixSums:
                 sizes[last_billed] + offset if offset is not None and last_billed >= start else -1
             )
             if offset is None or sizes[start] + offset < self._min_size or peak > self._max_size:
-                tally.each(sent, range(start, stop))
+                tally.add_calls(sent, range(start, stop))
                 continue
             after, before = self._sums[stop], self._sums[start]
             prompts += after.prompts - before.prompts + offset * (after.calls_n - before.calls_n)
@@ -257,12 +259,12 @@ class LogPrefixSums:
             first = start + has_seam
             if has_seam:
                 before = self._sums[first]
-                read += cost_model.read(start, sent) if cost_model.billed[start] else 0
+                read += cost_model.count_read_tokens(start, sent) if cost_model.billed[start] else 0
             read += after.plain_reads - before.plain_reads
             read += offset * (after.plain_n - before.plain_n)
             for call in special[bisect_left(special, first) : bisect_left(special, stop)]:
                 if 0 <= self._last[call] < start:
-                    read += cost_model.read(call, sent)
+                    read += cost_model.count_read_tokens(call, sent)
                 else:  # both prompts have the same offset
                     read += cost_model.limit_read(call, self._reads[call] + offset)
             tally.peak = max(tally.peak, peak)
@@ -299,11 +301,11 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
     """True for each call that the record bills; True for all calls without usage."""
     has_usage: bool
     has_cache: bool
-    last: dict[int, int]
+    last_cache_user: dict[int, int]
     """The last call that used the cache of a call, if it is not the previous call; -1: none."""
     read_limits: tuple[int, ...]
     """Maximum tokens that each call can read; `UNLIMITED_TOKENS` where the record hit."""
-    cold: tuple[bool, ...]
+    is_first_of_agent_and_model: tuple[bool, ...]
     """True at the first call of each agent and model, which reads what another session wrote."""
     output: tuple[int, ...]
     """Tokens of each reply."""
@@ -314,23 +316,28 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
     """The index of each call's price."""
     models: frozenset[int]
     """Indices of the prices of billed calls."""
-    least: tuple[int, ...]
+    min_cacheable_tokens: tuple[int, ...]
     """Tokens of the smallest prompt that is cached, by price."""
-    edges: tuple[tuple[int, ...], ...]
+    tier_edges: tuple[tuple[int, ...], ...]
     """Lower edges of the tiers in tokens of the prompt, ascending, by price."""
     fit: FittedCacheModel
     misses: tuple[CacheMiss | None, ...]
     """The cache miss of each recorded call."""
-    unexplained: float | None
+    unexplained_share: float | None
     """Share of the calls with a cache split whose miss has no known cause."""
-    explained: float | None
+    explained_share: float | None
     """Share of the missed tokens whose miss has a known cause."""
-    priced: float | None
+    priced_share: float | None
     """Share of the billed calls that have a price."""
 
     @classmethod
     def of(cls, session: Session, anchored: MessageSizes | None = None) -> ReplayCostModel:
-        """Return the model of a recorded session; it is cached until prices change."""
+        """Return the model of a recorded session; it is cached until prices change.
+
+        Args:
+            session: a recorded session.
+            anchored: its message sizes; None: they are measured.
+        """
         names = [c.message.model or session.model for c in session.calls]
         prices = tuple(price(n) for n in dict.fromkeys(names))
         fitted: ReplayCostModel | None = session.__dict__.get("cost model")
@@ -362,21 +369,23 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             billed=tuple(billed) if has_usage else (True,) * len(calls),
             has_usage=has_usage,
             has_cache=session.has_cache,
-            last=last,
+            last_cache_user=last,
             read_limits=_limit_reads_by_misses(session, misses),
-            cold=cold,
+            is_first_of_agent_and_model=cold,
             output=tuple((u.output_tokens or 0) if u else 0 for u in usages),
             has_output=any(u is not None and u.output_tokens is not None for u in usages),
             prices=prices,
             model=model,
             models=frozenset(m for m, b in zip(model, billed, strict=True) if b or not has_usage),
-            least=tuple(min(n or MIN_CACHEABLE, fit.smallest) for n in min_cacheable),
-            edges=tuple(tuple(sorted(t.above for t in p.tiers)) if p else () for p in prices),
+            min_cacheable_tokens=tuple(
+                min(n or MIN_CACHEABLE, fit.smallest) for n in min_cacheable
+            ),
+            tier_edges=tuple(tuple(sorted(t.above for t in p.tiers)) if p else () for p in prices),
             fit=fit,
             misses=misses,
-            unexplained=unexplained_n / sum(has_split) if any(has_split) else None,
-            explained=measure_explained_share(misses),
-            priced=mean_or_none(has_price),
+            unexplained_share=unexplained_n / sum(has_split) if any(has_split) else None,
+            explained_share=measure_explained_share(misses),
+            priced_share=mean_or_none(has_price),
         )
 
     @property
@@ -386,12 +395,17 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             return None
         return sum(n for n, b in zip(self.output, self.billed, strict=True) if b)
 
-    def read(self, call: int, sent: SentPromptSizes) -> int:
-        """Return the tokens that a call reads from the cache (the only definition)."""
+    def count_read_tokens(self, call: int, sent: SentPromptSizes) -> int:
+        """Return the tokens that a call reads from the cache (the only definition).
+
+        Args:
+            call: number of the call, from 0.
+            sent: prompt sizes and shared prefixes of all calls.
+        """
         prompt = sent.prompt(call)
-        if not self.has_cache or prompt < self.least[self.model[call]]:
+        if not self.has_cache or prompt < self.min_cacheable_tokens[self.model[call]]:
             return 0
-        last = self.last.get(call, call - 1)
+        last = self.last_cache_user.get(call, call - 1)
         if last < 0:
             shared = before = prompt
         else:
@@ -409,28 +423,51 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             before: tokens of the prompt with which it shares the prefix.
             prompt: tokens of its own prompt.
         """
-        return shared if self.cold[call] else self.hit(shared, before, prompt)
+        return (
+            shared
+            if self.is_first_of_agent_and_model[call]
+            else self.count_hit_tokens(shared, before, prompt)
+        )
 
     def limit_read(self, call: int, cached: int) -> int:
         """Return cached tokens, limited to the tokens that the recorded call could read."""
         return max(min(cached, self.read_limits[call]), 0)
 
-    def hit(self, shared: int, before: int, prompt: int) -> int:
+    def count_hit_tokens(self, shared: int, before: int, prompt: int) -> int:
         """Return the tokens that a hit reads of a shared prefix: the prefix less the fitted lag.
 
         A negative lag adds the reply if the whole previous prompt is shared.
+
+        Args:
+            shared: tokens of the shared prefix.
+            before: tokens of the prompt with which it is shared.
+            prompt: tokens of the call's own prompt.
         """
         lag = self.fit.lag
         return min(shared - (lag if shared >= min(before, prompt) else max(lag, 0)), prompt)
 
-    def write(self, call: int, prompt: int) -> bool:
-        """Return True if a call is billed for writing the tokens that it does not read."""
-        return self.has_cache and self.fit.writes and prompt >= self.least[self.model[call]]
+    def is_billed_for_writes(self, call: int, prompt: int) -> bool:
+        """Return True if a call is billed for writing the tokens that it does not read.
+
+        Args:
+            call: number of the call, from 0.
+            prompt: tokens of its prompt.
+        """
+        return (
+            self.has_cache
+            and self.fit.writes
+            and prompt >= self.min_cacheable_tokens[self.model[call]]
+        )
 
     def summaries_usd(
         self, summaries: Sequence[WrittenSummary], *, reuse: bool = False
     ) -> float | None:
-        """Return the dollars of the calls that write summaries; None if one has no price."""
+        """Return the dollars of the calls that write summaries; None if one has no price.
+
+        Args:
+            summaries: the summaries that the rules wrote.
+            reuse: the request for a summary extends the cached prompt.
+        """
         return sum_if_complete([self.summary_usd(s, reuse=reuse) for s in summaries])
 
     def summary_usd(self, s: WrittenSummary, *, reuse: bool = False) -> float | None:

@@ -111,8 +111,8 @@ def _iter_replayed_usages(session: Session) -> Iterator[tuple[int, Usage, Price 
     has_cache, hour = cost_model.has_cache, cost_model.fit.hour
     bills_writes = has_cache and cost_model.fit.writes
     for call in [c.index for c in session.calls if cost_model.billed[c.index]]:
-        prompt, read = prompts.prompt(call), cost_model.read(call, prompts)
-        writes = prompt - read if cost_model.write(call, prompt) else 0
+        prompt, read = prompts.prompt(call), cost_model.count_read_tokens(call, prompts)
+        writes = prompt - read if cost_model.is_billed_for_writes(call, prompt) else 0
         usage = Usage(
             input_tokens=prompt - read - writes,
             cache_read_tokens=read if has_cache else None,

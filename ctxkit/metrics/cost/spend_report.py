@@ -172,12 +172,12 @@ class Spend(BillSplits):
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.accounts: SessionBill = bill_session(session)
+        self.bill: SessionBill = bill_session(session)
 
     @property
     def cost_usd(self) -> float | None:
         """Dollars of calls and summaries without subagents; None where a part has no price."""
-        return self.accounts.cost_usd
+        return self.bill.cost_usd
 
     @cached_property
     def children(self) -> list[tuple[Session, float]]:
@@ -187,7 +187,7 @@ class Spend(BillSplits):
     @cached_property
     def total_usd(self) -> float | None:
         """All dollars that have a price, subagents and summaries included; None without any."""
-        session_usd = self.accounts.priced_usd
+        session_usd = self.bill.priced_usd
         children_usd = sum(usd for _, usd in self.children)
         return (
             None
@@ -196,33 +196,33 @@ class Spend(BillSplits):
         )
 
     @cached_property
-    def portions(self) -> PromptCosts:
+    def prompt_costs(self) -> PromptCosts:
         """The cost of each message in prompts."""
-        return attribute_prompt_costs(self.session, self.accounts.charges)
+        return attribute_prompt_costs(self.session, self.bill.charges)
 
     @cached_property
-    def resent(self) -> list[bill_splits.ResentTokens]:
+    def resent_tokens(self) -> list[bill_splits.ResentTokens]:
         """The tokens that were sent again because they were not in the cache."""
-        return bill_splits.price_cache_misses(self.session, self.accounts)
+        return bill_splits.price_cache_misses(self.session, self.bill)
 
     @cached_property
-    def fetched(self) -> list[RepeatedResult]:
+    def repeated_results(self) -> list[RepeatedResult]:
         """Results that the same tool call fetched more than once, the most expensive first."""
-        return find_repeated_results(self.session, self.portions)
+        return find_repeated_results(self.session, self.prompt_costs)
 
     @cached_property
-    def unused(self) -> list[UnusedTool]:
+    def unused_tools(self) -> list[UnusedTool]:
         """Tools that were offered and never called."""
-        return find_unused_tools(self.session, self.portions, self.accounts)
+        return find_unused_tools(self.session, self.prompt_costs, self.bill)
 
     @cached_property
     def what_ifs(self) -> list[WhatIf]:
         """Changes that need no replay, with the bills they would have caused, most saved first."""
-        return estimate_what_ifs(self.session, self.accounts, self.portions, self.resent)
+        return estimate_what_ifs(self.session, self.bill, self.prompt_costs, self.resent_tokens)
 
     def in_window(self, tokens: int) -> WhatIf:
         """Return the cost in a window of another size, by a replay."""
-        return what_if_smaller_window(self.session, self.accounts, tokens)
+        return what_if_smaller_window(self.session, self.bill, tokens)
 
     def by(self, way: str) -> list[BillPart]:
         """Split the bill one way.
@@ -255,7 +255,7 @@ class Spend(BillSplits):
         return sorted(rows, key=lambda r: -r.usd)
 
     def _split_session_bill(self, way: str) -> list[BillPart]:
-        session, bill = self.session, self.accounts
+        session, bill = self.session, self.bill
         if bill.logged_usd is not None and way != "subagent":
             return [
                 bill_splits.BillPart(bill_splits.LOG_TOTAL, bill.logged_usd, len(session.calls))
@@ -263,14 +263,14 @@ class Spend(BillSplits):
         if way == "turn":
             return bill_splits.split_by_turn(session, bill, get_first_prompts_by_turn(session))
         if way in ("tool", "server"):
-            rows = bill_splits.split_by_tool(session, bill, self.portions)
+            rows = bill_splits.split_by_tool(session, bill, self.prompt_costs)
             return rows if way == "tool" else bill_splits.split_by_server(rows)
         if way == "file":
-            return bill_splits.split_by_file(session, bill, self.portions)
+            return bill_splits.split_by_file(session, bill, self.prompt_costs)
         if way == "cache":
-            return bill_splits.split_by_cache(session, bill, self.resent)
+            return bill_splits.split_by_cache(session, bill, self.resent_tokens)
         if way == "section":
-            return bill_splits.split_by_section(bill, self.portions)
+            return bill_splits.split_by_section(bill, self.prompt_costs)
         if way == "subagent":
             return bill_splits.split_by_subagent(session, bill, self.children)
         return (
@@ -286,13 +286,13 @@ class Spend(BillSplits):
         if total is None:
             return self.sentences[0]
         start = f"{format_usd(total)} for {self._describe_calls()}"
-        repeats = pluralize(len(self.fetched), "result")
+        repeats = pluralize(len(self.repeated_results), "result")
         causes = [
             *(
                 (usd, f"sending again what the cache had held, after {n}")
                 for usd, n in self._misses
             ),
-            (sum(f.usd for f in self.fetched), f"{repeats} that had been fetched before"),
+            (sum(f.usd for f in self.repeated_results), f"{repeats} that had been fetched before"),
         ]
         usd, cause = max(causes, key=lambda c: c[0])
         if usd < MIN_USD:
@@ -305,7 +305,7 @@ class Spend(BillSplits):
         return [
             (sum(r.sent_usd for r in resent), pluralize(len(resent), *words))
             for kinds, words in _CAUSE_NAMES.items()
-            if (resent := [r for r in self.resent if r.miss.kind in kinds])
+            if (resent := [r for r in self.resent_tokens if r.miss.kind in kinds])
         ]
 
     @property
@@ -315,25 +315,25 @@ class Spend(BillSplits):
         if total is None:
             return [f"No dollars are known: {self._explain_missing_cost()}"]
         out = [self._describe_total(total), *self._describe_resent(total)]
-        repeats_usd = sum(f.usd for f in self.fetched)
+        repeats_usd = sum(f.usd for f in self.repeated_results)
         if repeats_usd >= MIN_USD:
-            top, n = self.fetched[0], len(self.fetched)
+            top, n = self.repeated_results[0], len(self.repeated_results)
             results_were = pluralize(n, "file or result was", "files and results were")
             out.append(
                 f"{results_were} fetched more than once: the repeats cost"
                 f" {_share_of_bill(repeats_usd, total)}; "
                 f"most of all {top.name} ({top.times} times, {format_usd(top.usd)})."
             )
-        if self.unused:
-            names = ", ".join(u.name for u in self.unused[:3])
-            results_were = pluralize(len(self.unused), "tool was", "tools were")
+        if self.unused_tools:
+            names = ", ".join(u.name for u in self.unused_tools[:3])
+            results_were = pluralize(len(self.unused_tools), "tool was", "tools were")
             out.append(
                 f"{results_were} never called ({names}): about"
-                f" {_share_of_bill(sum(u.usd for u in self.unused), total)}."
+                f" {_share_of_bill(sum(u.usd for u in self.unused_tools), total)}."
             )
         for n, *words in (
-            (self.accounts.unpriced_n, "call"),
-            (self.accounts.unpriced_summaries_n, "summary", "summaries"),
+            (self.bill.unpriced_n, "call"),
+            (self.bill.unpriced_summaries_n, "summary", "summaries"),
         ):
             if n:
                 are = "is" if n == 1 else "are"
@@ -343,7 +343,7 @@ class Spend(BillSplits):
     def _explain_missing_cost(self) -> str:
         if not self.session.calls:
             return "the session has no calls."
-        if self.accounts.charges:
+        if self.bill.charges:
             return "its model has no price."
         return "the log has no usage: a report counts its texts."
 
@@ -353,14 +353,14 @@ class Spend(BillSplits):
         output = cache.get("output", 0.0)
         summary = f"{format_usd(total)} in {self._describe_calls()}"
         summary += f" and {pluralize(len(self.children), 'subagent')}" if self.children else ""
-        source = f" ({self.accounts.source})" if self.accounts.source else ""
+        source = f" ({self.bill.source})" if self.bill.source else ""
         return (
             f"{summary}{source}: {format_percent(output / total)} for output; most for {top_tools}."
         )
 
     def _describe_calls(self) -> str:
         """Return the number of calls; `4 of 5 calls` if some of them are not billed."""
-        calls_n, billed_n = len(self.session.calls), len(self.accounts.charges)
+        calls_n, billed_n = len(self.session.calls), len(self.bill.charges)
         if 0 < billed_n < calls_n and not self.children:
             return f"{billed_n:,} of {pluralize(calls_n, 'call')}"
         return pluralize(billed_n or calls_n, "call")
@@ -368,7 +368,7 @@ class Spend(BillSplits):
     def _describe_resent(self, total: float) -> list[str]:
         out = []
         for kinds, (one, more) in _CAUSE_NAMES.items():
-            resent = [r for r in self.resent if r.miss.kind in kinds]
+            resent = [r for r in self.resent_tokens if r.miss.kind in kinds]
             usd, extra_usd = sum(r.sent_usd for r in resent), sum(r.usd for r in resent)
             if usd >= MIN_USD:
                 pauses = bill_splits.format_pause_range(resent) if kinds is PAUSE_CAUSES else ""
@@ -408,7 +408,7 @@ class Spend(BillSplits):
         tables = "".join(
             f"<details{' open' if way in ('cache', 'tool') else ''}>"
             f"<summary>{SPLITS[way]}</summary>"
-            f"{self.table(way).to_html(high=340, sorts=False)}</details>"
+            f"{self.table(way).to_html(max_height_px=340, is_sortable=False)}</details>"
             for way in SPLITS
             if way != "subagent" or self.children
         )
@@ -447,7 +447,7 @@ def _share_of_bill(usd: float, total: float) -> str:
 @register_view_values("spend")
 def _read_figures(session: Session) -> dict[str, Any]:
     spent = Spend(session)
-    bill = spent.accounts
+    bill = spent.bill
     figures: dict[str, Any] = {
         "cost_usd": spent.cost_usd,
         "calls_usd": bill.calls_usd,
@@ -570,7 +570,7 @@ class SessionsSpend(BillSplits):
         items = "".join(f"<li>{escape_html(s, 600)}</li>" for s in self.sentences)
         tables = "".join(
             f"<details{' open' if way == 'session' else ''}><summary>{title}</summary>"
-            f"{self.table(way).to_html(high=340, sorts=False)}</details>"
+            f"{self.table(way).to_html(max_height_px=340, is_sortable=False)}</details>"
             for way, title in self.ways.items()
             if self.total_usd is not None
         )

@@ -260,7 +260,8 @@ class LimitReport(NamedTuple):
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{escape_html(s, 600)}</p>" for s in self.sentences())
         answer = f"<p><strong>{escape_html(self.answer, 600)}</strong></p>"
-        return f'<div class="{NO_MATHJAX}">{answer}{self.table.to_html(sorts=False)}{notes}</div>'
+        table = self.table.to_html(is_sortable=False)
+        return f'<div class="{NO_MATHJAX}">{answer}{table}{notes}</div>'
 
     def to_dict(self) -> dict[str, Any]:
         """Return the spans as plain values."""

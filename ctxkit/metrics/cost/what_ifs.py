@@ -35,7 +35,17 @@ class WhatIf(NamedTuple):
 def estimate_what_ifs(
     session: Session, bill: SessionBill, prompt_costs: PromptCosts, resent: Sequence[ResentTokens]
 ) -> list[WhatIf]:
-    """Return the changes that can be estimated without a replay, assuming the same calls."""
+    """Return the changes that can be estimated without a replay, assuming the same calls.
+
+    Args:
+        session: a recorded session.
+        bill: its bill.
+        prompt_costs: dollars of each message in prompts.
+        resent: tokens sent again at cache misses, with their cost.
+
+    Returns:
+        One change of a setting per item, with its dollars.
+    """
     what_ifs = (
         _what_if_hour_cache(session, bill, resent),
         _what_if_other_models(session, bill),
@@ -195,7 +205,13 @@ def _more_or_less(usd: float) -> str:
 
 
 def what_if_smaller_window(session: Session, bill: SessionBill, window: int) -> WhatIf:
-    """Return the cost of a session in a smaller window, by a replay under Claude Code's rules."""
+    """Return the cost of a session in a smaller window, by a replay under Claude Code's rules.
+
+    Args:
+        session: a recorded session.
+        bill: its bill.
+        window: tokens of the smaller context window.
+    """
     from ctxkit.engine.replay import replay
     from ctxkit.presets import claude_code
 

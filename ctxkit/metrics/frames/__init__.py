@@ -93,7 +93,12 @@ def frame(
 
 
 def collect_sessions(of: SessionsLike, *, children: bool = False) -> list[Session]:
-    """Return the given sessions under unique ids, with those of subagents if `children` is True."""
+    """Return the given sessions under unique ids, with those of subagents if `children` is True.
+
+    Args:
+        of: a session, a path, or a list of these.
+        children: include the sessions of subagents.
+    """
     return with_unique_ids(list(_with_children(as_sessions(of), children=children)))
 
 

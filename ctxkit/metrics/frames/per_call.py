@@ -1,4 +1,4 @@
-"""The call frame: one row a request with usage, cost, window and source."""
+"""The call frame: one row per request, with usage, cost, window and source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compaction frame: one row a compaction with what it removed, inserted, saved and cost."""
+"""The compaction frame: one row per compaction with what it removed, inserted, saved and cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session frame: one row a session with its totals and what its log cannot say."""
+"""The session frame: one row per session with its totals and what its log leaves out."""
 
 from __future__ import annotations
 

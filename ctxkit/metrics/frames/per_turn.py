@@ -1,4 +1,4 @@
-"""The turn frame in fuseraft's snapshot columns: one row a turn of an agent."""
+"""The turn frame in fuseraft's snapshot columns: one row per turn of an agent."""
 
 from __future__ import annotations
 

@@ -31,17 +31,17 @@ _ROW_FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)
 _ITEM_COLUMNS: dict[str, Callable[[HeadItem], int]] = {
     "rows": lambda i: i.row,
     "source_rows": lambda i: i.last_replaced if i.row < 0 else i.row,
-    "keys": lambda i: 0 if i.maker is None else i.maker.key,
+    "keys": lambda i: 0 if i.source is None else i.source.key,
     "tokens": lambda i: i.tokens,
     "estimates": lambda i: i.estimate,
 }
 """Columns with fields of an item."""
-_MAKER_COLUMNS: dict[str, Callable[[MessageSource, MessageLog, int], Any]] = {
-    "roles": lambda maker, log, row: maker.role(log, row),
-    "chars": lambda maker, _log, _row: maker.chars(),
-    "asks": lambda maker, log, row: bool(maker.message(log, row).tool_calls),
-    "thinks": lambda maker, log, row: maker.message(log, row).thinks,
-    "contents": lambda maker, _log, row: hash_row_content(row, maker.content),
+_SOURCE_COLUMNS: dict[str, Callable[[MessageSource, MessageLog, int], Any]] = {
+    "roles": lambda source, log, row: source.role(log, row),
+    "chars": lambda source, _log, _row: source.chars(),
+    "asks": lambda source, log, row: bool(source.message(log, row).tool_calls),
+    "thinks": lambda source, log, row: source.message(log, row).thinks,
+    "contents": lambda source, _log, row: hash_row_content(row, source.content),
 }
 """Columns in which a changed or new message has its own value, computed from its source."""
 
@@ -53,7 +53,7 @@ class ProtectedFront(msgspec.Struct, frozen=True, gc=False):
     tokens: int = 0
     estimate: int = 0
 
-    def then(self, items: tuple[HeadItem, ...]) -> ProtectedFront:
+    def append(self, items: tuple[HeadItem, ...]) -> ProtectedFront:
         """Return the front with more items appended."""
         tokens, estimate = sum([i.tokens for i in items]), sum([i.estimate for i in items])
         return ProtectedFront(self.items + items, self.tokens + tokens, self.estimate + estimate)
@@ -72,9 +72,9 @@ class EditedHead(msgspec.Struct, gc=False):
     tuple_: tuple[HeadItem, ...] | None = ()
     front_: ProtectedFront | None = None
     """The protected items, where all of them are known to be at the front."""
-    firm_: tuple[int, ...] | None = None
+    protected_places_: tuple[int, ...] | None = None
     columns_: dict[str, NDArray[Any]] | None = None
-    makers_: dict[int, MessageSource] | None = None
+    sources_: dict[int, MessageSource] | None = None
     counts_: dict[int, int] | None = None
     rows_: frozenset[int] | None = None
     sums_: tuple[list[int], list[int]] | None = None
@@ -88,37 +88,37 @@ class EditedHead(msgspec.Struct, gc=False):
 
     @classmethod
     def of_columns(
-        cls, columns: dict[str, NDArray[Any]], makers: dict[int, MessageSource]
+        cls, columns: dict[str, NDArray[Any]], sources: dict[int, MessageSource]
     ) -> EditedHead:
         """Return a head from the arrays `rows source_rows keys tokens estimates`.
 
         Args:
             columns: the arrays, by name.
-            makers: the sources of changed and new messages, by their keys (0: recorded).
+            sources: the sources of changed and new messages, by their keys (0: recorded).
         """
         tokens = int(columns["tokens"].sum())
         alike = columns["estimates"] is columns["tokens"]
         estimate = tokens if alike else int(columns["estimates"].sum())
-        return cls(len(columns["rows"]), tokens, estimate, None, columns_=columns, makers_=makers)
+        return cls(len(columns["rows"]), tokens, estimate, None, columns_=columns, sources_=sources)
 
     @property
     def items(self) -> tuple[HeadItem, ...]:
         """The items as a tuple."""
         if self.tuple_ is None:
-            c, makers = self.columns_ or {}, self.makers
+            c, sources = self.columns_ or {}, self.sources
             columns = (c[name].tolist() for name in _ITEM_COLUMNS)
             self.tuple_ = tuple(
-                HeadItem(r, t, e, makers[k] if k else None, s)
+                HeadItem(r, t, e, sources[k] if k else None, s)
                 for r, s, k, t, e in zip(*columns, strict=True)
             )
         return self.tuple_
 
     @property
-    def makers(self) -> dict[int, MessageSource]:
+    def sources(self) -> dict[int, MessageSource]:
         """The sources of changed and new messages, by their keys."""
-        if self.makers_ is None:
-            self.makers_ = {i.maker.key: i.maker for i in self.items if i.maker is not None}
-        return self.makers_
+        if self.sources_ is None:
+            self.sources_ = {i.source.key: i.source for i in self.items if i.source is not None}
+        return self.sources_
 
     def item(self, place: int) -> HeadItem:
         """Return one item, without building the others."""
@@ -126,27 +126,27 @@ class EditedHead(msgspec.Struct, gc=False):
             return self.items[place]
         c = self.columns_
         row, last_row, key, tokens, estimate = [int(c[name][place]) for name in _ITEM_COLUMNS]
-        return HeadItem(row, tokens, estimate, self.makers[key] if key else None, last_row)
+        return HeadItem(row, tokens, estimate, self.sources[key] if key else None, last_row)
 
     def message(self, log: MessageLog, place: int) -> Message:
         """Return the message of one item."""
         if self.tuple_ is not None or self.columns_ is None:
             return self.items[place].message(log)
         row, key = int(self.columns_["rows"][place]), int(self.columns_["keys"][place])
-        return self.makers[key].message(log, row) if key else log.messages[row]
+        return self.sources[key].message(log, row) if key else log.messages[row]
 
     def messages(self, log: MessageLog) -> list[Message]:
         """Return the messages of all items."""
         if self.tuple_ is not None or self.columns_ is None:
             return [i.message(log) for i in self.items]
-        makers, log_messages, c = self.makers, log.messages, self.columns_
+        sources, log_messages, c = self.sources, log.messages, self.columns_
         rows = zip(c["rows"].tolist(), c["keys"].tolist(), strict=True)
-        return [makers[key].message(log, row) if key else log_messages[row] for row, key in rows]
+        return [sources[key].message(log, row) if key else log_messages[row] for row, key in rows]
 
     def unchanged_rows(self) -> list[int]:
         """Return the rows that are unchanged."""
         if self.tuple_ is not None or self.columns_ is None:
-            return [i.row for i in self.items if i.row >= 0 and i.maker is None]
+            return [i.row for i in self.items if i.row >= 0 and i.source is None]
         rows, keys = self.columns_["rows"], self.columns_["keys"]
         unchanged: list[int] = rows[(rows >= 0) & (keys == 0)].tolist()
         return unchanged
@@ -160,36 +160,36 @@ class EditedHead(msgspec.Struct, gc=False):
     def front(self, log: MessageLog, call: int) -> ProtectedFront | None:
         """Return the protected items as of a call if all of them are at the front, else None."""
         if log.late_stays and self.size:
-            return self._make_front(self.firm(log, call))
+            return self._make_front(self.protected_places(log, call))
         if self.front_ is None:
-            self.front_ = self._make_front(self.firm(log, call))
+            self.front_ = self._make_front(self.protected_places(log, call))
         return self.front_
 
     def _make_front(self, firm: tuple[int, ...]) -> ProtectedFront | None:
         if firm and firm[-1] != len(firm) - 1:
             return None
-        return ProtectedFront().then(tuple([self.item(p) for p in firm]))
+        return ProtectedFront().append(tuple([self.item(p) for p in firm]))
 
-    def firm(self, log: MessageLog, call: int) -> tuple[int, ...]:
+    def protected_places(self, log: MessageLog, call: int) -> tuple[int, ...]:
         """Return the places of the protected items as of a call."""
         if log.late_stays and self.size:
             return self._protected_at(log, call)
-        if self.firm_ is None:
+        if self.protected_places_ is None:
             if self.front_ is not None:
-                self.firm_ = tuple(range(len(self.front_.items)))
+                self.protected_places_ = tuple(range(len(self.front_.items)))
             else:
-                self.firm_ = self._protected_at(log, call)
-        return self.firm_
+                self.protected_places_ = self._protected_at(log, call)
+        return self.protected_places_
 
     def _protected_at(self, log: MessageLog, call: int) -> tuple[int, ...]:
         if self.tuple_ is not None:
-            return tuple(p for p, i in enumerate(self.tuple_) if i.stays(log, call))
-        protected_rows, rows = log.stays_at(call), self.column(log, "rows")
+            return tuple(p for p, i in enumerate(self.tuple_) if i.is_protected(log, call))
+        protected_rows, rows = log.get_protected_rows(call), self.column(log, "rows")
         is_protected = (
             np.isin(rows, protected_rows) if protected_rows else np.zeros(self.size, bool)
         )
         for p in np.flatnonzero(rows < 0).tolist():
-            is_protected[p] = self.makers[int(self.column(log, "keys")[p])].pinned
+            is_protected[p] = self.sources[int(self.column(log, "keys")[p])].pinned
         return tuple(np.flatnonzero(is_protected).tolist())
 
     def column(self, log: MessageLog, name: str) -> NDArray[Any]:
@@ -228,9 +228,9 @@ class EditedHead(msgspec.Struct, gc=False):
         rows, keys = (self.column(log, of)[at] for of in ("rows", "keys"))
 
         def make(place: int) -> int:
-            return int(_MAKER_COLUMNS[name](self.makers[int(keys[place])], log, int(rows[place])))
+            return int(_SOURCE_COLUMNS[name](self.sources[int(keys[place])], log, int(rows[place])))
 
-        return cache.of(keys + rows * _ROW_FACTOR, make)
+        return cache.get_or_compute(keys + rows * _ROW_FACTOR, make)
 
     def _values(
         self, log: MessageLog, name: str, at: NDArray[Any], row_values: NDArray[Any]
@@ -239,7 +239,7 @@ class EditedHead(msgspec.Struct, gc=False):
 
         `row_values` are the values of their rows, or of the rows that they replaced.
         """
-        if name in _MAKER_COLUMNS:
+        if name in _SOURCE_COLUMNS:
             return self._cached_values(log, name, at)
         default = {"tools": log.code("tool", ""), "groups": -1, "errors": False}[name]
         return np.where(self.column(log, "rows")[at] < 0, default, row_values)
@@ -428,24 +428,24 @@ class HeadItem(msgspec.Struct, frozen=True, gc=False):
     """Its row in the log, changed or not; -1: it replaced others."""
     tokens: int
     estimate: int
-    maker: MessageSource | None = None
+    source: MessageSource | None = None
     """Source of a changed or new message; None: the row is unchanged."""
     last_replaced: int = -1
     """The last row that it replaced, where it is no row itself."""
 
     def message(self, log: MessageLog) -> Message:
         """Return the message itself."""
-        return log.messages[self.row] if self.maker is None else self.maker.message(log, self.row)
+        return log.messages[self.row] if self.source is None else self.source.message(log, self.row)
 
     def role(self, log: MessageLog) -> int:
         """Return the code of its role."""
-        return log.roles[self.row] if self.maker is None else self.maker.role(log, self.row)
+        return log.roles[self.row] if self.source is None else self.source.role(log, self.row)
 
-    def stays(self, log: MessageLog, call: int) -> bool:
+    def is_protected(self, log: MessageLog, call: int) -> bool:
         """Return True where it is protected as of a call."""
         if self.row >= 0:
-            return log.stays_in(self.row, call)
-        return self.maker is not None and self.maker.pinned
+            return log.is_protected(self.row, call)
+        return self.source is not None and self.source.pinned
 
 
 def hash_row_content(row: int, content: int) -> int:
@@ -469,7 +469,7 @@ class IdValueCache:
     def __init__(self) -> None:
         self._cached: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
-    def of(self, numbers: Ints, make: Callable[[int], int]) -> Ints:
+    def get_or_compute(self, numbers: Ints, make: Callable[[int], int]) -> Ints:
         """Return the value of each id; `make` computes that of the id at a place of the array."""
         # Look up all ids at once; a miss is an id that differs from the one at its sorted place.
         cached, values = self._cached
@@ -479,7 +479,7 @@ class IdValueCache:
             return values[at]
         if len(cached) > MAX_CACHED_VALUES:
             self._cached = cached[:0], values[:0]
-            return self.of(numbers, make)
+            return self.get_or_compute(numbers, make)
         # Compute each missing id once, and merge the new ids into the sorted arrays.
         fresh, first, which = np.unique(numbers[new], return_index=True, return_inverse=True)
         new_values = np.array([make(place) for place in new[first].tolist()], np.int64)

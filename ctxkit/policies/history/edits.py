@@ -124,7 +124,7 @@ def _leading_stays(view: H) -> ProtectedFront:
     log, n = view.log, len(view.log.stays)
     key = ("lead", n)
     if key not in log.memo:
-        log.memo[key] = ProtectedFront().then(tuple([view.item(p) for p in range(n)]))
+        log.memo[key] = ProtectedFront().append(tuple([view.item(p) for p in range(n)]))
     front: ProtectedFront = log.memo[key]
     return front
 
@@ -134,7 +134,7 @@ def _cut_safely(
 ) -> H:
     """Move the range to safe cuts, find its protected rows, and choose the fast or general path."""
     log, head, lo = view.log, view.head, view.lo
-    head_size, protected_rows = head.size, log.stays_at(view.call)
+    head_size, protected_rows = head.size, log.get_protected_rows(view.call)
     before = min(before, head_size + view.hi - lo)
     if not is_safe_cut(view, before):
         before = find_next_safe_cut(view, before) or find_last_safe_cut(view, before)
@@ -151,10 +151,14 @@ def _cut_safely(
     has_gap = front and rows and (len(front.items) < head_size or rows[-1] - lo >= len(rows))
     if front is None or start or row < lo or has_gap:
         return _cut_around(
-            view, (start, before), (head.firm(log, view.call), rows), summary_and_size, info
+            view,
+            (start, before),
+            (head.protected_places(log, view.call), rows),
+            summary_and_size,
+            info,
         )
     if rows:  # all of the head is protected, and so are the first rows behind it
-        front = front.then(tuple([view.item(head_size + r - lo) for r in rows]))
+        front = front.append(tuple([view.item(head_size + r - lo) for r in rows]))
     return (
         view
         if before <= len(front.items)
@@ -276,8 +280,10 @@ def _make_head(front: ProtectedFront, new: tuple[HeadItem, ...]) -> EditedHead:
     n = len(front.items)
     if not new:
         return EditedHead(n, front.tokens, front.estimate, front.items, front)
-    whole = front.then(new)
-    front_of_head = front if all(i.maker is not None and not i.maker.pinned for i in new) else None
+    whole = front.append(new)
+    front_of_head = (
+        front if all(i.source is not None and not i.source.pinned for i in new) else None
+    )
     return EditedHead(n + len(new), whole.tokens, whole.estimate, whole.items, front_of_head)
 
 
@@ -332,7 +338,7 @@ def replace_sized_messages(
     at = sorted(p for p, (m, _) in changes.items() if m is not None)
     changed = [(view.item(p).row, *changes[p]) for p in at]
     log_messages, count = view.log.messages, view.log.estimator.message
-    makers: list[MessageSource] = [
+    sources: list[MessageSource] = [
         ReplacementMessage(with_content_id(m, log_messages[row].id if row >= 0 else m.id))
         for row, m, _ in changed
         if m
@@ -341,7 +347,7 @@ def replace_sized_messages(
     alike = view.log.estimates is view.log.tokens
     sizes = tokens if alike else [count(m) for _, m, _ in changed if m]
     info: EditInfo = ("shortened", reason, None, None)
-    new = _put_messages(view, np.array(at, int), (tokens, sizes), makers, info)
+    new = _put_messages(view, np.array(at, int), (tokens, sizes), sources, info)
     hidden = np.array(sorted(changes.keys() - set(at)), int)
     if len(hidden):
         new = drop_positions(new, hidden, reason, None)
@@ -378,9 +384,9 @@ def to_mask(view: H, which: Mask) -> NDArray[Any]:
 def drop_positions(view: H, at: NDArray[Any], reason: str, method: str | None) -> H:
     """Return the history without these positions, even where that splits a group."""
     upto = int(at[-1]) + 1
-    columns, makers = _head_arrays(view, upto)
+    columns, sources = _head_arrays(view, upto)
     remaining = {name: np.delete(values, at) for name, values in columns.items()}
-    head = EditedHead.of_columns(remaining, makers)
+    head = EditedHead.of_columns(remaining, sources)
     info: EditInfo = ("dropped", reason, method, None)
     return replace_head(view, head, upto, int(at[0]), info, edited=(at, ()))
 
@@ -413,7 +419,7 @@ def _head_arrays(view: H, upto: int) -> tuple[dict[str, NDArray[Any]], dict[int,
     columns = {name: np.concatenate((head.column(log, name), part)) for name, part in tail.items()}
     if alike:
         columns["estimates"] = columns["tokens"]
-    return columns, dict(head.makers)
+    return columns, dict(head.sources)
 
 
 def shorten_or_replace_messages(
@@ -437,22 +443,22 @@ def shorten_or_replace_messages(
 
 
 def _put_messages(
-    view: H, at: NDArray[Any], sizes: tuple[Any, Any], makers: list[MessageSource], info: EditInfo
+    view: H, at: NDArray[Any], sizes: tuple[Any, Any], sources: list[MessageSource], info: EditInfo
 ) -> H:
     """Return the history with new messages at some sorted positions."""
     if not len(at):
         return view
     # Everything up to the last changed position becomes the head; the tail stays in the log.
-    columns, all_makers = _head_arrays(view, int(at[-1]) + 1)
-    keys = [m.key for m in makers]
+    columns, all_sources = _head_arrays(view, int(at[-1]) + 1)
+    keys = [m.key for m in sources]
     columns["keys"][at] = keys if len(keys) > 1 else keys[0]
     columns["tokens"][at] = sizes[0]
     if columns["estimates"] is not columns["tokens"]:
         columns["estimates"][at] = sizes[1]
-    all_makers.update(zip(keys, makers, strict=True))
+    all_sources.update(zip(keys, sources, strict=True))
     upto, first = int(at[-1]) + 1, int(at[0])
     return replace_head(
-        view, EditedHead.of_columns(columns, all_makers), upto, first, info, edited=(at, None)
+        view, EditedHead.of_columns(columns, all_sources), upto, first, info, edited=(at, None)
     )
 
 
@@ -469,12 +475,12 @@ def _changed_alike(view: H, at: NDArray[Any], text: str, only_if_smaller: bool) 
     stays = view.log.stays
     if not all_recorded or (stays and stays[-1] >= view.lo + at[0] - view.head.size):
         at = at[~view.stays[at]]
-    maker, size = Placeholder(text), _placeholder_size(view, text)
+    source, size = Placeholder(text), _placeholder_size(view, text)
     if not all_recorded:
-        at = at[view.column("keys")[at] != maker.key]
+        at = at[view.column("keys")[at] != source.key]
     if only_if_smaller:
         at = at[_pick_values(view, "tokens", at) > size[0]]
-    return at, size, [maker]
+    return at, size, [source]
 
 
 def _pick_values(view: H, name: str, at: NDArray[Any]) -> NDArray[Any]:
@@ -500,7 +506,7 @@ def _placeholder_size(view: H, text: str) -> tuple[int, int]:
 def _changed_each(
     view: H, changes: Mapping[int, Message | str], only_if_smaller: bool
 ) -> ChangedRows:
-    is_protected, makers = view.stays, list[MessageSource]()
+    is_protected, sources = view.stays, list[MessageSource]()
     at, tokens, estimates = list[int](), list[int](), list[int]()
     for p in sorted(changes):
         old, new = view.item(p), changes[p]
@@ -513,15 +519,15 @@ def _changed_each(
         if new.parts == old_message.parts and new.role == old_message.role:
             continue
         origin = view.log.messages[old.row].id if old.row >= 0 else old_message.id
-        maker = ReplacementMessage(with_content_id(new, origin))
-        size, estimate = count_tokens_and_estimate(view, maker.stored, old.row)
+        source = ReplacementMessage(with_content_id(new, origin))
+        size, estimate = count_tokens_and_estimate(view, source.stored, old.row)
         if only_if_smaller and size >= old.tokens:
             continue
         at.append(p)
         tokens.append(size)
         estimates.append(estimate)
-        makers.append(maker)
-    return np.array(at, int), (tokens, estimates), makers
+        sources.append(source)
+    return np.array(at, int), (tokens, estimates), sources
 
 
 def mark_fallback(view: H, error: str) -> H:
@@ -550,7 +556,7 @@ def make_session_edit(step: HistoryEdit, now: HistoryView) -> Edit:
         # a recorded edit inserts in place of a target, so the neighbour is target and inserted
         neighbour = step.was[int(step.at[0])]
         targets, inserted = (neighbour.id,), (*inserted, neighbour)
-    kind, reason, method, usage = step.words
+    kind, reason, method, usage = step.info
     details: dict[str, Any] = {"messages_before": len(step.was), "messages_after": len(now)}
     if kind == "summarised" and not step.added:
         details |= {"source_tokens": source, "summary_tokens": sum(i.tokens for i in new)}

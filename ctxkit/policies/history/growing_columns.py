@@ -50,7 +50,7 @@ class SizeSums:
         """True where a call was billed more tokens than its prompt was known to have."""
         self._array = GrowingColumn(lambda a, b: self.C[a:b], np.int64)
 
-    def row(self, size: int) -> None:
+    def append_row(self, size: int) -> None:
         """Append the size of the next row.
 
         Raises:
@@ -61,7 +61,7 @@ class SizeSums:
         self.sizes.append(size)
         self.P.append(self.P[-1] + size)
 
-    def call(self, upto: int, fixed: int = 0) -> None:
+    def append_call(self, upto: int, fixed: int = 0) -> None:
         """Append the next call: its prompt holds the rows before `upto`, and the fixed part."""
         size = self.P[upto] + fixed
         if self.C and size < self.C[-1]:
@@ -69,13 +69,13 @@ class SizeSums:
         self.C.append(size)
         self.Q.append(self.Q[-1] + size)
 
-    def owe(self, tokens: int) -> None:
+    def bill_extra(self, tokens: int) -> None:
         """Bill the last call `tokens` more than its prompt was known to have."""
         if tokens:
             self.Q[-1] += tokens
             self.owing, self.rising = True, False
 
-    def owed(self, start: int, stop: int) -> NDArray[Any] | int:
+    def get_extra_billed(self, start: int, stop: int) -> NDArray[Any] | int:
         """Return the tokens billed for the calls start..stop in addition to `C`."""
         if not self.owing:
             return 0

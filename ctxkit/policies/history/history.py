@@ -283,12 +283,12 @@ def find_turn_start(history: History, position: int) -> int:
     )
 
 
-def find_first_since_compaction(history: History, *, waiting: bool = False) -> int:
+def find_first_since_compaction(history: History, *, includes_pending: bool = False) -> int:
     """Return the position of the first message after the last compaction; 0: there was none.
 
     Args:
         history: the history.
-        waiting: a request that was pending at the compaction counts as after it.
+        includes_pending: a request that was pending at the compaction counts as after it.
 
     Returns:
         A position from 0 to the length of the history.
@@ -297,7 +297,7 @@ def find_first_since_compaction(history: History, *, waiting: bool = False) -> i
         return 0
     # The rows before the call of the compaction are older than it, except a pending request.
     row = history.log.upto[history.since]
-    if waiting and is_new_request(history.log, row - 1, history.since):
+    if includes_pending and is_new_request(history.log, row - 1, history.since):
         row -= 1
     return history.head.size + max(row - history.lo, 0)
 
@@ -343,7 +343,9 @@ def has_summarisable_messages(history: History, before: int, start: int = 0) -> 
     head, log = history.head, history.log
     if before > head.size:
         first, last = history.lo + max(start - head.size, 0), history.lo + before - head.size
-        protected_rows = log.stays_at(history.call)
+        protected_rows = log.get_protected_rows(history.call)
         if last - first > bisect_left(protected_rows, last) - bisect_left(protected_rows, first):
             return True
-    return any(i.row >= 0 and not i.stays(log, history.call) for i in head.items[start:before])
+    return any(
+        i.row >= 0 and not i.is_protected(log, history.call) for i in head.items[start:before]
+    )

@@ -178,7 +178,7 @@ class HistoryView(msgspec.Struct, frozen=True):
         if not head.size:
             return tail
         protected_in_head = np.zeros(head.size, bool)
-        protected_in_head[list(head.firm(log, self.call))] = True
+        protected_in_head[list(head.protected_places(log, self.call))] = True
         return np.concatenate((protected_in_head, tail))
 
     def front(self, name: str, n: int) -> NDArray[Any]:
@@ -294,7 +294,7 @@ EditInfo = tuple[EditKind, str, str | None, Usage | None]
 class HistoryEdit(msgspec.Struct, frozen=True):
     """The effect of one verb on a history; `History.edits` turns it into a recorded `Edit`."""
 
-    words: EditInfo
+    info: EditInfo
     was: Any
     """The history before."""
     at: Any
@@ -311,12 +311,12 @@ class HistoryEdit(msgspec.Struct, frozen=True):
     @property
     def kind(self) -> EditKind:
         """Kind of the edit."""
-        return self.words[0]
+        return self.info[0]
 
     @property
     def usage(self) -> Usage | None:
         """Usage of the summariser's call, real or estimated."""
-        return self.words[3]
+        return self.info[3]
 
     @property
     def first(self) -> int:
@@ -379,7 +379,7 @@ def find_suffix_within_budget(
     if not estimated:
         budget -= view.fixed
     log, head = view.log, view.head
-    protected_rows = log.stays_at(view.call)
+    protected_rows = log.get_protected_rows(view.call)
     if not protected_rows or protected_rows[-1] < view.lo:
         front = head.front(log, view.call)
         if front is not None:  # all protected messages are at the front
@@ -425,7 +425,7 @@ def find_next_safe_cut(view: HistoryView, position: int) -> int:
     nh = view.head.size
     if position >= nh:
         row_offset = view.lo - nh
-        cut = view.log.cuts_at(view.call).find(1, position + row_offset, view.hi)
+        cut = view.log.get_safe_cuts(view.call).find(1, position + row_offset, view.hi)
         return cut - row_offset if cut >= 0 else 0
     while position < nh and not is_safe_cut(view, position):
         position += 1
@@ -448,7 +448,7 @@ def is_safe_cut(view: HistoryView, position: int) -> bool:
         if view.head.row(p) >= 0:
             row = view.head.row(p)
             break
-    return row >= view.hi or bool(view.log.cuts_at(view.call)[row])
+    return row >= view.hi or bool(view.log.get_safe_cuts(view.call)[row])
 
 
 def find_nth_last_of_role(view: HistoryView, role: str, n: int) -> int:
@@ -500,10 +500,10 @@ def _protected_tokens(view: HistoryView, start: int, stop: int, estimated: bool)
     log, nh = view.log, view.head.size
     total = 0
     if start < nh:
-        places = view.head.firm(log, view.call)
+        places = view.head.protected_places(log, view.call)
         protected_items = (view.head.item(p) for p in places if start <= p < stop)
         total = sum(i.estimate if estimated else i.tokens for i in protected_items)
-    protected_rows = log.stays_at(view.call)
+    protected_rows = log.get_protected_rows(view.call)
     if stop > nh and protected_rows:
         sizes = _size_column(view, estimated).sizes
         a = bisect_left(protected_rows, view.lo + max(start - nh, 0))

@@ -72,7 +72,9 @@ class GroupedRows:
         self._protected: set[int] = set()
         self._call_rows: dict[str, int] = {}
         self._columns = {
-            "stays": GrowingColumn(lambda a, b: [self.stays_in(r) for r in range(a, b)], np.bool_)
+            "stays": GrowingColumn(
+                lambda a, b: [self.is_protected(r) for r in range(a, b)], np.bool_
+            )
         }
 
     def _add_to_group(self, message: Message, role: int, row: int) -> None:
@@ -116,17 +118,17 @@ class GroupedRows:
         self.late_stays.update({r: call for r in new if self.first_calls[r] < call})
         self._columns["stays"].forget(new[0])
 
-    def stays_in(self, row: int, call: float = inf) -> bool:
+    def is_protected(self, row: int, call: float = inf) -> bool:
         """Return True where a row is protected, as of a call."""
         return row in self._protected and self.late_stays.get(row, 0) <= call
 
-    def stays_at(self, call: int) -> list[int]:
+    def get_protected_rows(self, call: int) -> list[int]:
         """Return the protected rows as of a call, sorted; rows after the call may be included."""
         if not self._has_mark_after(self.late_stays, call):
             return self.stays
         return [r for r in self.stays if self.late_stays.get(r, 0) <= call]
 
-    def cuts_at(self, call: int) -> bytearray:
+    def get_safe_cuts(self, call: int) -> bytearray:
         """Return 1 for each row before which a cut is safe as of a call; do not write to it."""
         if not self._has_mark_after(self.late_cuts, call):
             return self.safe_cuts
@@ -266,9 +268,9 @@ class MessageLog(GroupedRows):
         self.upto.append(len(self.messages))
         self.turn_firsts.append(self.turn.open(len(self.messages), implied=implied))
         # The prompt of a call is all rows before it, so its size is a running sum.
-        self.tokens.call(len(self.messages), self.fixed)
+        self.tokens.append_call(len(self.messages), self.fixed)
         if self.estimates is not self.tokens:
-            self.estimates.call(len(self.messages))
+            self.estimates.append_call(len(self.messages))
         self.sent.append(nan if time is None else time)
         self.end_times.append(self.sent[-1])
         self.agents.append(agent or self.agent)
@@ -301,12 +303,12 @@ class MessageLog(GroupedRows):
         row = len(self.messages)
         self.messages.append(message)
         self.index.setdefault(message.id, row)
-        self.tokens.row(
+        self.tokens.append_row(
             self._recorded_or_counted(message, self.counter.message) if tokens is None else tokens
         )
         if self.estimates is not self.tokens:
             size = self.estimator.message(message) if estimate is None else estimate
-            self.estimates.row(size + self._unsent_estimate)
+            self.estimates.append_row(size + self._unsent_estimate)
             self._unsent_estimate = 0
         self.turns.append(self._turn_number(message, role) if turn is None else turn)
         self.first_calls.append(len(self.upto))
@@ -376,9 +378,9 @@ class MessageLog(GroupedRows):
             return turn + 1
         return turn
 
-    def owe(self, tokens: int) -> None:
+    def bill_extra(self, tokens: int) -> None:
         """Bill the last call `tokens` more than its prompt was known to have."""
-        self.tokens.owe(tokens)
+        self.tokens.bill_extra(tokens)
         self.memo.pop("spending", None)
 
     # -- reading ----------------------------------------------------------------------------------

@@ -92,10 +92,10 @@ class ReadOnlyLayer(Protocol):
         """Return the positions whose state differs from the recorded message at any call."""
 
     @property
-    def adds(self) -> bool:
+    def has_appended(self) -> bool:
         """True where a message is appended at any call so far."""
 
-    def added(self, call: int) -> AppendedMessage | None:
+    def get_appended(self, call: int) -> AppendedMessage | None:
         """Return the message appended at a call only."""
 
     def total(self, call: int, kind: int) -> int:
@@ -125,7 +125,7 @@ class UnprunedLayer:
     """The messages as recorded: the input of the first part."""
 
     events: Sequence[StateChange] = ()
-    adds = False
+    has_appended = False
 
     def __init__(self, rows: HistoryRows) -> None:
         self.rows, self.stop = rows, rows.begin
@@ -146,7 +146,7 @@ class UnprunedLayer:
         """Return the empty set."""
         return set()
 
-    def added(self, call: int) -> AppendedMessage | None:  # noqa: ARG002  as above
+    def get_appended(self, call: int) -> AppendedMessage | None:  # noqa: ARG002  as above
         """Return None: nothing is appended."""
         return None
 
@@ -460,18 +460,18 @@ class PartChanges:
         return self.before.touched() | self._states.keys()
 
     @property
-    def adds(self) -> bool:
+    def has_appended(self) -> bool:
         """True where a message is appended at any call so far."""
-        return bool(self._message_builders) or self.before.adds
+        return bool(self._message_builders) or self.before.has_appended
 
-    def added(self, call: int) -> AppendedMessage | None:
+    def get_appended(self, call: int) -> AppendedMessage | None:
         """Return the message appended at a call: this part's, else that of a part before."""
         make = self._message_builders.get(call)
         if make is None:
-            return self.before.added(call)
+            return self.before.get_appended(call)
         if call not in self._appended:
             self._appended[call] = self._measure_appended(make)
-        return self._appended[call] or self.before.added(call)
+        return self._appended[call] or self.before.get_appended(call)
 
     def _measure_appended(self, make: Callable[[], Message | None]) -> AppendedMessage | None:
         message = make()
@@ -483,7 +483,9 @@ class PartChanges:
     def total(self, call: int, kind: int) -> int:
         """Return the sum of one kind of size over the messages of a call."""
         total = self._sums.at(self, call, kind)
-        appended = self.added(call) if self.adds and kind != SUM_RESULT_CHARS else None
+        appended = (
+            self.get_appended(call) if self.has_appended and kind != SUM_RESULT_CHARS else None
+        )
         if appended is None:
             return total
         return total + (appended.tokens if kind == SUM_TOKENS else appended.chars)

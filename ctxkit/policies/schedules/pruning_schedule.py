@@ -104,7 +104,7 @@ class Schedule:
             # A live session extends call by call. One batch refuses what a replay would refuse.
             Schedule(self.history, self._parts, self._budget).extend(stop)
         for layer in self._counting:
-            if layer.before.adds:
+            if layer.before.has_appended:
                 raise BadArguments(
                     f"{type(layer.part).__name__} counts messages that a part before it appends:"
                     " declare `appends` in the class of that part, so that both run call by call."
@@ -125,7 +125,7 @@ class Schedule:
         """Return the part that appends a message at a call; None: no part does."""
         layer: Any = self.top
         while isinstance(layer, PartLayer):
-            if layer.added(call) is not layer.before.added(call):
+            if layer.get_appended(call) is not layer.before.get_appended(call):
                 return layer.part
             layer = layer.before
         return None
@@ -138,7 +138,7 @@ class Schedule:
         """
         self.extend(call + 1)
         changes = {p: (state.message, state.tokens) for p, state in self.changed(call)}
-        appended = self.top.added(call)
+        appended = self.top.get_appended(call)
         view = self.history if call == self.history.call else self.history.at(call)
         if changes:
             view = view.replace_sized(changes, reason)
@@ -222,13 +222,13 @@ class PartLayer:
         return self._result.touched()
 
     @property
-    def adds(self) -> bool:
+    def has_appended(self) -> bool:
         """True where a message is appended at any call so far."""
-        return self._result.adds
+        return self._result.has_appended
 
-    def added(self, call: int) -> AppendedMessage | None:
+    def get_appended(self, call: int) -> AppendedMessage | None:
         """Return the message appended at a call only."""
-        return self._result.added(call)
+        return self._result.get_appended(call)
 
     def total(self, call: int, kind: int) -> int:
         """Return the sum of one kind of size over the messages of a call."""
@@ -344,13 +344,13 @@ class StageByCall:
         return set().union(*(layer.touched() for layer in self.layers))
 
     @property
-    def adds(self) -> bool:
+    def has_appended(self) -> bool:
         """True where a message is appended at any call so far."""
-        return any(layer.adds for layer in self.layers)
+        return any(layer.has_appended for layer in self.layers)
 
-    def added(self, call: int) -> AppendedMessage | None:
+    def get_appended(self, call: int) -> AppendedMessage | None:
         """Return the message appended at a call only."""
-        return self._layer(call).added(call)
+        return self._layer(call).get_appended(call)
 
     def total(self, call: int, kind: int) -> int:
         """Return the sum of one kind of size over the messages of a call."""

@@ -154,7 +154,7 @@ class ScheduleView:
         """Return the state of a message at a call, after the parts before."""
         return self.before.state(p, call)
 
-    def after(self, p: int, what: NewContent, call: int) -> MessageState:
+    def state_after_change(self, p: int, what: NewContent, call: int) -> MessageState:
         """Return the state that `change` would give a message at a call, without changing it."""
         state = self.before.state(p, call)
         if self.stays(p, call):
@@ -226,7 +226,7 @@ class ScheduleView:
             if (not codes or self.rows.role(p) in codes) and self.is_tool(p, tools):
                 yield p
 
-    def long(self, p: int, low: int) -> bool:
+    def may_be_longer(self, p: int, low: int) -> bool:
         """Return False where a message has at most `low` characters at all calls: a cheap check."""
         return self.rows.chars(p) > low or p in self._changed_before
 
@@ -239,7 +239,7 @@ class ScheduleView:
         positions: set[int] = cached[1]
         return positions
 
-    def news(self, *roles: str) -> Iterator[VisibilityChanges]:
+    def iter_visibility_changes(self, *roles: str) -> Iterator[VisibilityChanges]:
         """Yield, call by call, which messages of these roles (none: all) arrive or are hidden.
 
         Calls at which a late result makes a cut unsafe are included, even without such messages.
@@ -273,7 +273,7 @@ class ScheduleView:
                 yield call, p
 
     def _turn_calls(self) -> set[int]:
-        """Return the calls that `news` includes because a turn begins: none."""
+        """Return the calls that `iter_visibility_changes` includes because a turn begins: none."""
         return set()
 
     def events(self, *roles: str) -> dict[int, list[int]]:
@@ -298,18 +298,18 @@ class ScheduleView:
             with_protected: count protected messages, too.
         """
         window: SlidingWindow = self.memory.setdefault(("window", role), SlidingWindow())
-        for call, added, hidden, protected in self.news(role):
+        for call, added, hidden, protected in self.iter_visibility_changes(role):
             for p in hidden:
-                if p in window and window.out(p):
+                if p in window and window.remove(p):
                     yield p, call, False  # it may come back as one of the newest
             for p in added:
-                if (with_protected or not self.stays(p, call)) and window.put(p):
+                if (with_protected or not self.stays(p, call)) and window.insert(p):
                     yield p, call, True
             if not with_protected:
                 for p in protected:
                     if p in window:
-                        window.out(p)
-            for p, is_old in window.settle(old(len(window.positions))):
+                        window.remove(p)
+            for p, is_old in window.set_old_count(old(len(window.positions))):
                 yield p, call, is_old
 
 
@@ -331,14 +331,14 @@ class SlidingWindow:
         i = bisect_left(self.positions, p)
         return i < len(self.positions) and self.positions[i] == p
 
-    def put(self, p: int) -> bool:
+    def insert(self, p: int) -> bool:
         """Insert a position; return True where it is old."""
         i = bisect_left(self.positions, p)
         self.positions.insert(i, p)
         self.old += i < self.old
         return i < self.old
 
-    def out(self, p: int) -> bool:
+    def remove(self, p: int) -> bool:
         """Remove a position; return True where it was old."""
         i = bisect_left(self.positions, p)
         was_old = i < self.old
@@ -350,7 +350,7 @@ class SlidingWindow:
         """Return True for an old position."""
         return bisect_left(self.positions, p) < self.old
 
-    def settle(self, old: int) -> Iterator[tuple[int, bool]]:
+    def set_old_count(self, old: int) -> Iterator[tuple[int, bool]]:
         """Set the number of old positions; yield those that become old (True) or not (False)."""
         target = min(max(old, 0), len(self.positions))
         # Move the boundary one by one: each position that it passes changes its age.
@@ -374,7 +374,7 @@ class OrderedTexts:
         self._positions: list[int] = []
         self._texts: list[str] = []
 
-    def put(self, p: int, text: str) -> None:
+    def insert(self, p: int, text: str) -> None:
         """Insert the text of a position, or replace it."""
         i = bisect_left(self._positions, p)
         is_present = i < len(self._positions) and self._positions[i] == p
@@ -385,14 +385,14 @@ class OrderedTexts:
         if not is_present:
             self._positions.insert(i, p)
 
-    def out(self, p: int) -> None:
+    def remove(self, p: int) -> None:
         """Remove the text of a position, if there is one."""
         i = bisect_left(self._positions, p)
         if i < len(self._positions) and self._positions[i] == p:
             del self._positions[i]
             self._texts = [*self._texts[:i], *self._texts[i + 1 :]]
 
-    def now(self) -> tuple[list[str], int]:
+    def take_snapshot(self) -> tuple[list[str], int]:
         """Return a snapshot (texts, n): the first n texts of the list are the present ones."""
         return self._texts, len(self._texts)
 
@@ -405,9 +405,9 @@ class VisiblePositions(SlidingWindow):
     def follow(self, added: Iterable[int], hidden: Iterable[int]) -> None:
         """Apply the news of a call."""
         for p in hidden:
-            self.out(p)
+            self.remove(p)
         for p in added:
-            self.put(p)
+            self.insert(p)
 
     def index(self, p: int) -> int:
         """Return the index of the first position at or after one."""

@@ -198,8 +198,8 @@ class HistoryRows:
         # A message that replaced others is protected from the beginning, if its source is pinned.
         row = self.row(p)
         if row < 0:
-            return self.begin if self._items[p].stays(self.log, self.begin) else NEVER
-        if not self.log.stays_in(row):
+            return self.begin if self._items[p].is_protected(self.log, self.begin) else NEVER
+        if not self.log.is_protected(row):
             return NEVER
         return max(self.log.late_stays.get(row, 0), self.arrival(p))
 

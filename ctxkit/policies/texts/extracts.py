@@ -54,7 +54,7 @@ class ExtractOptions(NamedTuple):
 
     budget: float
     """Budget in characters."""
-    user: float
+    user_share: float
     """Share of the budget for user messages."""
     focus: SummaryFocus | None = None
 
@@ -90,7 +90,7 @@ def _compose_extract(
         weighed = weighed._replace(weights=weighed.weights * (1 + FOCUS_BOOST * nearness))
         near_lines = np.flatnonzero(nearness)
         budget -= matcher.longest if 2 * matcher.longest <= budget else 0
-    chosen = sorted(_choose_places(lines, weighed, budget, options.user, near_lines))
+    chosen = sorted(_choose_places(lines, weighed, budget, options.user_share, near_lines))
     if not chosen:
         return _first_words(lines, parts, max(int(options.budget), 1))
     if matcher is not None and budget < options.budget:

@@ -191,9 +191,9 @@ def find_identifiers(text: str, *, limit: int = 50, inner_paths: bool = False) -
     return tuple(identifiers)
 
 
-def select_file_identifiers(names: Iterable[str], limit: int = 20) -> tuple[str, ...]:
+def select_file_identifiers(identifiers: Iterable[str], limit: int = 20) -> tuple[str, ...]:
     """Return the identifiers with a slash or a dot, which look like files (URLs too, as Tyrum)."""
-    return tuple(n for n in names if "/" in n or "." in n)[:limit]
+    return tuple(n for n in identifiers if "/" in n or "." in n)[:limit]
 
 
 def select_identifiers_to_audit(texts: Sequence[str], limit: int = 12) -> tuple[str, ...]:
@@ -209,11 +209,13 @@ def select_identifiers_to_audit(texts: Sequence[str], limit: int = 12) -> tuple[
     return tuple(identifiers)[:limit]
 
 
-def find_lost_identifiers(names: Iterable[str], summary: str) -> tuple[str, ...]:
+def find_lost_identifiers(identifiers: Iterable[str], summary: str) -> tuple[str, ...]:
     """Return the names missing in a summary; hexadecimal ones are compared without case."""
     folded = summary.casefold()
     return tuple(
-        n for n in names if n not in summary and not (_HEX.fullmatch(n) and n.casefold() in folded)
+        n
+        for n in identifiers
+        if n not in summary and not (_HEX.fullmatch(n) and n.casefold() in folded)
     )
 
 
@@ -226,9 +228,9 @@ def find_invented_identifiers(summary: str, source: str, limit: int = 12) -> tup
     return tuple(n for n in names if n.casefold() not in folded)[:limit]
 
 
-def reflects_request(ask: str, summary: str) -> bool:
+def reflects_request(request: str, summary: str) -> bool:
     """Return True where a summary holds two of the first 12 words of a request (one of few)."""
-    words = list(dict.fromkeys(w.casefold() for w in _WORD.findall(ask)))[:12]
+    words = list(dict.fromkeys(w.casefold() for w in _WORD.findall(request)))[:12]
     if not words:
         return True
     folded = summary.casefold()
@@ -239,8 +241,8 @@ def audit_summary(
     summary: str,
     *,
     sections: Iterable[str] = (),
-    names: Iterable[str] = (),
-    ask: str = "",
+    identifiers: Iterable[str] = (),
+    request: str = "",
     strict: bool = True,
 ) -> tuple[str, ...]:
     """Return the defects of a summary in OpenClaw's words; an empty tuple: there are none.
@@ -248,16 +250,16 @@ def audit_summary(
     Args:
         summary: the text of the model, before anything is added.
         sections: headings that must be lines of their own.
-        names: identifiers that the summary must hold, if `strict`.
-        ask: the last request of the user.
+        identifiers: identifiers that the summary must hold, if `strict`.
+        request: the last request of the user.
         strict: True for the identifier policy `strict`.
     """
     rows = {row.strip() for row in summary.splitlines()}
     problems = [f"missing_section:{s}" for s in sections if s not in rows]
-    lost = find_lost_identifiers(names, summary) if strict else ()
+    lost = find_lost_identifiers(identifiers, summary) if strict else ()
     if lost:
         problems.append("missing_identifiers:" + ",".join(lost[:3]))
-    if not reflects_request(ask, summary):
+    if not reflects_request(request, summary):
         problems.append("latest_user_ask_not_reflected")
     return tuple(problems)
 

@@ -162,24 +162,24 @@ def format_intent_line(action: ToolAction, *, quirks: bool = False) -> str:
     return f"  {OUTCOME_MARKS[action.outcome]} {action.tool}{what}{tail}"
 
 
-def list_written_files(acts: Iterable[ToolAction], outcome: Outcome = "done") -> tuple[str, ...]:
+def list_written_files(actions: Iterable[ToolAction], outcome: Outcome = "done") -> tuple[str, ...]:
     """Return the paths of the writes and patches with an outcome, each once."""
     return tuple(
         dict.fromkeys(
-            a.path for a in acts if a.path and is_write_tool(a.tool) and a.outcome == outcome
+            a.path for a in actions if a.path and is_write_tool(a.tool) and a.outcome == outcome
         )
     )
 
 
-def select_shell_commands(acts: Iterable[ToolAction]) -> list[ToolAction]:
+def select_shell_commands(actions: Iterable[ToolAction]) -> list[ToolAction]:
     """Return the shell commands among the actions."""
-    return [a for a in acts if is_shell_tool(a.tool)]
+    return [a for a in actions if is_shell_tool(a.tool)]
 
 
-def select_unresolved_failures(acts: Sequence[ToolAction]) -> list[ToolAction]:
+def select_unresolved_failures(actions: Sequence[ToolAction]) -> list[ToolAction]:
     """Return the failures without a later success of the same tool on the same target."""
     last: dict[tuple[str, str], ToolAction] = {}
-    for a in acts:
+    for a in actions:
         if a.outcome not in ("pending", "unknown"):
             last[a.tool, a.target] = a
     return [a for a in last.values() if a.outcome == "failed"]
@@ -204,12 +204,12 @@ def format_reasoning_block(
     )
 
 
-def format_exploration_block(acts: Sequence[ToolAction]) -> str:
+def format_exploration_block(actions: Sequence[ToolAction]) -> str:
     """Return fuseraft's block of files read and searches; empty without any."""
-    read = [a.path for a in acts if a.path and is_read_tool(a.tool)]
+    read = [a.path for a in actions if a.path and is_read_tool(a.tool)]
     searches = [
         a
-        for a in acts
+        for a in actions
         if SEARCH_TOOL_PATTERN.search(a.tool)
         or (is_shell_tool(a.tool) and SEARCH_TOOL_PATTERN.search(a.target[:40]))
     ]
@@ -227,11 +227,11 @@ def format_exploration_block(acts: Sequence[ToolAction]) -> str:
     return "\n".join([*rows, *(f"  read {read.count(p)} times: {p}" for p in frequent)])
 
 
-def format_symbols_block(acts: Sequence[ToolAction], texts: Iterable[tuple[str, str]]) -> str:
+def format_symbols_block(actions: Sequence[ToolAction], texts: Iterable[tuple[str, str]]) -> str:
     """Return fuseraft's block of symbols that written texts define and use; empty without any.
 
     Args:
-        acts: the actions.
+        actions: the actions.
         texts: pairs (path, text) of written texts; an empty path is unknown.
     """
     written_texts = list(texts)
@@ -249,7 +249,7 @@ def format_symbols_block(acts: Sequence[ToolAction], texts: Iterable[tuple[str, 
     ]
     rows = [f"  SymbolDefinition ({kind}): {name}" for name, (kind, _) in names.items()]
     rows += [f"  SymbolReference: {name} → {target}" for name, target in dict.fromkeys(references)]
-    files = len(list_written_files(acts))
+    files = len(list_written_files(actions))
     return "\n".join(
         [f"[SYMBOL DEPENDENCY GRAPH — {len(rows)} node(s) across {files} file(s)]", *rows]
     )

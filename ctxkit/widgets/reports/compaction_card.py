@@ -1,7 +1,7 @@
-"""A card of one compaction, made to be posted: what went, what was needed later, and its price.
+"""A card of one compaction, to be shared: what it removed, what was needed later, and its cost.
 
-What a card shows of a log is exact values that a compaction took, each redacted; the session's
-title, its folder and its texts are not in it.
+Of a log, a card shows only exact values that the compaction removed, each redacted; it does not
+have the session's title, folder or texts.
 """
 
 from __future__ import annotations

@@ -574,8 +574,10 @@ def describe_session_accuracy(session: Session) -> list[str]:
     prediction = predict_input_cost(base)
     closure = closure_error(base, sheet.misses)
     errors = (prediction.error, prediction.low, prediction.high, prediction.why, closure)
-    counted = (anchored.counter, anchored.error)
-    basis = SessionEstimateAccuracy(base.id, *errors, sheet.unexplained, sheet.priced, *counted)
+    counted = (anchored.counter, anchored.plain_count_error)
+    basis = SessionEstimateAccuracy(
+        base.id, *errors, sheet.unexplained_share, sheet.priced_share, *counted
+    )
     return [*_accuracy_sentences([basis], replayed=session.origin is not None), *sentences]
 
 

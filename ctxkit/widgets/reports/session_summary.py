@@ -371,7 +371,7 @@ def render_session_list_summary(sessions: Sessions) -> MimeBundle:
     html = (
         f'<div class="{NO_MATHJAX}"'
         f' style="{TEXT_COLOR_CSS}"><strong>{escape_html(head)}</strong>'
-        f"{many.to_html(high=_HIGH, sorts=False)}</div>"
+        f"{many.to_html(max_height_px=_HIGH, is_sortable=False)}</div>"
     )
     return {"text/plain": "\n".join(lines), "text/html": html}
 
@@ -402,7 +402,7 @@ def _session_html(session: Session, facts: list[tuple[str, str]]) -> str:
         for name, value in facts
     )
     turns, compactions = tabulate_turns(session, _MANY), tabulate_compactions(session, _MANY)
-    folded = compactions.to_html(high=_HIGH, sorts=False)
+    folded = compactions.to_html(max_height_px=_HIGH, is_sortable=False)
     folded = folded and f"<details><summary>compactions</summary>{folded}</details>"
     hover = f"id {sanitize_line(session.id, 120)}" + (
         f" · {sanitize_line(session.path_, 200)}" if session.path_ else ""
@@ -413,7 +413,7 @@ def _session_html(session: Session, facts: list[tuple[str, str]]) -> str:
         f' title="{escape_html(hover, 400)}">{escape_html(get_title(session, 160))}</strong>'
         f'<div style="{MUTED_COLOR_CSS}">{soft}</div><div '
         f'style="{_BOX}">{figures}</div>{render_notes_html(session.notes)}'
-        f"{turns.to_html(high=_HIGH, sorts=False)}{folded}</div>"
+        f"{turns.to_html(max_height_px=_HIGH, is_sortable=False)}{folded}</div>"
     )
 
 

@@ -227,7 +227,7 @@ def test_a_folder_of_logs_tells_when_the_last_one_was_and_teaches():
     for start, found in ((40.0, 15_000), (9e5, 0)):
         me = near("me", start, 0)
         logs = DeveloperLogs([near("before", 0.0, 0), me])
-        calls = prepare_prediction(me, others, logs, teaches_itself=False)
+        calls = prepare_prediction(me, others, logs, uses_own_logs=False)
         reads = simulate_reads(calls.calls, calls.rates).rules_only
         assert reads[0] == pytest.approx(found), start
     assert DeveloperLogs([me]).measure_idle(me) is None

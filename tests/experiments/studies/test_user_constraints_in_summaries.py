@@ -84,12 +84,12 @@ def test_the_published_order_has_all_eight_compactors():
     ],
 )
 def test_orders_about_replies_or_for_a_case_are_rules(order):
-    assert [s.strength for s in parse_rules_and_statements(order)] == [SentenceKind.BINDS]
+    assert [s.kind for s in parse_rules_and_statements(order)] == [SentenceKind.BINDS]
 
 
 @pytest.mark.parametrize("text", ["When you left, the test was green.", "When I run it, it fails."])
 def test_what_tells_of_a_case_is_no_order(text):
-    assert SentenceKind.BINDS not in {s.strength for s in parse_rules_and_statements(text)}
+    assert SentenceKind.BINDS not in {s.kind for s in parse_rules_and_statements(text)}
 
 
 def test_the_page_names_what_is_not_measured():

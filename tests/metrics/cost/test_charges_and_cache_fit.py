@@ -206,12 +206,15 @@ def test_modelled_reads_are_what_calls_share_less_the_lag_and_misses_as_recorded
 def test_calls_of_another_agent_have_a_cache_of_their_own():
     s = talk(call(10_000, 0), call(3_000, 0, agent="helper"), call(12_000, 10_000))
     model = ReplayCostModel.of(s)
-    assert model.last == {0: -1, 1: -1, 2: 0}
-    assert model.cold == (True, True, False)
+    assert model.last_cache_user == {0: -1, 1: -1, 2: 0}
+    assert model.is_first_of_agent_and_model == (True, True, False)
     # what lies between is a prompt that shares 2,000 tokens with each of its neighbours
     prompts = SentPromptSizes([10_000, 3_000, 12_000], [0, 2_000, 2_000])
-    assert model.read(2, prompts) == 2_000
-    assert model.read(2, SentPromptSizes([10_000, 3_000, 12_000], [0, 11_000, 11_000])) == 10_000
+    assert model.count_read_tokens(2, prompts) == 2_000
+    assert (
+        model.count_read_tokens(2, SentPromptSizes([10_000, 3_000, 12_000], [0, 11_000, 11_000]))
+        == 10_000
+    )
 
 
 def test_a_replay_reads_no_more_than_a_call_that_missed_for_another_reason():
@@ -222,18 +225,18 @@ def test_a_replay_reads_no_more_than_a_call_that_missed_for_another_reason():
     assert model.limit_read(1, 9_000) == 500
     assert model.limit_read(2, -5) == 0
     sent = SentPromptSizes([10_000, 12_000, 1_023], [0, 10_000, 1_000])
-    assert [model.read(n, sent) for n in range(3)] == [0, 500, 0]
-    assert [model.write(2, n) for n in (1_023, 1_024)] == [False, True]
+    assert [model.count_read_tokens(n, sent) for n in range(3)] == [0, 500, 0]
+    assert [model.is_billed_for_writes(2, n) for n in (1_023, 1_024)] == [False, True]
     assert model.output_tokens == 300
 
 
 def test_a_hit_reads_the_shared_prefix_less_the_lag_and_at_most_the_prompt():
     lagging = ReplayCostModel.of(talk(call(10_000, 0), call(12_000, 9_980)))
-    assert [lagging.hit(*of) for of in ((9_000, 10_000, 12_000), (10_000, 10_000, 12_000))] == [8_980, 9_980]  # fmt: skip
+    assert [lagging.count_hit_tokens(*of) for of in ((9_000, 10_000, 12_000), (10_000, 10_000, 12_000))] == [8_980, 9_980]  # fmt: skip
     leading = ReplayCostModel.of(talk(call(10_000, 0), call(12_000, 10_100)))
     assert leading.fit.lag == -100
     # the reply is read where all of the prompt before is shared, and not behind a change
-    assert [leading.hit(*of) for of in ((9_000, 10_000, 12_000), (10_000, 10_000, 12_000), (10_000, 10_000, 10_050))] == [9_000, 10_100, 10_050]  # fmt: skip
+    assert [leading.count_hit_tokens(*of) for of in ((9_000, 10_000, 12_000), (10_000, 10_000, 12_000), (10_000, 10_000, 10_050))] == [9_000, 10_100, 10_050]  # fmt: skip
 
 
 def test_a_summary_is_billed_as_recorded_or_at_the_price_of_the_next_call():

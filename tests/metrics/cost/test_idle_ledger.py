@@ -149,11 +149,11 @@ def test_no_choice_bills_more_than_the_prefix():
 def test_a_pause_has_the_sizes_and_prices_of_its_calls():
     first, second, end = find_pauses(talk(1_200, 60, 2_000))
     assert (first.call, first.prefix, first.still_cached) == (0, 50_010, 0)
-    assert (first.recorded_write, first.grown) == (52_000, 52_000 - 50_010)
+    assert (first.recorded_write, first.growth_tokens) == (52_000, 52_000 - 50_010)
     assert (first.summary, first.compacted_tokens) == (4_000, 54_000)
-    assert first.written == 50_000
+    assert first.written_tokens_since_previous_pause == 50_000
     # written since: all 52,000, then 54,000 less the 52,000 that were read
-    assert (second.call, second.written) == (2, 52_000 + 2_000)
+    assert (second.call, second.written_tokens_since_previous_pause) == (2, 52_000 + 2_000)
     assert (end.call, end.gap, end.prefix, end.recorded_write) == (3, inf, 56_000, None)
     prices = first.prices
     assert (prices.read, prices.write, prices.output) == pytest.approx((0.3e-6, 3.75e-6, 15e-6))

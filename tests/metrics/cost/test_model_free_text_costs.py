@@ -21,7 +21,7 @@ def costs(replay) -> list[float]:
         ck.score(replay, loss=False)["summaries_usd"],
         row.summaries_usd,
         cuts["cost_usd"].sum(),
-        bill.accounts.summaries_usd,
+        bill.bill.summaries_usd,
     ]
 
 

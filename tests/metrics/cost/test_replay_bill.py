@@ -84,9 +84,11 @@ def test_stretches_are_summed_up_where_it_matters(monkeypatch):
     assert len(done.compactions) > 2
     by_hand = []
     monkeypatch.setattr(
-        TokenSumsByPriceTier, "each", lambda self, sent, calls: by_hand.append(calls)
+        TokenSumsByPriceTier, "add_calls", lambda self, sent, calls: by_hand.append(calls)
     )
-    monkeypatch.setattr(ReplayCostModel, "read", lambda self, call, sent: by_hand.append(call) or 0)
+    monkeypatch.setattr(
+        ReplayCostModel, "count_read_tokens", lambda self, call, sent: by_hand.append(call) or 0
+    )
     sheet = bench.base.sheet
     bill_replay(sheet, RunPromptSizes(done))
     seams = {cut.call for cut in done.compactions if sheet.billed[cut.call]}
@@ -104,7 +106,7 @@ def test_the_first_call_reads_what_others_left_whole():
         log += [user("word " * 900), assistant("ok", usage=usage, model="claude-sonnet-4-5")]
     bench = SessionRunner(session(*log))
     done, sheet = run_rules(bench.log(Rules()), Rules(), 200_000), bench.base.sheet
-    assert (sheet.fit.lag, sheet.read(0, RunPromptSizes(done))) == (200, 2900)
+    assert (sheet.fit.lag, sheet.count_read_tokens(0, RunPromptSizes(done))) == (200, 2900)
     assert agree(bench, done).read == sum(m.usage.cache_read_tokens for m in log[1::2])
 
 
@@ -121,7 +123,7 @@ def test_a_record_without_a_cache_split_is_summed_up_as_its_calls(monkeypatch):
     assert done.compactions
     found = agree(bench, done)
     assert (found.read, found.write, found.fresh) == (0, 0, found.prompts)
-    monkeypatch.setattr(TokenSumsByPriceTier, "each", None)
+    monkeypatch.setattr(TokenSumsByPriceTier, "add_calls", None)
     assert bill_replay(bench.base.sheet, RunPromptSizes(done)) == found
 
 

@@ -36,8 +36,8 @@ def test_every_split_adds_up_to_the_bill(sizes):
     ]
     spent = ck.spend(session(user(), *log, model=MODEL))
     adds_up(spent)
-    assert spent.accounts.calls_usd == pytest.approx(
-        sum(c.fresh_usd + c.read_usd + c.write_usd + c.output_usd for c in spent.accounts.charges)
+    assert spent.bill.calls_usd == pytest.approx(
+        sum(c.fresh_usd + c.read_usd + c.write_usd + c.output_usd for c in spent.bill.charges)
     )
 
 
@@ -65,12 +65,12 @@ def test_real_sessions_add_up_with_their_subagents(real):
     seen = 0
     for s in ck.read_all(real, progress=False):
         spent = ck.spend(s)
-        unpriced = spent.accounts.unpriced_n or spent.accounts.unpriced_summaries_n
+        unpriced = spent.bill.unpriced_n or spent.bill.unpriced_summaries_n
         if spent.total_usd is not None and not unpriced:
             adds_up(spent)
             seen += 1
             own = ck.score(s, loss=False)["cost_usd"]
-            if spent.accounts.unpriced_summaries_n:  # sealed: what it cost is not known
+            if spent.bill.unpriced_summaries_n:  # sealed: what it cost is not known
                 assert pd.isna(own)
                 continue
             assert spent.cost_usd == pytest.approx(own)
@@ -93,10 +93,10 @@ def test_repeats_and_idle_tools_are_found():
     ]  # fmt: skip
     tools = (ToolSchema(name="Read", chars=400), ToolSchema(name="Grow", chars=4000))
     spent = ck.spend(session(*log, model=MODEL, tools=tools))
-    (repeat,) = spent.fetched
+    (repeat,) = spent.repeated_results
     assert (repeat.name, repeat.times) == ("Read a.py", 2)
     assert 0 < repeat.usd < spent.total_usd
-    assert [u.name for u in spent.unused] == ["Grow"]
+    assert [u.name for u in spent.unused_tools] == ["Grow"]
 
 
 def test_servers_are_told_from_names_of_tools():
@@ -201,7 +201,7 @@ def test_a_miss_that_reads_nothing_costs_the_write_less_the_models_read(model, h
         *(user("a"), reply(110_000, 0, start)),
         *(user("b", time=start + 32_390.0), reply(120_000, 0, start + 32_400.0)),
     ]
-    (found,) = (m for m in ck.spend(session(*log, model=model)).resent if m.miss.call == 1)
+    (found,) = (m for m in ck.spend(session(*log, model=model)).resent_tokens if m.miss.call == 1)
     prices = ck.prices.price(model).at(120_000)
     assert found.miss.missed_tokens == 110_000
     assert found.sent_usd == pytest.approx(110_000 * prices.write(hour=hour))

@@ -28,7 +28,7 @@ def make_compacted(words: int):
 def test_cheaper_summaries_cost_as_much_less_as_their_model_reads_for_less():
     spent = ck.spend(make_compacted(20_000))
     (found,) = [w for w in spent.what_ifs if w.name == "cheaper summaries"]
-    summaries = spent.accounts.priced_summaries_usd
+    summaries = spent.bill.priced_summaries_usd
     cheapest = min(ck.prices.price(name).input for name in get_comparison_models())
     assert summaries + found.usd == pytest.approx(
         summaries * cheapest / ck.prices.price(MODEL).input

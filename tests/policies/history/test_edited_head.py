@@ -45,11 +45,11 @@ def make_head(form: str) -> EditedHead:
     if form == "tuple":
         return EditedHead.of(items)
     rows = [
-        (i.row, i.last_replaced if i.row < 0 else i.row, 0 if i.maker is None else i.maker.key, i.tokens, i.estimate)
+        (i.row, i.last_replaced if i.row < 0 else i.row, 0 if i.source is None else i.source.key, i.tokens, i.estimate)
         for i in items
     ]  # fmt: skip
     arrays = dict(zip(COLUMNS, map(np.array, zip(*rows, strict=True)), strict=True))
-    return EditedHead.of_columns(arrays, {i.maker.key: i.maker for i in items if i.maker})
+    return EditedHead.of_columns(arrays, {i.source.key: i.source for i in items if i.source})
 
 
 QUESTIONS = {

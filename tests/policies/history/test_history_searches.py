@@ -127,7 +127,7 @@ def test_a_row_is_found_again_by_its_position():
 def test_the_first_call_above_a_limit_is_found_in_prompts_that_also_shrink(fixed, limit, a, b):
     sums = SizeSums()
     for n in (*fixed, 5, 4):  # the last one shrinks, so the sizes are not sorted
-        sums.call(0, n)
+        sums.append_call(0, n)
     start, stop = sorted((min(a, len(fixed)), min(b, len(fixed))))
     first = next((k for k in range(start, stop) if fixed[k] > limit), stop)
     assert sums.above(limit, start, stop) == first

@@ -26,7 +26,7 @@ def told(asked: list[list[int]], known: IdValueCache) -> tuple[list[list[int]], 
             made.append(numbers[place])
             return numbers[place] // 2
 
-        out.append(known.of(np.array(numbers, np.int64), make).tolist())
+        out.append(known.get_or_compute(np.array(numbers, np.int64), make).tolist())
     return out, made
 
 

@@ -27,7 +27,7 @@ def test_a_text_that_grows_is_counted_as_it_stands():
     schedule = Schedule(History.start(log), (Listing(),), ContextBudget(1000, 0, log.counter))
     for call in range(log.calls):
         schedule.extend(call + 1)
-        added = schedule.top.added(call)
+        added = schedule.top.get_appended(call)
         assert (
             added.tokens
             == log.measure(added.message)
@@ -38,11 +38,11 @@ def test_a_text_that_grows_is_counted_as_it_stands():
 def test_a_look_at_a_roll_stays_as_it_was():
     roll, looks = OrderedTexts(), []
     for p, text in ((3, "c"), (1, "a"), (7, "g"), (3, "C"), (9, "i")):
-        roll.put(p, text)
-        looks.append(roll.now())
-    roll.out(9)
-    roll.out(4)
-    roll.put(8, "h")
-    looks.append(roll.now())
+        roll.insert(p, text)
+        looks.append(roll.take_snapshot())
+    roll.remove(9)
+    roll.remove(4)
+    roll.insert(8, "h")
+    looks.append(roll.take_snapshot())
     said = ["".join(texts[:n]) for texts, n in looks]
     assert said == ["c", "ac", "acg", "aCg", "aCgi", "aCgh"]

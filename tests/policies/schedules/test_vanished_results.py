@@ -14,7 +14,7 @@ class HideOldResult(ScheduledPruning):
 
     def schedule(self, view, _budget):
         results = view.memory.setdefault("results", [])
-        for new in view.news("tool"):
+        for new in view.iter_visibility_changes("tool"):
             results += new.arrived
             if len(results) >= 4 and not view.memory.get("done"):
                 view.memory["done"] = True

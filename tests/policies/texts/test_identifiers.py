@@ -45,8 +45,8 @@ def test_an_audit_names_all_that_is_missing():
     why = ids.audit_summary(
         "## A\nnothing",
         sections=["## A", "## B"],
-        names=list("wxyz"),
-        ask="rewrite the parser module",
+        identifiers=list("wxyz"),
+        request="rewrite the parser module",
     )
     assert why == (
         "missing_section:## B",
@@ -60,7 +60,7 @@ def test_a_heading_inside_a_sentence_is_no_section():
 
 
 def test_names_are_asked_for_only_when_strict():
-    assert ids.audit_summary("x", names=["/a/b/c"], strict=False) == ()
+    assert ids.audit_summary("x", identifiers=["/a/b/c"], strict=False) == ()
 
 
 @pytest.mark.parametrize(
