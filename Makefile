@@ -58,7 +58,7 @@ mutants: $(STAMP)  ## plant single faults and list those that no test notices: m
 planted: $(STAMP)  ## apply the mistakes of tests/planted, each in a copy of the tree: the tests must notice every one
 	$(BIN)/python -m benchmarks.planted_mistakes
 
-defaults: $(STAMP)  ## write every default and constant of policies, presets, engine and metrics into tests/setting_defaults.json
+defaults: $(STAMP)  ## write every default and constant of policies, presets, engine, metrics, formats and agent into tests/setting_defaults.json
 	$(BIN)/python tests/setting_defaults.py
 
 test-peers: with-peers with-peers-older  ## presets and recorders beside the packages they follow (OpenHands: PYTHON=python3.12)

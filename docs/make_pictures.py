@@ -20,7 +20,7 @@ import ctxkit as ck
 
 PICTURES = Path(__file__).parent / "pictures"
 COMMANDS = {
-    "when": ("when research.jsonl.gz", 22),
+    "when": ("when research.jsonl.gz", 24),
     "spend": ("spend billing.jsonl", 16),
     "compare": (
         "compare billing.jsonl -r pi -r codex -r strands -r inspect_edit",

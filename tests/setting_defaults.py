@@ -1,9 +1,9 @@
 """The default of every setting of every policy, trigger, guard and preset, and every named value, as one table.
 
-A named value is a constant of a module, or the default of an argument or of a class, in the packages whose figures
-depend on it: `metrics`, `engine`, `policies`, `presets`, `experiments` and `plots`. `python tests/setting_defaults.py` writes the table to
-`tests/setting_defaults.json`, one line a value; a test compares it with the code, so a value changes only together
-with its line.
+A named value is a constant of a module, or the default of an argument or of a class, in the packages whose figures,
+records and bounds depend on it: `metrics`, `engine`, `policies`, `presets`, `formats`, `agent`, `experiments`, `plots`.
+`python tests/setting_defaults.py` writes the table to `tests/setting_defaults.json`, one line a value; a test compares
+it with the code, so a value changes only together with its line.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import ctxkit.agent
 import ctxkit.engine
 import ctxkit.experiments
+import ctxkit.formats
 import ctxkit.metrics
 import ctxkit.plots
 import ctxkit.policies
@@ -42,7 +44,7 @@ LONGEST_TEXT = 80
 
 SETTING_PACKAGES = (ctxkit.policies, ctxkit.presets)
 VALUE_PACKAGES = (
-    *(*SETTING_PACKAGES, ctxkit.engine, ctxkit.metrics),
+    *(*SETTING_PACKAGES, ctxkit.engine, ctxkit.metrics, ctxkit.formats, ctxkit.agent),
     *(ctxkit.experiments, ctxkit.plots),
 )
 
@@ -103,7 +105,9 @@ def list_functions(module: ModuleType) -> list[FunctionType]:
     return [
         f
         for f in values
-        if isfunction(f) and f.__module__ == module.__name__ and f.__name__ != "__init__"
+        if isfunction(f)
+        and f.__module__ == module.__name__
+        and f.__code__.co_filename == module.__file__  # not the `__init__` of a dataclass
     ]
 
 

@@ -31,6 +31,7 @@ from ctxkit.experiments.setting_choice_and_display import (
     SettingOutcome,
     check_max_loss,
     choose_setting,
+    mark_thrashing,
 )
 from ctxkit.experiments.sweep_runs import resolve_settings, run_settings
 from ctxkit.experiments.sweep_workers import SessionRunner, SweepOptions
@@ -477,7 +478,7 @@ def judge_settings(frame: pd.DataFrame, max_loss: float | None = None) -> list[S
     """Return the verdict on each row of a frame of scores of one session."""
     on_front, choice = find_pareto_rows(frame), choose_setting_from_frame(frame, max_loss)
     return [
-        _judge_setting(row, _name_ends(str(row["rules"]), choice), front=on)
+        _judge_setting(row, choice.name_ends(str(row["rules"])), front=on)
         for row, on in zip(frame.to_dict("records"), on_front, strict=True)
     ]
 
@@ -510,22 +511,6 @@ def choose_setting_from_frame(frame: pd.DataFrame, max_loss: float | None) -> Se
     return choose_setting(outcomes, max_loss, record=record)
 
 
-def _name_ends(rules: str, choice: SettingChoice) -> list[tuple[str, str]]:
-    """Return the words and tones of the ends of a choice that a setting is."""
-    is_end = [end is not None and end.name == rules for end in choice[:3]]
-    is_best, is_cheapest, loses_least = is_end
-    words = []
-    if is_cheapest and not is_best and choice.cheapest is not None:
-        loss = choice.cheapest.loss
-        much = "" if loss is None else f", {format_percent(loss)} lost"
-        words.append((f"cheapest of all{much}", ""))
-    if is_best:
-        words.append(("cheapest" if is_cheapest else "cheapest within the bound", "good"))
-    if loses_least:
-        words.append(("loses least", "good"))
-    return words
-
-
 def find_pareto_rows(frame: pd.DataFrame) -> list[bool]:
     """Return for each row whether it is on the Pareto front of dollars and needed-later loss.
 
@@ -552,8 +537,9 @@ def _judge_setting(
             (f"over window at call {format_count(row['first_call_over_window'])}", "grey")
         )
     if has_value(row["is_thrashing"]) and row["is_thrashing"]:
-        verdicts.append(("thrashes", "bad"))
-    verdicts += [(", ".join(word for word, _ in ends), ends[0][1])] if ends else []
+        verdicts.append(mark_thrashing(ends))
+    elif ends:
+        verdicts.append((", ".join(word for word, _ in ends), ends[0][1]))
     if front and not ends:
         verdicts.append((ON_FRONT, ""))
     if row["rules"] == RECORDED_LABEL:

@@ -8,7 +8,7 @@ advice that state it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
@@ -21,7 +21,9 @@ from ctxkit._internal.formatting_and_sanitizing import (
     pluralize,
     sanitize_line,
 )
+from ctxkit._internal.tables import Cell, Column
 from ctxkit.errors import BadArguments
+from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
 from ctxkit.metrics.run_statistics import FEW_SESSIONS, summarise_runs
 
 if TYPE_CHECKING:
@@ -51,8 +53,8 @@ class SettingChoice(NamedTuple):
     loses_least: SettingOutcome | None
     max_loss: float | None
     """The bound; None: there is none."""
-    is_record_bound: bool = False
-    """True where the bound is the loss of the record."""
+    bound_origin: str = ""
+    """Where the bound comes from, in words; empty: the user gave it."""
     record: SettingOutcome | None = None
     """The record, where it is among the settings."""
     outcomes_n: int = 0
@@ -71,9 +73,10 @@ class SettingChoice(NamedTuple):
         first = self.best
         if self.max_loss is None:
             first = self.best or self.cheapest
-            start = f"Cheapest: {_describe(first)}"
+            sound = "" if first == self.cheapest else " that does not thrash"
+            start = f"Cheapest{sound}: {_describe(first)}"
         else:
-            whose = " (as the record did)" if self.is_record_bound else ""
+            whose = f" ({self.bound_origin})" if self.bound_origin else ""
             bound = f"no more than {format_percent(self.max_loss)}{whose}"
             if self.best is None:
                 sound = " and has no drawback" if self._has_flawed_within() else ""
@@ -86,6 +89,28 @@ class SettingChoice(NamedTuple):
             else:
                 start = f"Cheapest of those that lose {bound}: {_describe(self.best)}"
         return f"{start}.{self._describe_ends(first)}"
+
+    def name_ends(self, rules: str) -> list[tuple[str, str]]:
+        """Return the words and tones of the ends that a setting is.
+
+        Args:
+            rules: the name of the setting.
+        """
+        is_best, is_cheapest, loses_least = (
+            end is not None and end.name == rules
+            for end in (self.best, self.cheapest, self.loses_least)
+        )
+        words = []
+        if is_cheapest and not is_best and self.cheapest is not None:
+            loss = self.cheapest.loss
+            much = "" if loss is None else f", {format_percent(loss)} lost"
+            words.append((f"cheapest of all{much}", ""))
+        if is_best:
+            within = "within the bound" if self.max_loss is not None else "that does not thrash"
+            words.append(("cheapest" if is_cheapest else f"cheapest {within}", "good"))
+        if loses_least:
+            words.append(("loses least", "good"))
+        return words
 
     def _has_flawed_within(self) -> bool:
         least = self.loses_least
@@ -113,6 +138,7 @@ def choose_setting(
     max_loss: float | None = None,
     *,
     record: SettingOutcome | None = None,
+    bound_origin: str = "",
 ) -> SettingChoice:
     """Return the ends of the choice between some settings.
 
@@ -120,6 +146,7 @@ def choose_setting(
         outcomes: the settings that can be chosen, including the record if it can be chosen.
         max_loss: share of the reused items that may be lost; None: the loss of the record.
         record: the record, whose loss is the default bound.
+        bound_origin: where `max_loss` comes from, in words; empty: the user gave it.
 
     Returns:
         The cheapest within the bound, the cheapest of all and the one that loses least; None in
@@ -135,9 +162,8 @@ def choose_setting(
         'b'
     """
     check_max_loss(max_loss)
-    is_record_bound = max_loss is None and record is not None
-    if is_record_bound and record is not None:
-        max_loss = record.loss
+    if max_loss is None and record is not None:
+        max_loss, bound_origin = record.loss, "as the record did"
     by_cost = sorted(outcomes, key=lambda o: (o.usd, o.loss or 0.0))
     sound = [o for o in by_cost if not o.flaw]
     within = [o for o in sound if max_loss is None or (o.loss is not None and o.loss <= max_loss)]
@@ -147,7 +173,7 @@ def choose_setting(
         cheapest=by_cost[0] if by_cost else None,
         loses_least=min(with_loss, key=lambda o: (o.loss, o.usd), default=None),
         max_loss=max_loss,
-        is_record_bound=is_record_bound,
+        bound_origin=bound_origin,
         record=record,
         outcomes_n=len(by_cost),
     )
@@ -176,6 +202,16 @@ def _describe(outcome: SettingOutcome | None, *, with_name: bool = True) -> str:
     return f"{name}{format_usd(outcome.usd)}, {lost}{but}"
 
 
+def mark_thrashing(ends: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Return the words and tone of a setting that thrashes.
+
+    Args:
+        ends: the words and tones of the ends of the choice that it is (`SettingChoice.name_ends`).
+    """
+    words = [word.partition(",")[0] for word, _ in ends]  # its loss stands in a column of its own
+    return "; ".join([*filter(None, [", ".join(words)]), "thrashes"]), "bad"
+
+
 _LOST = "share of what was used again that was out of sight by then"
 SWEEP_COLUMNS = (
     DisplayColumn("rules", "rules"),
@@ -192,7 +228,7 @@ ADVICE_COLUMNS = (
     DisplayColumn("rules", "rules"),
     DisplayColumn("advised", "advised", "yes"),
     DisplayColumn("cost_usd", "cost", "usd", "mean dollars of a session"),
-    DisplayColumn("saved_usd", "saved", "usd", "against no context management, a session"),
+    DisplayColumn("saved_usd", "saved", "usd", "against no compaction at all, a session"),
     DisplayColumn("saved_usd_low", "from", "usd", "lower end of its 90 % interval", spare=True),
     DisplayColumn("saved_usd_high", "to", "usd", "upper end of it", spare=True),
     DisplayColumn("needed_later_loss", "lost", "share", _LOST),
@@ -200,6 +236,9 @@ ADVICE_COLUMNS = (
         "not_paid_back_n", "not paid back", "count", "the next one came before they had paid"
     ),
 )
+_VERDICT_COLUMN = Column("verdict", "in a word", number=False, firm=True)
+_INTERVAL_KEYS = ("_low", "_high")
+_SAVED_NOTE = "Saved: against no compaction at all; ck.compare measures against the record."
 _MAX_NOTES = 3
 """Most notes on settings that a sweep shows; `.detail` has all."""
 
@@ -213,12 +252,39 @@ class SweepDisplay:
     def __call__(self, runs: pd.DataFrame) -> VerdictTableNotes:
         """Return the display."""
         summary = summarise_runs(pd.DataFrame(runs)).sort_values("cost_usd", kind="stable")
-        table = tabulate_columns(summary, SWEEP_COLUMNS)
-        outcomes = _list_outcomes(summary, _over_the_window(runs))
-        outcomes = _note_thrashing(outcomes, runs)
+        over = _over_the_window(runs)
+        outcomes = _note_thrashing(_list_outcomes(summary, over), runs)
         choice = choose_setting(outcomes, self.max_loss)
+        has_few = runs["session"].nunique() < FEW_SESSIONS
+        columns = _without_intervals(SWEEP_COLUMNS) if has_few else SWEEP_COLUMNS
+        flaws = {o.name: o.flaw for o in outcomes}
+        table = tabulate_columns(summary, columns)
+        rows = [
+            _add_verdict(cells, rules, choice, flaws.get(rules, ""), is_over=rules in over)
+            for cells, rules in zip(table.rows, summary["rules"].astype(str), strict=False)
+        ]
+        table = replace(table, heads=(*table.heads, _VERDICT_COLUMN), rows=tuple(rows))
         verdict = " ".join([choice.sentence, *_describe_sweep(runs)])
         return VerdictTableNotes(verdict, table, (".detail has every run and every figure.",))
+
+
+def _without_intervals(columns: tuple[DisplayColumn, ...]) -> tuple[DisplayColumn, ...]:
+    """Return columns without intervals, which the mean of a few sessions does not have."""
+    return tuple(c for c in columns if not c.key.endswith(_INTERVAL_KEYS))
+
+
+def _add_verdict(
+    cells: tuple[Cell, ...], rules: str, choice: SettingChoice, flaw: str, *, is_over: bool
+) -> tuple[Cell, ...]:
+    """Return a row with its verdict; one that does not fit the window is grey."""
+    if is_over:
+        grey = (cell._replace(tone="grey") for cell in cells)
+        return (*grey, Cell("over window, left out", None, "", "grey"))
+    ends = choice.name_ends(rules)
+    word, tone = ", ".join(word for word, _ in ends), ends[0][1] if ends else ""
+    if flaw:
+        word, tone = mark_thrashing(ends)
+    return (*cells, Cell(word, None, flaw, tone))
 
 
 def _over_the_window(runs: pd.DataFrame) -> set[str]:
@@ -283,12 +349,14 @@ def display_advice(advice: pd.DataFrame) -> VerdictTableNotes:
     rows = advice.to_dict("records")
     advised = next((row["advice"] for row in rows if row["advised"]), None)
     if not advice.empty and rows[0]["sessions_n"] < FEW_SESSIONS:
-        # the mean of a few sessions has no interval, and one reason stands against all rows
-        columns = tuple(c for c in ADVICE_COLUMNS if not c.key.startswith("saved_usd_"))
-        return VerdictTableNotes(_describe_few(advice), tabulate_columns(advice, columns))
+        # one reason stands against all rows
+        columns = tuple(c for c in _without_intervals(ADVICE_COLUMNS) if c.key != "advised")
+        table = tabulate_columns(advice, columns)
+        return VerdictTableNotes(_describe_few(advice), table, (_SAVED_NOTE,))
     verdict = advised or _describe_no_advice(advice)
     others = tuple(row["advice"] for row in rows if row["advice"] != advised)
-    return VerdictTableNotes(verdict, tabulate_columns(advice, ADVICE_COLUMNS), others)
+    table = tabulate_columns(advice, ADVICE_COLUMNS)
+    return VerdictTableNotes(verdict, table, (_SAVED_NOTE, *others))
 
 
 def _describe_few(advice: pd.DataFrame) -> str:
@@ -302,7 +370,13 @@ def _describe_few(advice: pd.DataFrame) -> str:
 
 def _choose_from(advice: pd.DataFrame) -> SettingChoice:
     max_loss = advice["max_loss"].iloc[0]
-    return choose_setting(_list_outcomes(advice), float(max_loss) if has_value(max_loss) else None)
+    if not has_value(max_loss):
+        return choose_setting(_list_outcomes(advice))
+    origin = (
+        f"{100 * EXTRA_LOSS:g} points above the {format_percent(max_loss - EXTRA_LOSS)} that"
+        " compacting at the window puts at stake"
+    )
+    return choose_setting(_list_outcomes(advice), float(max_loss), bound_origin=origin)
 
 
 def _describe_no_advice(advice: pd.DataFrame) -> str:

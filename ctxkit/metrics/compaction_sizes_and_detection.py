@@ -77,6 +77,8 @@ def measure_compactions(session: Session, count: Count = None) -> list[MeasuredC
     if count is None and not session.has_usage:
         count = "anchored"
     size, counted = _get_size_function(session, count)
+    # the bill around a compaction scales its summary, too, as every view of a prompt does
+    summary_size = size if count is not None else _get_size_function(session, "anchored")[0]
     out = []
     for moment in _iter_compaction_moments(session):
         before, after, source = _sizes_around_compaction(
@@ -85,7 +87,9 @@ def measure_compactions(session: Session, count: Count = None) -> list[MeasuredC
         visible_ids = set(map(id, moment.visible_before))
         inserted = [m for m in moment.visible_after if id(m) not in visible_ids]
         is_unknown = has_sealed_summary(moment.group) or any(map(has_sealed_part, inserted))
-        counted_summaries = (count_summary_tokens(session, e, size) for e in moment.group.edits)
+        counted_summaries = (
+            count_summary_tokens(session, e, summary_size) for e in moment.group.edits
+        )
         summaries = [n for n in counted_summaries if n is not None]
         out.append(
             MeasuredCompaction(

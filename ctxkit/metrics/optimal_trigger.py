@@ -48,6 +48,9 @@ from ctxkit.metrics.growth_profile import (
 )
 from ctxkit.metrics.item_search_index import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
+from ctxkit.metrics.loss_analysis import LossAnalysis
+from ctxkit.metrics.loss_tables import make_loss_columns
+from ctxkit.metrics.message_visibility import get_visibility
 from ctxkit.metrics.threshold_replays import NEAR_OPTIMAL, LossBoundByThreshold, TriggerReplays
 from ctxkit.session.titles import get_title
 
@@ -68,7 +71,7 @@ _TABLE_COLUMNS = (
     Column("tokens", "of the prompt at which it is compacted"),
     Column("calls between", "from one compaction to the next"),
     Column("a call", "average dollars of a call"),
-    Column("at stake", "share of what is used again that would be taken before its use"),
+    Column("at stake", "share of what is used again that is removed before its use"),
 )
 
 
@@ -135,6 +138,12 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """The tokens that no compaction can remove."""
     max_loss: float | None
     """Share of reused items that may be at stake; None: unknown."""
+    record_at_stake: float | None = None
+    """Share of reused items that the record's own compactions put at stake; None: it has no
+    compactions or no text, or nothing is used again.
+    """
+    record_loss: float | None = None
+    """Share of reused items that the record lost, its summaries read: `needed_later_loss`."""
     pays_after: float
     """Calls after which a compaction at the best trigger is paid back."""
     floor_usd_per_1000_tokens: float
@@ -158,7 +167,7 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
     def answer(self) -> str:
         """The recommendation in one sentence, with its price and its loss."""
         usd, loss = format_usd(abs(self.saved_usd)), self._loss_at("best")
-        taken = f"; {loss} of what is used again would be taken before its use" if loss else ""
+        taken = f"; {loss} of what is used again would be at stake" if loss else ""
         if not self.is_change:
             return self._describe_no_change()
         if self.recorded is None and self.saved_usd < 0:
@@ -172,11 +181,11 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
                 f" compaction{taken}."
             )
         start = f"Compact at {self.best:,} tokens, not {self.recorded:,}: about {usd}"
+        before = self._loss_at("recorded")
+        taken += f", not {before}" if taken and before and before != loss else ""
         if self.saved_usd >= 0:
             return f"{start} less on this session{taken}."
-        before = self._loss_at("recorded")
-        taken = f", but {loss} of what is used again would be taken, not {before}" if before else ""
-        return f"{start} more on this session{taken}."
+        return f"{start} more on this session{taken.replace('; ', ', but ', 1)}."
 
     @property
     def is_change(self) -> bool:
@@ -193,7 +202,7 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
                 f" is due from {self.best:,} on, at {compaction}."
             )
         loss = self._loss_at("recorded")
-        taken = f"; {loss} of what is used again is taken before its use" if loss else ""
+        taken = f"; {loss} of what is used again is at stake" if loss else ""
         return (
             f"Keep compacting at about {self.recorded:,} tokens: {self.low:,} to {self.high:,} cost"
             f" about the same, {compaction}{taken}."
@@ -220,6 +229,7 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
                 f" ({self.floor_source})."
             ),
             self._describe_trigger(),
+            *self._describe_stake(),
             *self._describe_short_session(),
             (
                 f"There a compaction costs {_usd(self.reset_usd)} and has paid for itself after"
@@ -247,10 +257,24 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
         if loss is not None and max_loss is not None:
             sentence += (
                 f". In dollars alone {self.cheapest:,}, but there {format_percent(loss)} of what is"
-                f" used again would be taken before its use (the bound is"
-                f" {format_percent(max_loss)})"
+                f" used again would be at stake (the bound is {format_percent(max_loss)}:"
+                f" {100 * EXTRA_LOSS:g} points above the window's)"
             )
         return sentence + "."
+
+    def _describe_stake(self) -> tuple[str, ...]:
+        """Return what "at stake" means, and what the record itself had at stake and lost."""
+        if all(c.loss is None for c in self.trigger_costs):
+            return ()
+        sentence = "At stake is what a compaction removes before its use: its summary may state it."
+        if self.record_at_stake is not None and self.record_loss is not None:
+            sentence += (
+                " By the record's own compactions"
+                f" {format_percent(self.record_at_stake)} was at stake and"
+                f" {format_percent(self.record_loss)} lost; the rows below are replays with one"
+                " floor."
+            )
+        return (sentence,)
 
     def _describe_short_session(self) -> tuple[str, ...]:
         """Return a sentence if the session is cheaper without a compaction; else nothing."""
@@ -287,9 +311,9 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
         return (
             f"Prices of {self.model}; window {self.window:,} ({self.window_source}). Of what is"
             f" carried the cache missed {miss_share}. Growth is taken as even and the trajectory as"
-            " recorded; the summary's call sends what it summarises. What is taken before its use"
-            f" is at stake: a summary may still say it. One session carries this, {self.session}:"
-            " ask others, or advise for many." + "".join(f" Note: {note}" for note in self.notes)
+            " recorded; the summary's call sends what it summarises."
+            f" One session carries this, {self.session}: ask others, or advise for many."
+            + "".join(f" Note: {note}" for note in self.notes)
         )
 
     @property
@@ -450,10 +474,22 @@ def when_to_compact(
         session_usd=replays.bill(best),
         uncompacted_usd=replays.bill(None),
         max_loss=max_loss,
+        **_measure_record_loss(session, item_index if recorded is not None else None),
         pays_after=costs.count_calls_to_break_even(best),
         floor_usd_per_1000_tokens=costs.cost_floor(best),
         trigger_costs=_price_triggers(triggers, costs, risk),
     )
+
+
+def _measure_record_loss(session: Session, item_index: ItemIndex | None) -> dict[str, float | None]:
+    """Return the loss by the record's own compactions; nothing where there is none to measure."""
+    if item_index is None or not len(item_index.reused_items):
+        return {}
+    columns = make_loss_columns(LossAnalysis(item_index, get_visibility(item_index, session)))
+    return {
+        "record_at_stake": columns["at_stake_items_n"] / columns["reused_items_n"],
+        "record_loss": columns["needed_later_loss"],
+    }
 
 
 def _price_triggers(

@@ -177,7 +177,7 @@ _COLUMNS = (
     Column("threshold", "tokens of the prompt at which it is compacted"),
     Column("a session", "mean dollars of a session"),
     Column("saved", "mean dollars that a session saves, with its 90 % interval"),
-    Column("lost", "share of what is used again that is taken before its use"),
+    Column("at stake", "share of what is used again that is removed before its use"),
 )
 
 
@@ -265,7 +265,7 @@ class SharedThreshold(NamedTuple):
             )
         saved, more = self.saved_usd, self.more_loss
         word = "less" if saved.mean >= 0 else "more, as the default lies at a price step"
-        loss = f"; {_describe_change(more)} of what is used again is lost" if more else ""
+        loss = f"; {_describe_change(more)} of what is used again is at stake" if more else ""
         return (
             f"Compact at {self.best:,} tokens, not at {name} of {self.default:,}: a session costs"
             f" {_describe_usd(saved)} {word}{loss}. Over {n}."
@@ -308,7 +308,8 @@ class SharedThreshold(NamedTuple):
         loss = ""
         if tried.loss is not None and tried.default_loss is not None:
             loss = (
-                f" and loses {format_percent(tried.loss)}, not {format_percent(tried.default_loss)}"
+                f", with {format_percent(tried.loss)} at stake, not"
+                f" {format_percent(tried.default_loss)}"
             )
         return (
             f"{start} it costs {format_usd(tried.usd)} a session, not"
@@ -327,7 +328,7 @@ class SharedThreshold(NamedTuple):
         cheapest = self._find_cheapest()
         if cheapest is not None and cheapest < self.best:
             loss = self.compare_loss(cheapest)
-            taken = f", but {_describe_change(loss)} is lost" if loss else ""
+            taken = f", but {_describe_change(loss)} is at stake" if loss else ""
             out.append(f"In dollars alone it would be {cheapest:,}{taken}.")
         return out
 
@@ -391,9 +392,9 @@ class SharedThreshold(NamedTuple):
         return (
             f"Window {self.window:,}; the default is {source}. Each session is replayed as it"
             " went, with compactions to its own floor; after another compaction an agent may go"
-            " another way. What is taken before its use is an upper bound of the loss: a summary"
-            " may still say it. The intervals are those of drawing sessions anew (90 %), not of"
-            " the cache model."
+            " another way. At stake is what is removed before its use, an upper bound of the loss:"
+            " a summary may state it. The intervals are those of drawing sessions anew (90 %), not"
+            " of the cache model."
         )
 
     def to_dict(self) -> dict[str, Any]:

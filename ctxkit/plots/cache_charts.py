@@ -514,15 +514,20 @@ def idle(sessions: SessionsLike) -> Chart:
         traces.append(
             Trace(name="your pauses", x=returns, y=[0.0] * len(returns), kind="points", look=4)
         )
-    totals = ledger.choices_usd
+    totals, longer_n = ledger.choices_usd, len(ledger.returns) - len(returns)
+    longer = f" ({longer_n:,} longer than {MAX_PAUSE_MINUTES} minutes not drawn)" * bool(longer_n)
     return Chart(
         title="What a pause costs",
         caption=(
             f"Dollars of one pause with {pause.prefix:,} tokens in the cache, by its length;"
-            f" {pluralize(len(ledger.returns), 'pause')}. {ledger.answer}"
+            f" {pluralize(len(ledger.returns), 'pause')}{longer}. {ledger.answer}"
         ),
         drawing=XyDrawing(
-            x="minutes until the next call", y="dollars", traces=tuple(traces), y_small=True
+            x="minutes until the next call",
+            y="dollars",
+            traces=tuple(traces),
+            y_small=True,
+            y_dollars=True,
         ),
         head=("choice", "all pauses"),
         rows=tuple((CHOICES[name], format_usd(totals[name] or 0.0)) for name in ledger.order),

@@ -158,8 +158,8 @@ def draw_savings_chart(
         caption=(
             UNKNOWN_COMPACTIONS
             if is_unknown
-            else f"{pluralize(len(data), 'compaction')}: of the tokens in the window before, what "
-            f"was kept and saved; what was inserted is part of what is there after.{mean}"
+            else f"{pluralize(len(data), 'compaction')}: of the prompt that was due before, what"
+            f" was kept and saved; what was inserted is part of what is there after.{mean}"
         ),
         drawing=axes,
         head=("session",) * several

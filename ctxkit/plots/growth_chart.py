@@ -316,7 +316,11 @@ def _growth_row(line: GrowthLine) -> tuple[str, ...]:
 
 
 def _describe_prompts(
-    lines: Sequence[GrowthLine], marks: str = "Dotted lines and markers are compactions."
+    lines: Sequence[GrowthLine],
+    marks: str = (
+        "Dotted lines and markers are compactions, each as high as the prompt that was due and was"
+        " not sent."
+    ),
 ) -> str:
     sources = {line.source for line in lines if line.source}
     if not sources:

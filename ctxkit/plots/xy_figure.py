@@ -191,7 +191,10 @@ class XyDrawing(Drawing):
 
     def plotly(self) -> dict[str, Any]:
         """Return data and layout; at most about 2,000 points, the extremes of each trace exact."""
-        points_n = max(MAX_POINTS // max(len(self.traces), 1), _FEW)
+        values = [t.heights() for t in self.traces]
+        known_n = sum(int(np.isfinite(y).sum()) for y in values)
+        share = MAX_POINTS // max(len(self.traces), 1)
+        points_n = MAX_POINTS if known_n <= MAX_POINTS else max(share, _FEW)
         return self._figure(points_n, points_n)
 
     def svg(self) -> str:
@@ -247,7 +250,7 @@ class XyDrawing(Drawing):
             "tickformat": ".0%" if self.y_share else "~f" if self.y_small else "~s",
         }
         if self.y_dollars:
-            y |= {"tickprefix": "$", "tickformat": ".2f"}
+            y |= {"tickprefix": "$"} | ({} if self.y_small else {"tickformat": ".2f"})
         return {
             **PLOTLY_LAYOUT,
             "height": _HEIGHT,

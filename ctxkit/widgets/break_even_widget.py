@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
 _MOST = 400
 """Maximum number of future calls."""
-_HEAD = ("next call", "read", "written", "fresh", "dollars")
+_TAKEN_OUT = len(BILLING_KINDS)
+"""The kind of the block's tokens in the bar of the prompt as it is."""
+_HEAD = ("next call", *(name for name, _ in BILLING_KINDS), "taken out", "dollars")
 
 
 @dataclass(frozen=True)
@@ -195,11 +198,28 @@ class BreakEvenWidget(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return the next call's bill with the block and without it."""
-        removal, out = self.removal, []
-        for name, strip in (("as it is", removal.before()), ("without it", removal.without())):
-            sizes = (f"{n:,}" for n in (strip.read, strip.written, strip.fresh))
-            out.append((name, *sizes, f"${removal.dollars(strip):.4f}"))
+        removal, (before, after) = self.removal, self._bar_rows()
+        out = []
+        for bar, strip in ((before, removal.before()), (after, removal.without())):
+            sizes = Counter[int]()
+            for span in bar.spans:
+                sizes[span.kind] += span.tokens
+            taken = f"{sizes[_TAKEN_OUT]:,}" if bar is before else "—"
+            kinds = (f"{sizes[kind]:,}" for kind in range(len(BILLING_KINDS)))
+            out.append((bar.name, *kinds, taken, f"${removal.dollars(strip):.4f}"))
         return out
+
+    def _bar_rows(self) -> tuple[BlockRow, BlockRow]:
+        """Return the prompt as it is, the block a kind of its own, and the one without it."""
+        removal = self.removal
+        was = (
+            s._replace(kind=_TAKEN_OUT) if _is_in_block(removal.block, s) else s
+            for s in removal.before().split_by_billing()
+        )
+        return (
+            BlockRow("as it is", tuple(was)),
+            BlockRow("without it", removal.without().split_by_billing()),
+        )
 
     def to_text(self) -> str:
         """Return what is shown as text."""
@@ -211,15 +231,7 @@ class BreakEvenWidget(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
 
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
-        removal = self.removal
-        was = (
-            s._replace(kind=len(BILLING_KINDS)) if _is_in_block(removal.block, s) else s
-            for s in removal.before().split_by_billing()
-        )
-        rows = (
-            BlockRow("as it is", tuple(was)),
-            BlockRow("without it", removal.without().split_by_billing()),
-        )
+        removal, rows = self.removal, self._bar_rows()
         kinds = (*BILLING_KINDS, ("taken out", COLOURS[0]))
         bill = render_small_table(_HEAD, self.rows())
         return (

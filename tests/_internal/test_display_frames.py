@@ -163,11 +163,30 @@ def test_the_sweep_names_both_ends_and_takes_a_bound(shown):
     assert repr(bounded).startswith("Cheapest of those that lose no more than 10 %: inspect_edit,")
 
 
+def test_a_sweep_says_of_each_setting_what_its_sentence_says():
+    rules = ["pi", "codex", "claude_code", "none"]
+    shown = ck.sweep(BILLING, rules, loss=True, progress=False).display
+    assert shown.verdict.startswith("Cheapest that does not thrash: codex, $3.32")
+    assert {row[0].text: row[-1].text for row in shown.table.rows} == {
+        "claude_code": "cheapest of all; thrashes",
+        "codex": "cheapest that does not thrash",
+        "none": "over window, left out",
+        "pi": "loses least; thrashes",
+    }
+    assert {cell.tone for cell in shown.table.rows[2]} == {"grey"}
+    assert not {"from", "to"} & {head.name for head in shown.table.heads}
+
+
 def test_one_session_is_answered_and_says_how_little_it_carries(shown):
     text = " ".join(repr(shown["advise"]).split())
     assert text.startswith(
-        "Cheapest of those that lose no more than 69 %: codex, $3.32, 57 % lost."
+        "Cheapest of those that lose no more than 69 % (5 points above the 64 % that compacting at "
+        "the window puts at stake): codex, $3.32, 57 % lost."
     )
+    assert "Saved: against no compaction at all" in text
+    assert [head.name for head in shown["advise"].display.table.heads] == [
+        "rules", "cost", "saved", "lost", "not paid back",
+    ]  # fmt: skip
     assert "This holds for this one session and says little about the next: advice needs 5." in text
     assert shown["advise"]["advised"].tolist() == [False] * 3
 

@@ -6,6 +6,8 @@ import json
 from itertools import count
 
 import pytest
+from agent.test_live_session import live
+from builders import assistant, tool_call
 from stand_in_models import COUNT, run, said
 
 from ctxkit import presets
@@ -124,3 +126,16 @@ def test_brief_and_session_context_are_kept_and_read_back(tmp_path):
     assert "no JSON" in texts[3]
     assert (texts[5], "verify_command" in texts[6]) == ("[1, 2]", True)
     assert key not in (folder / "brief.json").read_text()
+
+
+def test_a_turn_without_tools_writes_no_records(tmp_path):
+    turns = (
+        (assistant("", tool_call("write_file", path="a.txt", content="x")), assistant("ok")),
+        (assistant("ok"),),
+    )
+    with live(tmp_path, *turns) as session:
+        run(session.turn("go"))
+        (changes,) = tmp_path.rglob("changes.json")
+        changes.unlink()
+        run(session.turn("and now?"))
+        assert not changes.exists()

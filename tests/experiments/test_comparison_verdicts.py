@@ -20,6 +20,19 @@ def test_each_setting_has_its_word(found):
     words = dict(zip(found.index, (v.word for v in judge_settings(found)), strict=True))
     assert words["none"] == "over window at call 211"
     assert words["pi"] == "thrashes"
+
+
+def test_an_end_that_thrashes_is_called_both():
+    found = ck.compare(SAMPLE, ["claude_code", "pi"], progress=False)
+    said = dict(zip(found.index, judge_settings(found), strict=True))
+    assert said["claude_code"].word == "cheapest of all; thrashes"
+    assert said["pi"].word == "loses least; thrashes"
+    assert said["claude_code"].tone == said["pi"].tone == "bad"
+    assert "loses least; thrashes" in found._repr_html_()
+
+
+def test_the_others_have_one_word(found):
+    words = dict(zip(found.index, (v.word for v in judge_settings(found)), strict=True))
     assert words["strands"] == "cheapest of all, 81 % lost"
     assert words["inspect_edit"] == "loses least, within noise"
     assert words["recorded"] == "cheapest within the bound"

@@ -6,6 +6,8 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 import ctxkit as ck
 from ctxkit.formats.cline import _parse_xml_arguments
 from ctxkit.session import ToolCall
@@ -163,3 +165,12 @@ def test_a_link_beside_the_history_is_not_followed(tmp_path: Path):
     window.unlink()
     window.write_bytes((tmp_path / "elsewhere.json").read_bytes())
     assert ck.read(folder / "api_conversation_history.json").title == "Hidden"
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop"), [("user_cancelled", "aborted"), ("streaming_failed", "error")]
+)
+def test_a_request_that_was_cancelled_says_by_whom(tmp_path: Path, reason: str, stop: str):
+    talk = [said("user", "go", ts=1), said("assistant", "a")]
+    session = task(tmp_path / "t", talk, [request(after=-1, tokensIn=5, cancelReason=reason)])
+    assert session.messages[1].stop == stop

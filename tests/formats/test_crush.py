@@ -36,3 +36,17 @@ def test_a_picture_that_a_tool_gave_is_kept(tmp_path: Path):
     database.close()
     (found,) = (m for m in ck.read(tmp_path / "crush.db").messages if m.text == "Loaded")
     assert found.parts[1:] == (Image("image/png", "AA=="),)
+
+
+def test_a_reply_that_ended_in_an_error_is_no_answer(tmp_path: Path):
+    database = sqlite3.connect(crush(tmp_path / "crush.db"))
+    parts = json.dumps([{"type": "finish", "data": {"reason": "error"}}])
+    with database:
+        database.execute("UPDATE messages SET parts = ? WHERE id = 'm5'", (parts,))
+    database.close()
+    replies = [m for m in ck.read(tmp_path / "crush.db").messages if m.role == "assistant"]
+    assert [(m.stop, m.is_error) for m in replies[1:4]] == [
+        ("tool", False),
+        ("error", True),
+        (None, False),
+    ]

@@ -166,3 +166,19 @@ def test_the_sum_of_a_turns_calls_is_its_bill_and_the_largest_its_context():
         6_371,
         6_524,
     ]
+
+
+def test_the_error_of_a_tool_and_the_focus_of_a_compaction_are_kept_and_bounded():
+    s = read(
+        lines(
+            event("user_input", 0, None, content="Go."),
+            context(1, 4_000, 1),
+            event("tool_call", second=2, tool_name="grep", args={"pattern": "x"}),
+            event("tool_result", second=3, tool_name="grep", result_chars=9, error="e" * 2_001),
+            answer(1, 4_500, 60, 4),
+            event("compaction", second=5, before_tokens=9, after_tokens=4, focus="f" * 201),
+        )
+    )
+    (failed,) = [m for m in s.messages if m.role == "tool"]
+    assert (failed.is_error, failed.error) == (True, "e" * 2_000)
+    assert s.edits[0].reason == "f" * 200

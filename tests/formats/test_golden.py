@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from crush_databases import crush
+from formats.golden_sessions import FOLDER, format_session
 
 import ctxkit as ck
 from ctxkit.formats import all_readers
@@ -175,6 +176,16 @@ def test_what_a_sample_says_is_read(name: str):
     if any(words in data for words in SUBAGENT_WORDS):
         assert session.children
     assert bool(session.edits) == (name in COMPACTED)
+
+
+def test_every_field_of_a_sample_is_read_as_it_is_written_down(name: str):
+    """Ids, times, usage, stops, sizes and details too, which the tests above do not look at one by one."""
+    wanted = (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    assert format_session(ck.read(SAMPLES[name])).splitlines() == wanted
+
+
+def test_no_sample_is_written_down_that_is_gone():
+    assert {p.stem for p in FOLDER.iterdir()} == set(SAMPLES)
 
 
 def test_a_native_copy_is_equal(name: str, tmp_path: Path):

@@ -245,6 +245,12 @@ def test_edits_parts_and_subagents_are_held_to_it():
     assert session.children[0].log[0].usage is None
 
 
+def test_a_part_whose_tokens_cannot_be_keeps_its_characters():
+    part = SizeOnly("blob", tokens=LIMIT + 1, chars=4 * LIMIT)
+    (found,) = drop_impossible_sizes(session_of(reply(None, part))).messages[0].parts
+    assert found == SizeOnly("blob", tokens=None, chars=4 * LIMIT)
+
+
 def test_the_bounds_stand_in_the_policy():
     policy = (Path(__file__).parents[2] / "SECURITY.md").read_text()
     assert (

@@ -191,6 +191,31 @@ def test_a_newer_file_is_refused_in_part_not_misread() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("leaf", "parents", "wanted"),
+    [
+        (0, [-1, -1, 1], (0, (-1, -1, 1))),
+        (2, [-1, 0, 0], (2, (-1, 0, 0))),
+        (3, [-1, 0, 3], (-1, ())),  # behind the last entry
+        (-2, [-2, 0, 1], (-1, ())),  # before the root
+        ("1", [0, 1], (-1, ())),  # of another kind; one parent is missing
+        (None, None, (-1, ())),
+    ],
+)
+def test_a_subagents_branch_that_cannot_be_is_the_plain_order(leaf, parents, wanted) -> None:
+    child = session(user("a"), assistant("b"), user("c"))
+    lines = [decode(line) for line in encode_session_lines(session(user("go"), children=(child,)))]
+    (data,) = [each["data"] for each in lines if each.get("customType") == "ctxkit.child"]
+    data["leaf"], data["parents"] = leaf, parents
+    (read,) = read_lines(lines).children
+    assert (read.leaf, read.parents) == wanted
+
+
+def read_lines(lines: list) -> Session:
+    (out,) = ck.formats.read_source(Source("s.jsonl", b"\n".join(map(encode, lines))))
+    return out
+
+
 def test_a_file_without_entries_is_an_error() -> None:
     with pytest.raises(ReadError):
         native.read(Source("x.jsonl", b"{}"))

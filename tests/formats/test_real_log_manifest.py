@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+from formats.golden_sessions import FIGURES, count_figures
 from real_logs import FORMATS, rows
 
 from ctxkit.formats import Source, detect_reader, read_source
@@ -91,6 +93,10 @@ def counts(sessions: list[Session]) -> Counter[str]:
 def test_counts_match_the_manifest(row: dict[str, str], real: Path) -> None:
     source = Source(real / row["file"])
     assert FORMATS[row["format"]] == detect_reader(source).NAME
-    found = counts(read_source(source))
+    sessions = read_source(source)
+    found = counts(sessions)
     expected = {c: OURS.get((row["file"], c), int(row[c] or 0)) for c in COLUMNS}
     assert {c: found[c] for c in COLUMNS} == expected
+    # what the manifest does not count: times, models, usage, ids, arguments, details of each message
+    wanted = json.loads(FIGURES.read_text(encoding="utf-8"))[row["file"]]
+    assert count_figures(sessions) == wanted, "if meant: python tests/formats/golden_sessions.py"

@@ -156,3 +156,24 @@ def test_spans_out_of_order_are_sorted_by_time():
 def test_spans_have_no_mark_for_failed_tools():
     session = ck.read(Path(__file__).parent / "golden" / "otel.json")
     assert session.details["cannot_tell"] == ["tool errors"]
+
+
+@pytest.mark.parametrize(
+    ("status", "failed"),
+    [
+        ({"code": 2, "message": "overloaded"}, True),
+        ({"code": "STATUS_CODE_ERROR", "message": "overloaded"}, True),
+        ({"status_code": "ERROR", "description": "overloaded"}, True),
+        ({"code": 1, "message": "fine"}, False),  # ok
+        ({"code": 0}, False),  # unset
+        ({}, False),
+    ],
+)
+def test_a_span_whose_status_is_an_error_is_a_failed_call(status, failed):
+    document = json.loads((Path(__file__).parent / "golden/otel.json").read_text())
+    spans = document["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    spans[-1]["status"] = status
+    (s,) = read_source(Source("t.json", json.dumps(document).encode()))
+    last = s.messages[-1]
+    assert (last.is_error, last.error) == (failed, "overloaded" if failed else None)
+    assert not any(m.is_error for m in s.messages[:-1])

@@ -53,9 +53,26 @@ def test_the_first_words_are_the_answer_with_its_price_and_its_loss():
     told = when_to_compact(read(samples.path("research")))
     assert repr(told).startswith("Compact at 186,212 tokens, not 167,161: about $0.21 more on this")
     assert " ".join(repr(told).split("\n")[:2]) == told.answer
-    assert "but 0 % of what is used again would be taken, not 55 %" in told.answer
+    assert "but 0 % of what is used again would be at stake, not 55 %" in told.answer
     assert "triggers.Above(186_212)" in told.setting
     assert all(len(line) <= 80 for line in told.to_text(why=True).splitlines())
+
+
+@pytest.mark.parametrize("name", ["billing", "research"])
+def test_the_record_loses_what_a_comparison_says_of_it_and_its_row_is_a_replay(name):
+    log = read(samples.path(name))
+    told, scored = when_to_compact(log), ck.score(log)
+    assert told.record_loss == scored["needed_later_loss"]
+    at_stake = scored["at_stake_items_n"] / scored["reused_items_n"]
+    assert told.record_at_stake == pytest.approx(at_stake)
+    said = f"{at_stake:.0%} was at stake and {told.record_loss:.0%} lost".replace("%", " %")
+    assert said in " ".join(repr(told).split())
+
+
+def test_a_session_without_compactions_has_no_loss_of_its_own():
+    told = when_to_compact(read(samples.path("migration")))
+    assert (told.record_loss, told.record_at_stake) == (None, None)
+    assert "own compactions" not in repr(told)
 
 
 def test_the_saving_is_that_of_the_cost_model_over_all_calls():
@@ -206,15 +223,15 @@ def test_names_of_a_log_stay_text():
     assert intruders(replace(shown, model=EVIL, session=EVIL)._repr_html_()) == []
 
 
-TAKEN = "; 20 % of what is used again would be taken before its use."
+TAKEN = "; 20 % of what is used again would be at stake."
 ANSWERS = {
     f"Compaction does not pay on this session: at best, at 9,000 tokens, it costs about $1.50 more{TAKEN}": {"recorded": None, "saved_usd": -1.5},
     f"Compact at 9,000 tokens: about $1.50 less on this session than without compaction{TAKEN}": {"recorded": None},
-    f"Compact at 9,000 tokens, not 7,999: about $1.50 less on this session{TAKEN}": {"recorded": 7_999},
-    f"Compact at 9,000 tokens, not 10,001: about $1.50 less on this session{TAKEN}": {"recorded": 10_001},
-    "Compact at 9,000 tokens, not 7,999: about $1.50 more on this session, but 20 % of what is used again would be taken, not 10 %.": {"recorded": 7_999, "saved_usd": -1.5},
-    "Keep compacting at about 8,000 tokens: 8,000 to 10,000 cost about the same, $0.2500 a compaction; 10 % of what is used again is taken before its use.": {"recorded": 8_000},
-    "Keep compacting at about 10,000 tokens: 8,000 to 10,000 cost about the same, $0.2500 a compaction; 10 % of what is used again is taken before its use.": {"recorded": 10_000},
+    f"Compact at 9,000 tokens, not 7,999: about $1.50 less on this session{TAKEN[:-1]}, not 10 %.": {"recorded": 7_999},
+    f"Compact at 9,000 tokens, not 10,001: about $1.50 less on this session{TAKEN[:-1]}, not 10 %.": {"recorded": 10_001},
+    "Compact at 9,000 tokens, not 7,999: about $1.50 more on this session, but 20 % of what is used again would be at stake, not 10 %.": {"recorded": 7_999, "saved_usd": -1.5},
+    "Keep compacting at about 8,000 tokens: 8,000 to 10,000 cost about the same, $0.2500 a compaction; 10 % of what is used again is at stake.": {"recorded": 8_000},
+    "Keep compacting at about 10,000 tokens: 8,000 to 10,000 cost about the same, $0.2500 a compaction; 10 % of what is used again is at stake.": {"recorded": 10_000},
     "Nothing to compact: the largest prompt had 9,000 tokens, and compacting is due from 9,000 on, at $0.2500 a compaction.": {"recorded": None, "peak": 9_000},
 }  # fmt: skip
 

@@ -227,20 +227,20 @@ def make_threshold(*, n=2, best=200, default=400, costs=COSTS, held_out=None, **
 
 ANSWERS = {
     "Compact at 200 tokens, not at the default of 400: a session costs $1.00 less; 2.0 points more"
-    " of what is used again is lost. Over 2 sessions.": {},
+    " of what is used again is at stake. Over 2 sessions.": {},
     "Compact at 300 tokens, not at the window's own limit of 400: a session costs $0.50 less; no"
-    " more of what is used again is lost. Over 1 session.": {
+    " more of what is used again is at stake. Over 1 session.": {
         "n": 1,
         "best": 300,
         "is_known": False,
     },
     "Compact at 400 tokens, not at the default of 200: a session costs -$1.00 more, as the default"
-    " lies at a price step; 2.0 points less of what is used again is lost. Over 2 sessions.": {
+    " lies at a price step; 2.0 points less of what is used again is at stake. Over 2 sessions.": {
         "best": 400,
         "default": 200,
     },
     "Compact at 200 tokens, not at the default of 400: a session costs $1.00 ($1.00 to $1.00) less;"
-    " 2.0 points (+2.0 to +2.0) more of what is used again is lost. Over 5 sessions.": {"n": 5},
+    " 2.0 points (+2.0 to +2.0) more of what is used again is at stake. Over 5 sessions.": {"n": 5},
     "Compact at 200 tokens, not at the default of 400: a session costs $1.00 less. Over 2"
     " sessions.": {"costs": {n: (usd, None) for n, (usd, _) in COSTS.items()}},
     "Keep the default of 200 tokens: over 2 sessions no other threshold costs less with at most 5"
@@ -266,7 +266,8 @@ def test_the_sentences_say_how_far_the_answer_carries():
         (None, "Not tried on later sessions: that needs two in each half."),
         (
             tried,
-            plain.format(300) + "it costs $1.25 a session, not $2.50 and loses 10 %, not 20 %.",
+            plain.format(300)
+            + "it costs $1.25 a session, not $2.50, with 10 % at stake, not 20 %.",
         ),
         (default, plain.format(400) + "that is the default itself: nothing is saved."),
         (unknown, plain.format(300) + "it costs $1.25 a session, not $2.50."),
@@ -278,7 +279,7 @@ def test_the_sentences_say_how_far_the_answer_carries():
     assert few[-1] == "A note."
     assert not any(s.startswith("Fewer than five") for s in five)
     assert "With no more loss than the default's it would be 300, which saves $0.50 a session." in few  # fmt: skip
-    assert "In dollars alone it would be 100, but 20.0 points more is lost." in few
+    assert "In dollars alone it would be 100, but 20.0 points more is at stake." in few
     assert not any("dearer" in s for s in few)
     stepped = make_threshold(steps=(700, 1_000)).sentences()
     assert "Prompts above 700 tokens are dearer: no threshold within 5 % of that." in stepped

@@ -8,11 +8,13 @@ import pytest
 from builders import assistant, result, session, step, summarised, system, usage, user
 
 import ctxkit as ck
+from ctxkit.metrics.prompt_composition import count_groups_by_call
 from ctxkit.plots.compaction_charts import CompactionSaving, savings_data, thrash_data
 from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.session import Edit, Message
 from ctxkit.session.compactions_and_prunings import group_edits
 from ctxkit.tokens import estimated_counter
+from ctxkit.widgets.compaction_savings_widget import list_session_compactions
 
 COUNTER = estimated_counter()
 
@@ -30,12 +32,12 @@ def shrinking(*sizes):
 
 def test_savings_are_the_sizes_of_the_compaction_frame():
     assert savings_data(shrinking((100, 40), (50, 60))) == (
-        CompactionSaving(0, 0, 100, 40, 4, "summarised · tail", "recorded", "test"),
-        CompactionSaving(1, 1, 50, 60, 4, "summarised · tail", "recorded", "test"),
+        CompactionSaving(0, 0, 100, 40, 5, "summarised · tail", "recorded", "test"),
+        CompactionSaving(1, 1, 50, 60, 14, "summarised · tail", "recorded", "test"),
     )
     chart = ck.plots.savings(shrinking((100, 40)))
     drawn = {t.name: list(t.y) for t in chart.figure().data}
-    assert drawn == {"inserted": [4], "kept": [36], "saved": [60]}
+    assert drawn == {"inserted": [5], "kept": [35], "saved": [60]}  # sized by the bill
     assert "60% was saved" in chart.caption
 
 
@@ -74,6 +76,16 @@ def test_savings_of_several_sessions_stand_side_by_side_and_a_guard_counts_withi
     for both in ([one, two], ck.frame([one, two], per="compaction")):
         with pytest.raises(ck.BadArguments, match="draws one session"):
             ck.plots.thrash(both)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_inserted_summary_has_one_size_in_all_views(number):
+    billing = ck.read(ck.samples.path("billing"))
+    (shown,) = [c for c in get_diff_data(billing, number) if c.action == "inserted"]
+    widget = list_session_compactions(billing, "billing")[number]
+    assert savings_data(billing)[number].put_in == shown.after == widget.put
+    at_call = count_groups_by_call(billing).groups["summaries"]
+    assert shown.after == at_call[savings_data(billing)[number].call]
 
 
 def test_a_log_without_sizes_says_unknown_and_not_zero():

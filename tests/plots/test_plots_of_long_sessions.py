@@ -112,6 +112,36 @@ def test_more_compactions_than_a_picture_has_points_are_shown():
     render(ck.plots.savings(several))
 
 
+def expired_calls(size, every):
+    """Return heights of read and written tokens; each `every`-th call and its next read nothing."""
+    total = 20_000 + 30 * np.arange(size) + 400 * (np.arange(size) % 5)
+    missed = np.isin(np.arange(size) % every, (0, 1))
+    read = np.where(missed, 0, total - 300)
+    return read, total - read, np.flatnonzero(missed)
+
+
+def test_a_call_that_reads_nothing_stays_in_a_thinned_stack_as_narrow_as_it_is():
+    read, written, missed = expired_calls(4_000, 100)
+    drawn = decimate_stacked_bands([read, written], 600)
+    assert len(drawn) < 700
+    assert set(missed) <= set(drawn)
+    around = {i + step for i in missed[2:-2] for step in (-1, 1)}
+    assert around <= set(drawn)
+
+
+def test_nothing_is_left_out_of_traces_that_together_have_few_points():
+    read, written, missed = expired_calls(900, 100)
+    marks = np.where(np.isin(np.arange(900), missed), read + written, np.nan)
+    stack = [Trace(name="t", x=range(900), y=y, kind="area") for y in (read, written)]
+    axes = XyDrawing(
+        x="x",
+        y="y",
+        traces=(*stack, *[Trace(name="m", x=range(900), y=marks, kind="points")] * 5),
+        stacked=True,
+    )
+    assert [len(t["x"]) for t in axes.plotly()["data"]] == [900] * 7
+
+
 @given(
     st.integers(1, 5),
     st.integers(0, 3000),

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
+from ctxkit.widgets.break_even_widget import _HEAD as HEAD
 
 BILLING = ck.read(ck.samples.path())
 
@@ -27,6 +28,17 @@ def test_the_formula_is_the_difference_of_the_bills(widget):
     assert once / later + 1 == pytest.approx(removal.pays_after, abs=1)
     assert removal.gain(int(removal.pays_after) - 1) < 0 < removal.gain(int(removal.pays_after) + 2)
     assert removal.gain(1) == pytest.approx(-once, rel=0.01)
+
+
+def test_the_bar_and_the_table_have_the_same_tokens(widget):
+    page, (head, before, after) = widget.to_html(), [HEAD, *widget.rows()]
+    assert head[4] == "taken out"
+    for kind, *tokens in zip(head[1:5], before[1:5], after[1:5], strict=True):
+        for n in tokens:
+            assert n == "—" or f"{kind} {n}" in page
+    assert before[4] == f"{widget.removal.block.tokens:,}"
+    total = sum(int(n.replace(",", "")) for n in before[1:5])
+    assert total == widget.strip.tokens
 
 
 @pytest.mark.parametrize("tokens", [40_000, 240_000])

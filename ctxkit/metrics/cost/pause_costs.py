@@ -9,7 +9,10 @@
 #   nothing   p_r P if g < life, else p_w (P - K) + p_r K; K stays cached for other reasons
 #   warm      p_r P for each refresh, one every 0.9 life, at most `refreshes` of them, then as above
 #   compact   p_r P + p_o S for the summary, then p_w F to write what the compaction leaves
-#   hour      (p_h - p_w) W for all tokens written since the last pause, then p_r P or p_h (P - K)
+#   hour      (p_h - p_w) W for the tokens written since the last pause, then p_r P or p_h (P - K)
+#
+# W leaves out what the call after an expired cache sends again: the choice at that pause has paid
+# for it, with p_h (P - K) after more than an hour and with p_r P before, as it is then not written.
 #
 # A session's end is a pause without a return: "nothing" costs nothing there, the other choices have
 # already spent their part. Growth of the prompt by the user's next words is equal for all choices
@@ -25,7 +28,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
     escape_html,
-    format_percent,
     format_usd,
     pluralize,
 )
@@ -97,7 +99,7 @@ class Pause(NamedTuple):
     summary: int
     """Tokens of its summary."""
     written_tokens_since_previous_pause: int
-    """Tokens that were written since the previous pause."""
+    """Tokens written since the previous pause, without those that an expired cache sent again."""
     prices: PauseTokenPrices
     recorded_write: int | None = None
     """Tokens that the next call did not read, as billed; None: the session ended."""
@@ -183,6 +185,7 @@ def find_pauses(session: Session) -> list[Pause]:
         usage = usages[feature.call]
         if model_price is None or usage is None:
             continue
+        resent = 0
         is_pause = feature.gap is not None and feature.gap >= READY_SHARE * feature.life
         if is_pause and feature.before and not feature.edited:
             prefix = feature.before + feature.reply
@@ -195,9 +198,11 @@ def find_pauses(session: Session) -> list[Pause]:
                     growth_tokens=feature.prompt - prefix,
                 )
             )
-            expired_reads += [read] if feature.expired else []
+            if feature.expired:
+                expired_reads.append(read)
+                resent = max(prefix - read, 0)
             written = 0
-        written += (usage.cache_write_tokens or 0) + (usage.input_tokens or 0)
+        written += max((usage.cache_write_tokens or 0) + (usage.input_tokens or 0) - resent, 0)
     last_price = price(models[features[-1].call])
     if last_price is not None:
         pauses.append(make_pause(features[-1], last_price, written=written))
@@ -378,12 +383,12 @@ class PauseCostReport(NamedTuple):
         if not returns:
             return "No pause came near the life of the cache, so there is nothing to do about one."
         best, nothing = self.order[0], costs["nothing"] or 0.0
-        back = format_percent(len(returns) / len(self.pauses))
         lives = sorted({round(p.prices.life) for p in self.pauses})
         life = " or ".join(f"{n:,} s" for n in lives)
         start = (
-            f"{pluralize(len(returns), 'pause')} reached the cache's life of {life}, and {back} of"
-            f" all ended with a return: doing nothing cost {format_usd(nothing)}"
+            f"The user came back after {len(returns):,} of {pluralize(len(self.pauses), 'pause')}"
+            f" of about {life} (the cache's life) or more, ends of sessions included: doing nothing"
+            f" cost {format_usd(nothing)}"
         )
         if best == "nothing":
             return f"{start}, and no other choice costs less."

@@ -65,8 +65,9 @@ COLUMNS = (
         "summary_tokens",
         INT,
         "tokens",
-        "size of the text that it put in their place, of a replay as its prompts are counted;"
-        " missing where it put none, stubs alone, or a sealed item",
+        "size of the text that it put in their place, scaled by the bill as all messages of its"
+        " prompt unless `count` says otherwise, of a replay as its prompts are counted; missing"
+        " where it put none, stubs alone, or a sealed item",
     ),
     FrameColumn(
         "token_savings",

@@ -192,3 +192,29 @@ def test_a_sealed_compaction_has_a_size_or_nothing():
 def test_without_a_mark_what_is_gone_is_derived():
     session = read(span(0, [user("a"), user("b")], "done"), span(1, [user("b"), user("on")], "yes"))
     assert [e.source for e in session.edits] == ["derived"]
+
+
+def test_spans_have_the_times_and_the_error_of_their_calls(tmp_path: Path):
+    """A call of two seconds that ends at 112, one of unknown length that failed at 120, in a session begun at 100."""
+    user = ck.Message(role="user", id="u", parts=(Text("Go."),), time=101.0)
+    first = ck.Message(role="assistant", id="a", parts=(Text("Half."),), time=112.0, latency=2.0)
+    failed = ck.Message(
+        role="assistant", id="b", parts=(Text("-"),), time=120.0, is_error=True, error="e" * 201
+    )
+    for started, begun in ((100.0, 100), (None, 110)):
+        session = ck.Session(id="s", log=(user, first, failed), started=started)
+        ck.write(session, tmp_path / "spans.json", format="otel")
+        document = json.loads((tmp_path / "spans.json").read_text())
+        spans = [s for r in document["resourceSpans"] for s in r["scopeSpans"][0]["spans"]]
+        times = sorted(
+            (int(s["startTimeUnixNano"]) // 10**9, int(s["endTimeUnixNano"]) // 10**9)
+            for s in spans
+        )
+        assert times == sorted([(begun, 120), (110, 112), (120, 120)])
+        errors = [
+            a["value"]["stringValue"]
+            for s in spans
+            for a in s["attributes"]
+            if a["key"] == "error.type"
+        ]
+        assert errors == ["e" * 200]

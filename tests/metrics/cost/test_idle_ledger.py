@@ -83,8 +83,8 @@ def test_pauses_of_a_log_are_found_with_their_end():
 def test_a_ledger_names_the_cheapest_choice_and_counts_returns():
     ledger = idle(talk(900, 900, 900))
     assert len(ledger.returns) == 3
-    assert ledger.order[0] in {"warm", "compact"}
-    assert "75 % of all ended with a return" in ledger.answer
+    assert ledger.order[0] == "hour"  # all writing by 60 % dearer, against three whole prompts
+    assert "came back after 3 of 4 pauses of about 300 s (the cache's life)" in ledger.answer
     assert ledger.choices_usd["nothing"] == pytest.approx(0.6, rel=0.3)
 
 
@@ -118,6 +118,15 @@ def test_the_chart_has_a_line_for_each_choice():
         ck.metrics.cost.pause_costs.CHOICES.values()
     )
     assert len(chart.rows) == 4
+    assert chart.drawing.plotly()["layout"]["yaxis"]["tickprefix"] == "$"
+    assert "not drawn" not in chart.caption
+
+
+def test_the_chart_says_how_many_pauses_are_too_long_for_it():
+    chart = ck.plots.idle(talk(900, 5_500, 80_000))
+    assert "3 pauses (2 longer than 90 minutes not drawn)." in chart.caption
+    (drawn,) = (t for t in chart.drawing.traces if t.name == "your pauses")
+    assert list(drawn.x) == [15.0]
 
 
 @pytest.mark.parametrize(
@@ -152,13 +161,23 @@ def test_a_pause_has_the_sizes_and_prices_of_its_calls():
     assert (first.recorded_write, first.growth_tokens) == (52_000, 52_000 - 50_010)
     assert (first.summary, first.compacted_tokens) == (4_000, 54_000)
     assert first.written_tokens_since_previous_pause == 50_000
-    # written since: all 52,000, then 54,000 less the 52,000 that were read
-    assert (second.call, second.written_tokens_since_previous_pause) == (2, 52_000 + 2_000)
+    # written since: the 52,000 less the 50,010 that were sent again, then 54,000 less 52,000 read
+    assert (second.call, second.written_tokens_since_previous_pause) == (
+        2,
+        52_000 - 50_010 + 2_000,
+    )
     assert (end.call, end.gap, end.prefix, end.recorded_write) == (3, inf, 56_000, None)
     prices = first.prices
     assert (prices.read, prices.write, prices.output) == pytest.approx((0.3e-6, 3.75e-6, 15e-6))
     assert (prices.hour_write, prices.life) == (pytest.approx(6e-6), 300.0)
     assert prices.refreshes == 13  # 12.5 reads cost what a write does
+
+
+def test_a_longer_life_costs_what_the_spend_report_says_it_does():
+    billing = ck.read(ck.samples.path("billing"))
+    usd = idle(billing).choices_usd
+    what_ifs = {w.name: w.usd for w in ck.spend(billing).what_ifs}
+    assert usd["hour"] - usd["nothing"] == pytest.approx(what_ifs["cache for an hour"], abs=0.01)
 
 
 def test_a_pause_is_one_from_nine_tenths_of_the_life_on():
