@@ -1,7 +1,7 @@
 """The default of every setting of every policy, trigger, guard and preset, and every named value, as one table.
 
 A named value is a constant of a module, or the default of an argument or of a class, in the packages whose figures,
-records and bounds depend on it: `metrics`, `engine`, `policies`, `presets`, `formats` and `agent`.
+records and bounds depend on it: `metrics`, `engine`, `policies`, `presets`, `formats`, `agent`, `experiments`, `plots`.
 `python tests/setting_defaults.py` writes the table to `tests/setting_defaults.json`, one line a value; a test compares
 it with the code, so a value changes only together with its line.
 """
@@ -24,8 +24,10 @@ import numpy as np
 
 import ctxkit.agent
 import ctxkit.engine
+import ctxkit.experiments
 import ctxkit.formats
 import ctxkit.metrics
+import ctxkit.plots
 import ctxkit.policies
 import ctxkit.presets
 from ctxkit.policies.context_rules import ConvertingField, unwrap_function
@@ -41,7 +43,10 @@ LONGEST_TEXT = 80
 
 
 SETTING_PACKAGES = (ctxkit.policies, ctxkit.presets)
-VALUE_PACKAGES = (*SETTING_PACKAGES, ctxkit.engine, ctxkit.metrics, ctxkit.formats, ctxkit.agent)
+VALUE_PACKAGES = (
+    *(*SETTING_PACKAGES, ctxkit.engine, ctxkit.metrics, ctxkit.formats, ctxkit.agent),
+    *(ctxkit.experiments, ctxkit.plots),
+)
 
 
 def list_modules(*packages: ModuleType) -> list[ModuleType]:

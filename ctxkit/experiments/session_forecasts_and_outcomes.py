@@ -376,7 +376,7 @@ class ForecastReport(NamedTuple):
     def _repr_html_(self) -> str:
         savings = "".join(f"<p>{escape_html(s)}</p>" for s in self.savings)
         answer = f"<p>{escape_html(self.answer)}</p>"
-        return f"<div{NO_MATHJAX}>{answer}{self.table.to_html()}{savings}</div>"
+        return f'<div class="{NO_MATHJAX}">{answer}{self.table.to_html()}{savings}</div>'
 
     def rows(self) -> list[dict[str, Any]]:
         """Return plain rows, one for each forecast."""

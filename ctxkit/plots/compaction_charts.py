@@ -14,6 +14,7 @@ from ctxkit.metrics.loss_tables import analyse_loss, list_counts_by_compaction_a
 from ctxkit.plots.chart import Chart, add_session_notes, format_token_count, map_sessions_by_name
 from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
 from ctxkit.session.compactions_and_prunings import hides_compactions
+from ctxkit.session.messages import ATTEMPT_OUTCOMES
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
@@ -650,7 +651,7 @@ def get_compaction_table(of: Any, names: Sequence[str], chart: str) -> Compactio
 
 
 def drop_unmarked_compactions(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame of compactions without the unmarked drops of the prompt.
+    """Return a frame of compactions without unmarked drops, and attempts that changed nothing.
 
     Args:
         table: a frame of `per='compaction'`.
@@ -658,4 +659,6 @@ def drop_unmarked_compactions(table: pd.DataFrame) -> pd.DataFrame:
     Returns:
         The rows that the log marks as compactions.
     """
-    return table[table["kind"].ne("unmarked").fillna(value=True)] if "kind" in table else table
+    if "kind" not in table:
+        return table
+    return table[~table["kind"].isin(("unmarked", *ATTEMPT_OUTCOMES))]

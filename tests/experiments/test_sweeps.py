@@ -327,3 +327,8 @@ class Counting:
 
     def message(self, message: Any) -> int:
         return len(message.text) // self.n
+
+
+def test_a_note_says_in_how_many_settings_it_holds():
+    runs = ck.sweep(talk(4, 200, first=70_000), ["pulse_coder", "none"], progress=False)
+    assert "In 1 of 2 settings " in " ".join(repr(runs).split())

@@ -93,3 +93,10 @@ def test_panels_have_the_mark_too():
         t["name"]: t["marker"]["symbol"] for t in drawn["data"] if t.get("mode") == "markers"
     }
     assert symbols == {"compaction": "triangle-down", "failed compaction": "x"}
+
+
+@pytest.mark.parametrize("draw", [ck.plots.savings, ck.plots.thrash])
+def test_a_frame_with_attempts_that_changed_nothing_is_drawn_as_its_session(draw):
+    frame = ck.frame(recorded(), per="compaction")
+    assert {"failed", "skipped"} <= set(frame["kind"])
+    assert draw(frame).rows == draw(recorded()).rows

@@ -436,4 +436,4 @@ class PauseCostReport(NamedTuple):
 
     def _repr_html_(self) -> str:
         answer, note = escape_html(self.answer), escape_html(self.note)
-        return f"<div{NO_MATHJAX}><p>{answer}</p>{self.table.to_html()}<p>{note}</p></div>"
+        return f'<div class="{NO_MATHJAX}"><p>{answer}</p>{self.table.to_html()}<p>{note}</p></div>'
