@@ -16,8 +16,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent import Agent, Limits
+from ctxkit.agent.ctxkit_folder_and_trust import Workspace
 from ctxkit.agent.live_session import LiveSession
-from ctxkit.agent.project_folder_and_trust import Workspace
 from ctxkit.agent.tools.tool import tool
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.summary_compaction import Summary

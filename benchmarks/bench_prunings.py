@@ -18,7 +18,7 @@ from ctxkit.policies.base import Chain
 from ctxkit.policies.compaction_without_summary import AdaptiveTrim
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history import MessageLog
-from ctxkit.policies.message_filters import MessageCountCap, PruneToolCalls
+from ctxkit.policies.message_hiding import MessageCountCap, PruneToolCalls
 from ctxkit.policies.message_shortening import (
     IntermediateReplyShortening,
     OutputShortening,

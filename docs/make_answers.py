@@ -164,11 +164,11 @@ def measure_pauses() -> str:
     result = idle_pauses.measure_idle_choice_accuracy(pauses, habits)
     real = read_real_sessions()
     errors, rights = (
-        idle_pauses.measure_cache_write_errors(real),
+        idle_pauses.list_write_errors_after_expiry(real),
         idle_pauses.check_idle_choice_rankings(real),
     )
-    writers = len({s.id for s in real if idle_pauses.measure_cache_write_errors([s])})
-    made_errors = idle_pauses.measure_cache_write_errors(every)
+    writers = len({s.id for s in real if idle_pauses.list_write_errors_after_expiry([s])})
+    made_errors = idle_pauses.list_write_errors_after_expiry(every)
     unknown = "not established"
     held_back = f"({result.pauses_n} pauses, {result.developers_n} developers)"
     rows = [

@@ -13,7 +13,7 @@ from ctxkit.engine.cache_model.interval_calibration import (
     MIN_DEVELOPERS,
     compute_interval_stretch,
 )
-from ctxkit.engine.cache_model.miss_rates import MissRates
+from ctxkit.engine.cache_model.miss_rates import MissRateEstimator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -89,7 +89,7 @@ def judge(rows: Sequence[SessionCounts], evidence: Evidence) -> list[JudgedRow]:
             if evidence == "known"
             else []
         )
-        rates = MissRates([r for r in rows if r.owner != row.owner], row, own=own)
+        rates = MissRateEstimator([r for r in rows if r.owner != row.owner], row, own=own)
         stretch = compute_interval_stretch(rates, row.calls, evidence) if past.teachers else None
         low = high = None
         if stretch is not None:

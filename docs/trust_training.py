@@ -21,7 +21,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     predict_input_cost,
     prepare_prediction,
 )
-from ctxkit.engine.cache_model.miss_rates import MissRates, simulate_reads
+from ctxkit.engine.cache_model.miss_rates import MissRateEstimator, simulate_reads
 from ctxkit.engine.cache_model.training_counts import (
     MIN_CALLS,
     DeveloperLogs,
@@ -167,7 +167,7 @@ def compute_chance_errors(session: Session) -> tuple[float, ...]:
     if costs is None or len(calls) < 2:
         return ()
     counts = count_session(session)
-    rates = MissRates((), counts, first_half=counts)
+    rates = MissRateEstimator((), counts, first_half=counts)
     dollars = costs.of(simulate_reads(calls, rates).draws)
     return tuple(np.abs(np.median(dollars) / dollars - 1).tolist())
 

@@ -2,8 +2,8 @@
 
 # Five kinds of secrets are redacted: values of the environment's secrets, also encoded
 # (`get_environment_secrets`); keys of a vendor's published form and blocks of private keys
-# (`redaction_rules_for_keys`); webhook addresses; and random-looking values beside a secret's name
-# or in addresses (`redaction_rules_by_context`). Each kind is a rule of `RULES`. Rules match the
+# (`redaction_rules_for_vendor_and_private_keys`); webhook addresses; and random-looking values
+# beside a secret's name or in addresses (`redaction_rules_by_context`). Each kind is a rule of `RULES`. Rules match the
 # text without escape sequences (`redaction_rule_and_hidden_characters`).
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
-from ctxkit._internal import redaction_rules_by_context, redaction_rules_for_keys
+from ctxkit._internal import redaction_rules_by_context, redaction_rules_for_vendor_and_private_keys
 from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit._internal.redaction_rule_and_hidden_characters import (
     RedactionRule,
@@ -279,7 +279,7 @@ class StreamRedactor:
             for pattern in (_OPEN_QUOTED_SECRET, _OPEN_SEED_PHRASE)
             if (match := pattern.search(text, context_start))
         ]
-        block = redaction_rules_for_keys.find_unfinished_key_block(text)
+        block = redaction_rules_for_vendor_and_private_keys.find_unfinished_key_block(text)
         if block is not None and len(text) - block <= _MAX_BLOCK_CHARS:
             ends.append(block)
         started = (_count_started(text, secret) for secret in self._secrets_with_spaces)
@@ -443,7 +443,10 @@ def _is_worth_hiding(value: str) -> bool:
 def _find_keys_in_value(value: str) -> list[str]:
     """Return the keys in a variable's value, and the password of a URL with the URL itself."""
     view = TextWithoutHiddenCharacters(value)
-    keys = [view.text[start:end] for start, end in redaction_rules_for_keys.find_vendor_keys(view)]
+    keys = [
+        view.text[start:end]
+        for start, end in redaction_rules_for_vendor_and_private_keys.find_vendor_keys(view)
+    ]
     password = _get_url_password(value)
     if password and (
         redaction_rules_by_context.looks_random(password)
@@ -511,8 +514,8 @@ def _base64_forms(raw: bytes) -> set[str]:
 
 REDACTION_MARK = "[redacted]"
 RULES = (
-    *redaction_rules_for_keys.KEY_BLOCK_RULES,
-    *redaction_rules_for_keys.SECRET_PATTERN_RULES,
+    *redaction_rules_for_vendor_and_private_keys.KEY_BLOCK_RULES,
+    *redaction_rules_for_vendor_and_private_keys.SECRET_PATTERN_RULES,
     *WEBHOOK_RULES,
     *redaction_rules_by_context.NAMED_SECRET_RULES,
     *redaction_rules_by_context.ADDRESS_RULES,

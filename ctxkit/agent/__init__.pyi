@@ -5,6 +5,7 @@ from .change_intent_evidence_records import ChangeLog as ChangeLog
 from .change_intent_evidence_records import IntentLog as IntentLog
 from .change_intent_evidence_records import build_change_log as build_change_log
 from .change_intent_evidence_records import read_record as read_record
+from .ctxkit_folder_and_trust import Workspace as Workspace
 from .document_store import ContextStore as ContextStore
 from .document_store import import_files as import_files
 from .live_context_and_transcript import LiveContext as LiveContext
@@ -30,7 +31,6 @@ from .models.scripted import GIVE_UP_TEXT as GIVE_UP_TEXT
 from .models.scripted import SCRIPT_OVER as SCRIPT_OVER
 from .models.scripted import ScriptedModel as ScriptedModel
 from .models.scripted import get_script as get_script
-from .project_folder_and_trust import Workspace as Workspace
 from .recorders.api_call_recorder import Recording as Recording
 from .recorders.api_call_recorder import recorder as recorder
 from .session_files import ArtifactStore as ArtifactStore

@@ -34,7 +34,7 @@ from ctxkit.agent.turn_state_and_events import (
     TurnTimeExceeded,
     ignore_event,
 )
-from ctxkit.engine.live_and_recorded_prompts import SentPrompts
+from ctxkit.engine.sent_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.offload import is_offloaded
 from ctxkit.policies.triggers import ReplyCutShort, has_trigger

@@ -281,10 +281,10 @@ def build_evidence_graph(session: Session) -> EvidenceGraph:
     Returns:
         The content of fuseraft's `evidence.json`.
     """
-    nodes: list[EvidenceNode] = []
+    nodes: list[EvidenceArtifact] = []
     edges: list[EvidenceEdge] = []
     open_files: list[str] = []
-    written: dict[str, tuple[EvidenceNode, str]] = {}
+    written: dict[str, tuple[EvidenceArtifact, str]] = {}
     for act in iter_calls(session):
         if not act.is_tracked or act.outcome in ("pending", "unknown"):
             continue
@@ -303,20 +303,21 @@ def build_evidence_graph(session: Session) -> EvidenceGraph:
 
 
 def find_symbols(
-    written: Sequence[tuple[EvidenceNode, str]], first: int = 0
-) -> tuple[list[EvidenceNode], list[EvidenceEdge]]:
+    written: Sequence[tuple[EvidenceArtifact, str]], first: int = 0
+) -> tuple[list[EvidenceArtifact], list[EvidenceEdge]]:
     """Return the definitions and references of symbols in written files, with their edges.
 
     Args:
         written: nodes of the files, with their content.
         first: number of the first new node.
     """
-    defined: dict[str, EvidenceNode] = {}
-    nodes: list[EvidenceNode] = []
+    defined: dict[str, EvidenceArtifact] = {}
+    nodes: list[EvidenceArtifact] = []
     edges: list[EvidenceEdge] = []
 
-    def add_node(file: EvidenceNode, kind: str, **more: str) -> EvidenceNode:
-        node = EvidenceNode(id=f"n{first + len(nodes)}", node_type=kind, timestamp=file.timestamp,
+    def add_node(file: EvidenceArtifact, kind: str, **more: str) -> EvidenceArtifact:
+        node = EvidenceArtifact(id=f"n{first + len(nodes)}", node_type=kind,
+                            timestamp=file.timestamp,
                             agent=file.agent, turn=file.turn, session_id=file.session_id,
                             path=file.path, **more)  # type: ignore[arg-type]  # fmt: skip
         nodes.append(node)
@@ -342,7 +343,7 @@ def find_symbols(
     return nodes, edges
 
 
-def _evidence_node(session: Session, act: ToolCallWithResult, number: int) -> EvidenceNode:
+def _evidence_node(session: Session, act: ToolCallWithResult, number: int) -> EvidenceArtifact:
     output = redact(act.output)[:MAX_OUTPUT_CHARS]
     command = get_command(act) if act.is_command else None
     kind = "FileDelete" if act.is_deletion else "FileWrite"
@@ -351,7 +352,7 @@ def _evidence_node(session: Session, act: ToolCallWithResult, number: int) -> Ev
     elif command is not None:
         kind = "TestResult" if _TEST_COMMAND.search(command) else "CommandRun"
     text = "" if command is not None or act.commit else _written_text(act)
-    return EvidenceNode(
+    return EvidenceArtifact(
         id=f"n{number}",
         node_type=kind,
         timestamp=to_iso_time(act.reply.time),
@@ -592,7 +593,9 @@ class IntentLog(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     entries: tuple[ToolCallIntentEntry, ...] = ()
 
 
-class EvidenceNode(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True):
+class EvidenceArtifact(
+    msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True
+):
     """A node of the graph: a file, a command, a commit or a symbol."""
 
     id: str
@@ -627,7 +630,7 @@ class EvidenceGraph(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """`evidence.json`."""
 
     active_session_id: str | None = None
-    nodes: tuple[EvidenceNode, ...] = ()
+    nodes: tuple[EvidenceArtifact, ...] = ()
     edges: tuple[EvidenceEdge, ...] = ()
 
 

@@ -28,7 +28,7 @@ from ctxkit.agent.summaries_and_unsuccessful_compactions import (
 from ctxkit.agent.tools.execution_and_results import OutputLimits, run_in_thread
 from ctxkit.agent.tools.file_and_document_tools import describe_artifact_reading
 from ctxkit.agent.turn_state_and_events import TokenBudgetMonitor
-from ctxkit.engine.live_and_recorded_prompts import SentPrompts
+from ctxkit.engine.sent_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.base import CompositePolicy, as_policy
 from ctxkit.policies.compaction_without_summary import KeepTurns

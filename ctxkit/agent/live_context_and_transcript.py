@@ -17,7 +17,7 @@ from ctxkit.engine import (
     make_log_from_session,
     with_message_ids,
 )
-from ctxkit.engine.live_and_recorded_prompts import PruningRecorder, SentPrompts
+from ctxkit.engine.sent_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.policies.base import CompositePolicy, apply_policy
 from ctxkit.policies.compaction_without_summary import get_last_resort_stages

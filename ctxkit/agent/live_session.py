@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.agent import COMPACT_TOOL, Agent
+from ctxkit.agent.ctxkit_folder_and_trust import Workspace, check_session_name
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.memory.session_memory import MemoryLifecycle
-from ctxkit.agent.project_folder_and_trust import Workspace, check_session_name
 from ctxkit.agent.session_files import (
     ArtifactStore,
     ChangeIntentEvidenceWriter,
@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from ctxkit.agent.tools.execution_and_results import Approve, OutputLimits
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.agent.turn_state_and_events import LiveEvent, Outcome
-    from ctxkit.engine.live_and_recorded_prompts import SentPrompts
     from ctxkit.engine.run_segments_and_prompts import SentItem
+    from ctxkit.engine.sent_prompts import SentPrompts
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.memory_entries import MemoryEntry
     from ctxkit.policies.protocols import Policy

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ctxkit._internal.redaction import get_environment_secrets, redact_json
-from ctxkit.agent.project_folder_and_trust import make_seal, verify_seal
+from ctxkit.agent.ctxkit_folder_and_trust import make_seal, verify_seal
 from ctxkit.agent.turn_state_and_events import Limits
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.session.messages import Message

@@ -19,7 +19,7 @@ from ctxkit._internal.lazy_imports import make_dunder_dir
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit._internal.safe_files import SafeFolder
 from ctxkit._internal.tables import Cell, Column, Table
-from ctxkit.course.contest_entries import (
+from ctxkit.course.contest_entry_files import (
     MAX_ENTRIES,
     MAX_FILES,
     StoredContestEntry,

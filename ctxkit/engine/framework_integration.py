@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ctxkit.engine import Run, advance_run, interleave_edits
-from ctxkit.engine.live_and_recorded_prompts import PruningRecorder, SentPrompts
 from ctxkit.engine.provider_guard import ChatPromptRepairer, has_api_written_summaries
+from ctxkit.engine.sent_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import BadArguments, short_repr
 from ctxkit.formats.chat_messages import parse_usage
 from ctxkit.formats.conversations_from_requests import ChatConversation
 from ctxkit.formats.openai import encode_chat_message
 from ctxkit.policies.base import apply_policy
+from ctxkit.policies.coming_prompt_sizes import UnprunedForecast
 from ctxkit.policies.history.history import History
 from ctxkit.policies.history.message_log import MessageLog
 from ctxkit.policies.offline_summarisers import may_call_model
 from ctxkit.policies.summary_compaction import iter_summary_writers
-from ctxkit.policies.unpruned_forecast import UnprunedForecast
 from ctxkit.presets.registry import resolve_rules
 from ctxkit.session.compactions_and_prunings import PrunedPrompt
 from ctxkit.session.messages import Edit, Usage

@@ -44,7 +44,7 @@ class PromptSizeSpan(NamedTuple):
     """
 
 
-class PromptSizeSums(NamedTuple):
+class RunPromptTotals(NamedTuple):
     """Sums over the calls of a run, in tokens."""
 
     total: int
@@ -71,7 +71,7 @@ class PromptSizes:
         self.upto = 0
         """One past the last billed call."""
         self.marks: list[PromptSizeSpan] = []
-        self._closed_sums = PromptSizeSums(0, 0, 0, 0)
+        self._closed_sums = RunPromptTotals(0, 0, 0, 0)
         """Sums over the closed marks: those that another mark follows, which change no more."""
         self._n_closed = 0
         """How many marks these are."""
@@ -133,7 +133,7 @@ class PromptSizes:
             upto = first
         return sizes
 
-    def sums(self) -> PromptSizeSums:
+    def sums(self) -> RunPromptTotals:
         """Return the sums over all calls: O(1) a mark, each closed mark being added up once."""
         (n_marks, last_upto, sums), upto = self._last_sums, self.upto
         if n_marks == len(self.marks) and last_upto == upto:
@@ -147,7 +147,9 @@ class PromptSizes:
         self._last_sums = (last + 1, upto, sums)
         return sums
 
-    def _add_marks(self, sums: PromptSizeSums, first: int, last: int, upto: int) -> PromptSizeSums:
+    def _add_marks(
+        self, sums: RunPromptTotals, first: int, last: int, upto: int
+    ) -> RunPromptTotals:
         """Return sums with those of the marks first..last, of which the last one ends at `upto`."""
         total, fresh, peak, prompt = sums
         tokens, clock, rising = self.log.tokens, self.clock, self.log.tokens.rising
@@ -186,7 +188,7 @@ class PromptSizes:
                 fresh += int(_sum(cache))
                 peak, prompt = max(peak, int(_max(size))), int(size[-1])
             start, size, cache = stop, next_size, next_cache
-        return PromptSizeSums(total, fresh, peak, prompt)
+        return RunPromptTotals(total, fresh, peak, prompt)
 
 
 # Longest common prefix with any living prompt, without storing the prompts.

@@ -15,10 +15,10 @@ from ctxkit.engine.prompt_sizes_and_prefixes import (
 )
 from ctxkit.engine.run_segments_and_prompts import PrunedHistory
 from ctxkit.policies.base import flatten_chain
+from ctxkit.policies.coming_prompt_sizes import UnprunedForecast
 from ctxkit.policies.context_rules import unwrap_function
 from ctxkit.policies.history.history import History
 from ctxkit.policies.schedules.pruning_layers import SUM_TOKENS
-from ctxkit.policies.unpruned_forecast import UnprunedForecast
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.policies.base import BasePolicy
+    from ctxkit.policies.coming_prompt_sizes import BilledSizes
     from ctxkit.policies.history.message_log import ColdCacheCalls, MessageLog
     from ctxkit.policies.schedules.pruning_layers import Layer
     from ctxkit.policies.schedules.unpruned_messages import HistoryRows
-    from ctxkit.policies.unpruned_forecast import BilledSizes
     from ctxkit.tokens.token_counters import ContextBudget
 
 

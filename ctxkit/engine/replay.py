@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 
 from ctxkit.engine import Run, interleave_edits, make_log_from_session, run_rules, with_message_ids
-from ctxkit.engine.live_and_recorded_prompts import SentPrompts
 from ctxkit.engine.provider_guard import count_refused_calls
 from ctxkit.engine.rule_runs import find_first_compaction_call
+from ctxkit.engine.sent_prompts import SentPrompts
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.policies.context_rules import (
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.engine.live_and_recorded_prompts import SessionPrompts
     from ctxkit.engine.run_segments_and_prompts import SentItem
+    from ctxkit.engine.sent_prompts import SessionPrompts
     from ctxkit.policies.context_rules import Rules
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.presets.registry import RulesLike

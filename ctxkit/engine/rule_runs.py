@@ -29,12 +29,12 @@ from ctxkit.engine.run_segments_and_prompts import (
 )
 from ctxkit.errors import ModelError
 from ctxkit.policies.base import BasePolicy, coerce_to_history
+from ctxkit.policies.coming_prompt_sizes import UnprunedForecast
 from ctxkit.policies.guards import Smaller, collect_refusals, get_blocking_reason, get_guard_label
 from ctxkit.policies.history.history import History
 from ctxkit.policies.history.message_log import ColdCacheCalls, MessageLog
 from ctxkit.policies.protocols import is_only_call_overridden, name_of
 from ctxkit.policies.triggers import Never
-from ctxkit.policies.unpruned_forecast import UnprunedForecast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

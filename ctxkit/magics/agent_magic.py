@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace as rehearsal_replace
 
 from ctxkit._internal.formatting_and_sanitizing import TextAndHtml, pluralize, sanitize_line
+from ctxkit.agent.ctxkit_folder_and_trust import Workspace
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.event_loop_threads import BackgroundTask, run_coroutine
 from ctxkit.agent.models.model import accepts_images, images_unsupported_message
-from ctxkit.agent.project_folder_and_trust import Workspace
 from ctxkit.agent.session_settings import refuse_scripted_model_after_real
 from ctxkit.agent.system_prompt import (
     PROJECT_FILES,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.span_export import OtlpCollectorSettings
     from ctxkit.agent.turn_state_and_events import Listener
-    from ctxkit.engine.live_and_recorded_prompts import SentPrompts
+    from ctxkit.engine.sent_prompts import SentPrompts
 
 
 DEFAULT_SESSION = "main"
@@ -297,7 +297,7 @@ class KitState(KitSettings):
         elif isinstance(variable, Session) and format is None:
             session, name = variable, name or what
         else:
-            from ctxkit.agent.project_folder_and_trust import Workspace
+            from ctxkit.agent.ctxkit_folder_and_trust import Workspace
             from ctxkit.formats.reading import read
 
             path, workspace = Path(what).expanduser(), Workspace()
@@ -319,7 +319,7 @@ class KitState(KitSettings):
         Raises:
             BadArguments: there is one of that name.
         """
-        from ctxkit.agent.project_folder_and_trust import Workspace
+        from ctxkit.agent.ctxkit_folder_and_trust import Workspace
         from ctxkit.formats.writing import write
 
         place = Workspace()

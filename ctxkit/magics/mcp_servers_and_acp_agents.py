@@ -237,8 +237,8 @@ def open_acp_session(
     """
     from ctxkit.agent.acp_agent import AcpModelPlaceholder, ExternalAgent
     from ctxkit.agent.acp_client import AcpClient
+    from ctxkit.agent.ctxkit_folder_and_trust import Workspace
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.agent.project_folder_and_trust import Workspace
     from ctxkit.presets.registry import resolve_rules
 
     agent = AcpClient(command)

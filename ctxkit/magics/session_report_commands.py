@@ -188,7 +188,7 @@ class WindowPartsArguments(CallArguments):
 
 
 @dataclass(frozen=True)
-class FullReportArguments(CallArguments):
+class DetailArguments(CallArguments):
     """The line of `%context detail`."""
 
     kept: str | None = option_field("a report that was kept, by its id, or `last`")
@@ -316,7 +316,7 @@ def _describe_audience(table: pd.DataFrame) -> str:
     return f"The user sees {pluralize(len(table), 'message')}; the agent no longer sees {gone:,}."
 
 
-def show_full_report(kit: KitState, options: FullReportArguments) -> ContextReport:
+def show_full_report(kit: KitState, options: DetailArguments) -> ContextReport:
     """Return the full report of a call, or a stored one."""
     if options.kept is None:
         return make_context_report(kit, options)
@@ -387,7 +387,7 @@ VIEW_SUBCOMMANDS = (
     Subcommand(
         "detail",
         "The whole report of a call, with its largest messages.",
-        FullReportArguments,
+        DetailArguments,
         show_full_report,
         FILL_TASK,
     ),
@@ -460,7 +460,7 @@ def count_next_prompt_tokens(kit: KitState, options: SessionArguments) -> Prefor
 
 
 def _get_report_store(kit: KitState, name: str | None) -> ContextReportStore:
-    from ctxkit.agent.project_folder_and_trust import Workspace
+    from ctxkit.agent.ctxkit_folder_and_trust import Workspace
     from ctxkit.agent.session_files import ContextReportStore
 
     session_name = name or kit.lives.current_name

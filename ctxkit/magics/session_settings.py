@@ -336,7 +336,7 @@ class KitSettings(Magics):
 
     def read_stored_session(self, name: str) -> Session | None:
         """Return a session that is kept in the working folder, or None."""
-        from ctxkit.agent.project_folder_and_trust import Workspace
+        from ctxkit.agent.ctxkit_folder_and_trust import Workspace
 
         return Workspace().session(name)
 

@@ -479,7 +479,7 @@ _MAX_NAMED_COMPACTIONS = 4
 """Maximum number of compactions for which each point is named."""
 
 
-class FamilyLoss(NamedTuple):
+class FamilyLossAtCompaction(NamedTuple):
     """One family of items after one compaction."""
 
     compaction: int
@@ -499,16 +499,18 @@ class FamilyLoss(NamedTuple):
 
 
 @accepts_session
-def loss_data(session: Session) -> tuple[FamilyLoss, ...]:
+def loss_data(session: Session) -> tuple[FamilyLossAtCompaction, ...]:
     """Return one row for each compaction and each family with removed items."""
     return _family_rows(analyse_loss(session))
 
 
-def _family_rows(analysis: LossAnalysis | None) -> tuple[FamilyLoss, ...]:
+def _family_rows(analysis: LossAnalysis | None) -> tuple[FamilyLossAtCompaction, ...]:
     rows = list_counts_by_compaction_and_family(analysis) if analysis is not None else []
     # The first three counts are disjoint and add up to the items: shown, recoverable, lost.
     return tuple(
-        FamilyLoss._make((number, call, family, sum(counts[:3]), *counts[:5], counts[6]))
+        FamilyLossAtCompaction._make(
+            (number, call, family, sum(counts[:3]), *counts[:5], counts[6])
+        )
         for number, call, family, counts in rows
         if any(counts[:3])
     )
@@ -589,7 +591,7 @@ def _loss_chart(name: str, analysis: LossAnalysis | None, caption: str) -> Chart
     )
 
 
-def _loss_hover(rows: Sequence[FamilyLoss]) -> Callable[[int], str]:
+def _loss_hover(rows: Sequence[FamilyLossAtCompaction]) -> Callable[[int], str]:
     def hover(k: int) -> str:
         r = rows[k]
         return (

@@ -10,6 +10,7 @@ from .base import Fallback as Fallback
 from .base import FunctionPolicy as FunctionPolicy
 from .base import ScheduledPruning as ScheduledPruning
 from .base import apply_policy as apply_policy
+from .coming_prompt_sizes import UnprunedForecast as UnprunedForecast
 from .compaction_without_summary import AdaptiveTrim as AdaptiveTrim
 from .compaction_without_summary import TrimStage as TrimStage
 from .compaction_without_summary import Window as Window
@@ -25,13 +26,13 @@ from .history import History as History
 from .history import MessageLog as MessageLog
 from .memory_entries import MEMORY_TYPES as MEMORY_TYPES
 from .memory_flush_and_lessons import LessonRecall as LessonRecall
-from .message_filters import MessageCountCap as MessageCountCap
-from .message_filters import PruneToolCalls as PruneToolCalls
-from .message_filters import RoleFilter as RoleFilter
-from .message_filters import Tail as Tail
-from .message_filters import TextOnly as TextOnly
-from .message_filters import TurnAge as TurnAge
-from .message_filters import WithoutAgents as WithoutAgents
+from .message_hiding import MessageCountCap as MessageCountCap
+from .message_hiding import PruneToolCalls as PruneToolCalls
+from .message_hiding import RoleFilter as RoleFilter
+from .message_hiding import Tail as Tail
+from .message_hiding import TextOnly as TextOnly
+from .message_hiding import TurnAge as TurnAge
+from .message_hiding import WithoutAgents as WithoutAgents
 from .message_shortening import CharacterBudget as CharacterBudget
 from .message_shortening import IntermediateReplyShortening as IntermediateReplyShortening
 from .message_shortening import OutputShortening as OutputShortening
@@ -72,5 +73,4 @@ from .triggers import Count as Count
 from .triggers import LastUsageOverBudget as LastUsageOverBudget
 from .triggers import Share as Share
 from .triggers import TokensSpent as TokensSpent
-from .unpruned_forecast import UnprunedForecast as UnprunedForecast
 from .user_rules import KeepUserRules as KeepUserRules

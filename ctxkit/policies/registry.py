@@ -17,11 +17,11 @@ ENTRY_POINT_GROUP = "ctxkit.policies"
 """Group of entry points, ``name = module:Class``, by which other packages add policies."""
 
 MEMBERS = {
-    "text_only": "message_filters:TextOnly",
-    "roles": "message_filters:RoleFilter",
-    "without_agents": "message_filters:WithoutAgents",
-    "turn_age": "message_filters:TurnAge",
-    "tail": "message_filters:Tail",
+    "text_only": "message_hiding:TextOnly",
+    "roles": "message_hiding:RoleFilter",
+    "without_agents": "message_hiding:WithoutAgents",
+    "turn_age": "message_hiding:TurnAge",
+    "tail": "message_hiding:Tail",
     "shorten": "message_shortening:ResultShortening",
     "consumed_reads": "message_shortening:StaleReadShortening",
     "replies": "message_shortening:ReplyShortening",
@@ -30,8 +30,8 @@ MEMBERS = {
     "tool_pairs": "tool_result_clearing:KeepToolPairs",
     "budget": "message_shortening:CharacterBudget",
     "cache_ttl": "tool_result_clearing:CacheTtl",
-    "prune": "message_filters:PruneToolCalls",
-    "cap": "message_filters:MessageCountCap",
+    "prune": "message_hiding:PruneToolCalls",
+    "cap": "message_hiding:MessageCountCap",
     "window": "compaction_without_summary:Window",
     "turns": "compaction_without_summary:KeepTurns",
     "window_share": "compaction_without_summary:WindowShare",

@@ -98,7 +98,7 @@ class BaseTrigger(HasName):
 
     def __call__(self, history: History, budget: ContextBudget) -> bool:
         """Return True where it is due before the history's call."""
-        from ctxkit.policies.unpruned_forecast import UnprunedForecast
+        from ctxkit.policies.coming_prompt_sizes import UnprunedForecast
 
         return (
             self.first(UnprunedForecast(history, budget), history.call, history.call + 1)

@@ -22,7 +22,7 @@ from ctxkit._internal.setting_types import (
     make_choice_kind,
 )
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.policies.message_filters import Tail, TextOnly, TurnAge, WithoutAgents
+from ctxkit.policies.message_hiding import Tail, TextOnly, TurnAge, WithoutAgents
 from ctxkit.policies.message_shortening import ReplyShortening, ResultShortening
 from ctxkit.presets.config_key_mapping import (
     ConfigKey,

@@ -236,7 +236,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
     @property
     def prompt_source(self) -> Any:
-        """The run that has the sent prompts (`engine.Run`, `engine.live_and_recorded_prompts`);
+        """The run that has the sent prompts (`engine.Run`, `engine.sent_prompts`);
         None for a recorded session whose log has no prunings.
 
         It is not a field: it is neither compared nor written, and a changed copy has its log's.

@@ -24,7 +24,7 @@ from ctxkit.presets.fuseraft_config import (
 from ctxkit.teams.handoffs_and_contracts import parse_context_sources
 from ctxkit.teams.member_views_and_permissions import (
     get_model_name,
-    has_plugin_tool,
+    is_plugin_supported,
     parse_envelope,
     parse_members,
 )
@@ -409,7 +409,7 @@ def _iter_ignored_agent_keys(body: ConfigSection) -> Iterator[_IgnoredKey]:
         name = agent.text("Name")
         for row in _ignored_keys_of(agent):
             agents_by_row.setdefault(row, []).append(name)
-        plugins |= dict.fromkeys(p for p in agent.texts("Plugins") if not has_plugin_tool(p))
+        plugins |= dict.fromkeys(p for p in agent.texts("Plugins") if not is_plugin_supported(p))
     for (key, reason), names in agents_by_row.items():
         yield key, () if reason == _MODEL_REASON else names, reason
     if plugins:

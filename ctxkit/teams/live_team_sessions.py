@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from ctxkit.agent.ctxkit_folder_and_trust import Workspace
     from ctxkit.agent.models.model import Model
-    from ctxkit.agent.project_folder_and_trust import Workspace
     from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.tools.execution_and_results import Approve
     from ctxkit.agent.tools.tool import Tool

@@ -22,7 +22,7 @@ from ctxkit.metrics.team_log import (
 from ctxkit.policies.base import Chain, ScheduledPruning, flatten_chain
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history.growing_columns import ASSISTANT, SUMMARY, SYSTEM, USER
-from ctxkit.policies.message_filters import Tail
+from ctxkit.policies.message_hiding import Tail
 from ctxkit.policies.schedules.pruning_layers import UNDO_CHANGE
 from ctxkit.policies.texts import message_content
 from ctxkit.presets.fuseraft_config import (
@@ -305,7 +305,7 @@ def has_no_tools(section: ConfigSection) -> bool:
     return section.text("FunctionChoice").casefold() == "none"
 
 
-def has_plugin_tool(plugin: str) -> bool:
+def is_plugin_supported(plugin: str) -> bool:
     """Say whether the kit has a tool for one of fuseraft's plugins.
 
     Args:
@@ -315,8 +315,8 @@ def has_plugin_tool(plugin: str) -> bool:
         True also for plugins whose tools every agent has anyway.
 
     Example:
-        >>> from ctxkit.teams.member_views_and_permissions import has_plugin_tool
-        >>> has_plugin_tool("FileSystem"), has_plugin_tool("Teleport")
+        >>> from ctxkit.teams.member_views_and_permissions import is_plugin_supported
+        >>> is_plugin_supported("FileSystem"), is_plugin_supported("Teleport")
         (True, False)
     """
     return plugin.casefold() in (*PLUGIN_TOOLS, *_BUILT_IN_PLUGINS)

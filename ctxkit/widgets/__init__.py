@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
     from ctxkit.widgets.break_even_widget import BreakEvenWidget
     from ctxkit.widgets.budget_thresholds_widget import BudgetWidget
-    from ctxkit.widgets.compaction_savings_widget import SavingsWidget
     from ctxkit.widgets.explorer import Explorer
+    from ctxkit.widgets.session_compactions_widget import SavingsWidget
     from ctxkit.widgets.session_diff import SessionDiffWidget
     from ctxkit.widgets.tuner import Tuner
     from ctxkit.widgets.watcher import Watcher
@@ -235,8 +235,8 @@ def savings(of: Any = None) -> SavingsWidget:
         >>> type(chart).__name__
         'SavingsWidget'
     """
-    from ctxkit.widgets.compaction_savings_widget import SavingsWidget
     from ctxkit.widgets.data_source import resolve_source
+    from ctxkit.widgets.session_compactions_widget import SavingsWidget
 
     return SavingsWidget(resolve_source(of))
 

@@ -22,7 +22,7 @@ from ctxkit.plots.compaction_charts import (
 from ctxkit.policies.guards import AntiThrash, BaseGuard
 from ctxkit.session.compactions_and_prunings import hides_compactions
 from ctxkit.widgets.base_widget import ChartWidget, build_javascript_module
-from ctxkit.widgets.compaction_savings_widget import (
+from ctxkit.widgets.session_compactions_widget import (
     CompactionRow,
     list_frame_compactions,
 )

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from random_sessions import Fours
 
 from ctxkit.engine import run_rules
-from ctxkit.engine.live_and_recorded_prompts import SentPrompts
+from ctxkit.engine.sent_prompts import SentPrompts
 from ctxkit.policies import Clear, MessageLog, Rules
 from ctxkit.session import Text
 

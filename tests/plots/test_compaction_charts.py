@@ -14,7 +14,7 @@ from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.session import Edit, Message
 from ctxkit.session.compactions_and_prunings import group_edits
 from ctxkit.tokens import estimated_counter
-from ctxkit.widgets.compaction_savings_widget import list_session_compactions
+from ctxkit.widgets.session_compactions_widget import list_session_compactions
 
 COUNTER = estimated_counter()
 

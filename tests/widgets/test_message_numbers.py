@@ -14,7 +14,7 @@ import ctxkit as ck
 from ctxkit.plots.cache_charts import get_prompt_strip
 from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.session import describe_message, pair_with_calls
-from ctxkit.widgets.compaction_savings_widget import CompactionDetails, list_session_compactions
+from ctxkit.widgets.session_compactions_widget import CompactionDetails, list_session_compactions
 
 
 @pytest.fixture(scope="module")

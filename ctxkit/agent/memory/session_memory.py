@@ -268,7 +268,7 @@ class MemoryLifecycle:
         entries, reply = await extract_memories(writer, session.messages, store.entries(), seconds)
         by = redact(writer.name)
         stored = [store.add(e, session=session.id, by=by, why=why) for e in entries]
-        cost = describe_reply_cost(reply, writer)
+        cost = describe_reply_tokens(reply, writer)
         self._emit_promoted(stored, by, why, cost)
         return stored, cost
 
@@ -354,7 +354,7 @@ async def extract_memories(
     return _parse_entries(get_plain_text(reply)), reply
 
 
-def describe_reply_cost(reply: Message, model: Model) -> str:
+def describe_reply_tokens(reply: Message, model: Model) -> str:
     """Return a sentence on the tokens of a reply; empty if no usage was reported.
 
     Args:

@@ -25,7 +25,7 @@ from ctxkit.engine.cache_model.call_features import (
     select_billed_calls,
 )
 from ctxkit.engine.cache_model.interval_calibration import MIN_DEVELOPERS, compute_interval_stretch
-from ctxkit.engine.cache_model.miss_rates import MissRates, SimulatedReads, simulate_reads
+from ctxkit.engine.cache_model.miss_rates import MissRateEstimator, SimulatedReads, simulate_reads
 from ctxkit.engine.cache_model.training_counts import (
     MIN_CALLS,
     PastPredictionError,
@@ -175,7 +175,7 @@ def prepare_prediction(
         uses_own_logs: whether those logs teach rates, too, and not only the time since the last.
     """
     target = count_session(session, 0)
-    rates = MissRates(
+    rates = MissRateEstimator(
         exclude_copies(training, session.id, target.head),
         target,
         own=exclude_copies(logs.counts, session.id, target.head) if logs and uses_own_logs else (),
@@ -187,7 +187,7 @@ def prepare_prediction(
     return SessionToPredict(calls, rates, get_recorded_reads(session), priced)
 
 
-def _limits_note(rates: MissRates, calls: int) -> str | None:
+def _limits_note(rates: MissRateEstimator, calls: int) -> str | None:
     sentences = []
     if calls < MIN_CALLS:
         sentences.append(f"It has {calls} calls with a cache split, so one miss decides.")
@@ -214,7 +214,9 @@ def _untaught_note(training: Sequence[SessionCounts]) -> str:
     )
 
 
-def _predict_by_lifetime(prediction: InputCostPrediction, rates: MissRates) -> InputCostPrediction:
+def _predict_by_lifetime(
+    prediction: InputCostPrediction, rates: MissRateEstimator
+) -> InputCostPrediction:
     """Return the prediction of an untaught kind: that of the lifetime.
 
     A model of which no log has read a token may have no cache: then it says what that costs.
@@ -232,7 +234,7 @@ class SessionToPredict(NamedTuple):
     """A session with its estimated rates, prices and record."""
 
     calls: Sequence[CallFeatures]
-    rates: MissRates
+    rates: MissRateEstimator
     recorded: Sequence[int]
     """Tokens that each call read."""
     costs: InputCostFunction | None

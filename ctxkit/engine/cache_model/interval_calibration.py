@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.engine.cache_model.miss_rates import MissRates
+    from ctxkit.engine.cache_model.miss_rates import MissRateEstimator
     from ctxkit.engine.cache_model.training_counts import Evidence, SessionCounts
 
 # How an interval is calibrated (`compute_interval_stretch`).
@@ -55,7 +55,7 @@ _COVERAGES = np.linspace(COVERAGE, 1.0, 21)
 
 
 def compute_interval_stretch(
-    rates: MissRates, calls: int, evidence: Evidence
+    rates: MissRateEstimator, calls: int, evidence: Evidence
 ) -> tuple[float, float] | None:
     """Return the factors by which an interval is stretched downwards and upwards.
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 # developers again (Bayesian bootstrap: exponential weights), and none counts for more than
 # `_MAX_CALLS` calls of a class.
 #
-# 1. Back-off (`MissRates.draw_rates`). From wide to narrow: bases of classes over all tools, bases
-#    over the tool, classes over the tool, classes over tool and model family, the developer's own
+# 1. Back-off (`MissRateEstimator.draw_rates`). From wide to narrow: bases of classes over all
+#    tools, bases over the tool, classes over the tool, classes over tool and model family, the developer's own
 #    other logs. Each estimate is the prior of the next.
 # 2. Sessions differ: each draw takes the rate of a class from a beta distribution around the
 #    estimate.
@@ -87,7 +87,7 @@ class _Rates(NamedTuple):
     """Share of the tokens that could be read which a miss without a cause still reads."""
 
 
-class MissRates:
+class MissRateEstimator:
     """Miss rates for one target session by training sessions of other developers.
 
     Args:
@@ -128,9 +128,9 @@ class MissRates:
         family = self.target.kind[1]
         return any(row.kind[1] == family for row in (*self.training, *self.own))
 
-    def with_own_half(self, first_half: SessionCounts) -> MissRates:
+    def with_own_half(self, first_half: SessionCounts) -> MissRateEstimator:
         """Return the rates with the target's own first half as the narrowest group."""
-        return MissRates(self.training, self.target, own=self.own, first_half=first_half)
+        return MissRateEstimator(self.training, self.target, own=self.own, first_half=first_half)
 
     def draw_weights(self, rng: np.random.Generator) -> NDArray[Any]:
         """Return the weight of each developer, by draw."""
@@ -348,7 +348,7 @@ class SimulatedReads(NamedTuple):
     """By call, with no unexplained miss: a hit where no cause holds, else the median draw."""
 
 
-def simulate_reads(calls: Sequence[CallFeatures], rates: MissRates) -> SimulatedReads:
+def simulate_reads(calls: Sequence[CallFeatures], rates: MissRateEstimator) -> SimulatedReads:
     """Simulate what each call reads from the cache.
 
     Args:

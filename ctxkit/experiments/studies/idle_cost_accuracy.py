@@ -37,8 +37,8 @@ __all__ = [
     "IdleChoiceAccuracy",
     "check_idle_choice_rankings",
     "list_habitual_pause_lengths",
+    "list_write_errors_after_expiry",
     "make_developers_with_pauses",
-    "measure_cache_write_errors",
     "measure_idle_choice_accuracy",
 ]
 __dir__ = make_dunder_dir(__all__)
@@ -75,7 +75,7 @@ class IdleChoiceAccuracy(NamedTuple):
     """Dollars of the predicted choices over those of the best by mean prices, less 1."""
 
 
-def measure_cache_write_errors(sessions: Iterable[Session]) -> list[float]:
+def list_write_errors_after_expiry(sessions: Iterable[Session]) -> list[float]:
     """Return the relative errors of the writes predicted for calls after an expired cache."""
     return [
         abs(p.predict_write() - p.recorded_write) / p.recorded_write

@@ -321,7 +321,7 @@ def _relative_path(path: str | None, root: str) -> str:
     )
 
 
-class RepeatedResult(NamedTuple):
+class RepeatedCall(NamedTuple):
     """The results of one tool call that was made several times with the same arguments."""
 
     name: str
@@ -340,7 +340,7 @@ class UnusedTool(NamedTuple):
     usd: float
 
 
-def find_repeated_results(session: Session, prompt_costs: PromptCosts) -> list[RepeatedResult]:
+def find_repeated_results(session: Session, prompt_costs: PromptCosts) -> list[RepeatedCall]:
     """Return the results that were fetched more than once, the most expensive first.
 
     A repeat is not always waste: the first result may have left the prompt, or another command may
@@ -357,7 +357,7 @@ def find_repeated_results(session: Session, prompt_costs: PromptCosts) -> list[R
                 (cost.tool_call, cost.tokens, cost.usd)
             )
     out = [
-        RepeatedResult(
+        RepeatedCall(
             describe_call(results[0][0], session.cwd, 100),
             len(results),
             sum(n for _, n, _ in results[1:]),

@@ -24,7 +24,7 @@ from ctxkit.metrics.cost import bill_splits
 from ctxkit.metrics.cost.bill_splits import (
     BillPart,
     PromptCosts,
-    RepeatedResult,
+    RepeatedCall,
     UnusedTool,
     attribute_prompt_costs,
     find_repeated_results,
@@ -206,7 +206,7 @@ class Spend(BillSplits):
         return bill_splits.price_cache_misses(self.session, self.bill)
 
     @cached_property
-    def repeated_results(self) -> list[RepeatedResult]:
+    def repeated_results(self) -> list[RepeatedCall]:
         """Results that the same tool call fetched more than once, the most expensive first."""
         return find_repeated_results(self.session, self.prompt_costs)
 

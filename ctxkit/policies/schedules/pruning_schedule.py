@@ -48,8 +48,8 @@ class PruningPart(HasSchedule, Protocol):
 # which call on. From that follow the prompt of each call and its size, in tokens or characters.
 #
 # The parts form a stack of layers (see `pruning_layers`): the unpruned messages at the bottom, one
-# `PartLayer` per part, the last part on `top`. `extend(stop)` computes further calls from the
-# bottom up. A part either changes messages (`PartChanges`), or names stages: then each call gets
+# `PruningPartLayer` per part, the last part on `top`. `extend(stop)` computes further calls from
+# the bottom up. A part either changes messages (`PartChanges`), or names stages: then each call gets
 # one of several inner layers, by prompt size (`StageByCall`).
 #
 # Invariant: the result at a call is the same whether calls were extended one by one (live session)
@@ -84,9 +84,9 @@ class Schedule:
         self.sound = True
         """False after an error or an interrupt within `extend`: build a new schedule then."""
         self.top: Layer = UnprunedLayer(self.rows)
-        self._counting: list[PartLayer] = []
+        self._counting: list[PruningPartLayer] = []
         for part in parts:
-            self.top = layer = PartLayer(part, self.top, budget)
+            self.top = layer = PruningPartLayer(part, self.top, budget)
             if part.counts:
                 self._counting.append(layer)
 
@@ -124,7 +124,7 @@ class Schedule:
     def adder(self, call: int) -> Any:
         """Return the part that appends a message at a call; None: no part does."""
         layer: Any = self.top
-        while isinstance(layer, PartLayer):
+        while isinstance(layer, PruningPartLayer):
             if layer.get_appended(call) is not layer.before.get_appended(call):
                 return layer.part
             layer = layer.before
@@ -145,7 +145,7 @@ class Schedule:
         return view if appended is None else view.insert(len(view), appended.message, reason)
 
 
-class PartLayer:
+class PruningPartLayer:
     """The layer of one part: its changes, or its stages."""
 
     def __init__(self, part: HasSchedule, before: Layer, budget: ContextBudget) -> None:
@@ -195,7 +195,7 @@ class PartLayer:
             self._result = self._stages = StageByCall(layers, self.rows)
         self._stages.extend(stop, choose)
 
-    def _stage_layer(self, part: HasSchedule) -> PartLayer:
+    def _stage_layer(self, part: HasSchedule) -> PruningPartLayer:
         """Return the layer of a stage.
 
         Raises:
@@ -207,7 +207,7 @@ class PartLayer:
                 f"{type(self.part).__name__} uses {type(part).__name__} as a stage, which defines"
                 " its own `__call__`: list it in `steps`, and define `stepped`."
             )
-        return PartLayer(part, self.before, self.budget)
+        return PruningPartLayer(part, self.before, self.budget)
 
     def state(self, p: int, call: int) -> MessageState:
         """Return the state of a position at a call."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.message_filters import PruneToolCalls
+from ctxkit.policies.message_hiding import PruneToolCalls
 from ctxkit.presets.registry import DocumentationDifference, check_setting_types
 
 DIFFERENCES = (

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ctxkit._internal.setting_types import POSITIVE
 from ctxkit.errors import BadArguments, ModelError
+from ctxkit.policies.coming_prompt_sizes import estimate_tokens
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.guards import CompactionCountLimit, keep_if_smaller
 from ctxkit.policies.history.history import has_summarisable_messages
-from ctxkit.policies.message_filters import PruneToolCalls
+from ctxkit.policies.message_hiding import PruneToolCalls
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts_and_audits import PULSE_SECTIONS
 from ctxkit.policies.triggers import Above, ReplyCutShort
-from ctxkit.policies.unpruned_forecast import estimate_tokens
 from ctxkit.presets.config_key_mapping import (
     ConfigKey,
     ConfigKeyTable,

@@ -16,7 +16,7 @@ from ctxkit.policies import memory_flush_and_lessons
 from ctxkit.policies.base import Chain
 from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.memory_flush_and_lessons import MemoryFlushSettings
-from ctxkit.policies.message_filters import MessageCountCap, PruneToolCalls
+from ctxkit.policies.message_hiding import MessageCountCap, PruneToolCalls
 from ctxkit.policies.offline_summarisers import with_summary_error
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts import message_content, summary_prompts_and_audits

@@ -13,7 +13,7 @@ from ctxkit.engine.cache_model.interval_calibration import (
     calibrate_stretch,
     compute_interval_stretch,
 )
-from ctxkit.engine.cache_model.miss_rates import MissRates
+from ctxkit.engine.cache_model.miss_rates import MissRateEstimator
 from ctxkit.engine.cache_model.training_counts import load_training_counts
 
 
@@ -76,9 +76,9 @@ def test_each_kind_of_evidence_is_calibrated_by_its_own_errors(evidence):
             for r in others
         ]
 
-    true = compute_interval_stretch(MissRates(others, row), row.calls, evidence)
+    true = compute_interval_stretch(MissRateEstimator(others, row), row.calls, evidence)
     for name in ("alone", "folder", "known"):
-        spoilt = compute_interval_stretch(MissRates(spoil(name), row), row.calls, evidence)
+        spoilt = compute_interval_stretch(MissRateEstimator(spoil(name), row), row.calls, evidence)
         assert (spoilt != true) == (name == evidence)
 
 
@@ -86,5 +86,5 @@ def test_the_errors_of_three_developers_are_too_few():
     row = next(r for r in load_training_counts() if r.past and r.tool == "codex" and not r.subagent)
     others = [r for r in load_training_counts() if r.owner != row.owner and r.tool == "codex"]
     few = sorted({r.owner for r in others if r.past and not r.subagent})[:3]
-    rates = MissRates([r for r in others if r.owner in few], row)
+    rates = MissRateEstimator([r for r in others if r.owner in few], row)
     assert compute_interval_stretch(rates, row.calls, "alone") is None

@@ -19,7 +19,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 )
 from ctxkit.engine.cache_model.miss_rates import (
     N_DRAWS,
-    MissRates,
+    MissRateEstimator,
     SimulatedReads,
     simulate_reads,
 )
@@ -46,7 +46,7 @@ SAME = replace(TARGET, session="s", developer="a")
 
 def draw(*training, names=(CAUSED,), **more):
     """Return miss rate and share read at a miss of each class, every developer weighing one."""
-    rates = MissRates(training, TARGET, **more)
+    rates = MissRateEstimator(training, TARGET, **more)
     weights = np.ones((N_DRAWS, 9))[:, : len(rates.draw_weights(np.random.default_rng(0))[0])]
     drawn = rates.draw_rates(names, weights)
     assert np.ptp(drawn.probability, axis=0).max() == 0
@@ -124,7 +124,7 @@ def make_calls(*prompts: int, **more):
 def test_a_hit_reads_the_prompt_before_less_what_its_models_fall_short():
     calls = make_calls(10_000, 12_000, 13_000)
     taught = [replace(SAME, session=str(n), developer=str(n), shortfall=ReadShortfall(of_prompt=n, of_reply=n + 10)) for n in (3, 7, 20)]  # fmt: skip
-    assert MissRates(taught, TARGET).hit_reads(calls).tolist() == [0.0, 9_993.0, 11_993.0]
+    assert MissRateEstimator(taught, TARGET).hit_reads(calls).tolist() == [0.0, 9_993.0, 11_993.0]
 
 
 def test_where_the_reply_is_cached_too_a_hit_reads_it():
@@ -132,7 +132,10 @@ def test_where_the_reply_is_cached_too_a_hit_reads_it():
     one = replace(SAME, shortfall=ReadShortfall(of_prompt=-40.0, of_reply=4.0))
     reply_tokens = calls[1].reply
     assert reply_tokens > 0
-    assert MissRates([one], TARGET).hit_reads(calls).tolist() == [0.0, 10_000 + reply_tokens - 4]
+    assert MissRateEstimator([one], TARGET).hit_reads(calls).tolist() == [
+        0.0,
+        10_000 + reply_tokens - 4,
+    ]
 
 
 def test_the_same_model_teaches_before_its_family_and_its_family_before_none():
@@ -140,12 +143,12 @@ def test_the_same_model_teaches_before_its_family_and_its_family_before_none():
     family = replace(SAME, model="claude-opus-4-1", shortfall=ReadShortfall(100.0, 110.0))
     same = replace(SAME, shortfall=ReadShortfall(5.0, 15.0))
     other = replace(OTHER_MODEL, shortfall=ReadShortfall(900.0, 910.0))
-    reads = [MissRates(rows, TARGET).hit_reads(calls)[1] for rows in ([other, family, same], [other, family], [other])]  # fmt: skip
+    reads = [MissRateEstimator(rows, TARGET).hit_reads(calls)[1] for rows in ([other, family, same], [other, family], [other])]  # fmt: skip
     assert reads == [9_995, 9_900, 10_000]
 
 
 def reads_at(name, *rows, own=(), **more):
-    rates = MissRates(rows, TARGET, own=own, **more)
+    rates = MissRateEstimator(rows, TARGET, own=own, **more)
     drawn = rates.draw_miss_reads(name, np.ones((N_DRAWS, 9)), np.random.default_rng(1))
     return None if drawn is None else sorted(set(drawn.tolist()))
 
@@ -197,7 +200,7 @@ def test_a_first_call_of_a_person_takes_other_lives_where_there_is_none_of_its_o
 
 def test_what_a_call_without_a_prompt_before_reads_is_nothing_or_half_of_its_prompt():
     calls = make_calls(10_000, 12_000)
-    drawn = simulate_reads(calls, MissRates([], TARGET))
+    drawn = simulate_reads(calls, MissRateEstimator([], TARGET))
     assert set(drawn.draws[:, 0].tolist()) == {0.0, 5_000.0}
     assert set(drawn.draws[:, 1].tolist()) == {10_000.0, 3_000.0}
     assert drawn.rules_only.tolist() == [0.0, 10_000.0]
@@ -305,7 +308,7 @@ def test_only_the_first_call_knows_how_long_the_developer_was_away():
 
 def make_case(whole=(10.0, 10.0), saved=(1.0, 1.0), **more):
     costs = InputCostFunction(np.array(whole), np.array(saved))
-    return SessionToPredict((FIRST, SECOND), MissRates([], TARGET), [0, 2], costs, **more)
+    return SessionToPredict((FIRST, SECOND), MissRateEstimator([], TARGET), [0, 2], costs, **more)
 
 
 def test_draws_without_spread_leave_the_error_of_the_model_on_both_sides():

@@ -11,8 +11,8 @@ import pytest
 from ctxkit.experiments.studies.idle_cost_accuracy import (
     check_idle_choice_rankings,
     list_habitual_pause_lengths,
+    list_write_errors_after_expiry,
     make_developers_with_pauses,
-    measure_cache_write_errors,
     measure_idle_choice_accuracy,
 )
 from ctxkit.metrics.cost import pause_costs
@@ -32,7 +32,7 @@ def test_developers_are_equal_for_equal_seeds():
 def test_writes_after_made_pauses_are_predicted_within_a_tenth():
     developers = make_developers_with_pauses(3)
     every = [s for sessions in developers.values() for s in sessions]
-    assert median(measure_cache_write_errors(every)) < 0.1
+    assert median(list_write_errors_after_expiry(every)) < 0.1
     assert sum(check_idle_choice_rankings(every)) == len(check_idle_choice_rankings(every)) > 50
 
 
@@ -89,7 +89,7 @@ def test_smoothing_predicts_better_than_the_bare_lengths(monkeypatch):
 def test_recorded_writes_are_predicted_within_a_tenth(real):
     import make_answers
 
-    errors = measure_cache_write_errors(make_answers.read_real_sessions())
+    errors = list_write_errors_after_expiry(make_answers.read_real_sessions())
     assert len(errors) >= 20
     assert median(errors) < 0.1
 

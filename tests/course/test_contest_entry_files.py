@@ -7,7 +7,7 @@ import json
 import pytest
 
 import ctxkit as ck
-from ctxkit.course.contest_entries import _list_parts, decode_rules, encode_rules
+from ctxkit.course.contest_entry_files import _list_parts, decode_rules, encode_rules
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.policies import Rules, guards, triggers
 from ctxkit.policies import registry as policies
