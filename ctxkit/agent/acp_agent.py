@@ -1,7 +1,7 @@
 """External agents: another program's agent, driven over ACP and recorded as a live session.
 
 The program chooses its own model, tools and compactions. It reports how full its context is; a drop
-of that is recorded as a derived compaction. Its own log has more (`acp_client.find_agent_log`).
+of that is recorded as a derived compaction. Its own log has more (`find_agent_log`).
 """
 
 from __future__ import annotations
@@ -525,7 +525,7 @@ def to_acp_content(part: Any) -> dict[str, Any]:
 
 
 def find_agent_log(ident: str, since: float, home: str | None = None) -> Session | None:
-    """Return the session that an agent logged of a conversation itself, or None.
+    """Return an agent's own log of a conversation as a session, or None.
 
     Args:
         ident: the conversation's id, as the agent reported it.
@@ -533,7 +533,7 @@ def find_agent_log(ident: str, since: float, home: str | None = None) -> Session
         home: home folder with the tools' folders; None: the user's.
 
     Returns:
-        The session with that id, read from at most `_MAX_LOGS_READ` of the newest files.
+        The session with that id; `_MAX_LOGS_READ` files are read, those named by the id first.
     """
     if not ident:
         return None

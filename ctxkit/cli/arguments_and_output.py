@@ -557,7 +557,7 @@ def count_terminal_cells(text: str) -> int:
 
 
 def cut_and_pad_text(text: str, width: int, *, left: bool | None = None) -> str:
-    """Return a text cut to so many cells, filled up to them on one side or (None) not."""
+    """Return a text cut to `width` cells, aligned left or right (False); None: not padded."""
     if count_terminal_cells(text) > width:
         # one cell is for the ellipsis; a character of two cells may leave one unused
         characters, left_cells = [], width - 1

@@ -93,7 +93,7 @@ def exercise(
         question: what it asks; names in braces are its numbers.
         explanation: said with a right answer.
         hint: said with a second wrong one: how to get there.
-        numbers: the numbers that it may be asked with.
+        numbers: sets of values for those names, the page's first; each student gets one set.
         is_choice: it is answered with one word of a few.
 
     Returns:

@@ -327,6 +327,7 @@ def measure_shared_prefix(view: History, others: Iterable[History]) -> int:
     hashes, longest = hash_contents(view), 0
     for other in others:
         if other.head is view.head and other.lo == view.lo:
+            # The same edits and first row: the shorter one begins the longer one.
             shared = min(len(other), len(view))
         else:
             shared = measure_common_prefix(hash_contents(other), hashes)

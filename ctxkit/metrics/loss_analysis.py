@@ -73,7 +73,7 @@ class NeededLostItems(NamedTuple):
 
 
 class ItemsOnlyInInsertedText(NamedTuple):
-    """Items that only inserted text could state when they were needed."""
+    """Items used after a tick at which only inserted text could state them."""
 
     item: Ints
     tick: Ints
@@ -207,9 +207,9 @@ class LossAnalysis:
 
     @cached_property
     def items_only_in_inserted_text(self) -> ItemsOnlyInInsertedText:
-        """The removed items that were used while no message in the prompt stated them.
+        """The removed items that were used after a tick at which no message stated them.
 
-        Only text that a compaction inserted could still state them, so `needed_lost` is a subset.
+        Only inserted text could still state them, so `needed_lost_items` is a subset.
         """
         spans = self._find_visible_spans(self.needed_after_removal, with_texts=False)
         item, tick = spans.owners, spans.ends
@@ -482,6 +482,7 @@ class TimeSpans(NamedTuple):
         """Return the union with other spans."""
         starts = np.concatenate((self.start_keys, other.start_keys))
         ends = np.concatenate((self.end_keys, other.end_keys))
+        # The keys hold their owner already: owner 0 adds nothing.
         return TimeSpans.union_of(np.zeros_like(starts), starts, ends, self.bits)
 
     def find_ranges(self, ticks: Ints) -> tuple[Ints, Ints]:

@@ -175,7 +175,8 @@ def estimate_elongation(
     Args:
         after: family of the replayed policy.
         before: family of the recorded policy.
-        family: family of the model (`get_model_family`); only its studies are used if there are at
+        family: family of the model (`get_study_model_family`); only its studies are used if
+        there are at
             least three.
         among: the studies; None: those of the package.
 
@@ -227,7 +228,7 @@ def pool_studies(
 
     Args:
         log_ratios: logarithm of the ratio and its standard error, one pair per study.
-        is_unchanged: fix the mean ratio at 1 and estimate only the spread.
+        is_unchanged: two settings of one family: the mean ratio is 1, and both settings vary.
     """
     weights = [1 / max(e, 1e-6) ** 2 for _, e in log_ratios]
     mean = _weighted_mean(log_ratios, weights)

@@ -531,7 +531,7 @@ def sample_points_along_line(points: Sequence[Point]) -> list[Point]:
     """Return points along a line, so close that no name crosses it between two of them."""
     samples = []
     for (x0, y0), (x1, y1) in pairwise(points):
-        # Samples lie one dot apart, and a text is higher and wider than that.
+        # One to two dots apart: less than the height of a text. The last point is left out.
         n = max(int(max(abs(x1 - x0), abs(y1 - y0)) // (2 * _DOT)), 1)
         samples += [(x0 + (x1 - x0) * i / n, y0 + (y1 - y0) * i / n) for i in range(n)]
     return samples

@@ -95,7 +95,7 @@ def find_end_of_removable(history: History) -> int:
 
 
 def as_summary_message(written: Message | str | int, prefix: str = "") -> Message:
-    """Return a summary as a message; a bare size gives a message that holds only the size."""
+    """Return a summary as a message: text begins with the prefix, an int gives only the size."""
     if isinstance(written, Message):
         return written
     if isinstance(written, int):

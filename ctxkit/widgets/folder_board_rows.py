@@ -248,7 +248,7 @@ def iter_sessions_in_same_file(session: Session) -> Iterator[Session]:
     """Yield a session and those of its subagents that are in the same file.
 
     Args:
-        session: that was read from a file.
+        session: one that was read from a file.
 
     Yields:
         The session, then each subagent without a file of its own.

@@ -324,6 +324,12 @@ def _decode_event(chunk: Any) -> Any:
 FailureKind = Literal["rate limit", "overload", "unreachable", "broken off", "server error"]
 """Failures that pass: the first two when the server has capacity, the others within seconds."""
 
+_UNITS = "ms|milliseconds?|h|hours?|m|min|minutes?|s|sec|seconds?"
+_DURATION = re.compile(rf"(?i)(\d+(?:\.\d+)?) ?({_UNITS})(?![a-z])")
+_RETRY_WORDS = re.compile(
+    r"(?i)(?:retry|try again) (?:after|in)"
+    rf" ((?:\d+(?:\.\d+)? ?(?:{_UNITS})(?![a-z]) ?){{1,3}})"
+)
 _QUOTA = re.compile(r"(?i)insufficient_quota|exceeded your current quota|billing|credit balance")
 _OVERLOAD = re.compile(
     r"(?i)overloaded|\b529\b|service unavailable|\b503\b|no capacity|model is loading"
@@ -437,7 +443,7 @@ def parse_retry_after(error: BaseException, now: Callable[[], float] = time.time
     """Return the seconds that a server asked to wait (`retry-after`, RFC 9110), or None.
 
     Args:
-        error: of LiteLLM; its response's headers are read, then its text.
+        error: raised by LiteLLM; the headers of its response are read first, then its text.
         now: returns seconds since 1970, for a header that is a date.
 
     Returns:
@@ -454,12 +460,19 @@ def parse_retry_after(error: BaseException, now: Callable[[], float] = time.time
             seconds = _parse_delay(values.get(name, ""), unit, now)
             if seconds is not None:
                 return seconds
-    match = re.search(r"(?i)(?:retry|try again) (?:after|in) (\d+(?:\.\d+)?) ?(ms|s|m)", str(error))
-    if match is None:
-        match = re.search(r'"retryDelay": ?"(\d+(?:\.\d+)?)(s)', str(error))  # Gemini's
-    if match is None:
-        return None
-    return float(match[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0}[match[2].lower()]
+    match = _RETRY_WORDS.search(str(error))
+    if match is not None:
+        return sum(float(n) * _get_unit_seconds(unit) for n, unit in _DURATION.findall(match[1]))
+    match = re.search(r'"retryDelay": ?"(\d+(?:\.\d+)?)s', str(error))  # Gemini's
+    return None if match is None else float(match[1])
+
+
+def _get_unit_seconds(unit: str) -> float:
+    """Return the seconds of a unit of time, by its letters: `ms`, `milliseconds`, `h`, `min`."""
+    letters = unit.lower()
+    if letters.startswith(("ms", "mil")):
+        return 0.001
+    return {"h": 3600.0, "m": 60.0, "s": 1.0}[letters[0]]
 
 
 def _list_headers(error: BaseException) -> list[Any]:

@@ -57,7 +57,7 @@ def make_run_settings() -> dict[str, Rules]:
 
 
 async def run_task(name: str, rules: Rules, task: LookupTask = WORLD) -> ctxkit.Session:
-    """Ask a model all questions of a world under rules.
+    """Ask a model all questions of a task under rules.
 
     The reader's clock counts (a second for each look at it), so that its session is the same each
     time.

@@ -56,7 +56,7 @@ _MAX_SHARED_PREFIX_PROMPT = 32_000
 user's own tools (MCP) come before the system message, so no other session begins with the same.
 """
 _CLAUDE_CODE_ERAS = ((2, 1, 0), (2, 1, 20), (2, 1, 50), (2, 1, 100), (2, 1, 200))
-"""First releases of Claude Code from which on turn starts and tool searches miss otherwise."""
+"""First releases of Claude Code from which on turn starts and tool searches miss differently."""
 _TOOL_SEARCH = "ToolSearch"
 """The tool of Claude Code that finds further tools."""
 _COMMAND_KINDS = frozenset({"wrapper", "injected"})
@@ -191,7 +191,7 @@ def _get_cache_rule(session: Session, fact: Fact, model: str | None, default: An
 def has_reliable_times(session: Session) -> bool:
     """Return whether the times of a log are those at which its calls were made.
 
-    They are not where three calls or more have one time, or a call was sent more than a minute
+    They are not where none has a time, three or more have one, or one was sent more than a minute
     before the reply that it follows: such times are those at which lines were copied.
     """
     times = Counter(c.message.time for c in session.calls if c.message.time is not None)
@@ -579,13 +579,13 @@ MISS_TOLERANCE, MIN_MISS_TOKENS = 0.05, 1024
 
 
 def is_miss(expected: int, read: int) -> bool:
-    """Return whether a read is short of the expected tokens by more than whole blocks explain.
+    """Return whether a read is short by more than `MISS_TOLERANCE` and `MIN_MISS_TOKENS` allow.
 
     Args:
         expected: tokens that the call shares with the prompt before it.
         read: tokens that it read from the cache.
 
     Returns:
-        False for a shortfall of less than what rounding to blocks of the cache explains.
+        False for a shortfall within the larger of the two bounds.
     """
     return expected - read > max(MISS_TOLERANCE * expected, MIN_MISS_TOKENS)

@@ -299,7 +299,7 @@ class _Habits(NamedTuple):
 def make_developers(
     n: int = 20, seed: int = 0, sessions: int = SESSIONS_PER_DEVELOPER
 ) -> dict[str, list[Session]]:
-    """Make sessions of developers, by time, each with habits of an own.
+    """Simulate developers with habits of their own; return the sessions of each, oldest first.
 
     A session is a series of tasks. A task reads and edits files of its own; now and then a call
     reads a file of an earlier task again. The log holds paths, and the sizes of what was read.

@@ -147,6 +147,7 @@ class TokenSumsByPriceTier:
             model_price = cost_model.prices[model]
             if model_price is None:
                 continue
+            # A prompt just above the edge has the tier's price.
             p = model_price.at(tier + 1 if tier else 0)
             input_usd += (
                 fresh * p.input + read * p.read + written * p.write(hour=cost_model.fit.hour)
@@ -244,8 +245,10 @@ class LogPrefixSums:
         """Add the calls of a run, one by one if prompts are too short or in another tier."""
         cost_model, sizes, special = self.cost_model, self._sizes, self._special
         prompts = read = output = 0
+        # A seam: the first call shares only a part of the previous prompt.
         for start, stop, offset, has_seam in sent.spans():
             last_billed = self._last_billed[stop]
+            # Prompts of the log rise, so the last billed one is the largest.
             peak = (
                 sizes[last_billed] + offset if offset is not None and last_billed >= start else -1
             )
@@ -488,7 +491,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
 def _find_last_cache_users(
     session: Session, billed: Sequence[bool]
 ) -> tuple[dict[int, int], tuple[bool, ...]]:
-    """Return `ReplayCostModel.last` and `ReplayCostModel.cold` of a session."""
+    """Return `last_cache_user` and `is_first_of_agent_and_model` of a `ReplayCostModel`."""
     newest: dict[tuple[str, str | None], int] = {}
     is_first = [False] * len(billed)
     last = {}

@@ -47,7 +47,7 @@ class PruningPart(HasSchedule, Protocol):
 # part at every call, each part says once, for a batch of calls, which messages it changes and from
 # which call on. From that follow the prompt of each call and its size, in tokens or characters.
 #
-# The parts form a stack of layers (see `layers`): the unpruned messages at the bottom, one
+# The parts form a stack of layers (see `pruning_layers`): the unpruned messages at the bottom, one
 # `PartLayer` per part, the last part on `top`. `extend(stop)` computes further calls from the
 # bottom up. A part either changes messages (`PartChanges`), or names stages: then each call gets
 # one of several inner layers, by prompt size (`StageByCall`).
@@ -199,7 +199,7 @@ class PartLayer:
         """Return the layer of a stage.
 
         Raises:
-            BadArguments: it has no schedule, or a class below its schedule redefines the call.
+            BadArguments: it has no schedule, or a subclass overrides `__call__`: it would not run.
         """
         calls = sum("__call__" in vars(kind) for kind in type(part).__mro__)
         if calls > 1 or not isinstance(part, HasSchedule):

@@ -87,11 +87,12 @@ def collect_actions_before(history: History, before: int) -> list[ToolAction]:
     Results after the position do not count. Actions are cached per reply and number of results.
     """
     log = history.log
+    # A row is -1 for a message that replaced others: the next message has the position.
     rows = (history.row(p) for p in range(before, len(history)))
     end = next((row for row in rows if row >= 0), history.hi)
     cache: dict[tuple[int, int], list[ToolAction]] = log.memo.setdefault("actions", {})
     actions: list[ToolAction] = []
-    # Actions of a reply only depend on its results so far, so they are cached by their number.
+    # A reply's actions depend only on its results so far: their number is part of the key.
     for row in log.of_role[ASSISTANT]:
         if row >= end:
             break

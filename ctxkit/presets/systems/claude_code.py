@@ -114,7 +114,7 @@ class ClaudeSummary(MiddleSummary):
 
 
 def find_last_files(history: History, n: int) -> dict[str, str]:
-    """Return the files that were read or written last, newest first, with what was read of them."""
+    """Return the `n` files touched last, newest first, with the text of their last good reads."""
     path_by_call: dict[str, str] = {}
     text_by_path: dict[str, str] = {}
     # Insertion order is the order of last use: a path is moved to the end whenever it is touched.
