@@ -808,8 +808,9 @@ CLAIMS = {
         ),
     },
     "a2": {
-        "`needed_later_unrecoverable` is the part of it that could not have been fetched again either": lambda: (
-            (of := ck.score(load_sample()))["needed_later_unrecoverable"] <= of["needed_later_loss"]
+        "what was out of sight before a reply used it counts, whether a file has it or not": lambda: (
+            (of := score_replay(replay_sample(make_rules_with_trigger("offload:threshold=500", 30_000))))["needed_later_loss"] > 0
+            and of["needed_later_unrecoverable"] == 0
         ),
         "On this session `tyrum`, by rule alone, loses 86 % of what is needed later, for $1.44": lambda: (
             round(lost("tyrum"), 2) == 0.86 and round(cost("tyrum"), 2) == 1.44
