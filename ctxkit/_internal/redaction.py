@@ -3,8 +3,8 @@
 # Five kinds of secrets are redacted: values of the environment's secrets, also encoded
 # (`get_environment_secrets`); keys of a vendor's published form and blocks of private keys
 # (`redaction_rules_for_vendor_and_private_keys`); webhook addresses; and random-looking values
-# beside a secret's name or in addresses (`redaction_rules_by_context`). Each kind is a rule of `RULES`. Rules match the
-# text without escape sequences (`redaction_rule_and_hidden_characters`).
+# beside a secret's name or in addresses (`redaction_rules_by_context`). Each kind is a rule of
+# `RULES`. Rules match the text without escape sequences (`redaction_rule_and_hidden_characters`).
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 # `_MAX_CALLS` calls of a class.
 #
 # 1. Back-off (`MissRateEstimator.draw_rates`). From wide to narrow: bases of classes over all
-#    tools, bases over the tool, classes over the tool, classes over tool and model family, the developer's own
-#    other logs. Each estimate is the prior of the next.
+#    tools, bases over the tool, classes over the tool, classes over tool and model family, the
+#    developer's own other logs. Each estimate is the prior of the next.
 # 2. Sessions differ: each draw takes the rate of a class from a beta distribution around the
 #    estimate.
 # 3. Each call misses or hits. A hit falls short of the whole shared prefix by what the hits of the

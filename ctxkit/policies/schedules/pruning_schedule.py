@@ -49,8 +49,8 @@ class PruningPart(HasSchedule, Protocol):
 #
 # The parts form a stack of layers (see `pruning_layers`): the unpruned messages at the bottom, one
 # `PruningPartLayer` per part, the last part on `top`. `extend(stop)` computes further calls from
-# the bottom up. A part either changes messages (`PartChanges`), or names stages: then each call gets
-# one of several inner layers, by prompt size (`StageByCall`).
+# the bottom up. A part either changes messages (`PartChanges`), or names stages: then each call
+# gets one of several inner layers, by prompt size (`StageByCall`).
 #
 # Invariant: the result at a call is the same whether calls were extended one by one (live session)
 # or in one batch (replay). After each number of calls in
