@@ -391,7 +391,7 @@ def count_real_developers() -> int:
 
 def _trial_row(trial: forecast_and_threshold_holdout.DeveloperThresholdHoldOut) -> list[str]:
     name = f"{trial.developer}: {trial.tool}, {trial.model}"
-    tried = trial.later_sessions_trial
+    tried = trial.held_out
     if tried is None:
         return [name, f"{trial.default:,}", *[""] * 5, "no choice"]
     word = "saves" if trial.saves_within(EXTRA_LOSS) else "loses more"

@@ -92,7 +92,7 @@ def savings(of: SessionsLike | pd.DataFrame) -> Chart:
     Example:
         >>> import ctxkit as ck
         >>> [row[:5] for row in ck.plots.savings(ck.samples.path()).rows][:1]
-        [('0', '175', '40,471', '11,651', '71%')]
+        [('0', '175', '40,471', '11,651', '71 %')]
     """
     table = _savings_table(of)
     return draw_savings_chart(

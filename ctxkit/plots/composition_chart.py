@@ -83,7 +83,7 @@ def composition(
     Example:
         >>> import ctxkit as ck
         >>> ck.plots.composition(ck.samples.path(), -1).rows[0]
-        ('system prompt', '150', '0.8%')
+        ('system prompt', '150', '0.8 %')
     """
     if call is not None:
         return _draw_tiles(report(session, call, counter=counter))

@@ -78,7 +78,7 @@ def calibration(of: Session | EstimatorErrors) -> Chart:
     Example:
         >>> import ctxkit as ck
         >>> ck.plots.calibration(ck.samples.path()).rows[0][:2]
-        ('the provider', '0%')
+        ('the provider', '0 %')
     """
     if isinstance(of, list) and len(of) == 1:
         of = of[0]  # `read` returns a list for a path

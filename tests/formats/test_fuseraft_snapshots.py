@@ -110,7 +110,7 @@ def test_both_views_of_thrash_say_the_same_of_a_log_of_counts() -> None:
         source(row(0, 10_000, 10_000), row(1, 20_000, 30_000), MARK, row(2, 5_000, 5_000))
     )
     by_hand, still = repr(ck.thrash(s)), ck.plots.thrash(s).caption
-    assert still.startswith("1 compaction, 0 saved less than 10% of tokens, of 1 it is unknown")
+    assert still.startswith("1 compaction, 0 saved less than 10 % of tokens, of 1 it is unknown")
     assert still in by_hand
     assert "the log does not tell" in by_hand
 

@@ -259,6 +259,6 @@ def test_the_bounds_stand_in_the_policy():
     )
     assert f"whole turn {recording_repairs.MAX_CALLS_PER_TURN:,} times as much" in policy
     assert (
-        f"| {recording_errors._MAX_PLACEHOLDERS:,}; for more than {recording_errors._MAX_PLACEHOLDERS * recording_errors._PLACEHOLDER_TOKENS:,} tokens"
+        f"| {recording_errors._MAX_PLACEHOLDERS:,}; they are larger for more than {recording_errors._MAX_PLACEHOLDERS * recording_errors._PLACEHOLDER_TOKENS:,} tokens"
         in policy
     )

@@ -529,7 +529,7 @@ def test_a_live_budget_is_drawn_with_its_warning_and_its_cut_over(shell):
         (9_000, "cutover at 9,000"),
     ]
     peak = run(shell, "%context turns")["cumulative_input_tokens"].max()
-    assert f"{peak / 9_000:.0%}" in repr(chart)
+    assert f"{100 * peak / 9_000:.0f} %" in repr(chart)
     assert "no limit" not in repr(chart)
 
 

@@ -14,6 +14,7 @@ from conftest import sample, sessions_folder
 from msgspec.structs import replace
 
 import ctxkit as ck
+from ctxkit._internal.formatting_and_sanitizing import format_usd
 from ctxkit.errors import BadArguments
 from ctxkit.metrics import threshold_replays, when_to_compact
 from ctxkit.metrics.threshold_replays import NEAR_OPTIMAL, TriggerReplays
@@ -88,7 +89,7 @@ def test_a_session_that_is_cheaper_without_a_compaction_is_told_so():
     told = when_to_compact(working(60), floor=30_000)
     short = when_to_compact(working((told.best - 20_000) // 1_000 + 3), floor=30_000)
     assert short.session_usd > short.uncompacted_usd
-    assert f"${short.uncompacted_usd:.4f} without any" in unwrap(short)
+    assert f"{format_usd(short.uncompacted_usd)} without any" in unwrap(short)
     endless = when_to_compact(working(900), floor=30_000)
     assert endless.session_usd < endless.uncompacted_usd
     assert "without any" not in unwrap(endless)
@@ -113,7 +114,7 @@ def test_prompts_of_another_tier_have_its_prices(monkeypatch):
     )
     assert tiered.cheapest == 50_000 < one.cheapest
     assert tiered.read_price == 3e-7
-    high = {c.tokens: c.usd for c in tiered.ceilings}
+    high = {c.tokens: c.usd for c in tiered.trigger_costs}
     assert all(a < b for a, b in pairwise(v for n, v in sorted(high.items()) if n >= 50_000))
 
 

@@ -407,7 +407,7 @@ def test_stages_make_no_more_states_than_a_team_may_have(tmp_path):
 def test_the_bounds_of_team_files_stand_in_the_policy():
     policy = (Path(__file__).parents[2] / "SECURITY.md").read_text()
     for bound in (
-        f"{MAX_AGENTS} agents", f"{MAX_STATES:,} states", f"{MAX_TRANSITIONS:,} ways", f"{MAX_BYTES:,} bytes",
+        f"{MAX_AGENTS} agents", f"{MAX_STATES:,} states", f"{MAX_TRANSITIONS:,} transitions", f"{MAX_BYTES:,} bytes",
         f"{MAX_DEPTH} deep", f"{MAX_VALUES:,} values", f"numbers of {MAX_DIGITS:,} characters",
     ):  # fmt: skip
         assert bound in policy

@@ -138,7 +138,9 @@ def test_what_compactions_of_a_snapshot_log_saved_is_unknown_in_every_view(tmp_p
     n = len(read.compactions)
     assert by_widget.shares() == [None] * n
     assert by_widget.to_text() == by_plot.to_text()
-    assert f"{n} compactions, 0 saved less than 10% of tokens, of {n} it is unknown" in str(by_plot)
+    assert f"{n} compactions, 0 saved less than 10 % of tokens, of {n} it is unknown" in str(
+        by_plot
+    )
     summary = ck.metrics.compaction_outcomes.thrash(one)
     assert (summary.outcomes, summary.is_thrashing) == ((), None)
     assert ck.score(one).detail[["is_thrashing"]].isna().all()

@@ -48,7 +48,7 @@ def test_fewer_than_eight_calls_are_few(calls, is_said):
 
 @pytest.mark.parametrize(
     ("developers", "words"),
-    [("a", "Only 1 other developer of"), ("abc", "Only 3 other developers of"), ("abcd", ""), ("", "No other log")],
+    [("a", "Only 1 other developer of"), ("abc", "Only 3 other developers of"), ("abcd", ""), ("", "No log of the same")],
 )  # fmt: skip
 def test_fewer_than_four_developers_are_few(developers, words):
     predicted = predict_input_cost(growing(own="me"), teach(*developers))
