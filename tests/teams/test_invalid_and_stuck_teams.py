@@ -408,6 +408,6 @@ def test_the_bounds_of_team_files_stand_in_the_policy():
     policy = (Path(__file__).parents[2] / "SECURITY.md").read_text()
     for bound in (
         f"{MAX_AGENTS} agents", f"{MAX_STATES:,} states", f"{MAX_TRANSITIONS:,} transitions", f"{MAX_BYTES:,} bytes",
-        f"{MAX_DEPTH} deep", f"{MAX_VALUES:,} values", f"numbers of {MAX_DIGITS:,} characters",
+        f"{MAX_DEPTH} levels deep", f"{MAX_VALUES:,} values", f"numbers of {MAX_DIGITS:,} characters",
     ):  # fmt: skip
         assert bound in policy
