@@ -104,7 +104,7 @@ def measure_compactions(session: Session, count: Count = None) -> list[MeasuredC
                 inserted=None if is_unknown or not summaries else sum(summaries),
                 summary=None
                 if is_unknown
-                else sum(size(m) for m in inserted if m.role == "summary"),
+                else sum(summary_size(m) for m in inserted if m.role == "summary"),
             )
         )
     return out

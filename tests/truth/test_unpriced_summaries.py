@@ -19,8 +19,10 @@ def made(**edit):
 
 
 def test_an_unpriced_summary_sends_what_it_summarises():
+    """400 characters are 100 tokens, and twice that at most as the bill of its prompt scales them."""
     row = ck.frame(made(), per="compaction").iloc[0]
-    assert row["cost_usd"] == pytest.approx((80_010 - 30_000 + 100) * P.input + 100 * P.output)
+    assert row["summary_tokens"] == 200
+    assert row["cost_usd"] == pytest.approx((80_010 - 30_000 + 200) * P.input + 200 * P.output)
     assert row["cost_source"] == "estimated"
     total = ck.frame(made(), per="session").iloc[0]
     assert (total["summaries_usd"], total["summaries_source"]) == (row["cost_usd"], "estimated")
@@ -33,7 +35,7 @@ def test_the_score_of_the_record_holds_it():
     assert row["cost_usd"] == pytest.approx(row["input_usd"] + row["output_usd"] + usd)
     assert row["cost_source"] == "estimated"
     read = ck.score(s, loss=False, reuse=True)["summaries_usd"]
-    assert read == pytest.approx(80_010 * P.cache_read + 100 * P.output)
+    assert read == pytest.approx(80_010 * P.cache_read + 200 * P.output)
 
 
 def test_a_priced_summary_stays_as_it_is():
@@ -60,12 +62,11 @@ def test_a_text_that_no_model_wrote_costs_nothing():
 
 def test_the_two_summaries_of_a_real_log(real):
     s = ck.read(real / "claude-code/entire-7f78a542.jsonl")
-    anchored = ck.frame(s, per="compaction", count="anchored")
-    for before, after, words, usd in anchored[
+    rows = ck.frame(s, per="compaction")
+    for before, after, words, usd in rows[
         ["tokens_before", "tokens_after", "summary_tokens", "cost_usd"]
     ].to_numpy():
         assert usd == pytest.approx((before - after + words) * P.input + words * P.output)
-    rows = ck.frame(s, per="compaction")
     assert ck.score(s, loss=False)["summaries_usd"] == pytest.approx(rows["cost_usd"].sum())
 
 
