@@ -314,9 +314,9 @@ class KitSettings(Magics):
     export = _text_setting(
         "", "Where spans of sessions go: an OTLP/HTTP address, or env; empty: nowhere."
     )
-    export_content = Bool(default_value=False, help="Whether those spans say what was said.").tag(
-        config=True
-    )
+    export_content = Bool(
+        default_value=False, help="Whether those spans contain the texts of messages."
+    ).tag(config=True)
     seed = CUnicode("", help="Ids of new sessions follow from it; empty: by chance.").tag(
         config=True
     )

@@ -365,28 +365,28 @@ def _warning_line(payload: dict[str, Any]) -> str:
 _EVENT_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
     "compaction_end": _compaction_line,
     "context_budget_warn": _warning_line,
-    "artifact_stored": lambda said: (
-        f"✂ the result of {sanitize_line(str(said['tool_name']), 60)}, {said['chars']:,}"
+    "artifact_stored": lambda event: (
+        f"✂ the result of {sanitize_line(str(event['tool_name']), 60)}, {event['chars']:,}"
         " characters, is kept whole in a file; the prompt has a short stub that says how to read it"
-        f"\n  → {sanitize_line(_relative_path(said['file']), 240)}"
+        f"\n  → {sanitize_line(_relative_path(event['file']), 240)}"
     ),
-    "artifact_failed": lambda said: (
-        f"! the result of {sanitize_line(str(said['tool_name']), 60)} could not be stored, and is"
-        f" sent within the limits of outputs: {sanitize_line(str(said['error']), 160)}"
+    "artifact_failed": lambda event: (
+        f"! the result of {sanitize_line(str(event['tool_name']), 60)} could not be stored, and is"
+        f" sent within the limits of outputs: {sanitize_line(str(event['error']), 160)}"
     ),
     "memory_promoted": _memory_line,
     "memory_failed": _memory_line,
-    "memory_consolidated": lambda said: (
-        f"· forgot {len(said['names'])} that are too much (%memory consolidate)"
+    "memory_consolidated": lambda event: (
+        f"· forgot {len(event['names'])} that are too much (%memory consolidate)"
     ),
-    "context_cap_warning": lambda said: (
-        f"! {said['messages']:,} messages, of {said['cap']:,} that are shown at most"
+    "context_cap_warning": lambda event: (
+        f"! {event['messages']:,} messages, of {event['cap']:,} that are shown at most"
     ),
-    "reply_cut_short": lambda said: (
+    "reply_cut_short": lambda event: (
         "! the reply was cut by its limit of length"
-        + ("; the model is asked to go on where it ended" if said["continues"] else "")
+        + ("; the model is asked to go on where it ended" if event["continues"] else "")
     ),
-    "model_wait": lambda said: f"… {sanitize_line(str(said['why']), 160)}",
+    "model_wait": lambda event: f"… {sanitize_line(str(event['why']), 160)}",
 }
 """Events that are displayed as a line of their own."""
 

@@ -167,25 +167,25 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
     def answer(self) -> str:
         """The recommendation in one sentence, with its price and its loss."""
         usd, loss = format_usd(abs(self.saved_usd)), self._loss_at("best")
-        taken = f"; {loss} of what is used again would be at stake" if loss else ""
+        stake_clause = f"; {loss} of what is used again would be at stake" if loss else ""
         if not self.is_change:
             return self._describe_no_change()
         if self.recorded is None and self.saved_usd < 0:
             return (
                 f"Compaction does not pay on this session: at best, at {self.best:,} tokens, it"
-                f" costs about {usd} more{taken}."
+                f" costs about {usd} more{stake_clause}."
             )
         if self.recorded is None:
             return (
                 f"Compact at {self.best:,} tokens: about {usd} less on this session than without"
-                f" compaction{taken}."
+                f" compaction{stake_clause}."
             )
         start = f"Compact at {self.best:,} tokens, not {self.recorded:,}: about {usd}"
         before = self._loss_at("recorded")
-        taken += f", not {before}" if taken and before and before != loss else ""
+        stake_clause += f", not {before}" if stake_clause and before and before != loss else ""
         if self.saved_usd >= 0:
-            return f"{start} less on this session{taken}."
-        return f"{start} more on this session{taken.replace('; ', ', but ', 1)}."
+            return f"{start} less on this session{stake_clause}."
+        return f"{start} more on this session{stake_clause.replace('; ', ', but ', 1)}."
 
     @property
     def is_change(self) -> bool:
@@ -202,10 +202,10 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
                 f" is due from {self.best:,} on, at {compaction}."
             )
         loss = self._loss_at("recorded")
-        taken = f"; {loss} of what is used again is at stake" if loss else ""
+        stake_clause = f"; {loss} of what is used again is at stake" if loss else ""
         return (
             f"Keep compacting at about {self.recorded:,} tokens: {self.low:,} to {self.high:,} cost"
-            f" about the same, {compaction}{taken}."
+            f" about the same, {compaction}{stake_clause}."
         )
 
     def _loss_at(self, name: str) -> str:

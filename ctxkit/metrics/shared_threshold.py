@@ -328,8 +328,8 @@ class SharedThreshold(NamedTuple):
         cheapest = self._find_cheapest()
         if cheapest is not None and cheapest < self.best:
             loss = self.compare_loss(cheapest)
-            taken = f", but {_describe_change(loss)} is at stake" if loss else ""
-            out.append(f"In dollars alone it would be {cheapest:,}{taken}.")
+            stake_clause = f", but {_describe_change(loss)} is at stake" if loss else ""
+            out.append(f"In dollars alone it would be {cheapest:,}{stake_clause}.")
         return out
 
     def _find_cheapest(self) -> int | None:

@@ -616,8 +616,8 @@ def decimate_stacked_bands(bands: Sequence[NDArray[Any]], n: int) -> NDArray[np.
     if size <= n:
         return np.arange(size)
     bends = np.abs(np.diff(np.vstack([heights, total]), n=2)).max(axis=0)
-    kept = [np.argsort(-bends, kind="stable")[: n // 2] + 1, decimate_points(total, n // 4)]
-    kept += [decimate_points(band, n // (4 * len(heights))) for band in heights]
-    # An extreme of a band is not necessarily one of a bin that was kept, nor a bend.
-    kept += [heights.argmin(axis=1), heights.argmax(axis=1)]
-    return np.unique(np.concatenate(kept)).astype(np.int64)
+    chosen = [np.argsort(-bends, kind="stable")[: n // 2] + 1, decimate_points(total, n // 4)]
+    chosen += [decimate_points(band, n // (4 * len(heights))) for band in heights]
+    # An extreme of a band is not necessarily one of a bin that was chosen, nor a bend.
+    chosen += [heights.argmin(axis=1), heights.argmax(axis=1)]
+    return np.unique(np.concatenate(chosen)).astype(np.int64)

@@ -204,9 +204,9 @@ class BreakEvenWidget(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
             sizes = Counter[int]()
             for span in bar.spans:
                 sizes[span.kind] += span.tokens
-            taken = f"{sizes[_TAKEN_OUT]:,}" if bar is before else "—"
+            taken_out_tokens = f"{sizes[_TAKEN_OUT]:,}" if bar is before else "—"
             kinds = (f"{sizes[kind]:,}" for kind in range(len(BILLING_KINDS)))
-            out.append((bar.name, *kinds, taken, f"${removal.dollars(strip):.4f}"))
+            out.append((bar.name, *kinds, taken_out_tokens, f"${removal.dollars(strip):.4f}"))
         return out
 
     def _bar_rows(self) -> tuple[BlockRow, BlockRow]:

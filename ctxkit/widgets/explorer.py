@@ -235,7 +235,7 @@ class Explorer(ChartWidget):
         return answer
 
     def _pack_line(self, item: MessageLine) -> list[Any]:
-        m, call = item.message, self.explorer_session.asked(item.message)
+        m, call = item.message, self.explorer_session.find_tool_call(item.message)
         marks = "✗" * is_failed_message(m) + "~" * (item.changed_by is not None)
         name, words = m.tool or m.role, get_message_preview(m)
         if call is not None:  # a result is what was asked for, not how it begins

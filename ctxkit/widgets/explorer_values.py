@@ -190,13 +190,13 @@ class ExplorerSession:
         """Every message that was ever said or put in, with the first call that it could go with."""
         return tuple(self._every_line())
 
-    def asked(self, message: Message) -> ToolCall | None:
+    def find_tool_call(self, message: Message) -> ToolCall | None:
         """Return the call that a result answers, where it is known."""
         return self._tool_calls_by_id.get(id(message))
 
     def files(self, message: Message) -> Iterator[str]:
         """Yield the files of a message: those of its calls, or of the call that it answers."""
-        tool_call = self.asked(message)
+        tool_call = self.find_tool_call(message)
         for call in (tool_call,) if tool_call is not None else message.tool_calls:
             path = get_call_path(call)
             if path:
@@ -220,7 +220,7 @@ class ExplorerSession:
 
     def describe_line(self, line: MessageLine) -> tuple[str, str]:
         """Return the number and the name of a message, as all views give them."""
-        name = describe_message(line.message, self.asked(line.message), self.session.cwd)
+        name = describe_message(line.message, self.find_tool_call(line.message), self.session.cwd)
         return format_message_number(line.number), "✗ " * is_failed_message(line.message) + name
 
     @cached_property
@@ -433,7 +433,7 @@ def _matches_filter(
 
 
 def _count_tools(explorer_session: ExplorerSession, item: MessageLine) -> list[str]:
-    tool_call = explorer_session.asked(item.message)
+    tool_call = explorer_session.find_tool_call(item.message)
     calls = (tool_call,) if tool_call is not None else item.message.tool_calls
     return [sanitize_line(n, 60) for n in (*(c.name for c in calls), item.message.tool) if n]
 

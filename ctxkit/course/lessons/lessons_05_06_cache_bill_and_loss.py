@@ -164,7 +164,7 @@ def _judge_lost_facts(answer: Any) -> str:
     "06-b",
     "Find rules that keep all fifteen facts for at most ${dollars:.2f}. Give the rules.",
     "Enter them: `ck.contest().enter(...)`.",
-    hint="The facts stand in what was said; most of the tokens stand in what tools printed.",
+    hint="The facts are in the messages of user and agent; most tokens are in results of tools.",
     numbers=_LIMITS,
 )
 def _judge_rules_keeping_facts(answer: Any) -> str:
