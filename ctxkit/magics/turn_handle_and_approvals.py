@@ -11,6 +11,7 @@ import html
 import json
 import re
 import sys
+import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -472,7 +473,10 @@ class TurnHandle:
 
     def _leave_result(self, box: _HandleView) -> None:
         """Put the words of a turn that is over in the place of its widget."""
-        if self._over and self._leaves and self._content is not None and box.display is not None:
+        if not (self._over and self._leaves and self._content is not None and box.display):
+            return
+        # Both threads come here when a turn ends while its widget is displayed: one of them writes.
+        if box.replaced.acquire(blocking=False):
             html = f"{self._content.html}<small>{escape_html(self._end_note)}</small>"
             final_bundle = {
                 "text/html": html,
@@ -517,6 +521,8 @@ class _HandleView:
         self.asks = VBox([self.question, HBox(self.choices)], layout=Layout(display="none"))
         self.display: Any = None
         """Display id; None before the first display."""
+        self.replaced = threading.Lock()
+        """Held for good by the thread that replaces the widget by the result."""
         self.widget: Any = VBox([HBox([self.stop, self.label]), self.words, self.asks])
 
 

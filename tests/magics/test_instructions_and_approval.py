@@ -7,14 +7,20 @@ import json
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from magics.test_agent_in_a_kernel import Kernel, errors
 from waiting import PATIENCE, wait_until
 
 import ctxkit as ck
+from ctxkit._internal.formatting_and_sanitizing import TextAndHtml
 from ctxkit.errors import BadArguments
-from ctxkit.magics.turn_handle_and_approvals import MAX_CALL_CHARS, NOBODY_TO_ASK_MESSAGE
+from ctxkit.magics.turn_handle_and_approvals import (
+    MAX_CALL_CHARS,
+    NOBODY_TO_ASK_MESSAGE,
+    TurnHandle,
+)
 
 
 def run(shell, cell: str):
@@ -235,6 +241,25 @@ def test_beside_the_notebook_the_buttons_answer(shell):
     assert "did not allow" not in results(answer)[0]
     assert box.asks.layout.display == "none"
     handle.deny()  # nothing is asked any more
+
+
+def test_a_turn_that_ends_while_its_widget_is_displayed_leaves_its_result_once(shell, monkeypatch):
+    updates = []
+    handle = TurnHandle("s")
+    handle.running = SimpleNamespace(state="done")
+    handle.show(TextAndHtml("words", "<p>words</p>"))
+
+    def display_and_end(*_, **__):
+        handle._views[-1].display = display = SimpleNamespace(
+            update=lambda bundle, raw: updates.append(bundle["text/plain"])
+        )
+        handle.show_end()
+        return display
+
+    monkeypatch.setattr("IPython.display.display", display_and_end)
+    handle._ipython_display_()
+    assert len(updates) == 1
+    assert updates[0].startswith("words\n")
 
 
 def test_the_second_of_two_fast_clicks_does_not_answer_the_next_question(shell):
