@@ -358,7 +358,10 @@ def _has_model_summary(group: EditGroup) -> bool:
 
 
 def _estimate_summary_cost(measured: MeasuredCompaction, *, reuse: bool) -> float | None:
-    before, after, summary = measured.before, measured.after, measured.summary
+    before, after = measured.before, measured.after
+    # our own loop records what the model wrote; attachments beside it are not output
+    written_tokens = sum(e.details.get("written_tokens", 0) for e in measured.group.edits)
+    summary = written_tokens or measured.summary
     if not _has_model_summary(measured.group) or has_sealed_summary(measured.group):
         return None
     if not summary or before is None or after is None:
