@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers that share cores wait for each other
+# each worker, kernel and command would compile the kit and its libraries again
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 settings.register_profile(
     "ctxkit", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )
