@@ -10,7 +10,11 @@ import warnings
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest import mock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 COMMAND = [sys.executable, "-m", "ctxkit"]
 PACKAGE = str(Path(__file__).parents[2])
@@ -45,13 +49,31 @@ def ctxkit(home: Path, *words: object, **more: str) -> subprocess.CompletedProce
     )
 
 
-def told(home: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    """Run the command as `ctxkit` does, but in this process: where it is asked often."""
+def told(home: Path, *words: object, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as `ctxkit` does, but in this process, without a second of imports."""
+    return _run_here(home, words, more, StringIO(), StringIO())
+
+
+class _Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run_as_in_terminal(home: Path, *words: object, columns: int = 80) -> tuple[int, str]:
+    """Run the command in this process, which takes its output for a terminal's, as `in_terminal` does."""
+    shown = _Terminal()
+    code = _run_here(home, words, {"COLUMNS": str(columns)}, shown, shown).returncode
+    return code, shown.getvalue()
+
+
+def _run_here(
+    home: Path, words: Sequence[object], more: dict[str, str], out: StringIO, err: StringIO
+) -> subprocess.CompletedProcess[str]:
     from ctxkit.cli import main
 
-    out, err, asked = StringIO(), StringIO(), [*map(str, words)]
+    asked = [*map(str, words)]
     with (
-        mock.patch.dict(os.environ, environment(home), clear=True),
+        mock.patch.dict(os.environ, environment(home, **more), clear=True),
         chdir(home),
         redirect_stdout(out),
         redirect_stderr(err),

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from cli.command_runner import ctxkit
+from cli.command_runner import told
 
 import ctxkit as ck
 
 
 def test_a_comparison_is_that_of_the_function(home):
-    rows = json.loads(
-        ctxkit(home, "compare", "billing", "-r", "pi", "-r", "codex", "--json").stdout
-    )
+    rows = json.loads(told(home, "compare", "billing", "-r", "pi", "-r", "codex", "--json").stdout)
     own = ck.compare(ck.samples.path("billing"), ["pi", "codex"], progress=False)
     assert [r["rules"] for r in rows] == list(own.index)
     assert [r["cost_usd"] for r in rows] == pytest.approx(list(own["cost_usd"]))
@@ -21,7 +19,7 @@ def test_a_comparison_is_that_of_the_function(home):
 
 def test_a_sweep_sums_up_by_rules_and_keeps_its_runs(home):
     kept = home / "runs.jsonl"
-    done = ctxkit(home, "sweep", home / ".ctxkit", "-r", "pi", "-r", "none", "--out", kept)
+    done = told(home, "sweep", home / ".ctxkit", "-r", "pi", "-r", "none", "--out", kept)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Cheapest: pi, $6.29, 9 % lost, but it thrashes.")
     table = done.stdout.split("\n\n")[1].splitlines()
@@ -30,21 +28,21 @@ def test_a_sweep_sums_up_by_rules_and_keeps_its_runs(home):
 
 
 def test_advice_names_the_front(home, real):
-    done = ctxkit(home, "advise", real / "claude-code", "-r", "pi", "-r", "codex")
+    done = told(home, "advise", real / "claude-code", "-r", "pi", "-r", "codex")
     assert (done.returncode, done.stderr) == (0, "")  # nobody sees a bar here
     assert "a session" in done.stdout
 
 
 def test_a_session_is_converted_and_nothing_is_written_over(home):
     target = home / "talk.json"
-    done = ctxkit(home, "convert", "billing", target, "--to", "openai")
+    done = told(home, "convert", "billing", target, "--to", "openai")
     assert done.returncode == 0
     assert "lost:" in done.stderr
     assert len(json.loads(target.read_text())["messages"]) > 600
     before = target.read_bytes()
-    assert ctxkit(home, "convert", "billing", target).returncode == 2
+    assert told(home, "convert", "billing", target).returncode == 2
     assert target.read_bytes() == before
-    assert ctxkit(home, "convert", "billing", target, "--replace").returncode == 0
+    assert told(home, "convert", "billing", target, "--replace").returncode == 0
     assert ck.read(target) == ck.read(ck.samples.path("billing"))
 
 

@@ -7,7 +7,14 @@ import subprocess
 from importlib.metadata import entry_points
 
 import pytest
-from cli.command_runner import COMMAND, ctxkit, environment, in_terminal
+from cli.command_runner import (
+    COMMAND,
+    ctxkit,
+    environment,
+    in_terminal,
+    run_as_in_terminal,
+    told,
+)
 
 from ctxkit.cli.app import COMMAND_MODULES
 
@@ -21,14 +28,14 @@ def test_the_console_script_and_the_module_are_one():
 
 @pytest.mark.parametrize("name", list(COMMAND_MODULES))
 def test_each_command_explains_itself_within_80_columns(home, name):
-    code, shown = in_terminal(home, name, "--help")
+    code, shown = run_as_in_terminal(home, name, "--help")
     assert code == 0
     assert shown.startswith(f"Usage: ctxkit {name}")
     assert max(map(len, shown.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reason"),
     [
         (["lst"], "Did you mean 'list'?"),
         (["list", "--since", "soon"], "give a day as 2026-08-31"),
@@ -48,14 +55,15 @@ def test_each_command_explains_itself_within_80_columns(home, name):
         (["gate", "--update"], "--baseline"),
     ],
 )
-def test_what_cannot_be_done_is_a_sentence_and_exit_code_2(home, words, told):
-    done = ctxkit(home, *words)
+def test_what_cannot_be_done_is_a_sentence_and_exit_code_2(home, words, reason):
+    done = told(home, *words)
     assert (done.returncode, done.stdout) == (2, "" if words[0] != "report" else done.stdout)
-    assert told in done.stderr
+    assert reason in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_control_characters_of_an_argument_stay_words(home):
+    """The process itself ends with 2."""
     done = ctxkit(home, "report", "\x1b[2Jevil")
     assert done.returncode == 2
     assert "\x1b" not in done.stderr
@@ -72,9 +80,9 @@ def test_a_reader_that_leaves_is_no_error(home):
     )
     running.stdout.close()
     with running.stderr:
-        told = running.stderr.read().decode()
+        errors = running.stderr.read().decode()
     assert running.wait(timeout=60) == 141
-    assert told == ""
+    assert errors == ""
 
 
 def test_ctrl_c_says_so_and_ends_with_130(home):
@@ -85,12 +93,12 @@ def test_ctrl_c_says_so_and_ends_with_130(home):
 
 def test_shells_are_given_completion(home):
     for shell in ("bash", "zsh", "fish"):
-        assert "_CTXKIT_COMPLETE" in ctxkit(home, "completion", shell).stdout
+        assert "_CTXKIT_COMPLETE" in told(home, "completion", shell).stdout
     asked = {"_CTXKIT_COMPLETE": "bash_complete", "COMP_CWORD": "1", "COMP_WORDS": "ctxkit sp"}
     assert ctxkit(home, **asked).stdout.split() == ["plain,spend"]
     asked |= {"COMP_CWORD": "4", "COMP_WORDS": "ctxkit compare x -r cod"}
     assert ctxkit(home, **asked).stdout.split() == ["plain,codex"]
-    ctxkit(home, "list")
+    told(home, "list")
     asked |= {"COMP_CWORD": "2", "COMP_WORDS": "ctxkit report bil"}
     assert "plain,billing" in ctxkit(home, **asked).stdout
 
@@ -110,14 +118,14 @@ def test_the_doctor_says_a_sentence_each(home):
     ):
         assert f" {about}: " in " ".join(done.stdout.split())
     assert "no key is set" in done.stdout
-    keyed = ctxkit(home, "doctor", OPENAI_API_KEY="sk-very-secret").stdout
+    keyed = told(home, "doctor", OPENAI_API_KEY="sk-very-secret").stdout
     assert "OPENAI_API_KEY is set" in keyed
     assert "very-secret" not in keyed
 
 
 def test_the_doctor_ends_with_1_where_something_is_missing(home):
     (home / "state").write_text("a file")
-    done = ctxkit(home, "doctor")
+    done = told(home, "doctor")
     assert done.returncode == 1
     assert "cannot be written (Not a directory)" in " ".join(done.stdout.split())
 

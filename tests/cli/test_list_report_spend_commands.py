@@ -7,7 +7,7 @@ import os
 
 import pytest
 from builders import assistant, session, summarised, usage, user
-from cli.command_runner import ctxkit, in_terminal, told
+from cli.command_runner import ctxkit, in_terminal, run_as_in_terminal, told
 
 import ctxkit as ck
 
@@ -125,7 +125,7 @@ def test_all_figures_fit_a_terminal_of_80_columns(home):
         ["doctor"],
         ["--help"],
     ):
-        code, shown = in_terminal(home, *words)
+        code, shown = run_as_in_terminal(home, *words)
         assert code == 0, shown
         wide = [line for line in shown.splitlines() if len(line) > 80 and "/" not in line]
         assert wide == [], words
@@ -137,16 +137,20 @@ def test_text_of_a_log_writes_nothing_but_text_to_a_terminal(home):
         ["report", "red2J title"],
         ["spend", "--by", "session"],
         ["watch", "red2J title", "--times", "1"],
+        ["compare", "billing", "-r", "pi"],
     ):
-        code, shown = in_terminal(home, *words)
+        code, shown = run_as_in_terminal(home, *words)
         assert code == 0, shown
         assert "\x1b" not in shown
         assert "\u202e" not in shown
 
 
 def test_a_narrow_terminal_gets_a_narrow_table(home):
-    _, shown = in_terminal(home, "list", columns=70)
+    code, shown = in_terminal(home, "list", columns=70)
+    assert code == 0
     assert max(map(len, shown.splitlines()[:4])) <= 70
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
 
 
 def test_a_session_is_named_by_path_id_beginning_title_or_last(home, monkeypatch):
@@ -176,8 +180,8 @@ def test_a_name_of_two_sessions_or_none_is_a_sentence(home):
 
 
 def test_a_report_says_first_what_is_known_already(home):
-    ctxkit(home, "list")
-    first, *rest = ctxkit(home, "report", "billing").stdout.splitlines()
+    told(home, "list")
+    first, *rest = told(home, "report", "billing").stdout.splitlines()
     assert first == "BILL-4127: the nightly export fails, 343 calls, $3.29 (recorded)"
     assert "tool results" in "\n".join(rest)
 

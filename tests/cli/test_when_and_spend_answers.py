@@ -7,7 +7,7 @@ import re
 import shutil
 
 import pytest
-from cli.command_runner import ctxkit, in_terminal, told
+from cli.command_runner import run_as_in_terminal, told
 from cli.conftest import SAMPLE
 
 import ctxkit as ck
@@ -69,7 +69,7 @@ def test_the_answer_about_money_is_the_largest_that_could_be_avoided():
 
 
 def test_alone_it_answers_for_the_newest_session(one):
-    done = ctxkit(one)
+    done = told(one)
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[0].startswith("Compact at 186,212 tokens, not 167,161")
@@ -153,7 +153,7 @@ def test_a_session_without_a_title_is_listed_by_its_first_prompt(tmp_path):
 
 @pytest.mark.parametrize("words", [(), ("when", "last"), ("spend", "last")])
 def test_nothing_is_wider_than_the_terminal_and_nothing_is_coloured(one, words):
-    code, shown = in_terminal(one, *words, columns=80)
+    code, shown = run_as_in_terminal(one, *words)
     assert code == 0
     assert max(map(len, shown.splitlines())) <= 80
     assert "\x1b" not in shown
