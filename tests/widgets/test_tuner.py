@@ -21,6 +21,18 @@ def sample():
     return ck.read(ck.samples.path())
 
 
+@pytest.fixture(autouse=True)
+def try_no_settings(monkeypatch):
+    """Begin at once: the trials of every setting take a second of each tuner."""
+    monkeypatch.setattr("ctxkit.widgets.tuner_controls.EFFECT_SECONDS", -1.0)
+
+
+@pytest.fixture
+def try_all_settings(try_no_settings, monkeypatch):
+    """Try every setting, however slow the machine."""
+    monkeypatch.setattr("ctxkit.widgets.tuner_controls.EFFECT_SECONDS", 60.0)
+
+
 def rules(trigger: int = 20_000, keep: int = 6_000, guard: int = 3) -> Rules:
     return Rules(
         policy=Summary(keep_tokens=keep), trigger=Above(trigger), guards=(AntiThrash(window=guard),)
@@ -190,9 +202,11 @@ def test_it_has_a_text_twin_and_an_html_twin(sample):
     assert "<svg" in bundle["text/html"]
 
 
+@pytest.mark.usefixtures("try_all_settings")
 def test_settings_that_change_nothing_are_named_where_few_are_shown(sample):
     tuner = ck.tune(sample, "pi")
     names = [e.name for e in tuner.effects if e.tokens == 0]
+    assert names
     shown = [c.value for c in tuner.children if type(c).__name__ == "HTML"]
     assert any(f"These change nothing in this replay: {', '.join(names)}." in s for s in shown)
 
@@ -276,12 +290,8 @@ def test_sizes_that_are_off_have_the_window_for_a_range(sample):
     assert found["warn_at"].high > 1_000_000
 
 
-def test_the_six_that_matter_stand_first_and_the_others_are_folded_with_a_reason(
-    sample, monkeypatch
-):
-    monkeypatch.setattr(
-        "ctxkit.widgets.tuner_controls.EFFECT_SECONDS", 60.0
-    )  # all are tried, however slow the machine
+@pytest.mark.usefixtures("try_all_settings")
+def test_the_six_that_matter_stand_first_and_the_others_are_folded_with_a_reason(sample):
     tuner = ck.tune(sample, "pi")
     assert "keep_recent_tokens" in list(tuner.sliders)[:3]
     fased = ck.tune(sample, "fased")
