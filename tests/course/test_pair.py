@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -214,18 +215,43 @@ def test_the_exam_counts_wrong_steps(script):
     assert after["read"] == before["read"]
 
 
-def test_the_recipe_says_what_the_weights_can_do(script):
+@pytest.fixture(scope="module")
+def recipe():
+    return json.loads((PAIR / "reader.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def weights():
+    with np.load(reader_module.WEIGHTS_PATH) as kept:
+        return dict(kept)
+
+
+@pytest.mark.long
+def test_the_recipe_says_what_the_weights_can_do(script, recipe, weights):
     from pair import exam
 
-    recipe = json.loads((PAIR / "reader.json").read_text())
-    with np.load(reader_module.WEIGHTS_PATH) as kept:
-        weights = dict(kept)
-    assert recipe["parameters"] == sum(each.size for each in weights.values())
     marks = exam.count_right_steps(
         reader_module.TinyReaderNetwork(weights), exam.make_test_conversations()
     )
     assert {k: f"{row.right} of {row.steps}" for k, row in marks.iterrows()} == recipe["held_out"]
     assert (marks["right"] > 0.9 * marks["steps"]).all()
+
+
+def test_the_recipe_is_of_these_weights_and_of_the_steps_of_the_exam(script, recipe, weights):
+    """All steps are counted; those of a sixth of the conversations are answered."""
+    from pair import exam
+
+    assert recipe["parameters"] == sum(each.size for each in weights.values())
+    asked = list(exam.make_test_conversations())
+    steps_n = Counter(step.kind for steps in asked for step in steps if step.kind)
+    stated = {kind: [*map(int, words.split(" of "))] for kind, words in recipe["held_out"].items()}
+    assert {kind: steps for kind, (_, steps) in stated.items()} == steps_n
+    marks = exam.count_right_steps(reader_module.TinyReaderNetwork(weights), asked[::6])
+    assert set(marks.index) == set(stated)
+    for kind, (right, steps) in stated.items():
+        assert marks.loc[kind, "right"] > 0.9 * marks.loc[kind, "steps"] > 0
+        # no more are wrong in a part than in all
+        assert marks.loc[kind, "steps"] - marks.loc[kind, "right"] <= steps - right
 
 
 def test_another_model_is_asked_by_its_name_and_keeps_its_bill(script, tmp_path):
