@@ -88,18 +88,9 @@ def closed_rules() -> list[Any]:
     return [*rules, "strands", presets.tyrum(context_window=window, reserved_input_tokens=2_000)]
 
 
-def loop_rules() -> list[Any]:
-    """Return the rules of the table of `metrics.run_elongation`."""
-    return [*closed_rules(), "clear:keep_last=3"]
-
-
-def measure_closed_loops(rules: Sequence[Any] = ()) -> str:
-    """Return the table of `metrics.run_elongation`: closed-loop runs by family of policies.
-
-    Args:
-        rules: those to run; none: all of `loop_rules`.
-    """
-    rules = rules or loop_rules()
+def measure_closed_loops() -> str:
+    """Return the table of `metrics.run_elongation`: closed-loop runs by family of policies."""
+    rules = [*closed_rules(), "clear:keep_last=3"]
     seeing = closed_loop.loop(rules)
     record = closed_loop.run_scripted_agent("none")
     lines = ["# Calls of a scripted agent under rules, and without: `make trust`."]
