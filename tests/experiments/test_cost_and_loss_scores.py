@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from builders import assistant, session, step, user
-from make_scores import render_page
+from make_scores import format_page
 
 import ctxkit as ck
 from ctxkit.engine import run_replay
@@ -265,4 +265,4 @@ def test_every_real_session_replayed_as_recorded_costs_what_it_did(real):
 def test_the_page_on_scores_is_not_behind():
     assert (Path(__file__).parents[2] / "docs" / "scores.md").read_text(
         encoding="utf-8"
-    ) == render_page()
+    ) == format_page()
