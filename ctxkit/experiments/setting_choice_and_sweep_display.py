@@ -156,9 +156,10 @@ def choose_setting(
         BadArguments: `max_loss` is not a share.
 
     Example:
-        >>> from ctxkit.experiments.setting_choice_and_sweep_display import SettingOutcome,
-        choose_setting >>> cheap, safe = SettingOutcome("a", 1.0, 0.4), SettingOutcome("b", 2.0,
-        0.1) >>> choose_setting([cheap, safe], max_loss=0.2).best.name
+        >>> from ctxkit.experiments import setting_choice_and_sweep_display as choice
+        >>> cheap = choice.SettingOutcome("a", 1.0, 0.4)
+        >>> safe = choice.SettingOutcome("b", 2.0, 0.1)
+        >>> choice.choose_setting([cheap, safe], max_loss=0.2).best.name
         'b'
     """
     check_max_loss(max_loss)

@@ -90,7 +90,7 @@ def calibrate_stretch(errors: NDArray[Any], owners: Sequence[str]) -> tuple[floa
     return measure_left_out_coverage(errors, owners).choose_stretch()
 
 
-class HeldOutDeveloperCoverage(NamedTuple):
+class LeaveOneDeveloperOutCoverage(NamedTuple):
     """What the factors that are fitted without a developer hold of that developer's errors.
 
     Each array has one value for each share to cover that is tried.
@@ -127,7 +127,7 @@ class HeldOutDeveloperCoverage(NamedTuple):
 
 def measure_left_out_coverage(
     errors: NDArray[Any], owners: Sequence[str], min_stretch: float = MIN_STRETCH
-) -> HeldOutDeveloperCoverage:
+) -> LeaveOneDeveloperOutCoverage:
     """Leave each developer out in turn and measure what factors fitted to the others hold of them.
 
     Args:
@@ -147,7 +147,7 @@ def measure_left_out_coverage(
         shares += is_covered.mean(axis=0)
         covered_n += is_covered.sum(axis=0)
     factors = _fit_stretch(_sort_errors(errors, owners), _COVERAGES, min_stretch)
-    return HeldOutDeveloperCoverage(shares / len(developers), covered_n / len(errors), *factors)
+    return LeaveOneDeveloperOutCoverage(shares / len(developers), covered_n / len(errors), *factors)
 
 
 def select_calibration_sessions(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # (clocks, extracts, schedules) are cached in `memo` and live as long as the log.
 
 
-class CallGroupsAndCuts:
+class CallGroupBoundaries:
     """The rows of a log, one per message, with their groups.
 
     A *group* is a reply with the results of its tool calls: it is kept or removed as a whole. A
@@ -152,7 +152,7 @@ class CallGroupsAndCuts:
         return next((c.name for c in calls if c.id == message.call_id), "")
 
 
-class MessageLog(CallGroupsAndCuts):
+class MessageLog(CallGroupBoundaries):
     """The visible messages of a session as columns, and its calls; both only grow.
 
     Recorded compactions are not rows, but are in `recorded`. Rows and calls count from 0. Call c
