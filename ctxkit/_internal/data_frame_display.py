@@ -28,7 +28,7 @@ _MAX_HEIGHT = 480
 """Pixels of a table, above which it scrolls."""
 
 
-class VerdictTableNotes(NamedTuple):
+class AnnotatedTable(NamedTuple):
     """The display of a frame: a sentence, a table, and sentences below the table."""
 
     verdict: str
@@ -57,10 +57,10 @@ def _wrap(text: str, columns: int) -> str:
 class _Displayed:
     """A display that replaces pandas' own; `render` makes it when it is needed."""
 
-    render: Callable[[Any], VerdictTableNotes]
+    render: Callable[[Any], AnnotatedTable]
 
     @property
-    def display(self) -> VerdictTableNotes:
+    def display(self) -> AnnotatedTable:
         """The display, made by `render`."""
         return self.render(self)
 
@@ -98,7 +98,7 @@ class DisplaySeries(_Displayed, pd.Series):
 
 
 def with_display(
-    frame: pd.DataFrame, render: Callable[[pd.DataFrame], VerdictTableNotes] | Table
+    frame: pd.DataFrame, render: Callable[[pd.DataFrame], AnnotatedTable] | Table
 ) -> DisplayFrame:
     """Return a frame with a display: a table, or a function that makes one from the frame."""
     displayed = DisplayFrame(frame)
@@ -113,9 +113,9 @@ class _FixedTableRenderer:
 
     table: Table
 
-    def __call__(self, _: Any) -> VerdictTableNotes:
+    def __call__(self, _: Any) -> AnnotatedTable:
         """Return the display."""
-        return VerdictTableNotes("", self.table)
+        return AnnotatedTable("", self.table)
 
 
 class DisplayColumn(NamedTuple):
@@ -131,18 +131,18 @@ class DisplayColumn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ColumnsRenderer:
+class FramePreviewRenderer:
     """A `render` that shows a sentence and the first rows of some columns."""
 
     columns: tuple[DisplayColumn, ...]
     verdict: str | Callable[[pd.DataFrame], str]
 
-    def __call__(self, frame: pd.DataFrame) -> VerdictTableNotes:
+    def __call__(self, frame: pd.DataFrame) -> AnnotatedTable:
         """Return the display."""
         more = len(frame) - MAX_ROWS
         notes = () if more <= 0 else (f"{more:,} more rows: .detail has all rows and columns.",)
         verdict = self.verdict if isinstance(self.verdict, str) else self.verdict(frame)
-        return VerdictTableNotes(verdict, tabulate_columns(frame, self.columns), notes)
+        return AnnotatedTable(verdict, tabulate_columns(frame, self.columns), notes)
 
 
 def tabulate_columns(frame: pd.DataFrame, columns: tuple[DisplayColumn, ...]) -> Table:

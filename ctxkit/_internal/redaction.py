@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 from ctxkit._internal import redaction_rules_by_context, redaction_rules_for_vendor_and_private_keys
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.redaction_rule_and_hidden_characters import (
     RedactionRule,
     TextWithoutHiddenCharacters,

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
+from ctxkit._internal.distribution_version_and_conflicts import get_version
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
-from ctxkit._internal.installed_distribution import get_version
 from ctxkit.agent.child_processes import ChildProcess
 from ctxkit.agent.event_loop_threads import EventLoopClientBase, EventLoopThread
 from ctxkit.agent.tools.execution_and_results import OutputLimits
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.session.messages import Image, Message, Text, Thinking, ToolCall, Usage
+from ctxkit.session.messages import Attachment, Message, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -377,15 +377,15 @@ MISSING_RESULT = "The agent did not say how this call ended."
 # the order that a conversation has. Texts and numbers of calls are bounded.
 
 
-class ReplyBuilder:
+class AcpReplyBuilder:
     """Assembles ACP updates into replies and tool results.
 
     Args:
         model: name of the model for the replies.
 
     Example:
-        >>> from ctxkit.agent import ReplyBuilder
-        >>> builder = ReplyBuilder("claude-code")
+        >>> from ctxkit.agent import AcpReplyBuilder
+        >>> builder = AcpReplyBuilder("claude-code")
         >>> update = {"content": {"type": "text", "text": "Hello"}}
         >>> list(builder.add_text("agent_message_chunk", update))
         []
@@ -556,10 +556,10 @@ def _meta_dicts(meta: Any) -> Iterator[dict[str, Any]]:
         yield from (v for v in meta.values() if isinstance(v, dict))
 
 
-def _result_parts(fields: dict[str, Any]) -> tuple[str, list[Image]]:
+def _result_parts(fields: dict[str, Any]) -> tuple[str, list[Attachment]]:
     """Return the text and the images of a call's result."""
     texts: list[str] = []
-    images: list[Image] = []
+    images: list[Attachment] = []
     content = fields.get("content")
     for each in content if isinstance(content, list) else ():
         if not isinstance(each, dict):
@@ -569,7 +569,7 @@ def _result_parts(fields: dict[str, Any]) -> tuple[str, list[Image]]:
             texts.append(_format_diff(each))
         elif isinstance(inner, dict) and inner.get("type") == "image":
             kind, data = inner.get("mimeType") or "image/png", inner.get("data") or ""
-            images.append(Image(str(kind), str(data)))
+            images.append(Attachment(str(kind), str(data)))
         else:
             texts.append(_block_text(inner))
     raw = fields.get("rawOutput")

@@ -14,7 +14,7 @@ import msgspec
 from ctxkit._internal.formatting_and_sanitizing import pluralize, sanitize_line
 from ctxkit._internal.redaction import StreamRedactor, get_environment_secrets, redact_json
 from ctxkit.errors import BadArguments
-from ctxkit.policies.context_rules import get_warn_and_cutover_tokens
+from ctxkit.policies.compaction_and_pruning_rules import get_warn_and_cutover_tokens
 from ctxkit.policies.triggers import NearMessageCap
 from ctxkit.session.messages import Edit, Message, ToolCall
 from ctxkit.tokens.prices import Price, price
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from ctxkit.agent.models.model import Model
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.session.messages import Usage
     from ctxkit.session.session import Session
 

@@ -79,7 +79,7 @@ def _complete_sessions(incomplete: str) -> list[CompletionItem]:
 
 
 def _complete_presets(incomplete: str) -> list[CompletionItem]:
-    from ctxkit.presets.registry import names
+    from ctxkit.presets.registry_and_setting_checks import names
 
     return [CompletionItem(n) for n in ("all", *names()) if n.startswith(incomplete)]
 

@@ -228,7 +228,7 @@ def report_(out: CommandOutput, *, session: str, call: int) -> None:
 
         print_to_stderr(f"written: {export(opened, out.html)}")
         return
-    from ctxkit.metrics.context_report import report
+    from ctxkit.metrics.context_window_report import report
 
     context_report = report(opened, call)
     if out.json:
@@ -296,7 +296,7 @@ def spend_(
     """
     from ctxkit.cli.arguments_and_output import print_answer
     from ctxkit.cli.session_index import SessionIndex
-    from ctxkit.metrics.cost.spend_report import spend
+    from ctxkit.metrics.cost.spend_breakdown import spend
 
     index = SessionIndex()
     logs = _find_spend_logs(index, place, since, project, tool)

@@ -22,7 +22,7 @@ from ctxkit.metrics.view_value_registry import register_view_values
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ctxkit.metrics.cost.bill_items import SessionBill
+    from ctxkit.metrics.cost.call_and_summary_charges import SessionBill
     from ctxkit.session.session import Session
 
 INDEX_FILE = "seen.jsonl"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting_and_sanitizing import NO_MATHJAX, escape_html, sanitize_line
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.safe_files import SafeFolder
 from ctxkit._internal.tables import TEXT_COLOR_CSS
 from ctxkit.course.students import current_student, digest_answer, draw_numbers

@@ -16,7 +16,7 @@ import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.safe_files import SafeFolder
-from ctxkit.course.contest_entry_files import get_notebook_folder
+from ctxkit.course.contest_entry_serialization import get_notebook_folder
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:

@@ -61,7 +61,7 @@ _sum, _max = np.add.reduce, np.maximum.reduce
 """The methods `sum` and `max` take twice as long for the few calls between two edits."""
 
 
-class PromptSizes:
+class PromptSizeSpans:
     """The marks of a run, and the prompt sizes and sums that follow from them."""
 
     __slots__ = ("_closed_sums", "_last_sums", "_n_closed", "clock", "log", "marks", "upto")
@@ -78,9 +78,9 @@ class PromptSizes:
         self._last_sums = (0, 0, self._closed_sums)
         """The last result of `sums`, behind the numbers of marks and calls that it is for."""
 
-    def copy(self) -> PromptSizes:
+    def copy(self) -> PromptSizeSpans:
         """Return an equal bill that can be extended on its own."""
-        other = PromptSizes(self.log, self.clock)
+        other = PromptSizeSpans(self.log, self.clock)
         other.marks, other.upto = list(self.marks), self.upto
         return other
 

@@ -11,19 +11,19 @@ from ctxkit.policies.base import apply_policy, split_pruning
 from ctxkit.policies.history.edited_head import hash_content, hash_row_content
 from ctxkit.policies.history.history import History
 from ctxkit.policies.protocols import name_of
-from ctxkit.policies.schedules.pruning_layers import select_changes_between
+from ctxkit.policies.schedules.messages_before_pruning import MessageState
+from ctxkit.policies.schedules.pruned_message_states import select_changes_between
 from ctxkit.policies.schedules.pruning_schedule import Schedule
-from ctxkit.policies.schedules.unpruned_messages import MessageState
 from ctxkit.session.messages import Message, SizeOnly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ctxkit.policies.base import BasePolicy
-    from ctxkit.policies.context_rules import Rules
-    from ctxkit.policies.history.history_view import HistoryEdit
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
+    from ctxkit.policies.history.history_columns_and_searches import HistoryEdit
     from ctxkit.policies.history.message_log import MessageLog
-    from ctxkit.policies.schedules.pruning_layers import StateChange
+    from ctxkit.policies.schedules.pruned_message_states import StateChange
     from ctxkit.session.messages import Edit
     from ctxkit.tokens.token_counters import ContextBudget
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting_and_sanitizing import pluralize, sanitize_text
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -94,7 +94,11 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from ctxkit._internal.data_frame_display import ColumnsRenderer, DisplayColumn, with_display
+    from ctxkit._internal.data_frame_display import (
+        DisplayColumn,
+        FramePreviewRenderer,
+        with_display,
+    )
 
     if home is not None and "\0" in os.fspath(home):
         raise BadArguments("A home directory is a path, without NUL characters.")
@@ -109,7 +113,7 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     frame = frame.sort_values("modified", ascending=False, ignore_index=True, kind="stable")
     frame.attrs["truncated"] = len(rows) >= _MAX_FILES
     columns = tuple(DisplayColumn(*column) for column in _SHOWN_COLUMNS)
-    return with_display(frame, ColumnsRenderer(columns, _describe_discovery))
+    return with_display(frame, FramePreviewRenderer(columns, _describe_discovery))
 
 
 _SHOWN_COLUMNS = (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import (
+from ctxkit.formats.chat_api_parsers import (
     count_skipped,
     parse_chat_message,
     parse_parts_and_results,
@@ -15,7 +15,7 @@ from ctxkit.formats.chat_messages import (
     parse_usage,
 )
 from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_list,
     as_str,
     count_or_none,
@@ -23,8 +23,8 @@ from ctxkit.formats.untrusted_fields import (
 from ctxkit.session.messages import (
     MISSING_START_KIND,
     USER_VISIBLE_KEY,
+    Attachment,
     Edit,
-    Image,
     Message,
     Part,
     Text,
@@ -212,7 +212,9 @@ def parse_pi_parts(content: Any) -> tuple[Part, ...]:
             )
         elif part_type == "image":
             parts.append(
-                Image(as_str(raw_part.get("mimeType")) or "image/png", as_str(raw_part.get("data")))
+                Attachment(
+                    as_str(raw_part.get("mimeType")) or "image/png", as_str(raw_part.get("data"))
+                )
             )
         else:
             parts.append(Text(json_to_text(raw_part)))  # an unknown part was sent to the model, too
@@ -339,7 +341,7 @@ def _encode_part(part: Part) -> dict[str, Any]:
         }
     if isinstance(part, ToolCall):
         return {"type": "toolCall", "id": part.id, "name": part.name, "arguments": part.arguments}
-    if isinstance(part, Image) and part.kind == "image" and part.data:
+    if isinstance(part, Attachment) and part.kind == "image" and part.data:
         return {"type": "image", "data": part.data, "mimeType": part.media_type}
     return {"type": "text", "text": ""}
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit._internal.lazy_imports import call_hook, make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import call_hook, make_dunder_dir
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
-from ctxkit.formats.log_source import Source
-from ctxkit.formats.recording_repairs import drop_impossible_sizes, repair_session
+from ctxkit.formats.log_file_content import Source
+from ctxkit.formats.recorded_usage_repairs import drop_impossible_sizes, repair_session
 from ctxkit.formats.registry import (
     READER_MODULES,
     Reader,

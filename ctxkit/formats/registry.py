@@ -12,7 +12,7 @@ from ctxkit.errors import BadArguments, ReadError, UnknownFormat, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 ENTRY_POINT_GROUP = "ctxkit.readers"

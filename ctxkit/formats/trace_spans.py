@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import (
+from ctxkit.formats.chat_api_parsers import (
     count_skipped,
     fill_tool_names,
     make_usage_from_total,
@@ -25,7 +25,7 @@ from ctxkit.formats.conversations_from_requests import (
     make_keyed_message,
 )
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     DAMAGE_ERRORS,
     as_dict,
     as_list,

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.agent.session_settings import read_session_settings
+from ctxkit.agent.signed_session_settings import read_session_settings
 from ctxkit.agent.system_prompt import parse_section_names
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.magics.mcp_servers_and_acp_agents import (
-    McpServerProcesses,
-    open_acp_session,
-)
-from ctxkit.magics.session_settings import (
+from ctxkit.magics.magic_arguments_and_sessions import (
     SESSION_SETTINGS,
     KitSettings,
     LiveSessionConfig,
     SettingNameResolver,
+)
+from ctxkit.magics.mcp_servers_and_acp_agents import (
+    McpServerProcesses,
+    open_acp_session,
 )
 from ctxkit.session.session import Session
 

@@ -239,7 +239,7 @@ def open_acp_session(
     from ctxkit.agent.acp_client import AcpClient
     from ctxkit.agent.ctxkit_folder_and_trust import Workspace
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.presets.registry import resolve_rules
+    from ctxkit.presets.registry_and_setting_checks import resolve_rules
 
     agent = AcpClient(command)
     model: Any = AcpModelPlaceholder(agent)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.losable_items import extract_items

@@ -36,7 +36,7 @@ from ctxkit.metrics.losable_items import ITEM_FAMILIES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.metrics.item_search_index import ItemIndex
+    from ctxkit.metrics.item_index_and_rule_matching import ItemIndex
     from ctxkit.metrics.losable_items import LosableItem
     from ctxkit.metrics.message_visibility import Visibility
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from ctxkit.engine import Run
 from ctxkit.engine.replay import find_prompt_source
-from ctxkit.metrics.item_search_index import make_text_key
+from ctxkit.metrics.item_index_and_rule_matching import make_text_key
 from ctxkit.session.compactions_and_prunings import get_original_id, group_edits
 from ctxkit.session.messages import Edit, Message
 
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
     from ctxkit.engine import Compaction
     from ctxkit.engine.run_segments_and_prompts import RunSegment
-    from ctxkit.metrics.item_search_index import MessageRows
+    from ctxkit.metrics.item_index_and_rule_matching import VisibleMessageRows
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.schedules.pruning_layers import StateChange
+    from ctxkit.policies.schedules.pruned_message_states import StateChange
     from ctxkit.policies.schedules.pruning_schedule import Schedule
-    from ctxkit.session.compactions_and_prunings import EditGroup
+    from ctxkit.session.compactions_and_prunings import CompactionEdits
     from ctxkit.session.session import Session
 
     Ints = NDArray[np.int64]
@@ -53,7 +53,7 @@ _APPENDED_SLOT = -(1 << 63)
 """The slot of the text that a pruning appends to each prompt."""
 
 
-def get_visibility(rows: MessageRows, session: Session) -> Visibility:
+def get_visibility(rows: VisibleMessageRows, session: Session) -> Visibility:
     """Return what the compactions and prunings of a session leave visible at each of its calls."""
     source = find_prompt_source(session)
     if isinstance(source, Run):
@@ -66,7 +66,7 @@ def get_visibility(rows: MessageRows, session: Session) -> Visibility:
 # -- a session with its edits ----------------------------------------------------------------------
 
 
-def get_session_visibility(rows: MessageRows, session: Session) -> Visibility:
+def get_session_visibility(rows: VisibleMessageRows, session: Session) -> Visibility:
     """Return what the edits of a session leave visible at each of its calls."""
     recorder, slots, free_slot = VisibilityRecorder(rows), dict[str, list[int]](), -1
     row, position = 0, 0
@@ -83,7 +83,7 @@ def get_session_visibility(rows: MessageRows, session: Session) -> Visibility:
     return recorder.build()
 
 
-def _find_calls_after_edits(session: Session) -> list[tuple[int, EditGroup]]:
+def _find_calls_after_edits(session: Session) -> list[tuple[int, CompactionEdits]]:
     """Return each compaction with the first call after it; the number of calls: none follows."""
     reply_positions = [c.position for c in session.calls]
     return [(bisect_left(reply_positions, g.position), g) for g in group_edits(session)]
@@ -127,7 +127,7 @@ def _record_edit(
 # -- a session whose log records prunings ----------------------------------------------------------
 
 
-def _get_pruned_visibility(rows: MessageRows, session: Session) -> Visibility:
+def _get_pruned_visibility(rows: VisibleMessageRows, session: Session) -> Visibility:
     """Return what the prompts of a session show, prompt by prompt, as its log records them."""
     recorder, inserted_slots = VisibilityRecorder(rows), dict[str, int]()
     for call, group in _find_calls_after_edits(session):
@@ -160,7 +160,7 @@ def _get_pruned_visibility(rows: MessageRows, session: Session) -> Visibility:
 # -- a run -----------------------------------------------------------------------------------------
 
 
-def get_run_visibility(rows: MessageRows, run: Run) -> Visibility:
+def get_run_visibility(rows: VisibleMessageRows, run: Run) -> Visibility:
     """Return what the compactions and prunings of a run leave visible at each call."""
     recorder, last = VisibilityRecorder(rows), _HistorySlots((), {}, 0, set())
     for number, segment in enumerate(run.segments()):
@@ -327,7 +327,7 @@ class VisibilityRecorder:
     The content of a slot is a row (0 or more), an inserted text (a number below 0), or None.
     """
 
-    def __init__(self, rows: MessageRows) -> None:
+    def __init__(self, rows: VisibleMessageRows) -> None:
         self._rows, self.end = rows, 2 * rows.calls + 2
         self._arrival = (2 * rows.arrival_call).tolist()
         self._visible_until = [self.end] * len(self._arrival)

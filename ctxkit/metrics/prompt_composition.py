@@ -12,8 +12,8 @@ from ctxkit.session.messages import (
     ATTACHMENT_KEY,
     MISSING_START_KIND,
     WHOLE_PROMPTS_KEY,
+    Attachment,
     Edit,
-    Image,
     Text,
     Thinking,
     ToolCall,
@@ -37,7 +37,7 @@ from ctxkit.tokens.message_token_counting import count_part_chars, estimate_part
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.policies.schedules.unpruned_messages import MessageState
+    from ctxkit.policies.schedules.messages_before_pruning import MessageState
     from ctxkit.session.messages import Message, Part, Provenance
     from ctxkit.session.session import Session
     from ctxkit.tokens.token_counters import TokenCounter
@@ -387,7 +387,7 @@ def _named_section(message: Message, name: str, text: str, raw_chars: int) -> Pr
 
 
 def _group_of_part(message: Message, part: Part) -> tuple[str, str]:
-    if isinstance(part, Image):
+    if isinstance(part, Attachment):
         return _BINARY_GROUPS[part.kind], ""
     if isinstance(part, ToolCall):
         return TOOL_CALLS, part.name

@@ -24,7 +24,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
     sanitize_text,
 )
-from ctxkit._internal.lazy_imports import call_hook
+from ctxkit._internal.lazy_exports_and_hooks import call_hook
 from ctxkit._internal.tables import SCROLL_BOX_CSS
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats.sessions_from_arguments import as_session, as_sessions
@@ -82,7 +82,7 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class PlotlyDrawing(Drawing):
+class ExternalPlotlyFigure(Drawing):
     """A plotly figure that another library made."""
 
     go_figure: Any
@@ -131,7 +131,9 @@ class Chart:
         """
         layout_title = figure.layout.title.text
         return cls(
-            title=title or layout_title or "Figure", caption=caption, drawing=PlotlyDrawing(figure)
+            title=title or layout_title or "Figure",
+            caption=caption,
+            drawing=ExternalPlotlyFigure(figure),
         )
 
     def figure(self) -> Any:

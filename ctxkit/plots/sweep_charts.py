@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit._internal.chart_style import PLOTLY_LAYOUT, TEXT_COLOUR
 from ctxkit._internal.formatting_and_sanitizing import pluralize
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.run_statistics import (
+from ctxkit.metrics.bootstrap_and_paired_tests import (
     average_cost_model_uncertainty,
     find_pareto_front,
     summarise_runs,
@@ -21,7 +21,7 @@ from ctxkit.plots.chart import (
     escape_plotly_label,
     format_column_value,
 )
-from ctxkit.plots.figure_geometry import SEQUENTIAL_COLOURS
+from ctxkit.plots.plotly_axes_and_labels import SEQUENTIAL_COLOURS
 from ctxkit.plots.xy_figure import AXIS_STYLE, Trace, XyDrawing
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 
-from ctxkit._internal.setting_types import coerce_setting, is_number
+from ctxkit._internal.setting_value_validation import coerce_setting, is_number
 from ctxkit.errors import BadArguments, ModelError, short_repr
 from ctxkit.policies.history.history import History
 from ctxkit.policies.protocols import (

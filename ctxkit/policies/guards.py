@@ -7,13 +7,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import ValidatedSettings
-from ctxkit.policies.coming_prompt_sizes import get_turn_of_call
 from ctxkit.policies.history.message_log import ColdCacheCalls
 from ctxkit.policies.protocols import HasName, name_of
 from ctxkit.policies.triggers import first_call_in
+from ctxkit.policies.unpruned_prompt_forecast import get_turn_of_call
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import ModelError
-from ctxkit.policies.history.growing_columns import USER
+from ctxkit.policies.history.growing_columns_and_sums import USER
 from ctxkit.policies.history.history import find_turn_start
 from ctxkit.policies.offline_summarisers import get_summary_text
 from ctxkit.policies.summary_compaction import LOCAL_SUMMARISERS, PiSummary
-from ctxkit.policies.texts import message_content, tool_actions
+from ctxkit.policies.texts import message_content_and_truncation, tool_outcomes_and_files
 from ctxkit.session.messages import get_plain_text
 from ctxkit.session.tool_calls import pair_with_calls
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.base import Proportion
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.offline_summarisers import Passage
+    from ctxkit.policies.offline_summarisers import SummariserInput
     from ctxkit.session.messages import Message
     from ctxkit.tokens import ContextBudget
 
@@ -36,13 +36,13 @@ MAX_FAILURES = 8
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Safeguard(PiSummary):
+class PiSummaryInStages(PiSummary):
     """Pi's summary, in stages where the history is long, with a list of tool failures.
 
     Example:
         >>> import ctxkit as ck
         >>> above = ck.policies.triggers.Above(4_000)
-        >>> rules = ck.policies.Rules(Safeguard(keep_tokens=2000), above)
+        >>> rules = ck.policies.Rules(PiSummaryInStages(keep_tokens=2000), above)
         >>> replay = ck.replay(ck.read(ck.samples.path("incident")), rules)
         >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
         [('summarised', 4424, 4414)]
@@ -85,10 +85,10 @@ class Safeguard(PiSummary):
             return summary
         places = np.arange(self.front(history), first)
         return summary + format_failures_section(
-            tool_actions.map_messages(history, places, format_failure_line)
+            tool_outcomes_and_files.map_messages(history, places, format_failure_line)
         )
 
-    def summarise_passage(self, maker: Any, passage: Passage) -> Message | str | int:
+    def summarise_passage(self, maker: Any, passage: SummariserInput) -> Message | str | int:
         """Return the summary of a passage, in chunks if long, each given the summary so far."""
         if isinstance(maker, LOCAL_SUMMARISERS):
             return super().summarise_passage(maker, passage)
@@ -159,12 +159,16 @@ def format_failures_section(lines: Sequence[str]) -> str:
 
 def format_failure_line(message: Message) -> str | None:
     """Return one line on a failed tool result, at most 240 characters of it; None: no failure."""
-    if message.role != "tool" or not tool_actions.is_failed_result(message):
+    if message.role != "tool" or not tool_outcomes_and_files.is_failed_result(message):
         return None
     text = get_plain_text(message)
-    acts = tool_actions.ToolAction(message.tool or "tool", "", "", "failed", text, 0, "", 0)
+    acts = tool_outcomes_and_files.ToolCallOutcome(
+        message.tool or "tool", "", "", "failed", text, 0, "", 0
+    )
     status = "" if acts.exit is None else f" (exitCode={acts.exit})"
-    return f"- {acts.tool}{status}: {message_content.format_one_line(acts.output, 240)}"
+    return (
+        f"- {acts.tool}{status}: {message_content_and_truncation.format_one_line(acts.output, 240)}"
+    )
 
 
 RowIndices = tuple[int, ...]

@@ -15,7 +15,7 @@ from ctxkit._internal.formatting_and_sanitizing import format_error_line
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.policies.base import BasePolicy, DataclassPolicy
 from ctxkit.policies.guards import keep_if_smaller
-from ctxkit.policies.history.growing_columns import USER
+from ctxkit.policies.history.growing_columns_and_sums import USER
 from ctxkit.policies.history.history import (
     find_end_of_leading_summaries,
     find_first_since_compaction,
@@ -27,14 +27,14 @@ from ctxkit.policies.offline_summarisers import (
     ExtractiveSummariser,
     FixedSizeSummariser,
     InputShareSummariser,
-    Passage,
     RecordedSummariser,
+    SummariserInput,
     get_summary_text,
     validate_summary,
     with_summary_error,
 )
 from ctxkit.policies.protocols import FUNCTION_METHOD
-from ctxkit.policies.texts import summary_prompts_and_audits, tool_actions
+from ctxkit.policies.texts import summary_prompts_and_audits, tool_outcomes_and_files
 from ctxkit.policies.texts.summary_prompts_and_audits import PI_SECTIONS, PI_TURN_SECTIONS
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Message
 
@@ -238,14 +238,14 @@ class Summary(DataclassPolicy):
         if isinstance(
             maker, FixedSizeSummariser
         ):  # its size is fixed, so a split turn needs no second summary
-            parts = [Passage(history, first, 0, self.limit)]
+            parts = [SummariserInput(history, first, 0, self.limit)]
         else:
             parts = self.passages_behind_front(history, first)
         return self.join_summaries(
             [self.summarise_passage(maker, passage) for passage in parts], parts
         )
 
-    def passages_behind_front(self, history: History, first: int) -> list[Passage]:
+    def passages_behind_front(self, history: History, first: int) -> list[SummariserInput]:
         """Return the passages without the messages that stay in front."""
         start, parts = self.front(history), self.passages(history, first)
         return [
@@ -256,7 +256,7 @@ class Summary(DataclassPolicy):
         """Return the first position that is read: 0."""
         return 0
 
-    def passages(self, history: History, first: int) -> list[Passage]:
+    def passages(self, history: History, first: int) -> list[SummariserInput]:
         """Return the passages to summarise: the old turns, and the first part of a split turn."""
         instructions, start, turn = (
             self.summary_instructions(),
@@ -264,10 +264,10 @@ class Summary(DataclassPolicy):
             self.find_split_turn(history, first),
         )
         if turn <= start or not has_summarisable_messages(history, turn, start):
-            return [Passage(history, first, start, self.limit, instructions)]
+            return [SummariserInput(history, first, start, self.limit, instructions)]
         return [
-            Passage(history, turn, start, self.limit, instructions),
-            Passage(history, first, turn, self.split_limit or self.limit, instructions),
+            SummariserInput(history, turn, start, self.limit, instructions),
+            SummariserInput(history, first, turn, self.split_limit or self.limit, instructions),
         ]
 
     def summary_instructions(self) -> str:
@@ -280,7 +280,7 @@ class Summary(DataclassPolicy):
         return "\n\n".join(t for t in (self.instructions, sections, rest) if t)
 
     def join_summaries(
-        self, summaries: list[Message | str | int], parts: list[Passage]
+        self, summaries: list[Message | str | int], parts: list[SummariserInput]
     ) -> Message | str | int:
         """Return one summary, joined from the summaries of the passages."""
         failed = [m for m in summaries if isinstance(m, Message) and SUMMARY_ERROR_KEY in m.details]
@@ -298,15 +298,17 @@ class Summary(DataclassPolicy):
         )
         if self.file_lists:
             file_paths = (
-                tool_actions.map_messages(p.history, p.places, tool_actions.get_files_in_message)
+                tool_outcomes_and_files.map_messages(
+                    p.history, p.places, tool_outcomes_and_files.get_files_in_message
+                )
                 for p in parts
             )
-            text += tool_actions.format_file_lists(chain.from_iterable(file_paths))
+            text += tool_outcomes_and_files.format_file_lists(chain.from_iterable(file_paths))
         text = text if text.startswith(self.prefix) else self.prefix + text
         return with_summary_error(text, failed[0].details[SUMMARY_ERROR_KEY]) if failed else text
 
     def summarise_passage(
-        self, maker: Callable[[Passage], Any], passage: Passage
+        self, maker: Callable[[SummariserInput], Any], passage: SummariserInput
     ) -> Message | str | int:
         """Return the summary of a passage; retry while the audit finds something missing."""
         try:
@@ -330,15 +332,19 @@ class Summary(DataclassPolicy):
             raise ModelError(f"No summary was made: {error}") from error
         return summary
 
-    def _once(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
+    def _once(
+        self, maker: Callable[[SummariserInput], Any], passage: SummariserInput
+    ) -> Message | str | int:
         return validate_summary(self._time_limited(maker)(passage))
 
-    def _time_limited(self, maker: Callable[[Passage], Any]) -> Callable[[Passage], Any]:
+    def _time_limited(
+        self, maker: Callable[[SummariserInput], Any]
+    ) -> Callable[[SummariserInput], Any]:
         if self.seconds is None or isinstance(maker, (*LOCAL_SUMMARISERS, TimeLimitedSummariser)):
             return maker
         return TimeLimitedSummariser(maker, self.seconds)
 
-    def audit(self, summary: Message | str | int, passage: Passage) -> tuple[str, ...]:
+    def audit(self, summary: Message | str | int, passage: SummariserInput) -> tuple[str, ...]:
         """Return what a summary is missing: sections, identifiers (`strict`), the last request."""
         if isinstance(summary, int):
             return ()
@@ -434,7 +440,7 @@ class PiSummary(Summary):
         first = history.safe(max(position, start))
         return first if first > start else 0
 
-    def passages(self, history: History, first: int) -> list[Passage]:
+    def passages(self, history: History, first: int) -> list[SummariserInput]:
         """Return the old turns, and a split turn's first part, with Pi's instructions."""
         parts = super().passages(history, first)
         if len(parts) > 1:
@@ -458,11 +464,11 @@ class TimeLimitedSummariser:
         seconds: the limit.
     """
 
-    def __init__(self, maker: Callable[[Passage], Any], seconds: float) -> None:
+    def __init__(self, maker: Callable[[SummariserInput], Any], seconds: float) -> None:
         self._maker, self._seconds = maker, seconds
         self._deadline = monotonic() + seconds
 
-    def __call__(self, passage: Passage) -> Any:
+    def __call__(self, passage: SummariserInput) -> Any:
         """Return what the summariser returns.
 
         Raises:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.errors import BadArguments, short_repr
 from ctxkit.policies.base import ValidatedSettings, check_at_least
 from ctxkit.policies.history.history import is_new_request
-from ctxkit.policies.history.history_view import get_role_code
+from ctxkit.policies.history.history_columns_and_searches import get_role_code
 from ctxkit.policies.history.message_log import ColdCacheCalls
 from ctxkit.policies.protocols import FunctionWrapper, HasName, is_only_call_overridden, name_of
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
@@ -98,7 +98,7 @@ class BaseTrigger(HasName):
 
     def __call__(self, history: History, budget: ContextBudget) -> bool:
         """Return True where it is due before the history's call."""
-        from ctxkit.policies.coming_prompt_sizes import UnprunedForecast
+        from ctxkit.policies.unpruned_prompt_forecast import UnprunedForecast
 
         return (
             self.first(UnprunedForecast(history, budget), history.call, history.call + 1)

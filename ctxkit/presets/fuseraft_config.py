@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_text
-from ctxkit._internal.setting_types import (
+from ctxkit._internal.setting_value_validation import (
     COUNTS,
     FLAG,
     NAMES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.setting_types import (
+from ctxkit._internal.setting_value_validation import (
     DURATION,
     FLAG,
     NAMES,
@@ -16,7 +16,7 @@ from ctxkit._internal.setting_types import (
     WHOLE,
     make_choice_kind,
 )
-from ctxkit.policies.tool_result_clearing import CacheTtl
+from ctxkit.policies.result_clearing_and_cache_ttl import CacheTtl
 from ctxkit.presets.config_key_mapping import (
     ConfigKey,
     count_matching_keys,

@@ -12,7 +12,7 @@ from ctxkit._internal.formatting_and_sanitizing import sanitize_text
 from ctxkit.errors import BadArguments, UnknownFormat, UnknownPreset, did_you_mean
 from ctxkit.presets import config_syntax
 from ctxkit.presets.config_key_mapping import ConfigWriter, get_preset_defaults
-from ctxkit.presets.registry import names, preset
+from ctxkit.presets.registry_and_setting_checks import names, preset
 from ctxkit.presets.systems import (
     ai,
     codex,
@@ -26,7 +26,7 @@ from ctxkit.presets.systems import (
 )
 
 if TYPE_CHECKING:
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.presets.config_key_mapping import ParsedConfig, SystemConfigFile
 
 

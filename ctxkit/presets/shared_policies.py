@@ -11,12 +11,12 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import DataclassPolicy, ScheduledPruning
-from ctxkit.policies.history.growing_columns import ASSISTANT, TOOL
-from ctxkit.policies.schedules.pruning_layers import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_method_input import SlidingWindow
-from ctxkit.policies.schedules.unpruned_messages import NEVER
+from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, TOOL
+from ctxkit.policies.schedules.messages_before_pruning import NEVER
+from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
+from ctxkit.policies.schedules.schedule_method_input import OldAndNewPositions
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import message_content
+from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.triggers import Above, Both, Count, Either, Share
 from ctxkit.session.messages import Message, SizeOnly, Text
 
@@ -351,7 +351,7 @@ class _ClearedUses:
         self.rule = rule
         self.aim = rule.clear_at_least if rule.enough else 0
         """Tokens after which the clearing stops; 0: everything clearable is cleared."""
-        self._counted, self._clearable = SlidingWindow(), SlidingWindow()
+        self._counted, self._clearable = OldAndNewPositions(), OldAndNewPositions()
         self._freed = [0]
         """Prefix sums of freed tokens, as far as they are computed."""
 
@@ -441,4 +441,6 @@ def _emptied(message: Message, *, ids: frozenset[str]) -> Message:
     """Return a reply without the arguments of some calls, by their ids."""
     if not any(c.id in ids and c.arguments for c in message.tool_calls):
         return message
-    return message_content.replace_arguments(message, lambda c: {} if c.id in ids else None)
+    return message_content_and_truncation.replace_arguments(
+        message, lambda c: {} if c.id in ids else None
+    )

@@ -89,7 +89,7 @@ class Thinking(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True, 
     redacted: bool = False
 
 
-class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, gc=False):
+class Attachment(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, gc=False):
     """An image or other attachment; `data` is base64, or empty where the log holds none."""
 
     media_type: str = "image/png"
@@ -127,7 +127,7 @@ class SizeOnly(msgspec.Struct, frozen=True, tag="sized", omit_defaults=True, gc=
     tokens: int | None = None
 
 
-Part = Text | Thinking | Image | ToolCall | SizeOnly
+Part = Text | Thinking | Attachment | ToolCall | SizeOnly
 
 ABANDONED = "abandoned"
 """Stop reason of a billed reply that no later prompt holds: the user continued from before it."""

@@ -13,7 +13,7 @@ import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_text
 from ctxkit.agent.ctxkit_folder_and_trust import Workspace, check_session_name
-from ctxkit.agent.session_settings import read_session_settings
+from ctxkit.agent.signed_session_settings import read_session_settings
 from ctxkit.agent.tools import confined_root
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.turn_state_and_events import Limits, ignore_event
@@ -23,7 +23,7 @@ from ctxkit.presets.config_key_mapping import ConfigSection
 from ctxkit.presets.fuseraft_config import check_team_counts, get_orchestration_section
 from ctxkit.teams.fuseraft_config import parse_plan
 from ctxkit.teams.live_team_sessions import SessionFactory, describe_missing_grants
-from ctxkit.teams.member_views_and_permissions import extend_envelope_from_brief
+from ctxkit.teams.member_views_and_sub_agents import extend_envelope_from_brief
 from ctxkit.teams.runner import Team
 from ctxkit.teams.scripted_teams import (
     SCRIPTED_CONFIG,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.tools.execution_and_results import Approve
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.agent.turn_state_and_events import Listener
-    from ctxkit.teams.plan import TeamPlan
+    from ctxkit.teams.team_definition import TeamPlan
 
 
 def team(

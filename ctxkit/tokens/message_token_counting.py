@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit.session.messages import Image, SizeOnly, Text, Thinking, ToolCall
+from ctxkit.session.messages import Attachment, SizeOnly, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ def count_part_tokens(counter: Callable[[str], int], part: Part) -> int:
         return counter(part.text) if part.text else ceil(part.hidden / 4)
     if isinstance(part, ToolCall):
         return counter(part.name) + counter(encode_arguments(part))
-    if isinstance(part, Image):
+    if isinstance(part, Attachment):
         return IMAGE_TOKENS
     return count_size_only_tokens(part)
 
@@ -119,7 +119,7 @@ def estimate_part_tokens(part: Part) -> int:
     """Estimate the tokens of a part: recorded, `IMAGE_TOKENS`, or a quarter of its characters."""
     if isinstance(part, SizeOnly) and part.tokens is not None:
         return part.tokens
-    if isinstance(part, Image):
+    if isinstance(part, Attachment):
         return IMAGE_TOKENS
     return -(-count_part_chars(part) // 4)
 
@@ -151,7 +151,9 @@ def count_chars_and_estimate_tokens(message: Message) -> tuple[int, int]:
         else:
             part_chars = count_part_chars(part)
             chars += part_chars
-            if isinstance(part, Image) or (isinstance(part, SizeOnly) and part.tokens is not None):
+            if isinstance(part, Attachment) or (
+                isinstance(part, SizeOnly) and part.tokens is not None
+            ):
                 fixed_tokens += estimate_part_tokens(part)
                 fixed_chars += part_chars
     return chars, fixed_tokens - (-(chars - fixed_chars) // 4)

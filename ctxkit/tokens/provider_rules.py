@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.data import DATA_DIR
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, overload
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.formats.sessions_from_arguments import accepts_session, as_session
 from ctxkit.session.titles import get_title
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from ctxkit.formats.sessions_from_arguments import SessionLike
-    from ctxkit.presets.registry import RulesLike
+    from ctxkit.presets.registry_and_setting_checks import RulesLike
     from ctxkit.session.session import Session
     from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
     from ctxkit.widgets.break_even_widget import BreakEvenWidget
-    from ctxkit.widgets.budget_thresholds_widget import BudgetWidget
-    from ctxkit.widgets.explorer import Explorer
+    from ctxkit.widgets.budget_threshold_hits_widget import BudgetWidget
     from ctxkit.widgets.session_compactions_widget import SavingsWidget
-    from ctxkit.widgets.session_diff import SessionDiffWidget
+    from ctxkit.widgets.session_explorer import Explorer
+    from ctxkit.widgets.session_pair_diff import SessionDiffWidget
     from ctxkit.widgets.tuner import Tuner
     from ctxkit.widgets.watcher import Watcher
 
@@ -57,10 +57,10 @@ def explore(
     """
     resolved = as_session(session)
     if beside is not None:
-        from ctxkit.widgets.session_diff import SessionDiffWidget
+        from ctxkit.widgets.session_pair_diff import SessionDiffWidget
 
         return SessionDiffWidget(resolved, as_session(beside))
-    from ctxkit.widgets.explorer import Explorer
+    from ctxkit.widgets.session_explorer import Explorer
 
     return Explorer(resolved, resolved.call(call).index if resolved.calls else 0)
 
@@ -89,7 +89,7 @@ def break_even(session: Session, call: int = -1) -> BreakEvenWidget:
         >>> type(widget).__name__
         'BreakEvenWidget'
     """
-    from ctxkit.plots.cache_charts import get_prompt_strip
+    from ctxkit.plots.cache_and_prompt_strip_charts import get_prompt_strip
     from ctxkit.widgets.break_even_widget import BreakEvenWidget
 
     return BreakEvenWidget(session, get_prompt_strip(session, call))
@@ -123,7 +123,7 @@ def tune(session: Any, rules: RulesLike | None = None, **ranges: tuple[float, ..
     """
     from ctxkit.errors import BadArguments
     from ctxkit.widgets.data_source import get_live_session
-    from ctxkit.widgets.setting_trials import TrialRunner
+    from ctxkit.widgets.trial_replays_and_tables import TrialRunner
     from ctxkit.widgets.tuner import Tuner
     from ctxkit.widgets.tuner_controls import make_setting_controls
 
@@ -207,7 +207,7 @@ def budget(
         >>> type(chart).__name__
         'BudgetWidget'
     """
-    from ctxkit.widgets.budget_thresholds_widget import BudgetWidget
+    from ctxkit.widgets.budget_threshold_hits_widget import BudgetWidget
     from ctxkit.widgets.data_source import resolve_source
 
     return BudgetWidget(resolve_source(of), warn=warn, cutover=cutover, again=again)

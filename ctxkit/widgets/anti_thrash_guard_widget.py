@@ -11,7 +11,7 @@ import traitlets as t
 from ctxkit.engine import get_run_of_replay
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.frames import per_compaction
-from ctxkit.plots.compaction_charts import (
+from ctxkit.plots.savings_thrash_loss_charts import (
     build_thrash_data,
     draw_thrash_chart,
     find_guard_closing,
@@ -26,13 +26,13 @@ from ctxkit.widgets.session_compactions_widget import (
     CompactionRow,
     list_frame_compactions,
 )
-from ctxkit.widgets.setting_trials import TrialRunner
+from ctxkit.widgets.trial_replays_and_tables import TrialRunner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.plots.chart import Chart
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.policies.protocols import PromptForecast, RunHistory
     from ctxkit.session.session import Session
     from ctxkit.widgets.data_source import WidgetDataSource

@@ -14,7 +14,7 @@ from ctxkit._internal.formatting_and_sanitizing import escape_html, pluralize
 from ctxkit.engine.cache_model.call_features import has_hour_writes
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.compaction_formulas import mutation_gain, reads_until_mutation_pays
-from ctxkit.plots.cache_charts import (
+from ctxkit.plots.cache_and_prompt_strip_charts import (
     BILLING_KINDS,
     BlockRow,
     BlockRowsDrawing,

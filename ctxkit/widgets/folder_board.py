@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit._internal.distribution_version_and_conflicts import get_version
 from ctxkit._internal.file_cache import FileCache, FileStamp
 from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
@@ -23,15 +24,13 @@ from ctxkit._internal.formatting_and_sanitizing import (
     pluralize,
     sanitize_line,
 )
-from ctxkit._internal.installed_distribution import get_version
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.safe_files import get_ctxkit_cache_folder
 from ctxkit._internal.tables import TEXT_COLOR_CSS, Column, Table
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
 from ctxkit.formats.reading import LOG_SUFFIXES, find_log_files, read_all
 from ctxkit.widgets.base_widget import ChartWidget, build_javascript_module
 from ctxkit.widgets.data_source import WidgetDataSource
-from ctxkit.widgets.explorer import Explorer
 from ctxkit.widgets.folder_board_rows import (
     BOARD_HEADS,
     GROUP_HEADS,
@@ -46,6 +45,7 @@ from ctxkit.widgets.folder_board_rows import (
     read_session_of_row,
 )
 from ctxkit.widgets.python_to_javascript import ROWS_PER_CHUNK
+from ctxkit.widgets.session_explorer import Explorer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

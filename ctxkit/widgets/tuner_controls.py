@@ -17,16 +17,16 @@ from ctxkit import presets
 from ctxkit._internal.formatting_and_sanitizing import escape_html
 from ctxkit.engine.replay import find_context_window
 from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
-from ctxkit.policies.context_rules import Rules, unwrap_function
+from ctxkit.policies.compaction_and_pruning_rules import Rules, unwrap_function
 from ctxkit.presets.inert_settings import INERT_SETTINGS, find_inert_setting
-from ctxkit.presets.registry import names, preset, resolve_rules
+from ctxkit.presets.registry_and_setting_checks import names, preset, resolve_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from ctxkit.presets.registry import RulesLike
+    from ctxkit.presets.registry_and_setting_checks import RulesLike
     from ctxkit.session.session import Session
-    from ctxkit.widgets.setting_trials import Trial, TrialRunner
+    from ctxkit.widgets.trial_replays_and_tables import Trial, TrialRunner
 
 
 _SMALL = 50

@@ -35,6 +35,7 @@ from ctxkit.agent.models.provider_streams_and_retries import (
     watch_stream,
 )
 from ctxkit.errors import ModelError
+from ctxkit.formats.chat_api_parsers import encode_tool_schemas
 from ctxkit.formats.chat_completions_conversion import (
     add_cache_marks,
     from_chat_message,
@@ -42,7 +43,6 @@ from ctxkit.formats.chat_completions_conversion import (
     parse_chat_usage,
     to_chat_messages,
 )
-from ctxkit.formats.chat_messages import encode_tool_schemas
 from ctxkit.session.messages import Message  # noqa: TC001  a value in a public signature
 from ctxkit.session.overflow_errors import is_overflow, parse_window
 from ctxkit.tokens.prices import price

@@ -76,7 +76,7 @@ def ignore_delta(_: Delta) -> None:
     Example:
         >>> import asyncio
         >>> from ctxkit.agent import Request, ScriptedModel, ignore_delta
-        >>> from ctxkit.agent.models.scripted import make_reply
+        >>> from ctxkit.agent.models.scripted_and_lookup_models import make_reply
         >>> from ctxkit.tokens import default_counter
         >>> turns = [[make_reply("Done.")]]
         >>> model = ScriptedModel(turns, name="x", counter=default_counter(), clock=lambda: 0.0)

@@ -28,8 +28,8 @@ from ctxkit.agent.recorders.api_call_parsers import (
 )
 from ctxkit.errors import BadArguments, ReadError
 from ctxkit.formats import anthropic, openai, openai_responses
-from ctxkit.formats.log_source import Source
-from ctxkit.formats.untrusted_fields import DAMAGE_ERRORS
+from ctxkit.formats.log_file_content import Source
+from ctxkit.formats.untrusted_record_parsing import DAMAGE_ERRORS
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:

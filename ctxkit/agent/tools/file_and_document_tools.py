@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.redaction import REDACTION_MARK
 from ctxkit.agent.tools import document_worker
 from ctxkit.agent.tools import file_search as text_search
@@ -32,7 +32,7 @@ from ctxkit.agent.tools.execution_and_results import (
 from ctxkit.agent.tools.file_search import FolderWalk
 from ctxkit.agent.tools.tool import Tool, tool_with_cached_schema
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.session.messages import Image  # noqa: TC001  looked up by `tool_with_cached_schema`
+from ctxkit.session.messages import Attachment  # noqa: TC001  looked up by `tool_with_cached_schema`
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -112,7 +112,7 @@ def make_file_tools(root: RootFolder, extra_files: ExtraFiles | None = None) -> 
         ['read_file', 'write_file', 'patch_file', 'list_files', 'search']
     """
 
-    def read_file(path: str, start: int = 1, end: int | None = None) -> str | Image:
+    def read_file(path: str, start: int = 1, end: int | None = None) -> str | Attachment:
         """Read a text file of the working folder; `start` and `end` are line numbers counted from
         1, both included.
         """

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ctxkit.agent.models.scripted import ScriptedModel
+from ctxkit.agent.models.scripted_and_lookup_models import ScriptedModel
 from ctxkit.course.pair.number_lookup_task import CONFIG_KEYS, INSTRUCTIONS, SERVICES
 from ctxkit.errors import ModelError
 from ctxkit.session.messages import Message, Text, ToolCall, Usage

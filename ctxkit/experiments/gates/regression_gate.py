@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
+from ctxkit._internal.distribution_version_and_conflicts import get_version
 from ctxkit._internal.formatting_and_sanitizing import escape_html, sanitize_line
-from ctxkit._internal.installed_distribution import get_version
 from ctxkit._internal.redaction import redact
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments, CtxkitError
@@ -481,9 +481,9 @@ def add_exam_share(measured: SessionFigures, session: Session, candidate: Any) -
 
 
 def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) -> SessionFigures:
-    from ctxkit.experiments.sweep_workers import SweepOptions
+    from ctxkit.experiments.sweep_workers import SweepScoreOptions
 
-    options = SweepOptions(loss=True)
+    options = SweepScoreOptions(loss=True)
     row = runner.row(setting, options)
     if row.get("error"):
         return SessionFigures(key=runner.name, error=str(row["error"]))

@@ -10,10 +10,10 @@ from itertools import groupby
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.studies.published_runs_and_tables import find_published_file
-from ctxkit.metrics.user_rules_after_compaction import trace_user_rules
+from ctxkit.metrics.user_rule_loss_and_breaches import trace_user_rules
 from ctxkit.session.messages import Edit, Message, Text, ToolCall
 from ctxkit.session.session import Session
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
 
 
 __all__ = [
@@ -275,9 +275,9 @@ def measure_user_rule_survival(
 
 
 def _list_presets() -> list[str]:
-    from ctxkit.presets import registry
+    from ctxkit.presets import registry_and_setting_checks
 
-    return [n for n in registry.names() if _get_window_setting(n)]
+    return [n for n in registry_and_setting_checks.names() if _get_window_setting(n)]
 
 
 def _get_window_setting(name: str) -> str | None:
@@ -295,7 +295,7 @@ def _measure_preset(
     name: str, talks: list[UserRuleConversation], window: int, tokens: int
 ) -> dict[str, Any] | None:
     from ctxkit.policies.modifiers import keep_rules
-    from ctxkit.presets.registry import preset
+    from ctxkit.presets.registry_and_setting_checks import preset
 
     try:
         plain = preset(name, **{str(_get_window_setting(name)): window})

@@ -21,7 +21,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
 )
 from ctxkit.engine.cache_model.call_features import PAUSE_CAUSES
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.cost.bill_items import find_read_price
+from ctxkit.metrics.cost.call_and_summary_charges import find_read_price
 from ctxkit.metrics.prompt_composition import split_message_tokens
 from ctxkit.session.messages import Edit, Message, Text, Thinking, ToolCall
 from ctxkit.session.session import apply_edit
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.metrics.cache_misses import CacheMiss
-    from ctxkit.metrics.cost.bill_items import CallCharge, SessionBill
+    from ctxkit.metrics.cost.call_and_summary_charges import CallCharge, SessionBill
     from ctxkit.session.session import Session
 
     Floats = NDArray[np.float64]

@@ -2,10 +2,9 @@
 
 # Cache model of a replay
 #
-# The model is fitted on the record (`replay_cost_model.FittedCacheModel`) and uses only the size
-# of each prompt of
-# a replay and the length of the prefix that it shares with earlier prompts. Assumptions, which
-# every report states:
+# The model is fitted on the record (`replay_cost_model.CacheModelParameters`) and uses only the
+# size of each prompt of a replay and the length of the prefix that it shares with earlier prompts.
+# Assumptions, which every report states:
 #
 # * A call reads the longest prefix that it shares with a prompt still in the cache; the rest is
 #   written (or sent fresh where the provider bills no writes). It does not matter whether a
@@ -33,11 +32,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.engine.cache_model.call_features import HOUR, MIN_CACHEABLE_TOKENS, get_cache_lifetime
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses, measure_explained_share
-from ctxkit.metrics.cost.bill_items import CallCharge, SessionBill, make_charge
+from ctxkit.metrics.cost.call_and_summary_charges import CallCharge, SessionBill, make_charge
 from ctxkit.metrics.means_and_prediction_intervals import mean_or_none, sum_if_complete
 from ctxkit.metrics.prompt_sizes_and_contents import RunPromptSizes
 from ctxkit.session.messages import Usage
@@ -323,7 +322,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
     """Tokens of the smallest prompt that is cached, by price."""
     tier_edges: tuple[tuple[int, ...], ...]
     """Lower edges of the tiers in tokens of the prompt, ascending, by price."""
-    fit: FittedCacheModel
+    fit: CacheModelParameters
     misses: tuple[CacheMiss | None, ...]
     """The cache miss of each recorded call."""
     unexplained_share: float | None
@@ -366,7 +365,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         ]
         unexplained_n = sum(m is not None and m.kind == "unexplained" for m in misses)
         last, cold = _find_last_cache_users(session, billed)
-        fit = FittedCacheModel.of(session, misses)
+        fit = CacheModelParameters.of(session, misses)
         min_cacheable = (p.min_cacheable if p else None for p in prices)
         return cls(
             billed=tuple(billed) if has_usage else (True,) * len(calls),
@@ -547,7 +546,7 @@ def bill_modelled_reads(
         misses: its cache misses; None: found here.
     """
     misses = find_cache_misses(session) if misses is None else misses
-    fit = FittedCacheModel.of(session, misses)
+    fit = CacheModelParameters.of(session, misses)
     charges: list[CallCharge] = []
     last: dict[tuple[str, str | None], int] = {}
     for call, u, prompt in _billed_calls(session):
@@ -603,7 +602,7 @@ def closure_error(
     return None if not recorded or modelled is None else modelled / recorded - 1
 
 
-class FittedCacheModel(msgspec.Struct, frozen=True):
+class CacheModelParameters(msgspec.Struct, frozen=True):
     """The parameters of the cache model that are fitted on a log."""
 
     lag: int
@@ -620,7 +619,7 @@ class FittedCacheModel(msgspec.Struct, frozen=True):
     """True where most writes live an hour."""
 
     @classmethod
-    def of(cls, session: Session, misses: Sequence[CacheMiss | None]) -> FittedCacheModel:
+    def of(cls, session: Session, misses: Sequence[CacheMiss | None]) -> CacheModelParameters:
         """Fit the cache model to a session's calls and their misses."""
         shortfalls: list[int] = []
         smallest, writes = MIN_CACHEABLE, False
@@ -648,7 +647,7 @@ class FittedCacheModel(msgspec.Struct, frozen=True):
 
 
 def _split_usage(
-    prompt: int, shared: int, output: int | None, fit: FittedCacheModel, smallest: int
+    prompt: int, shared: int, output: int | None, fit: CacheModelParameters, smallest: int
 ) -> Usage:
     rest = prompt - shared
     cacheable = fit.writes and prompt >= smallest

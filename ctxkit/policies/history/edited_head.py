@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxkit.policies.history.growing_columns import ROLE_CODES, SUMMARY, count_chars
+from ctxkit.policies.history.growing_columns_and_sums import ROLE_CODES, SUMMARY, count_chars
 from ctxkit.session.messages import Message, SizeOnly, Text, ToolCall
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class EditedHead(msgspec.Struct, gc=False):
 
     def _cached_values(self, log: MessageLog, name: str, at: NDArray[Any]) -> NDArray[Any]:
         """Return the values of changed and new messages, computed once per row and key."""
-        cache: IdValueCache = log.memo.setdefault(("made", name), IdValueCache())
+        cache: IntegerKeyCache = log.memo.setdefault(("made", name), IntegerKeyCache())
         rows, keys = (self.column(log, of)[at] for of in ("rows", "keys"))
 
         def make(place: int) -> int:
@@ -460,7 +460,7 @@ MAX_CACHED_VALUES = 1 << 16
 """Maximum number of cached values; with more the cache is cleared."""
 
 
-class IdValueCache:
+class IntegerKeyCache:
     """A vectorised cache: values computed per integer id, looked up for many ids at once.
 
     Ids are a sorted array; a lookup is one `searchsorted`, and new ids are merged by `insert`.

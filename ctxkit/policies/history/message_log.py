@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.history.growing_columns import (
+from ctxkit.policies.history.growing_columns_and_sums import (
     ASSISTANT,
     ROLE_CODES,
     SYSTEM,
     TOOL,
     USER,
-    GrowingColumn,
-    SizeSums,
+    LazyColumn,
+    RowAndCallSums,
     count_chars,
 )
 from ctxkit.session.messages import OTHER_AGENT_KINDS, Thinking, ToolCall
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 # and lists with one value per call (`upto`, `fixed_at`, `sent`, `end_times`, `replies`, ...).
 # Both only grow. A prompt without edits is the rows 0 to ``upto[call]``, so every question about it
 # is answered from running sums over rows, by bisection, without looking at messages.
-# NumPy columns are derived lazily (`GrowingColumn`); values that other code derives from the log
+# NumPy columns are derived lazily (`LazyColumn`); values that other code derives from the log
 # (clocks, extracts, schedules) are cached in `memo` and live as long as the log.
 
 
-class GroupedRows:
+class CallGroupBoundaries:
     """The rows of a log, one per message, with their groups.
 
     A *group* is a reply with the results of its tool calls: it is kept or removed as a whole. A
@@ -72,9 +72,7 @@ class GroupedRows:
         self._protected: set[int] = set()
         self._call_rows: dict[str, int] = {}
         self._columns = {
-            "stays": GrowingColumn(
-                lambda a, b: [self.is_protected(r) for r in range(a, b)], np.bool_
-            )
+            "stays": LazyColumn(lambda a, b: [self.is_protected(r) for r in range(a, b)], np.bool_)
         }
 
     def _add_to_group(self, message: Message, role: int, row: int) -> None:
@@ -154,7 +152,7 @@ class GroupedRows:
         return next((c.name for c in calls if c.id == message.call_id), "")
 
 
-class MessageLog(GroupedRows):
+class MessageLog(CallGroupBoundaries):
     """The visible messages of a session as columns, and its calls; both only grow.
 
     Recorded compactions are not rows, but are in `recorded`. Rows and calls count from 0. Call c
@@ -188,8 +186,8 @@ class MessageLog(GroupedRows):
         """Fixed part of the next call, unless `open` sets another."""
         self.fixed_at: list[int] = []
         self.estimator = estimator or counter
-        self.tokens = SizeSums()
-        self.estimates = self.tokens if estimator is None else SizeSums()
+        self.tokens = RowAndCallSums()
+        self.estimates = self.tokens if estimator is None else RowAndCallSums()
         self.scale = 1.0
         """Factor that corrects the counter where recorded sizes show a bias."""
         self.turns: list[int] = []
@@ -427,7 +425,7 @@ class MessageLog(GroupedRows):
         return sums
 
 
-def _make_columns(log: MessageLog) -> dict[str, GrowingColumn]:
+def _make_columns(log: MessageLog) -> dict[str, LazyColumn]:
     """Return the columns of a log, computed from its rows on demand."""
     part = {
         "tokens": (log.tokens.sizes, np.int64),
@@ -438,15 +436,15 @@ def _make_columns(log: MessageLog) -> dict[str, GrowingColumn]:
         "groups": (log.groups, np.int64),
     }
     columns = {
-        name: GrowingColumn(lambda a, b, x=values: x[a:b], kind)  # type: ignore[misc]
+        name: LazyColumn(lambda a, b, x=values: x[a:b], kind)  # type: ignore[misc]
         for name, (values, kind) in part.items()
     }
 
-    def column_of(value: Any, kind: Any) -> GrowingColumn:
-        return GrowingColumn(lambda a, b: [value(row) for row in range(a, b)], kind)
+    def column_of(value: Any, kind: Any) -> LazyColumn:
+        return LazyColumn(lambda a, b: [value(row) for row in range(a, b)], kind)
 
     messages = log.messages
-    columns["chars"] = GrowingColumn(lambda a, b: [count_chars(m) for m in messages[a:b]], np.int64)
+    columns["chars"] = LazyColumn(lambda a, b: [count_chars(m) for m in messages[a:b]], np.int64)
     columns["times"] = column_of(
         lambda r: nan if messages[r].time is None else messages[r].time, np.float64
     )
@@ -481,7 +479,7 @@ class ColdCacheCalls:
         self.calls: list[int] = []
         self.N: list[int] = [0]
         self.F: list[int] = [0]
-        self._fresh = GrowingColumn(
+        self._fresh = LazyColumn(
             lambda a, b: [new - old for old, new in pairwise(self.F[a : b + 1])], np.int64
         )
 

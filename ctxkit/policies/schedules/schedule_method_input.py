@@ -6,23 +6,28 @@ from bisect import bisect_left, insort
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from ctxkit.policies.history.growing_columns import USER
-from ctxkit.policies.history.history_view import get_role_code
-from ctxkit.policies.schedules.pruning_layers import (
+from ctxkit.policies.history.growing_columns_and_sums import USER
+from ctxkit.policies.history.history_columns_and_searches import get_role_code
+from ctxkit.policies.schedules.messages_before_pruning import NEVER
+from ctxkit.policies.schedules.pruned_message_states import (
     SUM_CHARS,
     SUM_RESULT_CHARS,
     SUM_TOKENS,
-    ChangeRule,
+    ContentForCallRange,
     select_changes_between,
 )
-from ctxkit.policies.schedules.unpruned_messages import NEVER
 from ctxkit.session.tool_calls import matches_tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ctxkit.policies.schedules.pruning_layers import Layer, NewContent, PartChanges, UndoChange
-    from ctxkit.policies.schedules.unpruned_messages import HistoryRows, MessageState
+    from ctxkit.policies.schedules.messages_before_pruning import MessageState, UnprunedMessages
+    from ctxkit.policies.schedules.pruned_message_states import (
+        Layer,
+        NewContent,
+        PruningPartChanges,
+        UndoChange,
+    )
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.tokens.token_counters import ContextBudget
 
@@ -63,9 +68,9 @@ class ScheduleView:
     changed, whatever rules a part gives.
     """
 
-    def __init__(self, changes: PartChanges, memory: dict[Any, Any]) -> None:
+    def __init__(self, changes: PruningPartChanges, memory: dict[Any, Any]) -> None:
         self._changes = changes
-        self.rows: HistoryRows = changes.rows
+        self.rows: UnprunedMessages = changes.rows
         self.before: Layer = changes.before
         self.start, self.stop = changes.start, changes.stop
         self.memory = memory
@@ -106,7 +111,9 @@ class ScheduleView:
             BadArguments: `since` is no new call; two changes with an end overlap; the new message
                 is larger.
         """
-        self._changes.add_rule(p, ChangeRule(since, until, content, only_if_smaller, min_chars))
+        self._changes.add_rule(
+            p, ContentForCallRange(since, until, content, only_if_smaller, min_chars)
+        )
 
     def append(self, make: Message | Callable[[], Message | None], call: int) -> None:
         """Append a message at the end of one call only. The class of the part declares `appends`.
@@ -159,7 +166,7 @@ class ScheduleView:
         state = self.before.state(p, call)
         if self.stays(p, call):
             return state
-        rule = ChangeRule(call, NEVER, what, only_if_smaller=True, min_chars=0)
+        rule = ContentForCallRange(call, NEVER, what, only_if_smaller=True, min_chars=0)
         return self._changes.apply_rule(p, state, rule, call)
 
     def message(self, p: int, call: int) -> Message | None:
@@ -297,7 +304,7 @@ class ScheduleView:
             old: the number of old messages as a function of the number of messages.
             with_protected: count protected messages, too.
         """
-        window: SlidingWindow = self.memory.setdefault(("window", role), SlidingWindow())
+        window: OldAndNewPositions = self.memory.setdefault(("window", role), OldAndNewPositions())
         for call, added, hidden, protected in self.iter_visibility_changes(role):
             for p in hidden:
                 if p in window and window.remove(p):
@@ -317,7 +324,7 @@ class ScheduleView:
 # so a batch of calls costs only the messages that arrive, are hidden, or pass the boundary in it.
 
 
-class SlidingWindow:
+class OldAndNewPositions:
     """A sorted list of positions, of which the first few are old; any can be added or removed."""
 
     __slots__ = ("old", "positions")
@@ -362,7 +369,7 @@ class SlidingWindow:
             yield self.positions[self.old], False
 
 
-class OrderedTexts:
+class TextsByPosition:
     """Texts sorted by position, with snapshots that later changes do not alter (copy on write).
 
     Appending at the end is O(1), as a snapshot stores its length; any other change copies the list.
@@ -397,7 +404,7 @@ class OrderedTexts:
         return self._texts, len(self._texts)
 
 
-class VisiblePositions(SlidingWindow):
+class VisiblePositions(OldAndNewPositions):
     """The positions that a part sees at a call, sorted; an *index* counts them from 0."""
 
     __slots__ = ()

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.policies.texts import message_content
+from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.session.messages import Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _call_text(call: ToolCall) -> str:
 def format_tool_result_for_ai_preset(text: str, head: int = 1200, tail: int = 600) -> str:
     """Return a tool result as in the summary prompt of `ai`; empty: `(empty output)`."""
     return (
-        message_content.truncate_middle(text, head, tail, "\n... (truncated) ...\n")
+        message_content_and_truncation.truncate_middle(text, head, tail, "\n... (truncated) ...\n")
         or "(empty output)"
     )
 
@@ -102,7 +102,7 @@ def _json(value: Any) -> str:
 
 def get_text_without_reasoning(message: Message) -> str:
     """Return the text of a message without reasoning; an image is `[image]`."""
-    return message_content.replace_images_by_marker(message, "[image]")
+    return message_content_and_truncation.replace_images_by_marker(message, "[image]")
 
 
 def add_focus(instructions: str, focus: str) -> str:

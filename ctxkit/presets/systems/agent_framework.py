@@ -11,10 +11,10 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import DataclassPolicy
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.guards import keep_if_smaller
 from ctxkit.policies.triggers import Share
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:

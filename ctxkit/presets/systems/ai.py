@@ -7,13 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.setting_types import FLAG, WHOLE, make_choice_kind
+from ctxkit._internal.setting_value_validation import FLAG, WHOLE, make_choice_kind
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import Chain
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.history.history import find_first_since_compaction, find_turn_start
 from ctxkit.policies.message_shortening import OutputShortening
-from ctxkit.policies.offload import ResultDigest, ResultExcerpts
+from ctxkit.policies.result_excerpts_and_offload import ResultDigest, ResultExcerpts
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts_and_audits import PI_SECTIONS
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
@@ -23,7 +23,7 @@ from ctxkit.presets.config_key_mapping import (
     ConfigWriter,
     SystemConfigFile,
 )
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Above, Both
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import CustomCutSummary, is_request_pending
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.triggers import Above
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import SummariseAll
 from ctxkit.tokens.provider_rules import get_value
 
@@ -64,7 +64,9 @@ class OnDemandSummary(SummariseAll):
 
     @property
     def is_written_by_api(self) -> bool:
-        """True: thinking in the turns that stay is still valid (`engine.provider_guard`)."""
+        """True: thinking in the turns that stay is still valid
+        (`engine.prompt_checks_and_repairs`).
+        """
         return True
 
     def find_cut(self, history: History, budget: ContextBudget) -> int:

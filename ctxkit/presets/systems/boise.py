@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.guards import BaseGuard, UntilCold
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Above, Overflow
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import PositiveShare

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit._internal.setting_types import POSITIVE, PROMPT
-from ctxkit.policies.context_rules import Rules
+from ctxkit._internal.setting_value_validation import POSITIVE, PROMPT
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.guards import keep_if_smaller
-from ctxkit.policies.history.growing_columns import SUMMARY
+from ctxkit.policies.history.growing_columns_and_sums import SUMMARY
 from ctxkit.policies.message_shortening import OutputShortening
-from ctxkit.policies.offline_summarisers import Passage
+from ctxkit.policies.offline_summarisers import SummariserInput
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import message_content
+from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.config_key_mapping import (
@@ -31,7 +31,7 @@ from ctxkit.presets.config_key_mapping import (
     get_section,
     parse_keys,
 )
-from ctxkit.presets.registry import (
+from ctxkit.presets.registry_and_setting_checks import (
     LARGER_SUMMARY_DIFFERENCE,
     LAST_CALL_DIFFERENCE,
     DocumentationDifference,
@@ -100,7 +100,7 @@ class CodexSummary(Summary):
         if not (make_removable_mask(history, start, n) & ~requests[start:n]).any():
             return history
         chosen, shortened = self.choose_requests(history, requests)
-        passage = Passage(history, n, start, self.limit, self.summary_instructions())
+        passage = SummariserInput(history, n, start, self.limit, self.summary_instructions())
         summary = as_summary_message(self.summarise_passage(self.maker, passage), self.prefix)
         rest = history.keep(chosen | history.stays | (at < start) | (at >= n)).messages
         tail = len(history) - n
@@ -136,7 +136,7 @@ class CodexSummary(Summary):
             size, message = int(history.estimates[p]), history[p]
             mask[p] = True
             if size > tokens_left:
-                shortened[message.id] = message_content.replace_text(
+                shortened[message.id] = message_content_and_truncation.replace_text(
                     message, truncate_to_tokens(get_plain_text(message), tokens_left)
                 )
             tokens_left -= size

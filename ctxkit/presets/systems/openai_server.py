@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.policies.base import DataclassPolicy
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.compaction_without_summary import make_opaque_item, replace_with_opaque_item
-from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.guards import keep_if_smaller
 from ctxkit.policies.triggers import Above, Share
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import find_end_of_removable, make_removable_mask
 
 if TYPE_CHECKING:

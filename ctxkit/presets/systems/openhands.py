@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.triggers import Above, Count, Overflow
-from ctxkit.presets.registry import (
+from ctxkit.presets.registry_and_setting_checks import (
     LARGER_SUMMARY_DIFFERENCE,
     DocumentationDifference,
     check_setting_types,

@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from ctxkit.policies.base import Fallback
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import (
+from ctxkit.presets.registry_and_setting_checks import (
     LAST_CALL_DIFFERENCE,
     DocumentationDifference,
     check_between,

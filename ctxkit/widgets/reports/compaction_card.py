@@ -19,7 +19,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
     wrap_lines,
 )
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session

@@ -7,6 +7,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ctxkit._internal.distribution_version_and_conflicts import get_version
 from ctxkit._internal.formatting_and_sanitizing import (
     MISSING,
     escape_html,
@@ -16,17 +17,16 @@ from ctxkit._internal.formatting_and_sanitizing import (
     has_value,
     sanitize_line,
 )
-from ctxkit._internal.installed_distribution import get_version
 from ctxkit.engine.cache_model.input_cost_prediction import describe_prediction, predict_input_cost
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, SCORE_COLUMNS
 from ctxkit.experiments.sweep_runs import mark_pareto_front
-from ctxkit.metrics.context_report import report
+from ctxkit.metrics.bootstrap_and_paired_tests import FEW_SESSIONS
+from ctxkit.metrics.context_window_report import report
 from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel, closure_error
 from ctxkit.metrics.frames import frame
-from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT
+from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_contents
-from ctxkit.metrics.run_statistics import FEW_SESSIONS
 from ctxkit.plots import composition, growth
 from ctxkit.plots.chart import collect_session_notes
 from ctxkit.plots.sweep_charts import frontier
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from ctxkit._internal.tables import Table
     from ctxkit.experiments.rules_comparison import Comparison
-    from ctxkit.metrics.context_report import ContextReport, Contributor
+    from ctxkit.metrics.context_window_report import ContextReport, Contributor
     from ctxkit.plots.chart import Chart
     from ctxkit.session.session import Session
 

@@ -17,8 +17,8 @@ from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, build_score_fra
 from ctxkit.experiments.sweep_runs import mark_pareto_front
 from ctxkit.formats import native as reader
 from ctxkit.formats import native as writer
-from ctxkit.formats.log_source import Source
-from ctxkit.metrics.context_report import report
+from ctxkit.formats.log_file_content import Source
+from ctxkit.metrics.context_window_report import report
 from ctxkit.metrics.frames import frame as framed
 from ctxkit.plots import composition, growth
 from ctxkit.widgets.reports.html_reports import (

@@ -86,7 +86,7 @@ _SESSION_HEADS = (
 )
 
 
-class SessionSpend(NamedTuple):
+class SessionAndSummaryCost(NamedTuple):
     """The cost of a session: its total, and the part of compactions."""
 
     total: float | None
@@ -105,9 +105,9 @@ class SessionSpend(NamedTuple):
         )
 
 
-def get_session_spend(row: Any) -> SessionSpend:
+def get_session_spend(row: Any) -> SessionAndSummaryCost:
     """Return what a session cost, from its row of the session frame."""
-    return SessionSpend(
+    return SessionAndSummaryCost(
         _float_or_none(row.cost_usd),
         _float_or_none(row.summaries_usd),
         text_or_empty(row.cost_source) or None,
