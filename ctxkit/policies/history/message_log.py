@@ -214,7 +214,13 @@ class MessageLog(GroupedRows):
 
     @classmethod
     def of(cls, messages: Iterable[Message], counter: TokenCounter, **settings: Any) -> MessageLog:
-        """Return a log of messages, with one call before each reply."""
+        """Return a log of messages, with one call before each reply.
+
+        Args:
+            messages: the messages of a conversation, in order.
+            counter: counts the tokens of each message.
+            settings: `fixed`, `agent` and `estimator`, as in the constructor.
+        """
         log = cls(counter, **settings)
         for message in messages:
             log.append(message)
@@ -399,7 +405,12 @@ class MessageLog(GroupedRows):
         return self._columns[name].upto(len(self.messages) if n is None else n)
 
     def code(self, kind: str, name: str) -> int:
-        """Return the code of an agent or a tool; a new name gets a new code."""
+        """Return the code of an agent or a tool; a new name gets a new code.
+
+        Args:
+            kind: "agent" or "tool".
+            name: name of the agent or tool.
+        """
         names = self._names[kind]
         return names.setdefault(name, len(names))
 

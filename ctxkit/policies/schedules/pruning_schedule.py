@@ -133,6 +133,10 @@ class Schedule:
     def prompt_at(self, call: int, reason: str = "pruned for this call") -> History:
         """Return the prompt of a call as a history; unchanged, it is the history of the schedule.
 
+        Args:
+            call: number of the call, from 0.
+            reason: the reason of the edit that holds the changes.
+
         Raises:
             UnsoundHistory: a tool call lost its result, or a result its call.
         """
