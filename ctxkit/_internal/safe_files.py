@@ -336,7 +336,12 @@ def get_ctxkit_cache_folder() -> Path:
 
 
 def write_file_atomically(path: Path, lines: Iterable[bytes], mode: int = 0o600) -> None:
-    """Write a file atomically in an existing folder; `mode` is that of a new file.
+    """Write a file atomically in an existing folder; a failure leaves an existing file unchanged.
+
+    Args:
+        path: the file; links in it are followed.
+        lines: the content, in pieces.
+        mode: permissions of a new file.
 
     Raises:
         StoreError: it cannot be written.

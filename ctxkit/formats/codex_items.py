@@ -216,7 +216,12 @@ _WRAPPER_PREFIXES = (
 
 
 def parse_content(content: Any, skipped: Counter[str]) -> tuple[Part, ...]:
-    """Return a content as parts, without images that have no data."""
+    """Return a content as parts, without images that have no data.
+
+    Args:
+        content: a string, a part, or a list of parts.
+        skipped: counts what is not understood, by kind; it is changed.
+    """
     if type(content) is str:
         return (Text(content),) if content else ()
     parts, _ = parse_parts_and_results(content, skipped)
@@ -229,7 +234,12 @@ def is_context_wrapper(parts: tuple[Part, ...]) -> bool:
 
 
 def parse_summary_item(item: dict[str, Any], kind: str) -> tuple[Part, ...]:
-    """Return the parts of a summary; if it is encrypted, only its size is known."""
+    """Return the parts of a summary: its text, and the size of its encrypted content.
+
+    Args:
+        item: the raw item.
+        kind: kind of the part that stands for encrypted content.
+    """
     text, encrypted = (
         str_or_none(item.get("summary")) or str_or_none(item.get("text")),
         as_str(item.get("encrypted_content")),
@@ -251,7 +261,13 @@ def parse_reasoning_item(item: dict[str, Any]) -> Thinking:
 
 
 def parse_call_item(item: dict[str, Any], item_type: str, call_id: str) -> ToolCall:
-    """Return a tool call; a call of no named function gets the name of its item type."""
+    """Return a tool call; a call of no named function gets the name of its item type.
+
+    Args:
+        item: the raw item.
+        item_type: its type, such as `function_call` or `local_shell_call`.
+        call_id: id by which the result refers to it.
+    """
     if item_type in ("function_call", "custom_tool_call"):
         return ToolCall(
             call_id,
@@ -267,7 +283,15 @@ def parse_call_item(item: dict[str, Any], item_type: str, call_id: str) -> ToolC
 def parse_output_item(
     item: dict[str, Any], skipped: Counter[str]
 ) -> tuple[tuple[Part, ...], bool, dict[str, Any]]:
-    """Return the parts of a call's output, whether it failed, and details (the exit code)."""
+    """Parse the output of a call.
+
+    Args:
+        item: the raw item.
+        skipped: counts what is not understood, by kind; it is changed.
+
+    Returns:
+        The parts, whether the call failed, and details (`exit_code`).
+    """
     output = item.get("output", item.get("tools"))
     details: dict[str, Any] = {}
     is_failed = item.get("status") in ("failed", "error")

@@ -376,9 +376,11 @@ def _count_raw_lines(data: bytes) -> int:
 
 
 def read_json_object_or_fault(file: Path, faults: list[Fault]) -> dict[str, Any]:
-    """Return the JSON object in one file of a session folder.
+    """Return the JSON object in one file of a session folder; an empty one where it holds none.
 
-    A file that holds no object gives an empty one, and a fault with its name.
+    Args:
+        file: path of the file.
+        faults: gets a fault with the file's name where it holds no object.
 
     Raises:
         ReadError: the file cannot be read.

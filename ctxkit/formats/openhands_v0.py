@@ -70,7 +70,12 @@ def is_v0_run(record: Any) -> bool:
 
 
 def read_v0_run(run: dict[str, Any], name: str) -> Session:
-    """Read one run; a damaged event becomes a fault with its index."""
+    """Read one run; a damaged event becomes a fault with its index.
+
+    Args:
+        run: the raw run, with `history` and `metrics`.
+        name: name of the session where the run has no id of its own.
+    """
     reader = _V0EventReader(as_dict(run.get("metrics")))
     events = [
         event
