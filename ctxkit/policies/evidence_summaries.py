@@ -473,7 +473,12 @@ def _evidence_lines(action: ToolAction) -> list[str]:
 
 
 def make_failure_marker(turns: Sequence[int], why: str) -> str:
-    """Return the text in place of a summary that failed."""
+    """Return the text in place of a summary that failed.
+
+    Args:
+        turns: numbers of the turns that the summary was to cover.
+        why: the error; 500 characters of it are used.
+    """
     return "\n".join(
         [
             format_turns_heading("COMPACTION FAILED", turns),

@@ -206,7 +206,12 @@ def sort_by_type(entries: Iterable[MemoryEntry]) -> list[MemoryEntry]:
 
 
 def rank_by_score(entries: Iterable[MemoryEntry], query: str = "") -> list[MemoryEntry]:
-    """Return entries sorted by score, the best first, then by name (fuseraft's newer order)."""
+    """Return entries sorted by score, the best first, then by name (fuseraft's newer order).
+
+    Args:
+        entries: the stored entries.
+        query: the text whose words raise the score of an entry.
+    """
     words = extract_query_terms(query)
     return sorted(entries, key=lambda e: (-score_entry(e, words), e.name))
 
@@ -286,6 +291,11 @@ def format_memory_block(
     An entry is included with its body if that and the first lines of all entries behind it fit the
     rest of `MAX_BLOCK_CHARS`, else with its first line. Where even the first lines do not fit, the
     last line says how many entries are missing.
+
+    Args:
+        entries: the stored entries.
+        query: the text whose words raise the score of an entry, in the order "newest".
+        order: "oldest" sorts by type instead of score.
     """
     ranked = sort_by_type(entries) if order == "oldest" else rank_by_score(entries, query)
     heading, lines = BLOCK_HEADINGS[order], list[str]()

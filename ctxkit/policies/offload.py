@@ -161,7 +161,12 @@ class ResultExcerpts(ScheduledPruning):
 
 
 def format_excerpt(result: Message, excerpt: str) -> str:
-    """Return an excerpt under a heading with tool, call id and status."""
+    """Return an excerpt under a heading with tool, call id and status.
+
+    Args:
+        result: the tool result that the excerpt stands for.
+        excerpt: the text of the excerpt.
+    """
     head = f"{EXCERPT_HEADING}\nTool: {result.tool or 'unknown'}\nCall ID: {result.call_id or ''}"
     return f"{head}\nStatus: {_status(result)}\n{excerpt}"
 
@@ -273,7 +278,13 @@ def get_artifact_path(artifact: str) -> str:
 
 
 def is_offloaded(pruning: BasePolicy | None, tool: str, chars: int) -> bool:
-    """Return whether a pruning offloads a result of a tool with so many characters."""
+    """Return whether a pruning would offload a tool result.
+
+    Args:
+        pruning: the pruning of some rules; None offloads nothing.
+        tool: name of the tool.
+        chars: characters of the result.
+    """
     if isinstance(pruning, CompositePolicy):
         return any(is_offloaded(part, tool, chars) for part in pruning.parts)
     return (
@@ -284,7 +295,12 @@ def is_offloaded(pruning: BasePolicy | None, tool: str, chars: int) -> bool:
 
 
 def with_advice(pruning: BasePolicy, advice: str) -> BasePolicy:
-    """Return a pruning whose stubs say how artifacts are read; itself where nothing changes."""
+    """Return a pruning whose stubs say how artifacts are read; itself where nothing changes.
+
+    Args:
+        pruning: a pruning; only its parts that offload results change.
+        advice: the sentence for the stubs.
+    """
     if isinstance(pruning, CompositePolicy):
         parts = tuple(with_advice(part, advice) for part in pruning.parts)
         same = all(a is b for a, b in zip(parts, pruning.parts, strict=True))

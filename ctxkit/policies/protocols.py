@@ -282,6 +282,10 @@ def is_only_call_overridden(part: object, method: str) -> bool:
 
     The inherited method describes a `__call__` that no longer exists, so it must not be used. A
     method inherited from a base without a `__call__` describes the first one that is defined.
+
+    Args:
+        part: a policy, trigger or guard.
+        method: name of the method that predicts `__call__`, such as `first`.
     """
     # Compare the places in the method resolution order: a lower place is nearer to the class.
     classes = type(part).__mro__

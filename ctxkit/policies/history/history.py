@@ -357,7 +357,13 @@ def find_first_since_compaction(history: History, *, includes_pending: bool = Fa
 
 
 def is_new_request(log: MessageLog, row: int, call: int) -> bool:
-    """Return True for a user request (no shell command) that a call is the first to send."""
+    """Return True for a user request (no shell command) that a call is the first to send.
+
+    Args:
+        log: the messages and calls.
+        row: row of the message in the log; negative: no message.
+        call: number of the call, from 0.
+    """
     return (
         row >= 0
         and log.roles[row] == USER
@@ -367,7 +373,12 @@ def is_new_request(log: MessageLog, row: int, call: int) -> bool:
 
 
 def find_end_of_leading_summaries(history: History, first: int = 0) -> int:
-    """Return the end of the summaries and system messages that begin at a position."""
+    """Return the end of the summaries and system messages that begin at a position.
+
+    Args:
+        history: the messages of the prompt.
+        first: position at which the search begins; it is returned where no summary stands there.
+    """
     log, n = history.log, len(history)
     while first < n and history.item(first).role(log) in (SUMMARY, SYSTEM):
         first += 1

@@ -58,7 +58,13 @@ class AppendedMessage(NamedTuple):
 def select_changes_between(
     events: Sequence[StateChange], start: int, stop: int | None = None
 ) -> Sequence[StateChange]:
-    """Return the changes at the calls start..stop; without `stop` all from `start` on."""
+    """Return the changes at the calls start..stop, found by bisection.
+
+    Args:
+        events: changes in the order of their calls.
+        start: first call, from 0.
+        stop: one past the last call; None: all from `start` on.
+    """
     first = bisect_left(events, start, key=lambda e: e.call)
     if stop is None:
         return events[first:]
