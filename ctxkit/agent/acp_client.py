@@ -546,7 +546,12 @@ def _find_meta(update: dict[str, Any], name: str) -> Any:
 
 
 def with_stored_call_id(message: Message, ids: dict[str, str]) -> Message:
-    """Return a result with the id under which its call was stored."""
+    """Return a result with the id under which its call was stored.
+
+    Args:
+        message: the result of a tool call.
+        ids: stored id by the id that the agent uses; other ids stay.
+    """
     return replace(message, call_id=ids.get(message.call_id or "", message.call_id))
 
 

@@ -494,7 +494,13 @@ def get_screen_width() -> int:
 def print_table(
     heads: Sequence[TableColumn], rows: Sequence[TableRow], notes: Sequence[str] = ()
 ) -> None:
-    """Print a table no wider than the screen, and sentences below it."""
+    """Print a table no wider than the screen, and sentences below it.
+
+    Args:
+        heads: key, title and kind of each column.
+        rows: values by key; a missing one is an empty cell.
+        notes: sentences.
+    """
     # widths depend on all cells, so everything is written as text first
     cells = [[format_value(r.get(h.key), h.kind) for h in heads] for r in rows]
     if cells:
@@ -557,7 +563,13 @@ def count_terminal_cells(text: str) -> int:
 
 
 def cut_and_pad_text(text: str, width: int, *, left: bool | None = None) -> str:
-    """Return a text cut to `width` cells, aligned left or right (False); None: not padded."""
+    """Return a text of at most `width` terminal cells; a longer one ends in an ellipsis.
+
+    Args:
+        text: one line.
+        width: number of cells.
+        left: pad on the right (True) or on the left (False); None: do not pad.
+    """
     if count_terminal_cells(text) > width:
         # one cell is for the ellipsis; a character of two cells may leave one unused
         characters, left_cells = [], width - 1
@@ -615,7 +627,14 @@ def _to_plain(value: Any) -> Any:
 
 
 def print_answer(out: CommandOutput, title: str, answer: Any, **options: bool) -> None:
-    """Print what has `to_text` and HTML, or write it as a page."""
+    """Print what has `to_text` and HTML, or write it as a page.
+
+    Args:
+        out: where the command writes.
+        title: title of the page.
+        answer: a value with `to_text`, and `to_html` or `_repr_html_`.
+        options: arguments of `to_text`.
+    """
     if out.html is None:
         print_wrapped_lines(answer.to_text(**options))
         return
@@ -627,7 +646,13 @@ def print_answer(out: CommandOutput, title: str, answer: Any, **options: bool) -
 
 
 def write_and_announce_forecast(archive: str, rules: str, source: str) -> None:
-    """Write a forecast under rules into an archive, and say so."""
+    """Write a forecast of an archive's next sessions into the archive, and say so on stderr.
+
+    Args:
+        archive: folder of sessions.
+        rules: a preset or a chain with a trigger, as text, or "recorded".
+        source: origin of the forecast; empty: none.
+    """
     from ctxkit.experiments.session_forecasts_and_outcomes import write_forecast
 
     forecasts = write_forecast(archive, rules, source=source)

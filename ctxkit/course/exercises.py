@@ -509,7 +509,12 @@ def _normalise_word(word: Any) -> str:
 
 
 def mark_span(answer: Any, expected: tuple[int, int]) -> str:
-    """Say which end of a span (first, last) is wrong, and not in which direction."""
+    """Return which end of a span is wrong, but not in which direction; empty where both are right.
+
+    Args:
+        answer: what the student wrote.
+        expected: first and last number.
+    """
     pair = as_pair(answer)
     if pair is None:
         return "Give two numbers: (first, last)."

@@ -160,7 +160,13 @@ def current_student() -> tuple[Student, str]:
 
 
 def draw_numbers(key: str, variants: Sequence[dict[str, Any]], student: Student) -> dict[str, Any]:
-    """Return the numbers of an exercise for a student; without a name those of the page."""
+    """Return the numbers of an exercise for a student; without a name those of the page.
+
+    Args:
+        key: name of the exercise.
+        variants: sets of numbers; the first one is that of the page.
+        student: the student, whose seed decides; without one the page's numbers are returned.
+    """
     if not variants:
         return {}
     if not student.seed:

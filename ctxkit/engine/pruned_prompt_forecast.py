@@ -180,7 +180,14 @@ class PrunedForecast(UnprunedForecast):
 def make_whole_log_forecast(
     log: MessageLog, budget: ContextBudget, pruning: BasePolicy, clock: ColdCacheCalls
 ) -> PrunedForecast:
-    """Return the forecast of all calls of a log without an edit; the log caches the last ones."""
+    """Return the forecast of all calls of a log to which no edit was made.
+
+    Args:
+        log: the messages and calls; it caches the last `_MAX_FORECASTS` forecasts.
+        budget: the limit and reserve in tokens.
+        pruning: the pruning of each prompt.
+        clock: the calls that find a cold cache.
+    """
     forecasts: dict[Any, PrunedForecast] = log.memo.setdefault("pruned", {})
     parts = tuple(_part_identity(part) for part in flatten_chain(pruning))
     key = parts, budget.limit, budget.reserve, clock.life, len(log), log.calls

@@ -222,7 +222,16 @@ def get_compaction_outcomes(
 def get_compactions_and_prompts(
     session: Session, anchored: MessageSizes
 ) -> tuple[list[CompactionAtCall], SentPromptSizes]:
-    """Return all compactions of a session or a replay that have a size, and its prompts."""
+    """Return the compactions of a session or a replay, and its prompts.
+
+    Args:
+        session: a recorded session or a replay.
+        anchored: sizes of its messages; they stand in for prompts that are not recorded.
+
+    Returns:
+        The compactions of known size, none where the log has no prompt sizes; and the tokens of
+        each call's prompt.
+    """
     if session.origin is not None:
         return get_replay_compactions(session), get_replay_prompt_sizes(session)
     recorded = (c.message.prompt_tokens for c in session.calls)

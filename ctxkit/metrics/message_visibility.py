@@ -54,7 +54,12 @@ _APPENDED_SLOT = -(1 << 63)
 
 
 def get_visibility(rows: MessageRows, session: Session) -> Visibility:
-    """Return what the compactions and prunings of a session leave visible at each of its calls."""
+    """Return what the compactions and prunings of a session leave visible at each of its calls.
+
+    Args:
+        rows: the visible messages of the session.
+        session: a recorded session or a replay.
+    """
     source = find_prompt_source(session)
     if isinstance(source, Run):
         return get_run_visibility(rows, source)
@@ -161,7 +166,12 @@ def _get_pruned_visibility(rows: MessageRows, session: Session) -> Visibility:
 
 
 def get_run_visibility(rows: MessageRows, run: Run) -> Visibility:
-    """Return what the compactions and prunings of a run leave visible at each call."""
+    """Return what the compactions and prunings of a run leave visible at each call.
+
+    Args:
+        rows: the visible messages of the session.
+        run: the run that made the prompts.
+    """
     recorder, last = VisibilityRecorder(rows), _HistorySlots((), {}, 0, set())
     for number, segment in enumerate(run.segments()):
         if segment.compaction is not None:

@@ -171,17 +171,32 @@ def choose_threshold(
 
 
 def is_near_price_step(size: int, steps: Iterable[int]) -> bool:
-    """Return whether a size is closer to a price step than `STEP_MARGIN` of the step."""
+    """Return whether a size is closer to a price step than `STEP_MARGIN` of the step.
+
+    Args:
+        size: tokens of a prompt.
+        steps: sizes in tokens above which the price per token is higher.
+    """
     return any(abs(size / step - 1) < STEP_MARGIN - 1e-9 for step in steps)
 
 
 def average_usd_at_threshold(measured: Sequence[SessionThresholdCosts], size: int) -> float:
-    """Return the mean dollars of some sessions at a size."""
+    """Return the mean cost of some sessions, in US dollars.
+
+    Args:
+        measured: the sessions, each with its cost at several thresholds.
+        size: the threshold, in tokens.
+    """
     return fmean(m.costs[size].usd for m in measured)
 
 
 def average_loss_at_threshold(measured: Sequence[SessionThresholdCosts], size: int) -> float | None:
-    """Return the mean loss of the sessions that reuse items; None: none does."""
+    """Return the mean loss of the sessions that use items again; None where none does.
+
+    Args:
+        measured: the sessions, each with its loss at several thresholds.
+        size: the threshold, in tokens.
+    """
     costs = (m.costs.get(size) for m in measured)
     losses = [c.loss for c in costs if c is not None and c.loss is not None]
     return fmean(losses) if losses else None

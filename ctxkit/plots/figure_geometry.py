@@ -61,7 +61,12 @@ def format_tick(value: float) -> str:
 
 
 def read_trace_column(trace: Json, path: str) -> Any:
-    """Return a column of a trace; plotly packs arrays as base64."""
+    """Return a column of a trace; arrays that plotly packed as base64 are unpacked.
+
+    Args:
+        trace: a trace of a plotly figure, as JSON.
+        path: dotted path of the column, such as `marker.size`.
+    """
     values = get_json_path(trace, path, ())
     if isinstance(values, Mapping) and "bdata" in values:
         flat = np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"])
@@ -70,7 +75,13 @@ def read_trace_column(trace: Json, path: str) -> Any:
 
 
 def get_json_path(json: Any, path: str, default: Any = None) -> Any:
-    """Return what is under a path of keys; the default where a key is missing or None."""
+    """Return the value at a path of keys.
+
+    Args:
+        json: nested mappings.
+        path: keys joined by dots.
+        default: the value where a key is missing or None.
+    """
     for key in path.split("."):
         json = json.get(key) if isinstance(json, Mapping) else None
     return default if json is None else json
@@ -102,12 +113,22 @@ def _to_dates(values: Any) -> Floats | None:
 
 
 def escape_plotly_text(text: Any, limit: int = 60) -> str:
-    """Return a text of plotly, which may hold tags and entities, as safe text for HTML."""
+    """Return a text of plotly, which may hold tags and entities, as safe text for HTML.
+
+    Args:
+        text: the text; its tags are removed.
+        limit: maximum characters before escaping.
+    """
     return escape_html(html.unescape(_TAG.sub(" ", str(text or ""))).strip(), limit)
 
 
 def sanitize_colour(value: Any, fallback: str = TEXT_COLOUR) -> str:
-    """Return a colour that may be in an attribute; the fallback for anything else."""
+    """Return a colour that may stand in an attribute.
+
+    Args:
+        value: untrusted value of a figure.
+        fallback: the colour where `value` is none.
+    """
     return value if isinstance(value, str) and _COLOUR.fullmatch(value) else fallback
 
 

@@ -194,7 +194,12 @@ class SystemConfigFile:
 
 
 def parse_keys(keys: str, section: str = "") -> frozenset[str]:
-    """Return the keys in a blank-separated list, each below a section if one is named."""
+    """Return the keys in a blank-separated list, each below a section if one is named.
+
+    Args:
+        keys: names of keys, separated by blanks.
+        section: dotted path of the section that holds them; empty: the top of the file.
+    """
     return frozenset(f"{section}.{word}" if section else word for word in keys.split())
 
 

@@ -363,6 +363,11 @@ def check_team_counts(config: Mapping[str, Any]) -> None:
 def check_team_count(what: str, count: int, max_count: int) -> None:
     """Refuse a list of a team that is too long.
 
+    Args:
+        what: the plural for the items, such as "agents".
+        count: number of items.
+        max_count: maximum number of items.
+
     Raises:
         BadArguments: there are more than `max_count`.
     """

@@ -418,7 +418,12 @@ def list_inert_settings(name: str) -> list[str]:
 
 
 def add_inert_settings(doc: str, name: str) -> str:
-    """Return a preset's docstring with a note on its settings that can be without effect."""
+    """Return a preset's docstring with a note on its settings that can be without effect.
+
+    Args:
+        doc: the docstring as in the code, with an example; the note is put before the example.
+        name: name of the preset.
+    """
     rows = [f"        {row}." for row in list_inert_settings(name)]
     if not rows:
         return doc

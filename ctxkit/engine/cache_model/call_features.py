@@ -151,7 +151,12 @@ def find_program_era(tool: str, version: str | None) -> str:
 
 
 def get_cache_family(session: Session, model: str | None) -> str:
-    """Return the provider family in whose cache a model's calls are; `other` where unknown."""
+    """Return the provider family in whose cache a model's calls are; `other` where unknown.
+
+    Args:
+        session: the session of the call.
+        model: model of the call; None: that of the session.
+    """
     name = model or session.model or ""
     return "openai" if not name and session.format == "codex" else get_provider(name)
 
@@ -208,7 +213,13 @@ def has_reliable_times(session: Session) -> bool:
 
 
 def measure_pause(session: Session, before: ModelCall, call: ModelCall) -> float | None:
-    """Return the seconds from a reply to the sending of a call; None where a time is missing."""
+    """Return the seconds from a reply to the sending of a call; None where a time is missing.
+
+    Args:
+        session: the session of both calls.
+        before: the call whose reply begins the pause.
+        call: the call that ends it.
+    """
     reply_time, start_time = (
         before.message.time,
         get_call_start_time(session, call, before.position + 1),
@@ -421,7 +432,12 @@ def get_written_cache_lifetime(call: ModelCall) -> float | None:
 
 
 def has_hour_writes(session: Session, call: ModelCall) -> bool:
-    """Return True where what a call writes to the cache lives an hour."""
+    """Return True where what a call writes to the cache lives an hour, not five minutes.
+
+    Args:
+        session: the session of the call; its own cache lifetime counts where the call reports none.
+        call: the call.
+    """
     return bool((get_written_cache_lifetime(call) or get_cache_lifetime(session)) == HOUR)
 
 

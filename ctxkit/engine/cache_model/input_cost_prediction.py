@@ -496,7 +496,14 @@ NO_CACHE_SPLIT = "No cache split is recorded, so the cache model could not be ch
 def describe_prediction(
     error: float | None, low: float | None, high: float | None, note: str | None
 ) -> str:
-    """Describe in a sentence the error and interval of one session's prediction, with its note."""
+    """Describe in a sentence how well the cost model predicts a session's input cost.
+
+    Args:
+        error: predicted over recorded input cost, less 1; None: unknown.
+        low: lower end of the 80 % interval, as a share like `error`; None: unknown.
+        high: its upper end.
+        note: a sentence that is appended, or stands alone where the error is unknown; None: none.
+    """
     if error is None:
         return note or NO_CACHE_SPLIT
     interval = ""

@@ -224,7 +224,12 @@ def _measure_shortfall(calls: Sequence[CallFeatures], reads: Sequence[int]) -> R
 def with_initial_idle(
     calls: Sequence[CallFeatures], idle: float | None
 ) -> tuple[CallFeatures, ...]:
-    """Return calls of which the first knows the time since the developer's last log."""
+    """Return calls of which the first knows how long the developer was idle before it.
+
+    Args:
+        calls: features of a session's calls.
+        idle: seconds since the developer's last log; None: unknown, no change.
+    """
     if not calls or idle is None:
         return tuple(calls)
     return msgspec.structs.replace(calls[0], idle=idle), *calls[1:]

@@ -264,13 +264,27 @@ def find_read_price(charge: CallCharge, model_price: Price | None) -> float:
 
 
 def price_call(message: Message, model: str | None) -> tuple[float | None, str | None]:
-    """Return one call's dollars and their source; None where neither log nor table has a price."""
+    """Return one call's cost and its source.
+
+    Args:
+        message: the reply, with its usage.
+        model: name of the model, for the price table; None: unknown.
+
+    Returns:
+        US dollars, and "recorded" or the source of the price; (None, None) where neither log nor
+        table has a price.
+    """
     table = price(model)
     return price_call_with(message, None if table is None else table.on(message.time))
 
 
 def price_call_with(message: Message, prices: Price | None) -> tuple[float | None, str | None]:
-    """Return the same as `price_call`, by given prices."""
+    """Return the same as `price_call`, by given prices.
+
+    Args:
+        message: the reply, with its usage.
+        prices: prices on the day of the call; None: unknown.
+    """
     usage = message.usage
     if usage is None:
         return None, None
