@@ -325,7 +325,12 @@ class AcpClient(EventLoopClientBase):
         self._fail_pending()
 
     def failure(self, error: Any, method: str) -> str:
-        """Return an error of the agent as a sentence."""
+        """Return an error of the agent as a sentence.
+
+        Args:
+            error: the `error` of a JSON-RPC response.
+            method: the method that failed.
+        """
         fields = _as_dict(error)
         message = sanitize_line(str(fields.get("message") or "no reason"), 300).rstrip(".")
         more = _as_dict(fields.get("data")).get("details")
@@ -403,7 +408,12 @@ class ReplyBuilder:
         self._chars_left = _MAX_REPLY_CHARS
 
     def add_text(self, kind: str, update: dict[str, Any]) -> Iterator[Message]:
-        """Add a piece of `text` or `thinking`; yield the messages that are complete before it."""
+        """Add a piece of `text` or `thinking`; yield the messages that are complete before it.
+
+        Args:
+            kind: "text" or "thinking".
+            update: the notification; a new `messageId` begins another message.
+        """
         piece = _block_text(update.get("content"))
         ident = update.get("messageId")
         is_other_message = (

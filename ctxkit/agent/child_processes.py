@@ -157,6 +157,10 @@ class ChildProcess:
     async def begin(self, command: Sequence[str], *, env: Mapping[str, str]) -> None:
         """Start the program.
 
+        Args:
+            command: program and arguments.
+            env: environment variables of the program.
+
         Raises:
             BadArguments: there is no such program, or it cannot be started.
         """

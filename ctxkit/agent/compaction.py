@@ -353,7 +353,13 @@ class Compactor:
     def choose_policy(
         self, policy: Policy | None = None, focus: str = "", *, draft: bool = False
     ) -> BasePolicy:
-        """Return the policy of a compaction by hand, with its focus; a `draft` calls no model."""
+        """Return the policy of a compaction by hand.
+
+        Args:
+            policy: the policy; None: that of the rules.
+            focus: what a summary should focus on; empty: nothing.
+            draft: call no model; the summary is then an extract.
+        """
         base = self.rules.bare if policy is None else as_policy(policy)
         rules_summariser, writer = self.rules.summariser, None if draft else self._summariser
         if (

@@ -172,6 +172,11 @@ class Workspace:
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         """Return a descriptor that appends to a file of the workspace.
 
+        Args:
+            path: the file.
+            flags: flags of `os.open`.
+            mode: permissions of a file that is created.
+
         Raises:
             StoreError: it is a link, no regular file, or has other names.
         """

@@ -102,8 +102,13 @@ class PromptWithCachedPrefix(NamedTuple):
     def is_cheaper(
         self, model: str, text_tokens: int, request_tokens: int, limit: int | None
     ) -> bool:
-        """Say whether asking behind the prefix costs less than a prompt of its own; False without
-        prices.
+        """Return whether asking behind the cached prefix costs less than a prompt of its own.
+
+        Args:
+            model: name of the model; False where it has no price for cache reads.
+            text_tokens: tokens of a prompt of its own.
+            request_tokens: tokens that are added behind the prefix.
+            limit: maximum tokens of the summary; None: a usual summary.
         """
         model_price = price(model)
         if model_price is None or model_price.cache_read is None:
@@ -164,6 +169,10 @@ class ModelSummariser:
 
     def within(self, passage: Passage, seconds: float) -> str:
         """Return the summary's text, written within a time limit that replaces the usual one.
+
+        Args:
+            passage: the messages to summarise.
+            seconds: time limit of the model call.
 
         Raises:
             ModelError: as of a call.

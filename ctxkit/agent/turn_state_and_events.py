@@ -120,7 +120,13 @@ class SpentInTurn:
             self.unbilled += counted_prompt
 
     def add_summary(self, usage: Usage, model: str, *, free: bool) -> None:
-        """Add a call outside the conversation: a summary or a memory note."""
+        """Add a call outside the conversation: a summary or a memory note.
+
+        Args:
+            usage: tokens of the call.
+            model: name of the model, for the price.
+            free: the call costs nothing, as of a script.
+        """
         self._add_usage(usage, model, free=free)
 
     def _add_usage(self, usage: Usage, model: str, *, free: bool) -> None:
@@ -479,7 +485,13 @@ class TokenBudgetMonitor:
         self.turn += tokens
 
     def emit_warning(self, trigger: str, tokens: int, messages: int) -> None:
-        """Emit a warning whose condition was met."""
+        """Emit a warning whose condition was met.
+
+        Args:
+            trigger: name of the condition.
+            tokens: size of the prompt.
+            messages: number of messages in it.
+        """
         if trigger == NearMessageCap.word:
             self._emit_near_cap(messages, *self._rules_cap)
             return

@@ -90,6 +90,10 @@ class ContestTable:
     def tried(name: str, rules: RulesLike) -> ContestEntry:
         """Return the figures of rules on `billing`, without entering them; a function may be tried.
 
+        Args:
+            name: name of the entry in the result.
+            rules: rules, a preset or a function.
+
         Raises:
             BadArguments: they are no rules.
         """

@@ -525,7 +525,12 @@ class SessionScoreCache:
         return {"window_tokens": window, "first_call_over_window": first}
 
     def head(self, rules: str, source: str | None) -> dict[str, Any]:
-        """Return the columns that are the same for all rows of the session."""
+        """Return the columns that are the same for all rows of the session.
+
+        Args:
+            rules: name of the rules.
+            source: how the prompt sizes are known; None: not known.
+        """
         return {
             "session": self.session.id,
             "rules": rules,

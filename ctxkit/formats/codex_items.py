@@ -111,7 +111,17 @@ class ReplyAssembler:
         is_error: bool = False,
         details: dict[str, Any] | None = None,
     ) -> None:
-        """Add the result of a call; except for server tools (`kind`), a new reply follows it."""
+        """Add the result of a call.
+
+        Args:
+            call_id: id of the call.
+            parts: content of the result.
+            time: seconds since 1970; None: unknown.
+            kind: kind of a server tool; its result does not end the reply. Empty: a client's tool,
+                and a new reply follows.
+            is_error: the call failed.
+            details: more about the result, such as `exit_code`.
+        """
         self._has_result = self._has_result or not kind
         self.builder.add_message(
             "tool",
@@ -175,7 +185,13 @@ class ReplyAssembler:
         )
 
     def add_failed_call(self, stop_reason: str, message: str | None, time: float | None) -> None:
-        """Add an invisible reply for a call that failed or was aborted."""
+        """Add an invisible reply for a call that failed or was aborted.
+
+        Args:
+            stop_reason: "error" or "aborted".
+            message: what the log says about it; None: nothing.
+            time: seconds since 1970; None: unknown.
+        """
         self.flush_pending_usage()
         self.builder.add_message(
             "assistant",

@@ -418,7 +418,12 @@ class EntryIdsAndParents:
         return parent if -1 <= parent < i else i - 1  # a parent cannot come later
 
     def first_kept(self, i: int, edit: Edit) -> str:
-        """Return the id of the first message after the targets of an edit, or the edit's own id."""
+        """Return the id of the first message after the targets of an edit, or the edit's own id.
+
+        Args:
+            i: index of the edit among the entries.
+            edit: a compaction.
+        """
         last_target = max(
             (self.index[target] for target in edit.targets if self.index.get(target, i) < i),
             default=-1,

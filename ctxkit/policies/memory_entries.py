@@ -266,7 +266,12 @@ class MemoryEntryRanker:
         return len(self.entries) - 1
 
     def ranked(self, numbers: Sequence[int], words: frozenset[str]) -> list[MemoryEntry]:
-        """Return some entries by score, the best first; equal scores keep their order."""
+        """Return some entries by score, the best first; equal scores keep their order.
+
+        Args:
+            numbers: numbers of the entries.
+            words: words of the query, each of which raises the score of entries that have it.
+        """
         scores = self._bonus.copy()
         for word in words:
             for number, points in self._points_of(word).items():

@@ -136,7 +136,14 @@ class TeamFilesWriter:
     def checkpoint(
         self, ledger: Session, members: Mapping[str, Session], status: TeamStatus, folder: str
     ) -> None:
-        """Write the checkpoint; where it cannot be written, the team continues without it."""
+        """Write the checkpoint; where it cannot be written, the team continues without it.
+
+        Args:
+            ledger: the team's own session.
+            members: session of each member, by name.
+            status: status of the team.
+            folder: working folder of the team.
+        """
         record = encode_checkpoint(ledger, members, status, "", folder)
         with suppress(StoreError):
             self._workspace.write_file(

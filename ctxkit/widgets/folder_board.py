@@ -121,8 +121,12 @@ class Board:
         return read_session_of_row(self.rows[number])
 
     def where(self, words: str = "", **columns: str) -> Board:
-        """Return the rows that hold every word, and whose columns are as given:
-        ``where(project="cli")``.
+        """Return the board with some of its rows only.
+
+        Args:
+            words: words that a row must hold, separated by blanks; case is ignored. Empty: all
+                rows.
+            columns: a value by column, such as ``project="cli"``.
 
         Raises:
             BadArguments: there is no such column.

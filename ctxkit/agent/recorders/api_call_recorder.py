@@ -334,7 +334,15 @@ class Recording:
         times: tuple[float, float],
         error: str | None,
     ) -> None:
-        """Note a call that LiteLLM reports; late reports of an earlier recording are ignored."""
+        """Note a call that LiteLLM reports; late reports of an earlier recording are ignored.
+
+        Args:
+            ident: LiteLLM's id of the call.
+            parameters: arguments of the call.
+            response: LiteLLM's response; it is not read where the call failed.
+            times: beginning and end of the call, in seconds since 1970.
+            error: why the call failed; None: it did not.
+        """
         if times[0] < self.since:
             return
         answer = _as_object(response) if error is None else make_failed_response("openai", error)

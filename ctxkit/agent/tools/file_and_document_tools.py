@@ -70,7 +70,13 @@ class ExtraFiles(Protocol):
         """Return the paths of the files below a folder."""
 
     def search(self, pattern: str, path: str, files: str) -> str:
-        """Return the hits of a regular expression in the files below a folder."""
+        """Return the hits of a regular expression in the files below a folder.
+
+        Args:
+            pattern: the regular expression.
+            path: the folder.
+            files: glob that the names of files match.
+        """
 
 
 def open_file(

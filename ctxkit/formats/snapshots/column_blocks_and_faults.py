@@ -179,11 +179,24 @@ class FaultCollector:
         self._reported: set[tuple[str, str]] = set()
 
     def add(self, file: str | Path, line: int, why: str, *, row_retained: bool = False) -> None:
-        """Add a fault."""
+        """Add a fault.
+
+        Args:
+            file: path of the log.
+            line: line of the damage, from 1.
+            why: what is wrong, as a sentence.
+            row_retained: the row was read in spite of it.
+        """
         self.faults.append(SnapshotFault(str(file), line, why, row_retained))
 
     def add_once(self, file: str | Path, line: int, why: str) -> None:
-        """Add a fault of a file at its first line only."""
+        """Add a fault of a file at its first line only.
+
+        Args:
+            file: path of the log.
+            line: line of the damage, from 1.
+            why: what is wrong; further lines with the same fault are not reported.
+        """
         if (str(file), why) not in self._reported:
             self._reported.add((str(file), why))
             self.add(file, line, why, row_retained=True)

@@ -182,7 +182,12 @@ class HistoryView(msgspec.Struct, frozen=True):
         return np.concatenate((protected_in_head, tail))
 
     def front(self, name: str, n: int) -> NDArray[Any]:
-        """Return the first `n` values of a column, without computing the rest."""
+        """Return the first `n` values of a column, without computing the rest.
+
+        Args:
+            name: name of the column, such as `tokens`.
+            n: number of values.
+        """
         if name != "stays" and n <= self.head.size:
             return self.head.column(self.log, name)[:n]
         return self.column(name)[:n]
@@ -270,7 +275,12 @@ class HistoryView(msgspec.Struct, frozen=True):
 
     @classmethod
     def start(cls, log: MessageLog, call: int = 0) -> Self:
-        """Return the unedited log as of a call."""
+        """Return the unedited log as of a call.
+
+        Args:
+            log: the messages and calls.
+            call: number of the call, from 0; a later one than the log has gets all messages.
+        """
         upto = log.upto
         return cls(log, EMPTY_HEAD, 0, upto[call] if call < len(upto) else len(log.messages), call)
 

@@ -498,7 +498,12 @@ class ColdCacheCalls:
 
     @classmethod
     def of(cls, log: MessageLog, life: float) -> ColdCacheCalls:
-        """Return the clock of a log for a cache lifetime, cached and extended to all calls."""
+        """Return the calls of a log that find a cold cache; the log keeps the result.
+
+        Args:
+            log: the messages and calls.
+            life: seconds for which the cache keeps a prefix after its last use.
+        """
         key = ("clock", life)
         clock: ColdCacheCalls | None = log.memo.get(key)
         if clock is None:
@@ -523,7 +528,12 @@ class ColdCacheCalls:
         return self
 
     def alive(self, before: int, call: int) -> bool:
-        """Return True where the cache of one call is alive at a later one, or times are unknown."""
+        """Return True where the cache of one call is alive at a later one, or times are unknown.
+
+        Args:
+            before: number of the earlier call.
+            call: number of the later call.
+        """
         return not self.log.sent[call] - self.log.end_times[before] >= self.life
 
     def fresh(self, upto: int) -> NDArray[Any]:

@@ -171,7 +171,11 @@ class PruningPartLayer:
         return self._result.events
 
     def extend(self, stop: int) -> None:
-        """Run the part's schedule for the new calls before `stop`."""
+        """Run the part's schedule for the new calls before `stop`.
+
+        Raises:
+            BadArguments: the schedule names stages for some calls only, or stages beside changes.
+        """
         if stop <= self.stop:
             return
         self.before.extend(stop)
