@@ -305,6 +305,10 @@ _KEY_BYTES = 32
 def make_trust_mark(path: Path, owner: int) -> bytes:
     """Return the trust mark of a file, made from its real path and the id of its owner.
 
+    Args:
+        path: real path of the file.
+        owner: user id of its owner.
+
     Raises:
         StoreError: there is no key, and none can be stored.
     """

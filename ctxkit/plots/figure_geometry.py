@@ -41,7 +41,13 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 
 
 def choose_ticks(low: float, high: float, n: int = 4) -> list[float]:
-    """Return about `n` round numbers between two."""
+    """Return about `n` round numbers between two (Heckbert's nice numbers).
+
+    Args:
+        low: lower end of the axis.
+        high: upper end of the axis.
+        n: number of intervals to aim at.
+    """
     raw = (high - low) / n
     if not raw > 0 or not math.isfinite(raw):
         return [low]

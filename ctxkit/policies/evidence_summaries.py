@@ -390,7 +390,14 @@ def format_turns_heading(name: str, turns: Sequence[int]) -> str:
 def write_tool_call_lines(
     messages: Sequence[Message], turns: Sequence[int], agent: str = "main", *, quirks: bool = False
 ) -> str:
-    """Return the intent record: one line per tool call with tool, target and outcome."""
+    """Return the intent record: one line per tool call with tool, target and outcome.
+
+    Args:
+        messages: messages in order.
+        turns: number of the turn of each message.
+        agent: name of the agent for messages that name none.
+        quirks: write as fuseraft's program does, not as its document says.
+    """
     acts = tool_actions.collect_actions(messages, turns, agent)
     rows = [
         format_turns_heading("INTENT-DERIVED RECONSTRUCTION", turns),

@@ -182,7 +182,12 @@ def make_agent_only_message(text: str) -> Message:
 
 
 def format_digest_line(result: Message, limit: int = 200) -> str:
-    """Return one line on a tool result: `- name (ok|error|unknown): text`."""
+    """Return one line on a tool result: `- name (ok|error|unknown): text`.
+
+    Args:
+        result: a tool result.
+        limit: characters of its text that are used.
+    """
     text = " ".join(get_plain_text(result).split("\n"))[:limit].strip() or "(empty output)"
     return f"- {result.tool or 'unknown'} ({_status(result)}): {text}"
 
@@ -317,7 +322,15 @@ def format_stub(
     artifact: str,
     advice: str = DEFAULT_ADVICE,
 ) -> str:
-    """Return the stub of an offloaded result: four lines."""
+    """Return the stub of an offloaded result, in four lines: size, tool, artifact and advice.
+
+    Args:
+        text: the text that is stored.
+        result: the tool result.
+        call: the tool call; None: the log has none.
+        artifact: id of the stored text.
+        advice: how to read it; ``{path}`` stands for its path.
+    """
     return "\n".join(
         [
             f"{STUB_PREFIX}{len(text):,} chars stored to artifact store]",

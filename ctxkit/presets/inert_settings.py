@@ -361,6 +361,12 @@ def has_effect(
 ) -> bool | None:
     """Return whether a preset makes other rules with any of some values of a setting.
 
+    Args:
+        name: name of the preset.
+        parameters: the preset's other settings.
+        setting: name of the setting.
+        values: values of it to try.
+
     Returns:
         None where the preset refuses the settings as they are, or with each of the values.
     """

@@ -163,6 +163,10 @@ def parse_views(views: object) -> list[TeamView]:
 def parse_view(name: str, keys: object) -> TeamView:
     """Return one view from the keys of a config.
 
+    Args:
+        name: name of the view, for the error.
+        keys: the section of the config.
+
     Raises:
         BadArguments: it has other keys, or a value of the wrong kind.
     """

@@ -487,10 +487,16 @@ class SearchHits(NamedTuple):
 def search_texts(
     texts: Iterable[str], words: str, *, regex: bool, seconds: float = SEARCH_SECONDS
 ) -> SearchHits:
-    """Return which texts hold words in whatever case, or match a regular expression line by line.
+    """Find texts that have a phrase in whatever case, or a line that matches a regular expression.
 
     An expression runs in a process of its own, for it may never end, and sees the first 4,000
     characters of a line.
+
+    Args:
+        texts: texts to search.
+        words: a phrase, or the regular expression.
+        regex: `words` is a regular expression.
+        seconds: time limit of the search.
 
     Raises:
         BadArguments: it is no regular expression.

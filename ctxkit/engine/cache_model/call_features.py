@@ -142,7 +142,15 @@ class CallFeatures(msgspec.Struct, frozen=True, gc=False):
 
 
 def find_program_era(tool: str, version: str | None) -> str:
-    """Return the first release of those that miss alike; empty where a tool's do not differ."""
+    """Return the first release of a program's versions that miss the cache alike.
+
+    Args:
+        tool: name of the tool.
+        version: version of the program; None: unknown.
+
+    Returns:
+        The release, such as "2.1.50"; empty where the tool's versions do not differ or are older.
+    """
     if tool != "claude-code":
         return ""
     numbers = [int(n) for n in (version or "").split(".")[:3] if n.isdecimal()]
@@ -578,7 +586,12 @@ def compute_warm_read(call: CallFeatures) -> int:
 
 
 def floor_to_block(tokens: int, block: int) -> int:
-    """Return the tokens of a prefix that a provider caches: whole blocks of so many tokens."""
+    """Return the tokens of a prefix that a provider caches: whole blocks of so many tokens.
+
+    Args:
+        tokens: tokens of the prefix.
+        block: tokens of a block.
+    """
     return tokens // block * block
 
 

@@ -365,7 +365,13 @@ def _without_headless(costs: InputCostFunction, calls: Sequence[CallFeatures]) -
 def compute_read_error(
     calls: Sequence[CallFeatures], recorded: Sequence[int], predicted: Any
 ) -> float:
-    """Return the absolute error of the reads, summed over calls, as a share of the prompts."""
+    """Return the absolute error of the reads, summed over calls, as a share of the prompts.
+
+    Args:
+        calls: features of the calls; a first call whose prompt is not in the log does not count.
+        recorded: tokens that each call read from the cache.
+        predicted: the same, predicted.
+    """
     counted = np.array([not call.headless for call in calls])
     off = np.abs(np.asarray(recorded) - np.asarray(predicted)) * counted
     return float(off.sum() / max(sum(call.prompt for call in calls if not call.headless), 1))
@@ -402,6 +408,10 @@ def make_input_cost_function(
 
     What is not read is written, at the price of the lifetime that the session's writes have, or
     sent uncached where the provider bills no writes or the prompt is too short to be cached.
+
+    Args:
+        session: the session, with the price of its model.
+        calls: features of the calls that are priced.
     """
     model_calls = session.calls
     usages = [model_calls[call.call].message.usage for call in calls]
@@ -552,7 +562,12 @@ def with_random_reads(session: Session, seed: int = 0) -> Session:
 
 
 def with_shuffled_reads(session: Session, seed: int = 0) -> Session:
-    """Return a session in which calls have the read shares of other calls, shuffled."""
+    """Return a session in which calls have the read shares of other calls, shuffled.
+
+    Args:
+        session: a session with recorded cache reads.
+        seed: seed of the permutation.
+    """
     features = get_call_features(session)
     shares = [r / a.prompt for a, r in zip(features, get_recorded_reads(session), strict=True)]
     order = np.random.default_rng(seed).permutation(len(features))

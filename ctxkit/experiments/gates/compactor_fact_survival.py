@@ -313,7 +313,12 @@ def _canary_message(canary: Canary) -> dict[str, str]:
 
 
 def find_message_faults(before: ChatMessages, after: ChatMessages) -> list[str]:
-    """Return the faults of compacted messages as sentences: pairs, order, system message."""
+    """Return the faults of compacted messages as sentences: pairs, order, system message.
+
+    Args:
+        before: the messages that the compactor was given.
+        after: those that it returned.
+    """
     return [
         *_find_pair_faults(after),
         *_find_order_faults(before, after),

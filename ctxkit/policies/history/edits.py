@@ -426,7 +426,14 @@ def to_mask(view: H, which: Mask) -> NDArray[Any]:
 
 
 def drop_positions(view: H, at: NDArray[Any], reason: str, method: str | None) -> H:
-    """Return the history without these positions, even where that splits a group."""
+    """Return the history without some messages, even where that splits a group.
+
+    Args:
+        view: the history before.
+        at: positions to remove, sorted; at least one.
+        reason: the reason, for people.
+        method: the policy's name for its method.
+    """
     upto = int(at[-1]) + 1
     columns, sources = _head_arrays(view, upto)
     remaining = {name: np.delete(values, at) for name, values in columns.items()}

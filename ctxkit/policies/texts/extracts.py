@@ -338,7 +338,12 @@ def _stem(word: str) -> str:
 
 
 def is_near_term(word: str, term: str) -> bool:
-    """Return True where a part of a word equals a term, or the word is of the kind it names."""
+    """Return True where a part of a word equals a term, or the word is of the kind it names.
+
+    Args:
+        word: a word of a text.
+        term: a term of the focus, such as "error" or "path".
+    """
     if _CJK.match(term):
         return term in word
     kind = _KIND_PATTERNS.get(term)

@@ -330,7 +330,12 @@ class VisibleMessageCountTrigger:
 
 
 def make_pruning(max_messages: int = 0, last_messages: int = 4) -> Any:
-    """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on how many."""
+    """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on how many.
+
+    Args:
+        max_messages: cap on messages, at least 8; 0 or less: no cap.
+        last_messages: newest messages that keep their tool calls, at least 2.
+    """
     # Tyrum's least values: a cap of 8 messages, the calls of 2. With a cap, fewer messages than it
     # allows keep their calls.
     cap = 0 if max_messages <= 0 else max(8, max_messages)
@@ -604,8 +609,11 @@ _BLOCKS = (
 
 
 def render_checkpoint(point: TyrumCheckpoint, pending: Sequence[Message] = ()) -> str:
-    """Return a checkpoint as text; lists are cut to 8 items (names to 20), and the text says how
-    many went.
+    """Return a checkpoint as text; lists have at most 8 items (names 20), then a count of the rest.
+
+    Args:
+        point: the checkpoint.
+        pending: messages that wait for an answer, quoted at the end.
     """
     blocks = [f"Goal:\n{point.goal}"] if point.goal else []
     for title, name, limit in _BLOCKS:

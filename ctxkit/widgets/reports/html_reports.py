@@ -465,7 +465,12 @@ COLUMN_MEANINGS = {c.name: c.meaning for c in SCORE_COLUMNS}
 
 
 def format_score(name: str, value: Any) -> str:
-    """Return one figure of a score as text; what is missing is a dash."""
+    """Return one figure of a score as text; what is missing is a dash.
+
+    Args:
+        name: column of the score.
+        value: its value; None or NaN is missing.
+    """
     if not has_value(value):
         return MISSING
     kind = _KINDS.get(name)
