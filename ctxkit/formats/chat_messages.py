@@ -164,6 +164,10 @@ def fill_tool_names(messages: list[Message], tool_by_call: dict[str, str]) -> li
     return messages
 
 
+# One raw message can become several: each tool result inside it is a message of its own. Results of
+# a user message come before the rest of it, as they answer the call before; results of a reply
+# belong to the provider's own tools and come behind it. A role that is not known is read as the
+# user's, with the role as kind.
 def _parse_general(
     raw: dict[str, Any], builder: SessionBuilder, skipped: dict[str, int], fields: dict[str, Any]
 ) -> list[Message]:

@@ -505,6 +505,9 @@ _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 """Local header of a member: magic, five words, checksum, two sizes, lengths of name and extra."""
 
 
+# Guards against hostile archives, before anything is unpacked: number of members, total size, and
+# ratio of each member. The sizes come from the archive's own directory, which can lie, so unpacking
+# is bounded by them as well. A member that cannot be read becomes a fault and the others are read.
 def read_zip_json(
     source: Source, accepts: Callable[[str], bool], faults: list[Fault]
 ) -> dict[str, Any]:

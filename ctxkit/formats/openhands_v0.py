@@ -332,6 +332,10 @@ class _V0EventReader:
             Text(item) for item in (as_str(extras.get("repo_instructions")), *knowledge) if item
         ]
 
+    # A condensation names the forgotten events by id or as a span of ids. Several events can be one
+    # message, and some are none, so ids are mapped to messages, without duplicates and in order.
+    # Only messages that are still visible become targets: a later span includes earlier ones again.
+    # Beyond the bound on edits the event is kept as an edit without targets.
     def _read_condensation(self, event: dict[str, Any]) -> None:
         args = as_dict(event.get("args"))
         forgotten = {

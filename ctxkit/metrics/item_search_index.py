@@ -97,6 +97,11 @@ class ItemIndex(MessageRows):
         item_cache: extracts the items of its messages.
     """
 
+    # An inverted index between items and messages. Items are numbered as messages mention them,
+    # and every other structure holds numbers: `RaggedArray`s from a row or reply to its items, and
+    # arrays with one value per item. The order of the steps matters: rules in other words can be
+    # matched only after the messages' rules have numbers, and `items_n` is final only after replies
+    # and files. Memory and time are linear in the mentions, plus sorting.
     def __init__(self, session: Session, item_cache: MessageItemCache) -> None:
         super().__init__(session)
         self.item_cache, messages = item_cache, self.messages

@@ -280,6 +280,9 @@ def _has_provider_usage(session: Session, index: int | None) -> bool:
     return source != "derived"
 
 
+# Counted sizes are scaled to the prompt's billed (or modelled) size by the largest remainder
+# method, with the fixed part as one of the weights, so that the parts add up to the total. A fixed
+# part below 0 means that fewer tokens were sent than the messages count: it becomes `excess`.
 def _contents_of_run(session: Session, index: int | None) -> PromptContents:
     """Return a prompt of a run by its own sizes, scaled where the provider billed the prompt.
 

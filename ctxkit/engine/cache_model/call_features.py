@@ -275,6 +275,12 @@ def get_call_features(session: Session) -> tuple[CallFeatures, ...]:
     return features
 
 
+# Features of each billed call, in one pass over the log, O(entries). A provider keeps one cache per
+# agent and model, so `caches` has a state for each pair: the last call, whether it was refused, and
+# how many calls there were. `agents` follows the turns and tool searches of an agent across its
+# models. Each call is compared with the last one of its pair (`before`), and the entries between
+# the two are what may have broken the prefix. A feature uses only what is known when the call is
+# sent; the call is added to its cache state afterwards.
 def _iter_features(session: Session, calls: Sequence[ModelCall]) -> Iterable[CallFeatures]:
     log = _LogFeatures.from_session(session)
     caches, agents = dict[Any, _CacheState](), dict[str, _AgentState]()

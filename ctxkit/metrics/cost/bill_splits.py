@@ -470,6 +470,12 @@ class PromptCosts(NamedTuple):
     """Their tokens at the first call."""
 
 
+# Replays the visible messages entry by entry. At each billed call the prompt is laid out in order,
+# the fixed part first, and the bill's classes (read, write, uncached) over the same length in that
+# order; a part costs what its overlap with each class costs (`_dollars_by_part`). So the front of a
+# prompt gets the cheap reads, as the cache works by prefix. Invariant: parts of a call add up to
+# its prompt cost. Cost: O(messages in the prompt) per call; the sums are arrays that double when
+# full.
 def attribute_prompt_costs(session: Session, charges: Sequence[CallCharge]) -> PromptCosts:
     """Return the cost of each message in prompts; together they are the cost of all prompts.
 

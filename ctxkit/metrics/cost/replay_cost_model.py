@@ -348,6 +348,9 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             fitted = session.__dict__["cost model"] = cls._fit(session, anchored)
         return fitted
 
+    # Everything that a replay's bill needs of the record, as one value per call in parallel tuples.
+    # A model is priced as of its first call. Where no call has usage, all calls count as billed, by
+    # estimated sizes. Cost: one pass over calls for each tuple.
     @classmethod
     def _fit(cls, session: Session, anchored: MessageSizes | None) -> ReplayCostModel:
         misses = find_cache_misses(session, anchored=anchored)
