@@ -1,5 +1,5 @@
-"""Forecasts of the calls, dollars and loss of an archive's next sessions, and their comparison with
-the sessions that came.
+"""Forecasts of the calls, dollars and loss of an archive's next sessions, compared with those
+sessions once they are there.
 """
 
 from __future__ import annotations

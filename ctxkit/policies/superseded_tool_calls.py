@@ -1,4 +1,4 @@
-"""Prunings that empty superseded tool calls: rewritten files, repeated looks and commands.
+"""Prunings that empty superseded tool calls: rewritten files, repeated reads and commands.
 
 The rules are fuseraft's.
 """

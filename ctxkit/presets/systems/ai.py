@@ -1,4 +1,4 @@
-"""tiancaiamao/ai at 7bc6f19, a Go port of Pi: bytes for characters, tool output cut at once,
+"""tiancaiamao/ai at 7bc6f19, a Go port of Pi: sizes in bytes, tool output truncated on arrival,
 digests.
 """
 

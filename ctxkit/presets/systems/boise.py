@@ -1,4 +1,6 @@
-"""Boise State's agentcore stack: a ceiling, a floor, and a rewrite that waits until it is free."""
+"""Boise State's agentcore stack: a ceiling, a floor, and a rewrite that waits until the cache is
+cold.
+"""
 
 from __future__ import annotations
 

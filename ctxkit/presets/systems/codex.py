@@ -1,5 +1,5 @@
-"""Codex CLI (openai/codex, Rust): a summary at the end, and of all the rest only what the user
-said.
+"""Codex CLI (openai/codex, Rust): keeps the user's messages, and replaces the rest by a summary
+behind them.
 
 The names are those of its configuration reference
 (https://developers.openai.com/codex/config-reference), late 2026.

@@ -1,5 +1,5 @@
-"""OpenAI's compaction (Responses API): an encrypted item takes the place of all before it at a
-threshold, or of all but the user's messages on demand (`/responses/compact`).
+"""OpenAI's compaction (Responses API): an encrypted item replaces everything before it at a
+threshold, or everything but the user's messages on demand (`/responses/compact`).
 """
 
 from __future__ import annotations

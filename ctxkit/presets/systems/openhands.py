@@ -1,5 +1,5 @@
-"""OpenHands' software agent SDK: the first half of the events becomes one event, the first two
-stay.
+"""OpenHands' software agent SDK: a summary replaces the older half of the events, except the first
+two.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tyrum at 999cf580: a checkpoint of what is owed in place of old messages; tool calls pruned
-before each call.
+"""Tyrum at 999cf580: a checkpoint of goals, open work and approvals replaces old messages; tool
+calls are pruned before each call.
 """
 
 from __future__ import annotations
@@ -362,7 +362,7 @@ def tyrum(
     summariser: Callable[[Passage], Any] | None = None,
     quirks: bool = False,
 ) -> Rules:
-    """Return Tyrum's rules; the size is its estimate of characters, not the provider's count.
+    """Return Tyrum's rules; sizes are its own estimate from characters, not the provider's count.
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else
@@ -384,7 +384,7 @@ def tyrum(
             program.
 
     Returns:
-        Rules that put a checkpoint of what is owed in place of old messages, and prune tool calls
+        Rules that replace old messages by a checkpoint of goals and open work, and prune tool calls
         of each prompt.
 
     Example:
