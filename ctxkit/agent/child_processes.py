@@ -87,7 +87,7 @@ class ProcessTree:
             os.close(self._pipe_ends.pop(0))
 
     def spare_rest(self) -> None:
-        """Spare what the program started once it has ended by itself."""
+        """Let the program's own children live on once it has ended by itself."""
         for end in self._pipe_ends:
             with suppress(OSError):
                 os.write(end, process_supervisor.LEAVE)

@@ -533,7 +533,7 @@ class Compactor:
 
     @property
     def uses_summary_model(self) -> bool:
-        """True if a summary model writes what a compaction of the rules puts in, or results."""
+        """True if a summary model writes the summaries of the rules, or digests of tool results."""
         rules = self.rules
         if find_llm_result_excerpts(rules.pruning) is not None:
             return True

@@ -446,7 +446,7 @@ class SummaryBackoff:
         return is_waiting
 
     def miss(self) -> int:
-        """Count a summary that came to nothing; return the calls to wait."""
+        """Count a failed summary; return the number of calls to wait before the next attempt."""
         self._in_row += 1
         self._calls_left = min(2**self._in_row, MAX_BACKOFF_CALLS)
         return self._calls_left
@@ -457,7 +457,7 @@ class SummaryBackoff:
 
 
 def make_summary_bill_fields(model: Model | None, usage: Usage | None) -> dict[str, Any]:
-    """Return the fields of an event for what a summary model was asked: its name, tokens, dollars.
+    """Return the fields of an event on the summary model: its name, tokens, US dollars.
 
     Tokens are None where the model reported none, dollars where no price is known. Without a model
     there are no fields.

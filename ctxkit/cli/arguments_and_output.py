@@ -51,7 +51,7 @@ _MAX_LISTED = 5
 
 
 class CompletableParamType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
-    """A word of the command line, with what a shell may complete it to."""
+    """An argument of the command line with completions for the shell."""
 
     def __init__(self, name: str, offered: Callable[[str], list[CompletionItem]]) -> None:
         self.name = name
@@ -110,7 +110,7 @@ def resolve_session(word: str, index: SessionIndex | None = None) -> Session:
 def locate_session(
     word: str, index: SessionIndex | None = None
 ) -> tuple[str, IndexedSession | None]:
-    """Return the path that a word means, and what is known of the session without reading it.
+    """Return the path that an argument names, and the session's index entry; no log is read.
 
     Args:
         word: a path, an id or its beginning, a title, or `last`.
@@ -164,7 +164,7 @@ def is_path(word: str) -> bool:
 def find_indexed_session(
     word: str, index: SessionIndex | None = None
 ) -> tuple[IndexedLogFile, IndexedSession]:
-    """Return the file and what is known of the session that an id, its beginning or a title names.
+    """Find a session in the index by its id, the beginning of its id, or its title.
 
     What was listed before is asked first; only where nothing fits, the others are read.
 

@@ -406,7 +406,7 @@ def mark_number(
     tolerance: float = 0.005,
     common_mistakes: Mapping[str, float] | None = None,
 ) -> str:
-    """Say what is wrong with a number; empty where it is right.
+    """Return what is wrong with a number, as a sentence; empty where it is right.
 
     Args:
         answer: what was answered.

@@ -201,7 +201,7 @@ class Run:
 
     @property
     def owing(self) -> bool:
-        """True where bills differ from what was known when the calls were sent."""
+        """True where bills differ from the sizes that were known when the calls were sent."""
         return self.log.tokens.owing
 
     @property

@@ -234,7 +234,7 @@ def _read_lines(folder: Path) -> list[bytes]:
 
 
 class ForecastOutcome(NamedTuple):
-    """A forecast, and the sessions of its tool that came later."""
+    """A forecast, and the later sessions of its tool."""
 
     forecast: Forecast
     values: dict[str, tuple[float, ...]]

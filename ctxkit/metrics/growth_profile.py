@@ -109,7 +109,7 @@ class GrowthProfile:
 
     @property
     def recorded_trigger(self) -> dict[str, int]:
-        """The median prompt at which the log's own compactions came; empty where it has none."""
+        """The median prompt size, in tokens, before the log's compactions; empty without any."""
         if not self.outcomes:
             return {}
         return {"recorded": round(median(o.before for o in self.outcomes))}

@@ -54,7 +54,7 @@ _APPENDED_SLOT = -(1 << 63)
 
 
 def get_visibility(rows: MessageRows, session: Session) -> Visibility:
-    """Return what the compactions and prunings of a session leave visible at each of its calls.
+    """Return which messages are visible at each call, after all compactions and prunings.
 
     Args:
         rows: the visible messages of the session.
@@ -72,7 +72,7 @@ def get_visibility(rows: MessageRows, session: Session) -> Visibility:
 
 
 def get_session_visibility(rows: MessageRows, session: Session) -> Visibility:
-    """Return what the edits of a session leave visible at each of its calls."""
+    """Return which messages are visible at each call of a session after its edits."""
     recorder, slots, free_slot = VisibilityRecorder(rows), dict[str, list[int]](), -1
     row, position = 0, 0
     for call, group in _find_calls_after_edits(session):
@@ -166,7 +166,7 @@ def _get_pruned_visibility(rows: MessageRows, session: Session) -> Visibility:
 
 
 def get_run_visibility(rows: MessageRows, run: Run) -> Visibility:
-    """Return what the compactions and prunings of a run leave visible at each call.
+    """Return which messages are visible at each call of a run after its compactions and prunings.
 
     Args:
         rows: the visible messages of the session.

@@ -102,7 +102,7 @@ def to_float(value: Any) -> float:
 
 
 def to_floats(values: Any) -> Floats:
-    """Return a column, or a table, as numbers; what is none is NaN."""
+    """Return a column, or a table, as numbers; NaN where a value is no number."""
     array = np.asarray(values)
     if array.dtype.kind in "iufb":
         return array.astype(float)
@@ -177,7 +177,7 @@ def convert_histogram_to_bars(trace: Json) -> Json:
 
 @dataclass
 class FigureAxis:
-    """One axis: what the values of its traces are in numbers, and those in pixels."""
+    """One axis: maps the values of its traces to numbers, and numbers to pixels."""
 
     spec: Json
     horizontal: bool

@@ -53,7 +53,7 @@ class ToolCallSummariser:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceSummariser:
-    """A summariser without a model: what the record proves of all before the end of a passage."""
+    """A summariser without a model: facts proved by the tool calls up to the end of a passage."""
 
     name = EVIDENCE_METHOD
     needs_model = False

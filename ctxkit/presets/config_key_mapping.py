@@ -206,7 +206,7 @@ def parse_keys(keys: str, section: str = "") -> frozenset[str]:
 def get_section(
     config: Any, path: str | Iterable[str], *, any_case: bool = False, default: Any = None
 ) -> Any:
-    """Return what is at a path.
+    """Return the value at a path.
 
     Args:
         config: a section.

@@ -26,8 +26,9 @@ CONFIG_NOTE = (
 
 
 def load_config(path: str | Path) -> tuple[dict[str, Any], str]:
-    """Return what a config file says and the syntax it has: `json` (comments allowed), `yaml` or
-    `toml`.
+    """Parse a config file; return its values and its syntax.
+
+    The syntax is `json` (comments allowed), `yaml` or `toml`.
 
     Args:
         path: a file of at most `MAX_BYTES`; its suffix or its content decides the syntax.

@@ -403,7 +403,7 @@ def _body(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def get_orchestration_section(config: Mapping[str, Any]) -> ConfigSection:
-    """Return what is under `Orchestration`, or the file itself.
+    """Return the section `Orchestration`; the whole file where there is none.
 
     Raises:
         BadArguments: `Orchestration` is no section, or names a key twice.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MiddleSummary(Summary):
-    """Summarise what is between the beginning and the newest messages."""
+    """Summarise the messages between the beginning and the newest ones."""
 
     apart: bool = False
     keep_first: int = 0
@@ -196,7 +196,7 @@ LANGCHAIN_ROLES = ("user", "assistant", "tool", "summary")
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LangChainKeepSummary(Summary):
-    """Summarise all but what is kept in LangChain's words."""
+    """Summarise all but the messages that LangChain's `keep` clause names."""
 
     apart: bool = False
     keep: tuple[str, float] = ("messages", 20)

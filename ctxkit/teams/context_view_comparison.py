@@ -453,7 +453,7 @@ class _AgentView(NamedTuple):
 def compare_views(
     session: Session, views: object = "views", *, loss: bool = True, reuse: bool = False
 ) -> ViewComparison:
-    """Return what a recorded team's agents would have been sent under several views.
+    """Compare the prompts that a recorded team's agents would have been sent under several views.
 
     Args:
         session: a team's session, a session with subagents, or a log with several agents.

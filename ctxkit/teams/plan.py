@@ -49,7 +49,7 @@ class FailureLimits:
     `max_contract_failures`."""
 
     def stops(self, kind: FailureKind, count: int) -> bool:
-        """Return True if so many consecutive failures of a contract stop the team.
+        """Return True if a number of consecutive failures stops the team.
 
         Args:
             kind: kind of the last failure.

@@ -187,7 +187,7 @@ class ExplorerSession:
 
     @cached_property
     def whole(self) -> tuple[MessageLine, ...]:
-        """Every message that was ever said or put in, with the first call that it could go with."""
+        """Every message of the log, inserted ones too, with the first call that could send it."""
         return tuple(self._every_line())
 
     def find_tool_call(self, message: Message) -> ToolCall | None:
@@ -381,7 +381,7 @@ class FilterResult(NamedTuple):
 def filter_messages(
     explorer_session: ExplorerSession, items: Sequence[MessageLine], message_filter: MessageFilter
 ) -> FilterResult:
-    """Return the lines that hold what is wanted.
+    """Return the lines that match a filter.
 
     Args:
         explorer_session: whose messages they are; it knows the files that each names.

@@ -152,7 +152,7 @@ class Board:
         return Board(rows)
 
     def by(self, way: str) -> Table:
-        """Return one row a day, project, tool, model or agent, the dearest first.
+        """Return one row per day, project, tool, model or agent, the most expensive first.
 
         Raises:
             BadArguments: there is no such way.
@@ -187,7 +187,7 @@ class Board:
     # `finally`, so an interrupt loses nothing that was read. Rows are unique by path and id; the
     # newest reading of a session replaces an older one.
     def go_on(self, seconds: float | None = None) -> Board:
-        """Read on where the first look stopped, for so many seconds or to the end; return all rows.
+        """Read the rest of the logs, for a number of seconds or to the end; return all rows.
 
         Of a board that `where` made, those that it asked for.
         """

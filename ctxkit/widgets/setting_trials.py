@@ -159,8 +159,7 @@ class TrialRunner:
         return make_session_from_run(self._whole, trial.done)
 
     def quick_loss(self, trial: Trial) -> dict[str, Any]:
-        """Return what a trial would have lost, where that follows from the record at once; else
-        nothing.
+        """Return the loss columns of a trial without a pruning; else nothing.
 
         It does without a pruning, which is worked out a second time for this.
         """
@@ -192,7 +191,7 @@ def compute_mean_summary_tokens(trial: Trial) -> int:
 
 
 def with_fixed_summary_size(policy: Any, tokens: int) -> Any:
-    """Return a policy whose extractive summaries are taken to have so many tokens, not written."""
+    """Return a policy whose extractive summaries have a fixed size in tokens, without text."""
     if isinstance(policy, Chain):
         return replace(
             policy, parts=tuple(with_fixed_summary_size(p, tokens) for p in policy.parts)
@@ -307,9 +306,7 @@ def format_trial_figures(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def render_trial_compactions(trial: Trial) -> str:
-    """Return what the compactions saved, by tokens and by messages, against the threshold of an
-    anti-thrash guard.
-    """
+    """Return the savings of each compaction, in tokens and messages, beside a guard's threshold."""
     words = (
         "<div "
         f'style="color:{TEXT_COLOUR};line-height:1.6">'

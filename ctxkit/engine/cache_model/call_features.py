@@ -252,7 +252,7 @@ def get_call_start_time(session: Session, call: ModelCall, first: int = 0) -> fl
 
 
 def select_billed_calls(session: Session) -> list[ModelCall]:
-    """Return the calls for which the log has the prompt's tokens and what was read of them."""
+    """Return the calls with recorded prompt tokens and cache reads."""
     usages = ((c, c.message.usage) for c in session.calls)
     return [c for c, u in usages if u and u.prompt_tokens and u.cache_read_tokens is not None]
 
@@ -582,7 +582,7 @@ def find_miss_cause(call: CallFeatures) -> MissCause:
 
 
 def compute_warm_read(call: CallFeatures) -> int:
-    """Return the tokens that a call reads from a live cache: what it shares with the one before.
+    """Return the tokens that a call reads from a live cache: the prefix that it shares.
 
     Whole blocks of it, and where the provider caches replies the reply before too
     (`tokens.provider_rules`).

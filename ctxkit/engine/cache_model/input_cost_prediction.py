@@ -527,7 +527,7 @@ def describe_prediction(
 
 
 def replace_reads(session: Session, reads: Sequence[int]) -> Session:
-    """Return a session whose billed calls read so many tokens; its prompts are as they were."""
+    """Return a session whose billed calls have other cache reads; its prompts stay the same."""
     calls = zip(select_billed_calls(session), get_call_features(session), reads, strict=True)
     places = {
         session.indices[c.position]: _reply(

@@ -125,7 +125,7 @@ class PastErrorsByEvidence(msgspec.Struct, frozen=True, gc=False, array_like=Tru
 
 
 class SessionCounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Counts of one recorded session, by class of calls, and what the session is."""
+    """Counts of calls of one recorded session by class, and the kind of session."""
 
     session: str
     """Its id: a session is never used to predict itself."""

@@ -75,7 +75,7 @@ class LogReadPosition(msgspec.Struct):
         return self.stamp == get_file_state(self.path)
 
     def has_grown(self) -> bool:
-        """Return True if the file grew and still begins with what was read."""
+        """Return True if a file grew and its beginning, which was read before, is unchanged."""
         state = get_file_state(self.path)
         return (
             state[3] == self.stamp[3]

@@ -65,7 +65,7 @@ class ServerCompaction(DataclassPolicy):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class StandaloneCompaction(ServerCompaction):
-    """Keep what the user said; one opaque item comes after it for all the rest."""
+    """Keep the user's messages; one opaque item behind them replaces everything else."""
 
     def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the user's messages and the item, with what must stay."""

@@ -319,7 +319,7 @@ def _unit_starts(history: History) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class VisibleMessageCountTrigger:
-    """Due where so many user messages and replies are shown; a reply with all its steps is one."""
+    """Due at a number of visible user messages and replies; a reply with all its steps is one."""
 
     n: int
 
@@ -454,7 +454,7 @@ class TyrumCheckpoint:
 
     @property
     def is_empty(self) -> bool:
-        """True where nothing at all is said."""
+        """True where all fields are empty."""
         return not any(getattr(self, f.name) for f in fields(self))
 
 
@@ -577,7 +577,7 @@ def _message_words(message: Message) -> str:
 def add_approvals(
     point: TyrumCheckpoint, messages: Sequence[Message], previous: TyrumCheckpoint | None
 ) -> TyrumCheckpoint:
-    """Return a checkpoint with what was allowed and refused before, and in these messages."""
+    """Return a checkpoint with earlier approvals and refusals, and those in some messages."""
     old = previous.approvals if previous is not None else ()
     return replace(
         point, approvals=list_unique_lines([*old, *_iter_approvals(messages)], MAX_LIST_LINES)
