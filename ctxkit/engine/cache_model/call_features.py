@@ -582,9 +582,9 @@ def find_miss_cause(call: CallFeatures) -> MissCause:
 
 
 def compute_warm_read(call: CallFeatures) -> int:
-    """Return the tokens that a call reads from a live cache: the prefix that it shares.
+    """Return the tokens that a call reads from a live cache, in whole blocks.
 
-    Whole blocks of it, and where the provider caches replies the reply before too
+    The cache has the prompt of the call before and, where the provider caches replies, its reply
     (`tokens.provider_rules`).
     """
     cached = (call.before or 0) + (call.reply if call.caches_reply else 0)
