@@ -88,17 +88,23 @@ class SpentInTurn:
     """
 
     calls: int = 0
+    """Model calls of the conversation; not those of summaries and memory notes."""
     fresh: int = 0
+    """Prompt tokens that were not read from a cache."""
     cached: int = 0
+    """Prompt tokens that were read from a cache."""
     output: int = 0
+    """Tokens of replies."""
     cost_usd: float | None = 0.0
     """US dollars; None as soon as the price of one call is not known."""
     seconds: float = 0.0
+    """Duration of the turn so far."""
     free: bool = False
     """True for a model that costs nothing: a scripted or a local one."""
     unbilled: int = 0
     """Prompt tokens of calls without reported usage, as counted here; they count for the limits."""
     models: dict[str, Price | None] = field(default_factory=dict)
+    """Price of each model that was called; None: unknown."""
 
     @property
     def tokens(self) -> int:
@@ -191,7 +197,9 @@ class TurnState:
     """State of one turn of an agent."""
 
     limits: Limits = field(default_factory=Limits)
+    """Limits of the turn."""
     spent: SpentInTurn = field(default_factory=SpentInTurn)
+    """What the turn has used of them."""
     began: float = 0.0
     """Seconds since 1970."""
     last: Message = field(default_factory=lambda: Message(role="assistant"))
@@ -206,6 +214,7 @@ class TurnState:
     sent: int = 0
     """Tokens of the last prompt that was sent."""
     deadline: asyncio.Timeout | None = None
+    """Timeout of the turn; None: it has no time limit."""
     task: asyncio.Task[Any] | None = None
     """The task that runs the turn."""
     timed_out: bool = False
@@ -299,14 +308,17 @@ class Outcome:
     text: str
     """The last reply's text."""
     ended: TurnEnd
+    """How the turn ended."""
     why: str
     """Reason for ending at a limit or an error, one sentence; else empty or a note on the reply."""
     spent: SpentInTurn
+    """Tokens, calls and cost of the turn."""
     compactions: int
     """Compactions during the turn."""
     context_tokens: int
     """Size of the session in tokens (see `tokens.live_prompt_sizes.get_current_size`)."""
     context_window: int
+    """The model's context window in tokens."""
     notice: str
     """Notice about the model that every output shows, such as that no LLM was called."""
 

@@ -130,9 +130,13 @@ class Compaction(msgspec.Struct, frozen=True):
     """
 
     call: int
+    """Number of the call before which it happened, from 0."""
     was: History
+    """The history without it."""
     new: History
+    """The history with it."""
     trigger: str
+    """Reason why it was due."""
     by: str = ""
     """Name of what did it, where that is not the policy of the rules."""
     pruned_sizes: tuple[int, int] | None = None
@@ -191,9 +195,11 @@ class BlockedCompaction(NamedTuple):
     """
 
     call: int
+    """Number of the call at which it was due, from 0."""
     guard: str
     """Name of the guard that suppressed it or refused its result, or of a policy that failed."""
     why: str
+    """Reason, as a sentence."""
 
     @property
     def outcome(self) -> Literal["skipped", "failed", "refused"]:
@@ -224,12 +230,17 @@ class PolicyRunEvent(NamedTuple):
     kind: str
     """`start` or `end`."""
     call: int
+    """Number of the call, from 0."""
     policy: str
+    """Name of the policy."""
     messages: int
+    """Messages in the prompt, at the end those of the result."""
     tokens: int
+    """Tokens of that prompt."""
     outcome: str = ""
     """At the end: `compacted`, `nothing`, `refused` or `failed`."""
     error: str | None = None
+    """The error of a summary or of the policy; None: none."""
 
 
 FIXED_KIND = "fixed"

@@ -187,6 +187,7 @@ class NarrativeSummary(Summary):
     signals: tuple[str, ...] = ()
     """Keywords of handoffs; the last one is repeated at the end where it would be lost."""
     sections: tuple[str, ...] = FUSERAFT_SECTIONS
+    """Headings that the summariser is asked for."""
     without_model: Any = None
     """A trigger; where it is due, `llm` and `hybrid` use `intent` instead, without a model."""
     quirks: bool = False

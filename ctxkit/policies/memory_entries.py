@@ -46,10 +46,15 @@ class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
+    """Title, unique in its memory."""
     description: str = ""
+    """One line that is in the prompt."""
     type: str = "project"
+    """Kind of entry; it orders and ranks entries."""
     body: str = ""
+    """More lines, which are in the prompt where they fit."""
     guid: str = ""
+    """Id under which sessions refer to it."""
 
     @property
     def head(self) -> str:
@@ -343,7 +348,9 @@ class MemoryDigestBudgets:
     """
 
     items: int = 12
+    """Maximum number of entries."""
     chars: int = 2_400
+    """Maximum characters of all entries."""
     kinds: Mapping[str, tuple[int, int]] = field(
         default_factory=lambda: {
             "fact": (6, 800),

@@ -447,9 +447,13 @@ class PiSummary(Summary):
     """
 
     estimated: bool = True
+    """Measure kept tokens by the system's own estimate."""
     file_lists: bool = True
+    """Append the lists of read and changed files to the summary."""
     sections: tuple[str, ...] = PI_SECTIONS
+    """Headings that a summary must have."""
     instructions: str = PI_INSTRUCTIONS
+    """Instructions for the summariser."""
     quirks: bool = False
     """Reproduce Pi's defects: what its second compaction lost, and where it cut nothing."""
     remembers: bool = False
