@@ -121,13 +121,23 @@ class AcpClient(EventLoopClientBase):
         return queue
 
     async def answer(self, ident: Any, result: Mapping[str, Any]) -> None:
-        """Answer a request of the agent."""
+        """Answer a request of the agent.
+
+        Args:
+            ident: id of the JSON-RPC request.
+            result: its `result`.
+        """
         await self._open_loop.run(
             self._child.send({"jsonrpc": "2.0", "id": ident, "result": dict(result)})
         )
 
     async def refuse_request(self, ident: Any, method: str) -> None:
-        """Refuse a request of the agent for a method that is not served here."""
+        """Refuse a request of the agent for a method that is not served here.
+
+        Args:
+            ident: id of the JSON-RPC request.
+            method: the method that it names.
+        """
         error = {
             "code": _METHOD_NOT_FOUND,
             "message": f"{sanitize_line(method, 60)} is not served here",

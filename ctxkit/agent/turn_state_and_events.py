@@ -515,7 +515,13 @@ class TokenBudgetMonitor:
         self._emit("context_budget_warn", {**sums, "trigger": trigger, "tokens": tokens})
 
     def emit_cutover(self, trigger: str | None, tokens: int, window: int) -> None:
-        """Emit `context_budget_cutover` with the budget that was exceeded."""
+        """Emit `context_budget_cutover` with the budget that was exceeded.
+
+        Args:
+            trigger: reason of the compaction; None: none.
+            tokens: size of the prompt.
+            window: context window in tokens.
+        """
         if self.max_turn_tokens and self.turn >= self.max_turn_tokens:
             payload: dict[str, Any] = {
                 "input_tokens": self.turn,
@@ -533,7 +539,12 @@ class TokenBudgetMonitor:
         self.cumulative, self._cap_warned = 0, False
 
     def warn_near_message_cap(self, messages: int, limits: Limits) -> None:
-        """Emit a warning, once a cycle, if a prompt is near the cap on messages."""
+        """Emit a warning, once a cycle, if a prompt is near the cap on messages.
+
+        Args:
+            messages: number of messages in the prompt.
+            limits: limits of the turn; without a cap on messages there is no warning.
+        """
         if limits.messages is None or self._cap_warned:
             return
         if messages > int(limits.messages * limits.messages_share):

@@ -409,7 +409,14 @@ class CommandOutput:
         rows: Iterable[TableRow],
         notes: Sequence[str] = (),
     ) -> None:
-        """Give the rows: all that they hold as JSON, else the columns asked for, and the notes."""
+        """Write rows as the user asked for: as JSON, an HTML page, or a table on the screen.
+
+        Args:
+            title: title of the page.
+            heads: columns of page and screen.
+            rows: values by key; JSON has all of them.
+            notes: sentences below the table.
+        """
         rows = list(rows)
         if self.json:
             print_json(rows)
@@ -426,7 +433,15 @@ class CommandOutput:
         rows: list[TableRow],
         notes: Sequence[str],
     ) -> None:
-        """Write the rows as one HTML file that opens offline."""
+        """Write the rows as one HTML file that opens offline.
+
+        Args:
+            path: the file.
+            title: title of the page.
+            heads: columns of the table.
+            rows: values by key.
+            notes: sentences below the table.
+        """
         from ctxkit.widgets.reports.html_page import (
             PageSection,
             render_page,

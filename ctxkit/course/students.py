@@ -75,7 +75,13 @@ class Student:
         return counted
 
     def add(self, key: str, digest: str, right: bool | None) -> None:
-        """Keep a try; where the file cannot be written, in this kernel alone, with a warning."""
+        """Store an attempt; where the file cannot be written, in this kernel only, with a warning.
+
+        Args:
+            key: name of the exercise.
+            digest: hash of the answer.
+            right: the answer is right; None: it was a guess, which is not marked.
+        """
         new_try = ExerciseAttempt(key=key, digest=digest, right=right, time=round(time.time(), 1))
         self._tries[key].append(new_try)
         if self.path is None:

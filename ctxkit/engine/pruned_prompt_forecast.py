@@ -155,7 +155,12 @@ class PrunedForecast(UnprunedForecast):
         return np.array([*past, *coming], np.int64)
 
     def shared(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the tokens of the prefix that each call shares with prompts before it."""
+        """Return the tokens of the prefix that each call shares with prompts before it.
+
+        Args:
+            start: first call, not before the first of the forecast.
+            stop: one past the last call.
+        """
         self._extend_to(stop, stop)
         return np.array(self._shared[start - self.start : stop - self.start], np.int64)
 

@@ -622,7 +622,13 @@ class RunLengthForecast:
         return self._bills[reuse]
 
     def columns(self, row: dict[str, Any], *, pruned: bool, reuse: bool) -> dict[str, Any]:
-        """Return the columns `elongation` to `vs_recorded` of a replay; empty where unstudied."""
+        """Return the columns `elongation` to `vs_recorded` of a replay; empty where unstudied.
+
+        Args:
+            row: the score of the replay so far.
+            pruned: the rules prune single prompts.
+            reuse: summaries read the whole prompt from the cache.
+        """
         replay_kind = classify_replayed_policy(row, pruned=pruned)
         if replay_kind is None or self.kind is None:
             return {}

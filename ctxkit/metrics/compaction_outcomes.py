@@ -430,7 +430,12 @@ class ToolCallRepeats:
         return None if resumed is None else resumed - call
 
     def after(self, visibility: Visibility, call: int) -> ActivityAfterCompaction:
-        """Return the activity after a compaction before a call."""
+        """Return the activity after a compaction before a call.
+
+        Args:
+            visibility: visibility of the session's messages.
+            call: number of the call before which the compaction happened, from 0.
+        """
         start, tick = int(self._first_tool_call[call]), 2 * call + 1
         is_removed = visibility.visible_until[self._row] == tick
         restored = visibility.restored_spans

@@ -279,6 +279,9 @@ def get_compaction_floor(
         profile: the growth profile of a session.
         context_floor: the tokens that must stay.
         summary: tokens of a summary.
+
+    Returns:
+        Tokens, and a phrase on where the number comes from.
     """
     floor, source = profile.estimate_floor_after(summary)
     total = context_floor.total

@@ -187,7 +187,12 @@ class ItemIndex(MessageRows):
         return {id(m.parts): rules for m, rules in stated if rules}
 
     def find_first_uses(self, items: Ints, calls: Ints) -> Ints:
-        """Return the first call at or after a given call that uses each item, else ``1 << 62``."""
+        """Return the first call at or after a given call that uses each item, else ``1 << 62``.
+
+        Args:
+            items: numbers of items.
+            calls: for each of them the first call that counts, from 0.
+        """
         width = self.calls + 1
         keys = items * width + np.minimum(calls, self.calls)
         use = self._use_keys[np.searchsorted(self._use_keys[:-1], keys)]

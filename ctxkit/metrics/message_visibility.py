@@ -371,7 +371,13 @@ class VisibilityRecorder:
         return self._text_numbers[key]
 
     def set_content(self, slot: int, content: int | None, tick: int) -> None:
-        """Fill a slot with a row, a text or nothing, starting at a tick."""
+        """Fill a slot with a row, a text or nothing, starting at a tick.
+
+        Args:
+            slot: number of the slot; below 0: one for an inserted text.
+            content: row or text that it shows; None: nothing.
+            tick: point in time, in ticks of two per call (see the head of this file).
+        """
         before, since = self._current.get(slot, _NO_CONTENT)
         if before is None and slot >= 0 and self._visible_until[slot] == self.end:
             before, since = slot, self._arrival[slot]

@@ -78,7 +78,13 @@ class SentPromptSizes:
         return self._prompts[call]
 
     def find_first_reaching(self, full: float, start: int, stop: int) -> int | None:
-        """Return the first call in start..stop whose prompt has at least `full` tokens."""
+        """Return the first call in start..stop whose prompt has at least `full` tokens.
+
+        Args:
+            full: minimum size in tokens.
+            start: first call, from 0.
+            stop: one past the last call.
+        """
         return next((c for c in range(start, stop) if self.prompt(c) >= full), None)
 
     def shared(self, call: int) -> int:

@@ -422,6 +422,11 @@ class LossBoundByThreshold:
         """Return the smallest size in ``low..high`` whose loss is at most `max_loss`, else `high`.
 
         Bisection to 2 % of the size: the loss falls as the size grows.
+
+        Args:
+            low: smallest size in tokens.
+            high: largest size in tokens.
+            max_loss: largest acceptable loss, as a share from 0 to 1.
         """
         while high - low > max(high // 50, 1):
             middle = (low + high) // 2

@@ -225,7 +225,12 @@ class FigureAxis:
         return self.start + np.clip(share, -9, 9) * (self.end - self.start)
 
     def choose_range(self, ends: Floats, pad: float) -> None:
-        """Choose the range: the figure's own, else what the traces span and a share beside it."""
+        """Choose the range: the figure's own, else that of the values.
+
+        Args:
+            ends: smallest and largest values of the traces, as numbers.
+            pad: free space at each end, as a share of the range.
+        """
         spec, ends = self.spec, ends[np.isfinite(ends)]
         low, high = (float(ends.min()), float(ends.max())) if len(ends) else (0.0, 1.0)
         self.is_integer = bool(np.equal(ends, np.round(ends)).all())

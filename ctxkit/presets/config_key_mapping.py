@@ -258,7 +258,16 @@ class ConfigSection:
         return self._fold.get(name.casefold())
 
     def read(self, name: str, kind: ValueKind, default: Any = None) -> Any:
-        """Return a value of a kind, or the default where the section says nothing."""
+        """Return a value of a kind, or the default where the section says nothing.
+
+        Args:
+            name: key in the section.
+            kind: kind of value.
+            default: the value where the key is missing or null.
+
+        Raises:
+            BadArguments: the value is of another kind.
+        """
         value = self.get(name)
         return default if value is None else kind.check(value, f"{name} must be {{words}}")
 

@@ -214,6 +214,9 @@ def check_langchain_clause(size: Any, what: str) -> tuple[str, float]:
         size: what the user wrote.
         what: name of the setting, for the error.
 
+    Returns:
+        "tokens", "messages" or "fraction", and the number or share.
+
     Raises:
         BadArguments: it is not valid; the sentence shows valid ones.
     """

@@ -88,7 +88,14 @@ class TeamFilesWriter:
             self._closing = undo.pop_all()
 
     def write_event(self, kind: str, turn: int, payload: Mapping[str, Any], agent: str) -> None:
-        """Write an event."""
+        """Write an event.
+
+        Args:
+            kind: kind of the event.
+            turn: number of the turn, from 0.
+            payload: JSON values.
+            agent: name of the agent.
+        """
         self._events.write(kind, self._clock(), turn, dict(payload), agent)
 
     def on_event(self, event: LiveEvent) -> None:
@@ -331,7 +338,12 @@ class SharedHistory:
         return get_plain_text(tasks[-1]) if tasks else ""
 
     def store_plan(self, plan: TeamPlan, words: dict[str, Any]) -> None:
-        """Store the plan and how the team was opened, if they changed."""
+        """Store the plan and how the team was opened, if they changed.
+
+        Args:
+            plan: the team's plan.
+            words: the settings with which it was opened, as text.
+        """
         how = make_session_settings(words, Rules(), Limits())
         updated = with_session_settings(
             msgspec.structs.replace(self.session, details=make_stored_plan_details(plan)), how
@@ -359,7 +371,12 @@ class SharedHistory:
         return list(dict.fromkeys(agents))
 
     def set_task(self, task: str, status: TeamStatus) -> None:
-        """Write the task and the team's status."""
+        """Write the task and the team's status.
+
+        Args:
+            task: what the user asks of the team.
+            status: its status.
+        """
         words = self._make_message(TASK, task, None, status.turns)
         kind = FORK_MOVE if status.branches else "task"
         self._append(words, self._make_move(status, None, {"kind": kind}))

@@ -327,15 +327,18 @@ def is_written_by_model(method: str | None) -> bool:
 def price_summary(
     session: Session, measured: MeasuredCompaction, *, reuse: bool = False
 ) -> tuple[float | None, str | None]:
-    """Return the dollars of the summary calls of a recorded compaction, and their source.
+    """Return the cost of the summary calls of a recorded compaction, and its source.
 
     If the log does not price them, they are estimated: the text to summarise is fresh input, and
-    the summary is output. None where no model wrote a summary or the model has no price.
+    the summary is output.
 
     Args:
         session: the session of the compaction.
         measured: the compaction's edits and sizes, and the model whose price is used.
         reuse: estimate that the whole prompt is read from the cache, instead of fresh input.
+
+    Returns:
+        US dollars and their source; None where no model wrote a summary or the model has no price.
     """
     billed_edits = [e for e in measured.group.edits if e.usage is not None]
     if billed_edits:

@@ -107,7 +107,7 @@ def split_by_model(session: Session, bill: SessionBill) -> list[BillPart]:
 
 
 def split_by_agent(session: Session, bill: SessionBill) -> list[BillPart]:
-    """Return dollars by the agent that asked."""
+    """Return dollars by the agent that made the calls."""
     return _split_by(bill, lambda c: sanitize_line(session.calls[c.call].agent, 60))
 
 

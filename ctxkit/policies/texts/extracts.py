@@ -395,6 +395,10 @@ class FocusMatcher:
         """Return a line on how many of the words near the focus are in the chosen lines.
 
         The share weights each word by the rarity of its terms.
+
+        Args:
+            weighed: the lines of the passage, with their words.
+            chosen: numbers of the lines in the extract.
         """
         chosen_words = np.unique(np.concatenate([weighed.words(k) for k in chosen]))
         passage_words = np.unique(weighed.ids)
