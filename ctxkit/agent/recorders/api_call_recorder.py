@@ -122,7 +122,7 @@ def _make_callback(recording: Recording) -> Any:
 def record(name: str = "recorded") -> Iterator[Recording]:
     """Record every model call inside the `with` block, of any framework, with streams and tools.
 
-    It sees LiteLLM, and what goes through `httpx` or `httpx2` to an API of the kind of OpenAI's,
+    It records calls of LiteLLM, and calls through `httpx` or `httpx2` to an API like OpenAI's,
     Anthropic's, Gemini's or Ollama's: their SDKs, pydantic-ai, langchain-openai, OpenAI Agents. It
     does not import LiteLLM itself. A recording without a call warns.
 
