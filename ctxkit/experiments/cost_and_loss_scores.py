@@ -112,8 +112,8 @@ def score(
 
     Returns:
         A series with the columns of `experiments.score_columns.SCORE_COLUMNS`, shown by its chief
-        figures (`.detail` has all). Shares are between 0
-        and 1, counts end in `_n`, money is in US dollars; unknown values are missing, never zero.
+        figures (`.detail` has all). Shares are between 0 and 1, counts end in `_n`, money is in US
+        dollars; unknown values are missing, never zero.
 
     Raises:
         BadArguments: the argument is no session.
