@@ -303,8 +303,8 @@ def heatmap_data(
 
     Args:
         runs: what `sweep` returned.
-        x: column across, a setting.
-        y: column upward, a setting.
+        x: setting on the horizontal axis.
+        y: setting on the vertical axis.
         z: column that is shown.
 
     Raises:
