@@ -100,7 +100,12 @@ class DisplaySeries(_Displayed, pd.Series):
 def with_display(
     frame: pd.DataFrame, render: Callable[[pd.DataFrame], AnnotatedTable] | Table
 ) -> DisplayFrame:
-    """Return a frame with a display: a table, or a function that makes one from the frame."""
+    """Return a frame that displays itself as a table, with the same data and `attrs`.
+
+    Args:
+        frame: the data.
+        render: the table, or a function that makes one from the frame whenever it is displayed.
+    """
     displayed = DisplayFrame(frame)
     displayed.attrs = frame.attrs
     displayed.render = _FixedTableRenderer(render) if isinstance(render, Table) else render
@@ -146,7 +151,12 @@ class FramePreviewRenderer:
 
 
 def tabulate_columns(frame: pd.DataFrame, columns: tuple[DisplayColumn, ...]) -> Table:
-    """Return a table of some columns of a frame, of at most `MAX_ROWS` rows."""
+    """Return a table of some columns of a frame, of at most `MAX_ROWS` rows.
+
+    Args:
+        frame: the data; its index may be a column of the table.
+        columns: key, title and kind of each column, from left to right.
+    """
     heads = tuple(
         Column(c.title, c.hover, number=c.kind not in ("text", "when", "yes"), spare=c.spare)
         for c in columns

@@ -85,6 +85,10 @@ def register_hooks(targets: Mapping[str, str]) -> None:
 def call_hook(hook: str, *args: Any) -> Any:
     """Call the function registered for a hook and return its result.
 
+    Args:
+        hook: name of the hook; a package above registers a function for it.
+        args: arguments of the function.
+
     Raises:
         LookupError: no function is registered for it.
     """

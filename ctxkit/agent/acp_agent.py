@@ -392,7 +392,12 @@ class ReportedRunningCost:
         self._turn_start = self._billed = 0.0
 
     def open(self, total: float, conversation: str | None) -> None:
-        """Begin or continue a conversation, of which a total may be known from its log."""
+        """Begin or continue a conversation.
+
+        Args:
+            total: US dollars that its log reports so far.
+            conversation: id of the conversation; the one that is open already keeps its total.
+        """
         if conversation != self._conversation:
             self._conversation, self.total, self._billed = conversation, total, total
 

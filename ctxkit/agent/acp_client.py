@@ -121,13 +121,23 @@ class AcpClient(EventLoopClientBase):
         return queue
 
     async def answer(self, ident: Any, result: Mapping[str, Any]) -> None:
-        """Answer a request of the agent."""
+        """Answer a request of the agent.
+
+        Args:
+            ident: id of the JSON-RPC request.
+            result: its `result`.
+        """
         await self._open_loop.run(
             self._child.send({"jsonrpc": "2.0", "id": ident, "result": dict(result)})
         )
 
     async def refuse_request(self, ident: Any, method: str) -> None:
-        """Refuse a request of the agent for a method that is not served here."""
+        """Refuse a request of the agent for a method that is not served here.
+
+        Args:
+            ident: id of the JSON-RPC request.
+            method: the method that it names.
+        """
         error = {
             "code": _METHOD_NOT_FOUND,
             "message": f"{sanitize_line(method, 60)} is not served here",
@@ -325,7 +335,12 @@ class AcpClient(EventLoopClientBase):
         self._fail_pending()
 
     def failure(self, error: Any, method: str) -> str:
-        """Return an error of the agent as a sentence."""
+        """Return an error of the agent as a sentence.
+
+        Args:
+            error: the `error` of a JSON-RPC response.
+            method: the method that failed.
+        """
         fields = _as_dict(error)
         message = sanitize_line(str(fields.get("message") or "no reason"), 300).rstrip(".")
         more = _as_dict(fields.get("data")).get("details")
@@ -403,7 +418,12 @@ class AcpReplyBuilder:
         self._chars_left = _MAX_REPLY_CHARS
 
     def add_text(self, kind: str, update: dict[str, Any]) -> Iterator[Message]:
-        """Add a piece of `text` or `thinking`; yield the messages that are complete before it."""
+        """Add a piece of `text` or `thinking`; yield the messages that are complete before it.
+
+        Args:
+            kind: "text" or "thinking".
+            update: the notification; a new `messageId` begins another message.
+        """
         piece = _block_text(update.get("content"))
         ident = update.get("messageId")
         is_other_message = (
@@ -546,7 +566,12 @@ def _find_meta(update: dict[str, Any], name: str) -> Any:
 
 
 def with_stored_call_id(message: Message, ids: dict[str, str]) -> Message:
-    """Return a result with the id under which its call was stored."""
+    """Return a result with the id under which its call was stored.
+
+    Args:
+        message: the result of a tool call.
+        ids: stored id by the id that the agent uses; other ids stay.
+    """
     return replace(message, call_id=ids.get(message.call_id or "", message.call_id))
 
 

@@ -114,7 +114,7 @@ class ToolCallWithResult(NamedTuple):
 
     @property
     def is_tracked(self) -> bool:
-        """True for what a change log holds: writes, deletions, commands, commits."""
+        """True for the calls that a change log records: writes, deletions, commands, commits."""
         return (
             any(t in self._flat_name for t in _TRACKED_TOOLS)
             or self.is_command

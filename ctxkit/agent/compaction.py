@@ -353,7 +353,13 @@ class Compactor:
     def choose_policy(
         self, policy: Policy | None = None, focus: str = "", *, draft: bool = False
     ) -> BasePolicy:
-        """Return the policy of a compaction by hand, with its focus; a `draft` calls no model."""
+        """Return the policy of a compaction by hand.
+
+        Args:
+            policy: the policy; None: that of the rules.
+            focus: what a summary should focus on; empty: nothing.
+            draft: call no model; the summary is then an extract.
+        """
         base = self.rules.bare if policy is None else as_policy(policy)
         rules_summariser, writer = self.rules.summariser, None if draft else self._summariser
         if (
@@ -527,7 +533,7 @@ class Compactor:
 
     @property
     def uses_summary_model(self) -> bool:
-        """True if a summary model writes what a compaction of the rules puts in, or results."""
+        """True if a summary model writes the summaries of the rules, or digests of tool results."""
         rules = self.rules
         if find_llm_result_excerpts(rules.pruning) is not None:
             return True

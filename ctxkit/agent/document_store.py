@@ -492,7 +492,7 @@ def _with_extraction_note(imported: ExtractedFileTexts) -> ExtractedFileTexts:
 
 
 def describe_skipped_files(skipped: list[str]) -> str:
-    """Return a line on what was not imported; empty if everything was."""
+    """Return a line on the files that were not imported; empty if all were."""
     return f"Not taken: {abbreviate_names(skipped)}." if skipped else ""
 
 

@@ -236,6 +236,10 @@ class LiveContext:
     def compact(self, policy: Policy, trigger: str = "manual") -> tuple[Edit, ...]:
         """Apply a policy now; return its edits for the caller to store, none if it does nothing.
 
+        Args:
+            policy: the policy to apply.
+            trigger: the reason in the log of compactions.
+
         Raises:
             ModelError: the summariser failed.
         """
@@ -471,7 +475,14 @@ class LiveTranscript:
     def add_user_message(
         self, text: str, *, kind: str = "", details: dict[str, Any] | None = None
     ) -> Message:
-        """Store a user message; `kind` marks one that ctxkit writes in the user's place."""
+        """Store a user message.
+
+        Args:
+            text: the text.
+            kind: kind of a message that ctxkit writes in the user's place; empty: the user wrote
+                it.
+            details: more about the message; None: nothing.
+        """
         message = Message(role="user", kind=kind, parts=(Text(text),), details=details or {})
         return self.add(message, "u")
 
@@ -509,7 +520,16 @@ class LiveTranscript:
         window: int | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> Message:
-        """Store a reply that failed or was interrupted; it stays in the log and is never sent."""
+        """Store a reply that failed or was interrupted; it stays in the log and is never sent.
+
+        Args:
+            model: name of the model.
+            why: the error, as a sentence.
+            stop: why the reply ended, such as "error".
+            text: what had arrived of the reply.
+            window: context window in tokens; None: unknown.
+            details: more about the failure; None: nothing.
+        """
         parts: tuple[Part, ...] = (Text(text),) if text else ()
         reply = Message(role="assistant", parts=parts, is_error=True, visible=False)
         fields = {"model": model, "stop": stop, "error": why, "context_window": window}

@@ -102,8 +102,13 @@ class PromptWithCachedPrefix(NamedTuple):
     def is_cheaper(
         self, model: str, text_tokens: int, request_tokens: int, limit: int | None
     ) -> bool:
-        """Say whether asking behind the prefix costs less than a prompt of its own; False without
-        prices.
+        """Return whether asking behind the cached prefix costs less than a prompt of its own.
+
+        Args:
+            model: name of the model; False where it has no price for cache reads.
+            text_tokens: tokens of a prompt of its own.
+            request_tokens: tokens that are added behind the prefix.
+            limit: maximum tokens of the summary; None: a usual summary.
         """
         model_price = price(model)
         if model_price is None or model_price.cache_read is None:
@@ -164,6 +169,10 @@ class ModelSummariser:
 
     def within(self, passage: SummariserInput, seconds: float) -> str:
         """Return the summary's text, written within a time limit that replaces the usual one.
+
+        Args:
+            passage: the messages to summarise.
+            seconds: time limit of the model call.
 
         Raises:
             ModelError: as of a call.
@@ -445,7 +454,7 @@ class SummaryBackoff:
         return is_waiting
 
     def miss(self) -> int:
-        """Count a summary that came to nothing; return the calls to wait."""
+        """Count a failed summary; return the number of calls to wait before the next attempt."""
         self._in_row += 1
         self._calls_left = min(2**self._in_row, MAX_BACKOFF_CALLS)
         return self._calls_left
@@ -456,7 +465,7 @@ class SummaryBackoff:
 
 
 def make_summary_bill_fields(model: Model | None, usage: Usage | None) -> dict[str, Any]:
-    """Return the fields of an event for what a summary model was asked: its name, tokens, dollars.
+    """Return the fields of an event on the summary model: its name, tokens, US dollars.
 
     Tokens are None where the model reported none, dollars where no price is known. Without a model
     there are no fields.

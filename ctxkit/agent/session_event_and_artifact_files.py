@@ -245,6 +245,10 @@ class ContextReportStore:
         """Store the report of the turn that ended; return None if the turn made no call.
 
         A report that cannot be made or written is left out.
+
+        Args:
+            session: the session after the turn.
+            clock: returns seconds since 1970.
         """
         if not session.calls or session.calls[-1].turn != session.turns[-1]:
             return None
@@ -314,7 +318,12 @@ class ChangeIntentEvidenceWriter:
         self._intents_time, self._tools_used = float("-inf"), False
 
     def on_event(self, kind: str, session: Callable[[], Session]) -> None:
-        """Write what an event of this kind may have changed; `session` is called only then."""
+        """Write the files that an event may have changed.
+
+        Args:
+            kind: kind of the event, such as "tool_result".
+            session: returns the session; it is called only where a file is written.
+        """
         if kind in ("tool_call", "tool_result"):
             self._tools_used = True
             now = self._clock()
@@ -438,7 +447,12 @@ class ArtifactStore:
             self._on_stored(tool, len(clean), file)
 
     def store_result(self, tool: str, text: str) -> str:
-        """Store a result, redacted; return its stub, or the text itself if it cannot be stored."""
+        """Store a result, redacted; return its stub, or the text itself if it cannot be stored.
+
+        Args:
+            tool: name of the tool.
+            text: text of its result.
+        """
         text = redact(text)
         digest = sha256(text.encode("utf-8", "replace")).hexdigest()
         try:

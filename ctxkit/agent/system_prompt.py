@@ -122,6 +122,10 @@ def make_section_message(role: str, blocks: Sequence[PromptSection]) -> Message 
 
     Parts are joined by line breaks when they are sent. Each but the last ends with one, so that an
     empty line separates them.
+
+    Args:
+        role: role of the message.
+        blocks: its sections, in order.
     """
     if not blocks:
         return None

@@ -36,7 +36,7 @@ COMMAND_MODULES = {
 
 
 class PipeClosed(Exception):
-    """Whoever read what is printed is gone; click would make exit code 1 of it."""
+    """The reader of the output has closed the pipe; click would turn this into exit code 1."""
 
 
 class LazyGroup(click.Group):

@@ -69,7 +69,7 @@ class IndexedSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class IndexedLogFile(FileStamp, frozen=True, kw_only=True):
-    """One file, and what is known of the sessions in it."""
+    """One log file, with the figures of its sessions."""
 
     tool: str = ""
     project: str | None = None

@@ -133,6 +133,10 @@ def read_entries(path: Path) -> tuple[ContestEntryRules, ...]:
 def store_entry(path: Path, entry: ContestEntryRules) -> None:
     """Write an entry, in the place of one of the same name by the same user.
 
+    Args:
+        path: the contest's file, or a folder with one file per entry.
+        entry: the entry.
+
     Raises:
         BadArguments: it cannot be written.
     """

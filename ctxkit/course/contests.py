@@ -95,6 +95,10 @@ class ContestTable:
     def tried(name: str, rules: RulesLike) -> ContestEntry:
         """Return the figures of rules on `billing`, without entering them; a function may be tried.
 
+        Args:
+            name: name of the entry in the result.
+            rules: rules, a preset or a function.
+
         Raises:
             BadArguments: they are no rules.
         """
@@ -201,14 +205,14 @@ class ContestTable:
 def contest(path: str | Path | None = None) -> ContestTable:
     """Return the contest of the course: the cheapest rules that keep all facts of `billing`.
 
-    An entry counts if it keeps fifteen of fifteen facts until the last turn begins, takes at most
-    5 % of what is needed later out of sight, and fits the window. `contest().enter(name, rules)`
-    enters one. The table is practice: `ctxkit.course.mark` judges entries on sessions that nobody
-    has seen.
+    An entry counts if it keeps fifteen of fifteen facts until the last turn begins, hides at most 5
+    % of the items that are needed later, and fits the window. `contest().enter(name, rules)` enters
+    one. The table is for practice: `ctxkit.course.mark` judges entries on sessions that nobody has
+    seen.
 
     Args:
         path: a file, or a folder that a class shares, in which each entry has a file of its own;
-            None: `.ctxkit/contest.json` where the notebook was opened.
+            None: `.ctxkit/contest.json` in the notebook's folder.
 
     Returns:
         The table; its display ranks the entries that count by cost, in US dollars.

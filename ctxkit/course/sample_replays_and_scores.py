@@ -34,7 +34,7 @@ __all__ = [
 
 
 def prices(session: SessionLike) -> dict[str, float]:
-    """Return what a session's model costs, by the four classes of tokens.
+    """Return the prices of a session's model, by the four classes of tokens.
 
     Args:
         session: the session.
@@ -136,7 +136,7 @@ def score_replay(replay: Session, *, loss: bool = True) -> dict[str, Any]:
 
 @cache
 def measure_cost_with_trigger(policy: str, tokens: int) -> float:
-    """Return what the sample costs under a policy that is due above a size.
+    """Return the cost of the sample under a policy that is due above a size, in US dollars.
 
     Args:
         policy: the policy as text, such as `summary:keep_tokens=8000`.

@@ -136,7 +136,7 @@ REPEATED_FIT_WARNING = (
 
 
 class Context:
-    """An agent's context under rules, which remembers what was sent and compacted.
+    """The context of an agent under rules; it remembers sent prompts and compactions.
 
     In a loop::
 

@@ -155,7 +155,12 @@ class Run:
         return self.billed.sums().peak
 
     def sizes(self, start: int, stop: int) -> list[int]:
-        """Return the prompt tokens billed for the calls start..stop."""
+        """Return the prompt tokens billed for the calls start..stop.
+
+        Args:
+            start: first call, from 0.
+            stop: one past the last call.
+        """
         return self.billed.sizes(start, stop)
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
@@ -167,7 +172,12 @@ class Run:
         return find_left_out_rows(self, call)
 
     def prompt_changes(self, start: int = 0, stop: int | None = None) -> Iterator[PromptChange]:
-        """Yield the changes of the prompt at each call; see `sent.iter_prompt_changes`."""
+        """Yield the changes of the prompt at each call, as `iter_prompt_changes` does.
+
+        Args:
+            start: first call, from 0; its change is the whole prompt.
+            stop: one past the last call; None: all calls so far.
+        """
         return iter_prompt_changes(self, start, stop)
 
     def segments(self) -> list[RunSegment]:
@@ -191,7 +201,7 @@ class Run:
 
     @property
     def owing(self) -> bool:
-        """True where bills differ from what was known when the calls were sent."""
+        """True where bills differ from the sizes that were known when the calls were sent."""
         return self.log.tokens.owing
 
     @property
@@ -304,7 +314,13 @@ class Run:
         )
 
     def bill(self, forecast: UnprunedForecast, start: int, stop: int) -> None:
-        """Bill the calls start..stop by the sizes of a forecast."""
+        """Bill the calls start..stop: add their prompt tokens and cached prefixes to `billed`.
+
+        Args:
+            forecast: the prompt sizes of these calls.
+            start: first call, from 0; nothing is billed where `stop` is not above it.
+            stop: one past the last call.
+        """
         if stop <= start:
             return
         if isinstance(forecast, PrunedPromptForecast):
@@ -436,7 +452,13 @@ def run_rules(log: MessageLog, rules: Rules, limit: int | None = None) -> Run:
 
 
 def find_first_compaction_call(log: MessageLog, rules: Rules, limit: int | None = None) -> int:
-    """Return the first call of a log at which rules may compact; the number of calls: none."""
+    """Return the first call of a log at which rules may compact; the number of calls: none.
+
+    Args:
+        log: the messages and calls.
+        rules: the rules of context management; without a compaction policy there is no such call.
+        limit: tokens that a prompt may have; None: the limit of the rules.
+    """
     run = Run(log, rules, limit)
     run.clock.sync()
     if rules.policy is None:

@@ -113,7 +113,7 @@ def has_signed_thinking(message: Message) -> bool:
 
 
 class PromptRepairer:
-    """Follows the prompts of one conversation, and repairs what the provider would refuse.
+    """Follows the prompts of one conversation, and repairs those that the provider would refuse.
 
     Args:
         model: the model's name; None: unknown.
@@ -158,7 +158,7 @@ class PromptRepairer:
 
 
 def find_stale_thinking(session: Session) -> set[str]:
-    """Return the ids of a log's replies whose thinking came before its last compaction."""
+    """Return the ids of the replies whose thinking is older than the last compaction of the log."""
     edits = [i for i, e in enumerate(session.path) if isinstance(e, Edit)]
     before = session.path[: edits[-1]] if edits else ()
     return {e.id for e in before if isinstance(e, Message) and has_signed_thinking(e)}

@@ -306,7 +306,12 @@ class PastPrompts(NamedTuple):
 
 
 def measure_common_prefix(a: Numbers, b: Numbers) -> int:
-    """Return how many first values of two arrays are equal."""
+    """Return the length of the longest common prefix of two arrays.
+
+    Args:
+        a: an array, such as the hashes of a prompt's messages.
+        b: the other array.
+    """
     n = min(len(a), len(b))
     if not n or a[0] != b[0]:
         return 0
@@ -325,6 +330,10 @@ def measure_shared_prefix(view: History, others: Iterable[History]) -> int:
     """Return the tokens of the longest prefix that a view shares with one of some other views.
 
     The fixed part of the prompt counts.
+
+    Args:
+        view: the messages of a prompt.
+        others: those of earlier prompts of the same log.
     """
     hashes, longest = hash_contents(view), 0
     for other in others:

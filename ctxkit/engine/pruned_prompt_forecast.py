@@ -155,7 +155,12 @@ class PrunedPromptForecast(UnprunedForecast):
         return np.array([*past, *coming], np.int64)
 
     def shared(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the tokens of the prefix that each call shares with prompts before it."""
+        """Return the tokens of the prefix that each call shares with prompts before it.
+
+        Args:
+            start: first call, not before the first of the forecast.
+            stop: one past the last call.
+        """
         self._extend_to(stop, stop)
         return np.array(self._shared[start - self.start : stop - self.start], np.int64)
 
@@ -180,7 +185,14 @@ class PrunedPromptForecast(UnprunedForecast):
 def make_whole_log_forecast(
     log: MessageLog, budget: ContextBudget, pruning: BasePolicy, clock: ColdCacheCalls
 ) -> PrunedPromptForecast:
-    """Return the forecast of all calls of a log without an edit; the log caches the last ones."""
+    """Return the forecast of all calls of a log to which no edit was made.
+
+    Args:
+        log: the messages and calls; it caches the last `_MAX_FORECASTS` forecasts.
+        budget: the limit and reserve in tokens.
+        pruning: the pruning of each prompt.
+        clock: the calls that find a cold cache.
+    """
     forecasts: dict[Any, PrunedPromptForecast] = log.memo.setdefault("pruned", {})
     parts = tuple(_part_identity(part) for part in flatten_chain(pruning))
     key = parts, budget.limit, budget.reserve, clock.life, len(log), log.calls

@@ -344,7 +344,7 @@ def summarize_run(run: Run) -> dict[str, Any]:
 
 
 def describe_run_oddities(run: Run) -> str | None:
-    """Return what is odd about a run's rules: settings without effect, a window that is full.
+    """Return notes on a run's rules: settings without effect, a window that is full.
 
     Args:
         run: a finished run.

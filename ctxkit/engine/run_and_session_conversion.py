@@ -34,6 +34,9 @@ one for an overflow that a call reported, but not one for an overflow that the r
 """
 
 
+# A recorded session becomes a log as if it had never been compacted: every message is a row, every
+# reply opens a call, and recorded edits stand beside the log. Three sources of sizes, the first
+# that applies: given ones, the usage known before each call, or counts anchored on recorded usage.
 def make_log_from_session(
     session: Session,
     rules: Rules | None = None,

@@ -491,7 +491,12 @@ def make_question_message(questions: Sequence[ExamQuestion]) -> Message:
 
 
 def grade_answers(questions: Sequence[ExamQuestion], reply: str) -> tuple[bool, ...]:
-    """Return for each question whether the reply gives its exact value, in any case of letters."""
+    """Return for each question whether the reply gives its exact value, in any case of letters.
+
+    Args:
+        questions: the questions, in the order of their numbers.
+        reply: the model's answers, one numbered line each.
+    """
     answers = {int(number): text.casefold() for number, text in _ANSWER_LINE.findall(reply)}
     return tuple(
         not find_missing_values((question.expected,), answers.get(i, ""))

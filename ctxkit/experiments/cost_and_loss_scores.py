@@ -112,8 +112,8 @@ def score(
 
     Returns:
         A series with the columns of `experiments.score_columns.SCORE_COLUMNS`, shown by its chief
-        figures (`.detail` has all). Shares are between 0
-        and 1, counts end in `_n`, money is in US dollars; unknown values are missing, never zero.
+        figures (`.detail` has all). Shares are between 0 and 1, counts end in `_n`, money is in US
+        dollars; unknown values are missing, never zero.
 
     Raises:
         BadArguments: the argument is no session.
@@ -525,7 +525,12 @@ class SessionAnalysisCache:
         return {"window_tokens": window, "first_call_over_window": first}
 
     def head(self, rules: str, source: str | None) -> dict[str, Any]:
-        """Return the columns that are the same for all rows of the session."""
+        """Return the columns that are the same for all rows of the session.
+
+        Args:
+            rules: name of the rules.
+            source: how the prompt sizes are known; None: not known.
+        """
         return {
             "session": self.session.id,
             "rules": rules,
@@ -618,7 +623,13 @@ class RunLengthForecast:
         return self._bills[reuse]
 
     def columns(self, row: dict[str, Any], *, pruned: bool, reuse: bool) -> dict[str, Any]:
-        """Return the columns `elongation` to `vs_recorded` of a replay; empty where unstudied."""
+        """Return the columns `elongation` to `vs_recorded` of a replay; empty where unstudied.
+
+        Args:
+            row: the score of the replay so far.
+            pruned: the rules prune single prompts.
+            reuse: summaries read the whole prompt from the cache.
+        """
         replay_kind = classify_replayed_policy(row, pruned=pruned)
         if replay_kind is None or self.kind is None:
             return {}

@@ -475,7 +475,12 @@ class SettingVerdict(NamedTuple):
 # with equal figures are one setting in effect (a trigger that never fires, for instance) and share
 # a row of the table, which keeps the verdict with most words.
 def judge_settings(frame: pd.DataFrame, max_loss: float | None = None) -> list[SettingVerdict]:
-    """Return the verdict on each row of a frame of scores of one session."""
+    """Return the verdict on each row of a frame of scores.
+
+    Args:
+        frame: scores of one session, one row per rules.
+        max_loss: largest acceptable loss, as a share from 0 to 1; None: no limit.
+    """
     on_front, choice = find_pareto_rows(frame), choose_setting_from_frame(frame, max_loss)
     return [
         _judge_setting(row, choice.name_ends(str(row["rules"])), front=on)

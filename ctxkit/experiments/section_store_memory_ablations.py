@@ -294,7 +294,13 @@ class PromptVariantBilling:
         tokens: Sequence[int] | None = None,
         fixed: Sequence[int] | None = None,
     ) -> Run:
-        """Return the run of a session with the same calls whose messages have other sizes."""
+        """Run a session's calls with messages of other sizes.
+
+        Args:
+            session: the session.
+            tokens: size of each message; None: as measured.
+            fixed: fixed part of each call, in tokens; None: as measured.
+        """
         return run_replay(
             session, self.rules, tokens=tokens or self.sizes.tokens, fixed=fixed or self.fixed
         )

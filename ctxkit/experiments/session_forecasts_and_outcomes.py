@@ -1,5 +1,5 @@
-"""Forecasts of the calls, dollars and loss of an archive's next sessions, and their comparison with
-the sessions that came.
+"""Forecasts of the calls, dollars and loss of an archive's next sessions, compared with those
+sessions once they are there.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def _read_lines(folder: Path) -> list[bytes]:
 
 
 class ForecastOutcome(NamedTuple):
-    """A forecast, and the sessions of its tool that came later."""
+    """A forecast, and the later sessions of its tool."""
 
     forecast: Forecast
     values: dict[str, tuple[float, ...]]

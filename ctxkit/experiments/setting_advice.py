@@ -50,8 +50,8 @@ def advise(
 ) -> pd.DataFrame:
     """Recommend settings for sessions: the Pareto front, cheapest first, with saving and risk.
 
-    A setting is on the front where no other setting is at least as good in dollars, needed-later
-    loss and unpaid compactions, and better in one of them.
+    A setting is on the front if no other setting is at least as good in dollars, needed-later
+    loss and compactions not paid back, and better in one of them.
 
     Args:
         sessions: recorded sessions with text, usage and prices. With fewer than five nothing is

@@ -76,9 +76,9 @@ def sweep(
             session is used.
         rules: a grid, rules, policies, preset names, or ``"all"``.
         executor: any ``concurrent.futures.Executor``, such as ``ProcessPoolExecutor()``, or a Dask
-            ``Client``; None: this process, and in a notebook or console all cores
-            where the remaining work would take more than a few seconds. Rules and sessions that
-            cannot be pickled are run in this process.
+            ``Client``; None: this process, and in a notebook or console all cores where the
+            remaining work would take more than a few seconds. Rules and sessions that cannot be
+            pickled are run in this process.
         out: a JSON Lines file of finished runs; runs that it holds are not repeated.
         loss: also compute the columns of information loss.
         reuse: bill the call that writes a summary as reading the cached prompt; otherwise it sends

@@ -384,6 +384,11 @@ def run_in_executor(
     """Yield the rows of batches as workers finish them.
 
     Batches that cannot be pickled, or whose worker failed, are run in this process.
+
+    Args:
+        tasks: index of each session, the session, and the rules to run on it.
+        executor: runs batches, for instance in processes.
+        options: options of all runs.
     """
     plan = WorkPlan([RemainingSessionWork(*task) for task in tasks], count_workers(executor))
     running: dict[Future[Any], tuple[Any, RemainingSessionWork, tuple[NamedRules, ...]]] = {}

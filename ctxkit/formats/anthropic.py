@@ -111,7 +111,11 @@ def _split_record(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any
 
 
 def read(source: Source) -> list[Session]:
-    """Read the conversation of a file; messages missing from a later request become an edit."""
+    """Read the conversation of a file; messages missing from a later request become an edit.
+
+    Raises:
+        ReadError: the file has no message and no response.
+    """
     conversation = _open_conversation()
     document = source.document
     if type(document) is list:

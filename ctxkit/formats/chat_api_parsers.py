@@ -164,6 +164,10 @@ def fill_tool_names(messages: list[Message], tool_by_call: dict[str, str]) -> li
     return messages
 
 
+# One raw message can become several: each tool result inside it is a message of its own. Results of
+# a user message come before the rest of it, as they answer the call before; results of a reply
+# belong to the provider's own tools and come behind it. A role that is not known is read as the
+# user's, with the role as kind.
 def _parse_general(
     raw: dict[str, Any], builder: SessionBuilder, skipped: dict[str, int], fields: dict[str, Any]
 ) -> list[Message]:
@@ -294,7 +298,12 @@ _RESULT_TYPES = {"tool_result", "tool_call_response", "functionResponse"}
 
 
 def count_skipped(skipped: dict[str, int], name: str) -> None:
-    """Count a skipped record by name; at most 200 names are kept, the rest are "others"."""
+    """Count a skipped record by name; at most 200 names are counted, the rest as "others".
+
+    Args:
+        skipped: numbers of records by name; it is changed.
+        name: kind of the record.
+    """
     name = name[:80] if name in skipped or len(skipped) < 200 else "others"
     skipped[name] = skipped.get(name, 0) + 1
 
@@ -303,6 +312,10 @@ def parse_parts_and_results(
     content: Any, skipped: dict[str, int]
 ) -> tuple[list[Part], list[dict[str, Any]]]:
     """Parse a content: a string, a part, or a list of parts.
+
+    Args:
+        content: the raw content.
+        skipped: counts what is not understood, by kind; it is changed.
 
     Returns:
         The parts, and the raw tool results among them.
@@ -456,7 +469,12 @@ def is_supported_part(raw: Any) -> bool:
 
 
 def subtract_cached(input_tokens: int | None, *cached: int | None) -> int | None:
-    """Subtract cached tokens from an input; if they are more, the input did not include them."""
+    """Subtract cached tokens from an input; if they are more, the input did not include them.
+
+    Args:
+        input_tokens: all tokens of a prompt; None: unknown, and so is the result.
+        cached: tokens read from the cache and written to it; None counts as 0.
+    """
     cached_tokens = sum(n or 0 for n in cached)
     return (
         input_tokens
@@ -472,7 +490,15 @@ def make_usage_from_total(
     output_tokens: int | None,
     **fields: Any,
 ) -> Usage:
-    """Return a usage in disjoint classes from an input that includes the cached tokens."""
+    """Return a usage in disjoint classes from an input that includes the cached tokens.
+
+    Args:
+        input_tokens: all tokens of the prompt; None: unknown.
+        cache_read: those read from the cache; None: unknown.
+        cache_write: those written to the cache; None: unknown.
+        output_tokens: tokens of the reply; None: unknown.
+        fields: other fields of the usage, such as `cost_usd`.
+    """
     return Usage(
         input_tokens=subtract_cached(input_tokens, cache_read, cache_write),
         cache_read_tokens=cache_read,
@@ -487,6 +513,10 @@ def parse_usage(raw: Any, cost_usd: float | None = None) -> Usage | None:
 
     `prompt_tokens` (Chat Completions, LiteLLM) and `input_tokens` (Responses, LangChain) include
     cached tokens; `input_tokens` beside `cache_read_input_tokens` (Anthropic) does not.
+
+    Args:
+        raw: the usage object; one that is no object is empty.
+        cost_usd: US dollars of the call, where the log has them elsewhere.
     """
     raw = as_dict(raw)
     if not raw:

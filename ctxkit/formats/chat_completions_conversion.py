@@ -225,7 +225,14 @@ def _add_cache_mark(message: dict[str, Any]) -> dict[str, Any]:
 def from_chat_message(
     reply: Mapping[str, Any], *, stop: str | None, usage: Usage | None, model: str
 ) -> Message:
-    """Parse a provider's reply (the `message` of a choice)."""
+    """Parse a reply of a Chat Completions API.
+
+    Args:
+        reply: the `message` of a choice.
+        stop: why the reply ended; None: unknown.
+        usage: tokens of the call; None: not reported.
+        model: name of the model.
+    """
     parts: list[Part] = []
     if blocks := reply.get("thinking_blocks"):
         parts.extend(map(_parse_thinking, blocks))

@@ -116,7 +116,11 @@ def _is_first_layout(document: Any) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Read the session of a rollout; each API call is one reply with its usage."""
+    """Read the session of a rollout; each API call is one reply with its usage.
+
+    Raises:
+        ReadError: the file has no line of a rollout.
+    """
     faults = list[Fault]()
     records: Iterable[tuple[int, Any]] = source.stream()
     early_items = [r.get("payload") for r in source.head[:12] if r.get("type") == "response_item"]

@@ -120,7 +120,17 @@ class ReplyAssembler:
         is_error: bool = False,
         details: dict[str, Any] | None = None,
     ) -> None:
-        """Add the result of a call; except for server tools (`kind`), a new reply follows it."""
+        """Add the result of a call.
+
+        Args:
+            call_id: id of the call.
+            parts: content of the result.
+            time: seconds since 1970; None: unknown.
+            kind: kind of a server tool; its result does not end the reply. Empty: a client's tool,
+                and a new reply follows.
+            is_error: the call failed.
+            details: more about the result, such as `exit_code`.
+        """
         self._has_result = self._has_result or not kind
         self.builder.add_message(
             "tool",
@@ -184,7 +194,13 @@ class ReplyAssembler:
         )
 
     def add_failed_call(self, stop_reason: str, message: str | None, time: float | None) -> None:
-        """Add an invisible reply for a call that failed or was aborted."""
+        """Add an invisible reply for a call that failed or was aborted.
+
+        Args:
+            stop_reason: "error" or "aborted".
+            message: what the log says about it; None: nothing.
+            time: seconds since 1970; None: unknown.
+        """
         self.flush_pending_usage()
         self.builder.add_message(
             "assistant",
@@ -225,7 +241,12 @@ _WRAPPER_PREFIXES = (
 
 
 def parse_content(content: Any, skipped: Counter[str]) -> tuple[Part, ...]:
-    """Return a content as parts, without images that have no data."""
+    """Return a content as parts, without images that have no data.
+
+    Args:
+        content: a string, a part, or a list of parts.
+        skipped: counts what is not understood, by kind; it is changed.
+    """
     if type(content) is str:
         return (Text(content),) if content else ()
     parts, _ = parse_parts_and_results(content, skipped)
@@ -238,7 +259,12 @@ def is_context_wrapper(parts: tuple[Part, ...]) -> bool:
 
 
 def parse_summary_item(item: dict[str, Any], kind: str) -> tuple[Part, ...]:
-    """Return the parts of a summary; if it is encrypted, only its size is known."""
+    """Return the parts of a summary: its text, and the size of its encrypted content.
+
+    Args:
+        item: the raw item.
+        kind: kind of the part that stands for encrypted content.
+    """
     text, encrypted = (
         str_or_none(item.get("summary")) or str_or_none(item.get("text")),
         as_str(item.get("encrypted_content")),
@@ -260,7 +286,13 @@ def parse_reasoning_item(item: dict[str, Any]) -> Thinking:
 
 
 def parse_call_item(item: dict[str, Any], item_type: str, call_id: str) -> ToolCall:
-    """Return a tool call; a call of no named function gets the name of its item type."""
+    """Return a tool call; a call of no named function gets the name of its item type.
+
+    Args:
+        item: the raw item.
+        item_type: its type, such as `function_call` or `local_shell_call`.
+        call_id: id by which the result refers to it.
+    """
     if item_type in ("function_call", "custom_tool_call"):
         return ToolCall(
             call_id,
@@ -276,7 +308,15 @@ def parse_call_item(item: dict[str, Any], item_type: str, call_id: str) -> ToolC
 def parse_output_item(
     item: dict[str, Any], skipped: Counter[str]
 ) -> tuple[tuple[Part, ...], bool, dict[str, Any]]:
-    """Return the parts of a call's output, whether it failed, and details (the exit code)."""
+    """Parse the output of a call.
+
+    Args:
+        item: the raw item.
+        skipped: counts what is not understood, by kind; it is changed.
+
+    Returns:
+        The parts, whether the call failed, and details (`exit_code`).
+    """
     output = item.get("output", item.get("tools"))
     details: dict[str, Any] = {}
     is_failed = item.get("status") in ("failed", "error")

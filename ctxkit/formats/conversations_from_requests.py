@@ -153,7 +153,12 @@ class ChatConversation:
         return end
 
     def count_replacement(self, messages: list[Message], start: int) -> int:  # noqa: ARG002
-        """Return the end of what replaced the old messages where none of them is left: all."""
+        """Return the end of what replaced the old messages where none of them is left: all.
+
+        Args:
+            messages: messages of the new request.
+            start: index of the first message that replaced old ones.
+        """
         return len(messages)
 
     def add_reply(self, raw: Any, **fields: Any) -> None:

@@ -46,6 +46,9 @@ def read(source: Source) -> list[Session]:
     billed, not the size of the context). Its `details` have the recorded running sum, the
     thresholds, and `resumed` if the running sum of an agent fell without a marker, which means that
     the process was restarted.
+
+    Raises:
+        ReadError: the file has no row of a snapshot.
     """
     rows_by_session: dict[str, _SessionRows] = {}
     faults = list(source.faults)

@@ -132,7 +132,12 @@ def summarize_companion_files(source: Source, session_id: str) -> dict[str, Any]
 
 
 def read_companion_file(source: Source, name: str) -> dict[str, Any]:
-    """Return the JSON object in a file beside a log, or an empty one."""
+    """Return the JSON object in a file beside a log; an empty one where there is none.
+
+    Args:
+        source: the log; one that is not on disk has no companions.
+        name: name of the file.
+    """
     return as_dict(read_json_or_none(source.path.parent / name)) if source.on_disk else {}
 
 

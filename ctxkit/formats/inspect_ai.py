@@ -97,7 +97,11 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Read one session per sample and epoch, also from an unfinished archive without header."""
+    """Read one session per sample and epoch, also from an unfinished archive without header.
+
+    Raises:
+        ReadError: the log has no sample.
+    """
     faults: list[Fault] = []
     if source.data.startswith(b"PK"):
         members = read_zip_json(

@@ -186,7 +186,12 @@ def iter_location_folders(
 
 
 def get_location_project(location: LogLocation, folders: tuple[str, ...]) -> str | None:
-    """Return the project's name from the folders between a location and a file, or None."""
+    """Return a project's name from a log's path; None where the location has no folder for it.
+
+    Args:
+        location: a place of logs; it says which folder below it names the project.
+        folders: the folders between the location and the file.
+    """
     name = folders[location.project_level] if 0 <= location.project_level < len(folders) else None
     return sanitize_text(name, 200) if name else None
 

@@ -376,9 +376,11 @@ def _count_raw_lines(data: bytes) -> int:
 
 
 def read_json_object_or_fault(file: Path, faults: list[Fault]) -> dict[str, Any]:
-    """Return the JSON object in one file of a session folder.
+    """Return the JSON object in one file of a session folder; an empty one where it holds none.
 
-    A file that holds no object gives an empty one, and a fault with its name.
+    Args:
+        file: path of the file.
+        faults: gets a fault with the file's name where it holds no object.
 
     Raises:
         ReadError: the file cannot be read.
@@ -503,6 +505,9 @@ _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 """Local header of a member: magic, five words, checksum, two sizes, lengths of name and extra."""
 
 
+# Guards against hostile archives, before anything is unpacked: number of members, total size, and
+# ratio of each member. The sizes come from the archive's own directory, which can lie, so unpacking
+# is bounded by them as well. A member that cannot be read becomes a fault and the others are read.
 def read_zip_json(
     source: Source, accepts: Callable[[str], bool], faults: list[Fault]
 ) -> dict[str, Any]:

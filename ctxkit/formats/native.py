@@ -416,7 +416,13 @@ def encode_end_line(session: Session) -> bytes:
 
 
 def encode_entry_lines(ids: EntryIdsAndParents, i: int, entry: Message | Edit) -> Iterator[bytes]:
-    """Yield the mark of an entry, and its Pi form if it has one."""
+    """Yield the lines of an entry: its mark, and its Pi form if it has one.
+
+    Args:
+        ids: ids and parents of all entries of the file.
+        i: index of the entry.
+        entry: a message or an edit.
+    """
     timestamp, parent_index = format_timestamp(entry.time), ids.before(i)
     parent = _ROOT_ID if parent_index < 0 else ids.id(parent_index)
     if isinstance(entry, Edit):

@@ -76,7 +76,11 @@ def _split_request_response(record: dict[str, Any]) -> tuple[dict[str, Any], dic
 
 
 def read(source: Source) -> list[Session]:
-    """Read one conversation, or several if requests have different openings."""
+    """Read one conversation, or several if requests have different openings.
+
+    Raises:
+        ReadError: the file has no message and no request.
+    """
     document = source.document
     name = source.path.stem
     if type(document) is list:

@@ -111,7 +111,11 @@ class _ResponsesConversation(ChatConversation):
 
 
 def read(source: Source) -> list[Session]:
-    """Read the conversation of a file."""
+    """Read the conversation of a file.
+
+    Raises:
+        ReadError: the file has no item.
+    """
     conversation, document = _ResponsesConversation(NAME), source.document
     session_id: str | None = None
     if type(document) is list:

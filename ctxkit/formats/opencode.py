@@ -109,7 +109,11 @@ def sniff_folder(path: Path) -> bool:
 
 
 def read_folder(storage: Path) -> list[Session]:
-    """Read the main sessions of a storage; those of subagents are their children."""
+    """Read the main sessions of a storage; those of subagents are their children.
+
+    Raises:
+        ReadError: the storage has no session.
+    """
     sessions = {
         file.stem: _read_stored_session(storage, file)
         for file in sorted((storage / "session").glob("*/ses_*.json"))

@@ -161,7 +161,11 @@ def sniff_folder(path: Path) -> bool:
 
 
 def read_folder(path: Path) -> list[Session]:
-    """Read the session of a conversation folder, or of completion logs in order of time."""
+    """Read the session of a conversation folder, or of completion logs in order of time.
+
+    Raises:
+        ReadError: the folder has neither completion logs nor event files.
+    """
     faults: list[Fault] = []
     numbered = _numbered_event_files(path)
     name = path.parent.name if path.name == "events" else path.name

@@ -148,7 +148,16 @@ def read_all(
 
 
 def find_logs(location: str | os.PathLike[str], reader: Reader | None = None) -> list[LogCandidate]:
-    """Return the files and session folders at a location that may be sessions, without reading."""
+    """Return the files and session folders that may be sessions, without reading them.
+
+    Args:
+        location: a file, folder or glob.
+        reader: the reader that looks for session folders; None: all readers.
+
+    Raises:
+        BadArguments: the location is no path.
+        ReadError: it is an empty text, or has a null character.
+    """
     return find_log_files(
         _check_path(location),
         # the readers are imported for a folder only

@@ -235,7 +235,15 @@ def detect_reader(source: Source) -> Reader:
 
 
 def is_reader_of(reader: Reader, source: Source) -> bool:
-    """Return True if a reader recognizes a file; a reader that raises does not."""
+    """Return True if a reader recognizes a file; a reader with a bug does not.
+
+    Args:
+        reader: the reader of one format.
+        source: the file.
+
+    Raises:
+        ReadError: the file cannot be read.
+    """
     try:
         return bool(reader.sniff(source))
     except ReadError:

@@ -44,6 +44,11 @@ _decode = msgspec.json.Decoder().decode
 def require_field(record: dict[str, Any], key: str, kind: type[_T]) -> _T:
     """Return ``record[key]`` if it has the required type.
 
+    Args:
+        record: a raw object.
+        key: key of the field.
+        kind: required type.
+
     Raises:
         ValueError: it is missing or of another type; the message names the expected type.
     """
@@ -167,7 +172,13 @@ def read_each_line(
     read_record: Callable[[Any], object],
     faults: list[Fault],
 ) -> None:
-    """Call `read_record` with each record; a damaged record becomes a fault with its line."""
+    """Call a function with each record of a file; a damaged record becomes a fault with its line.
+
+    Args:
+        records: line numbers and raw records.
+        read_record: reads one record.
+        faults: gets a fault for each record whose reading raised one of `DAMAGE_ERRORS`.
+    """
     for line, record in records:
         try:
             read_record(record)

@@ -231,6 +231,10 @@ class SessionRegistry:
 
         Without a name it is called after its id, with a number where another session has that name
         already.
+
+        Args:
+            session: the session.
+            name: its name; it replaces another session of that name. None: derive one from its id.
         """
         base_name = name or sanitize_line(session.id, 40).replace(" ", "-") or "session"
         chosen, n = base_name, 2
@@ -513,7 +517,12 @@ class SettingNameResolver:
             self.resolve_model(name, STANDARD_RULES)
 
     def resolve_model(self, name: str, rules: Rules) -> Model:
-        """Return a model by name; `scripted/NAME` also takes a session that the magics know."""
+        """Return a model by name; `scripted/NAME` also takes a session that the magics know.
+
+        Args:
+            name: name of the model, as LiteLLM or ctxkit spells it.
+            rules: the rules, whose token counter a scripted model uses.
+        """
         from ctxkit.agent.models.model_factory import make_model
         from ctxkit.tokens import default_counter
 
@@ -523,10 +532,11 @@ class SettingNameResolver:
         )
 
     def resolve_rules(self, name: str, *, once: bool = False) -> Rules:
-        """Return rules: a variable of the user's that holds some, `standard`, words for a policy,
-        else a preset.
+        """Return the rules that a setting names.
 
-        `once`: they are asked by hand, so they need no trigger.
+        Args:
+            name: a variable that holds rules, "standard", words for a policy, or a preset.
+            once: the policy is applied once by hand, so that no trigger is needed.
 
         Raises:
             UnknownPreset: there are none of that name.
@@ -542,8 +552,11 @@ class SettingNameResolver:
         return resolve_rules(name, once=once)
 
     def resolve_memory(self, option_value: str, model: Model) -> SessionMemory | None:
-        """Return the memory that words name; empty: on, and off for a script, which is nobody's
-        talk.
+        """Return the memory that a setting names; None: no memory.
+
+        Args:
+            option_value: words for the memory; empty: on, but off for a scripted model.
+            model: model of the session.
 
         Raises:
             BadArguments: a word names no memory.

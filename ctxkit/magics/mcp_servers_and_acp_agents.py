@@ -114,6 +114,10 @@ class McpServerProcesses:
     def tools(self, session: str, servers: Mapping[str, McpServerCommand]) -> list[Tool]:
         """Return the tools of a session's servers; those that it has no more are ended.
 
+        Args:
+            session: name of the session.
+            servers: command and environment of each server, by name.
+
         Raises:
             BadArguments: one cannot be started, or speaks no MCP.
         """

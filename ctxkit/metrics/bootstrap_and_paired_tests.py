@@ -124,6 +124,13 @@ def average_cost_model_uncertainty(runs: pd.DataFrame, by: str = "rules") -> dic
     the cache model. Errors of sessions of one tool and provider have the same sign: the model is
     too cheap or too expensive for all of them. So the uncertainty of the mean is the mean of the
     uncertainties, however many sessions there are. Empty if the runs lack these columns.
+
+    Args:
+        runs: one row per run, as `ctxkit.sweep` returns.
+        by: the column that names the setting.
+
+    Returns:
+        US dollars by setting.
     """
     ends = ("cost_low_usd", "cost_high_usd")
     if not {*ends, "session"} <= set(runs.columns):
@@ -139,6 +146,10 @@ def bootstrap_mean(
     """Return the mean of values, and the 5th and 95th percentile of bootstrapped means.
 
     All three are None without values.
+
+    Args:
+        values: the sample.
+        rng: draws the `RESAMPLES` resamples.
     """
     if not len(values):
         return None, None, None

@@ -222,7 +222,16 @@ def get_compaction_outcomes(
 def get_compactions_and_prompts(
     session: Session, anchored: MessageSizes
 ) -> tuple[list[CompactionsBeforeCall], SentPromptSizes]:
-    """Return all compactions of a session or a replay that have a size, and its prompts."""
+    """Return the compactions of a session or a replay, and its prompts.
+
+    Args:
+        session: a recorded session or a replay.
+        anchored: sizes of its messages; they stand in for prompts that are not recorded.
+
+    Returns:
+        The compactions of known size, none where the log has no prompt sizes; and the tokens of
+        each call's prompt.
+    """
     if session.origin is not None:
         return get_replay_compactions(session), get_replay_prompt_sizes(session)
     recorded = (c.message.prompt_tokens for c in session.calls)
@@ -421,7 +430,12 @@ class ToolCallRequestIndex:
         return None if resumed is None else resumed - call
 
     def after(self, visibility: Visibility, call: int) -> RereadAndReorientation:
-        """Return the activity after a compaction before a call."""
+        """Return the activity after a compaction before a call.
+
+        Args:
+            visibility: visibility of the session's messages.
+            call: number of the call before which the compaction happened, from 0.
+        """
         start, tick = int(self._first_tool_call[call]), 2 * call + 1
         is_removed = visibility.visible_until[self._row] == tick
         restored = visibility.restored_spans

@@ -224,7 +224,16 @@ def make_compaction_columns(
 def summarise_verdicts(
     savings: Sequence[float], verdicts: Sequence[CompactionRefillAndPayback]
 ) -> dict[str, Any]:
-    """Return the figures over all verdicts, named as the columns of a score."""
+    """Return the figures over all compactions of a session, named as the columns of a score.
+
+    Args:
+        savings: tokens that each compaction freed, as a share of the prompt before it.
+        verdicts: the verdict on each of them.
+
+    Returns:
+        `not_paid_back_n`, `paid_back_share`, `refilled_share`, `rebound_calls`,
+        `no_progress_streak` and `is_thrashing`; None where not known.
+    """
     not_paid_back = [v.not_paid_back for v in verdicts if v.not_paid_back is not None]
     no_progress_streak = measure_longest_run([saved < MIN_PROGRESS for saved in savings])
     return {

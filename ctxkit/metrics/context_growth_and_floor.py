@@ -109,7 +109,7 @@ class GrowthProfile:
 
     @property
     def recorded_trigger(self) -> dict[str, int]:
-        """The median prompt at which the log's own compactions came; empty where it has none."""
+        """The median prompt size, in tokens, before the log's compactions; empty without any."""
         if not self.outcomes:
             return {}
         return {"recorded": round(median(o.before for o in self.outcomes))}
@@ -279,6 +279,9 @@ def get_compaction_floor(
         profile: the growth profile of a session.
         context_floor: the tokens that must stay.
         summary: tokens of a summary.
+
+    Returns:
+        Tokens, and a phrase on where the number comes from.
     """
     floor, source = profile.estimate_floor_after(summary)
     total = context_floor.total

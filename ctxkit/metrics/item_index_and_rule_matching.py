@@ -97,6 +97,11 @@ class ItemIndex(VisibleMessageRows):
         item_cache: extracts the items of its messages.
     """
 
+    # An inverted index between items and messages. Items are numbered as messages mention them,
+    # and every other structure holds numbers: `RaggedArray`s from a row or reply to its items, and
+    # arrays with one value per item. The order of the steps matters: rules in other words can be
+    # matched only after the messages' rules have numbers, and `items_n` is final only after replies
+    # and files. Memory and time are linear in the mentions, plus sorting.
     def __init__(self, session: Session, item_cache: MessageItemCache) -> None:
         super().__init__(session)
         self.item_cache, messages = item_cache, self.messages
@@ -182,7 +187,12 @@ class ItemIndex(VisibleMessageRows):
         return {id(m.parts): rules for m, rules in stated if rules}
 
     def find_first_uses(self, items: Ints, calls: Ints) -> Ints:
-        """Return the first call at or after a given call that uses each item, else ``1 << 62``."""
+        """Return the first call at or after a given call that uses each item, else ``1 << 62``.
+
+        Args:
+            items: numbers of items.
+            calls: for each of them the first call that counts, from 0.
+        """
         width = self.calls + 1
         keys = items * width + np.minimum(calls, self.calls)
         use = self._use_keys[np.searchsorted(self._use_keys[:-1], keys)]

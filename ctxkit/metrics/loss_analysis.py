@@ -458,7 +458,12 @@ class TimeSpans(NamedTuple):
         return self.end_keys & ((1 << self.bits) - 1)
 
     def contain(self, owners: Ints, ticks: Ints | int) -> Flags:
-        """Return whether a span of the owner contains the tick, for each pair of owner and tick."""
+        """Return whether a span of the owner contains the tick, for each pair of owner and tick.
+
+        Args:
+            owners: numbers of owners (rows or items).
+            ticks: a point in time for each of them, or one for all.
+        """
         if not len(self.start_keys):
             return np.zeros(len(owners), bool)
         keys = (owners << self.bits) + ticks

@@ -297,7 +297,7 @@ def drift(session: Session) -> pd.DataFrame:
         ==============  ==========================================================================
         session         id of the session
         cohort          the compaction that removed the items first, from 0
-        compactions_n          compactions since then; 1 is that compaction itself
+        compactions_n   compactions since then; 1 is that compaction itself
         call            the first call after the latest of them
         items_n         items of the cohort
         retained        share of them that the prompt states again at that call

@@ -54,7 +54,12 @@ _APPENDED_SLOT = -(1 << 63)
 
 
 def get_visibility(rows: VisibleMessageRows, session: Session) -> Visibility:
-    """Return what the compactions and prunings of a session leave visible at each of its calls."""
+    """Return which messages are visible at each call, after all compactions and prunings.
+
+    Args:
+        rows: the visible messages of the session.
+        session: a recorded session or a replay.
+    """
     source = find_prompt_source(session)
     if isinstance(source, Run):
         return get_run_visibility(rows, source)
@@ -67,7 +72,7 @@ def get_visibility(rows: VisibleMessageRows, session: Session) -> Visibility:
 
 
 def get_session_visibility(rows: VisibleMessageRows, session: Session) -> Visibility:
-    """Return what the edits of a session leave visible at each of its calls."""
+    """Return which messages are visible at each call of a session after its edits."""
     recorder, slots, free_slot = VisibilityRecorder(rows), dict[str, list[int]](), -1
     row, position = 0, 0
     for call, group in _find_calls_after_edits(session):
@@ -161,7 +166,12 @@ def _get_pruned_visibility(rows: VisibleMessageRows, session: Session) -> Visibi
 
 
 def get_run_visibility(rows: VisibleMessageRows, run: Run) -> Visibility:
-    """Return what the compactions and prunings of a run leave visible at each call."""
+    """Return which messages are visible at each call of a run after its compactions and prunings.
+
+    Args:
+        rows: the visible messages of the session.
+        run: the run that made the prompts.
+    """
     recorder, last = VisibilityRecorder(rows), _HistorySlots((), {}, 0, set())
     for number, segment in enumerate(run.segments()):
         if segment.compaction is not None:
@@ -361,7 +371,13 @@ class VisibilityRecorder:
         return self._text_numbers[key]
 
     def set_content(self, slot: int, content: int | None, tick: int) -> None:
-        """Fill a slot with a row, a text or nothing, starting at a tick."""
+        """Fill a slot with a row, a text or nothing, starting at a tick.
+
+        Args:
+            slot: number of the slot; below 0: one for an inserted text.
+            content: row or text that it shows; None: nothing.
+            tick: point in time, in ticks of two per call (see the head of this file).
+        """
         before, since = self._current.get(slot, _NO_CONTENT)
         if before is None and slot >= 0 and self._visible_until[slot] == self.end:
             before, since = slot, self._arrival[slot]

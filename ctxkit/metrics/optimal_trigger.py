@@ -194,7 +194,7 @@ class TriggerFloorWaitAdvice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_change(self) -> bool:
-        """True where the best trigger differs from what the session did."""
+        """True where the best trigger differs from the session's own."""
         if self.recorded is None:
             return self.peak > self.best
         return not self.low <= self.recorded <= self.high

@@ -226,7 +226,7 @@ class SharedThreshold(NamedTuple):
 
     @property
     def more_loss(self) -> MeanInterval | None:
-        """Share of the items used again that is removed in addition to what the default removes."""
+        """Share of the items used again that is lost in addition to the default's loss."""
         return self.compare_loss(self.best)
 
     def compare_usd(self, size: int) -> MeanInterval:

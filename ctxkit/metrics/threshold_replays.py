@@ -172,17 +172,32 @@ def choose_threshold(
 
 
 def is_near_price_step(size: int, steps: Iterable[int]) -> bool:
-    """Return whether a size is closer to a price step than `STEP_MARGIN` of the step."""
+    """Return whether a size is closer to a price step than `STEP_MARGIN` of the step.
+
+    Args:
+        size: tokens of a prompt.
+        steps: sizes in tokens above which the price per token is higher.
+    """
     return any(abs(size / step - 1) < STEP_MARGIN - 1e-9 for step in steps)
 
 
 def average_usd_at_threshold(measured: Sequence[SessionThresholdCosts], size: int) -> float:
-    """Return the mean dollars of some sessions at a size."""
+    """Return the mean cost of some sessions, in US dollars.
+
+    Args:
+        measured: the sessions, each with its cost at several thresholds.
+        size: the threshold, in tokens.
+    """
     return fmean(m.costs[size].usd for m in measured)
 
 
 def average_loss_at_threshold(measured: Sequence[SessionThresholdCosts], size: int) -> float | None:
-    """Return the mean loss of the sessions that reuse items; None: none does."""
+    """Return the mean loss of the sessions that use items again; None where none does.
+
+    Args:
+        measured: the sessions, each with its loss at several thresholds.
+        size: the threshold, in tokens.
+    """
     costs = (m.costs.get(size) for m in measured)
     losses = [c.loss for c in costs if c is not None and c.loss is not None]
     return fmean(losses) if losses else None
@@ -408,6 +423,11 @@ class LossBoundByThreshold:
         """Return the smallest size in ``low..high`` whose loss is at most `max_loss`, else `high`.
 
         Bisection to 2 % of the size: the loss falls as the size grows.
+
+        Args:
+            low: smallest size in tokens.
+            high: largest size in tokens.
+            max_loss: largest acceptable loss, as a share from 0 to 1.
         """
         while high - low > max(high // 50, 1):
             middle = (low + high) // 2

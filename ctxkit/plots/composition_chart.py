@@ -55,7 +55,12 @@ _NOTHING_KNOWN = "The log holds neither content nor the size of a prompt."
 
 @accepts_session
 def composition_data(session: Session, *, counter: TokenCounter | None = None) -> CompositionData:
-    """Return the tokens of each group at each call, and the compactions."""
+    """Return the tokens of each group at each call, and the compactions.
+
+    Args:
+        session: a recorded session or a replay.
+        counter: counts the tokens of messages; None: sizes that fit the recorded prompts.
+    """
     marks = collect_compaction_marks(session)
     compactions = tuple(m for m in marks if m.number is not None or m.is_failed)
     return CompositionData(session.id, count_groups_by_call(session, counter), compactions)

@@ -41,7 +41,13 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 
 
 def choose_ticks(low: float, high: float, n: int = 4) -> list[float]:
-    """Return about `n` round numbers between two."""
+    """Return about `n` round numbers between two (Heckbert's nice numbers).
+
+    Args:
+        low: lower end of the axis.
+        high: upper end of the axis.
+        n: number of intervals to aim at.
+    """
     raw = (high - low) / n
     if not raw > 0 or not math.isfinite(raw):
         return [low]
@@ -61,7 +67,12 @@ def format_tick(value: float) -> str:
 
 
 def read_trace_column(trace: Json, path: str) -> Any:
-    """Return a column of a trace; plotly packs arrays as base64."""
+    """Return a column of a trace; arrays that plotly packed as base64 are unpacked.
+
+    Args:
+        trace: a trace of a plotly figure, as JSON.
+        path: dotted path of the column, such as `marker.size`.
+    """
     values = get_json_path(trace, path, ())
     if isinstance(values, Mapping) and "bdata" in values:
         flat = np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"])
@@ -70,7 +81,13 @@ def read_trace_column(trace: Json, path: str) -> Any:
 
 
 def get_json_path(json: Any, path: str, default: Any = None) -> Any:
-    """Return what is under a path of keys; the default where a key is missing or None."""
+    """Return the value at a path of keys.
+
+    Args:
+        json: nested mappings.
+        path: keys joined by dots.
+        default: the value where a key is missing or None.
+    """
     for key in path.split("."):
         json = json.get(key) if isinstance(json, Mapping) else None
     return default if json is None else json
@@ -85,7 +102,7 @@ def to_float(value: Any) -> float:
 
 
 def to_floats(values: Any) -> Floats:
-    """Return a column, or a table, as numbers; what is none is NaN."""
+    """Return a column, or a table, as numbers; NaN where a value is no number."""
     array = np.asarray(values)
     if array.dtype.kind in "iufb":
         return array.astype(float)
@@ -102,12 +119,22 @@ def _to_dates(values: Any) -> Floats | None:
 
 
 def escape_plotly_text(text: Any, limit: int = 60) -> str:
-    """Return a text of plotly, which may hold tags and entities, as safe text for HTML."""
+    """Return a text of plotly, which may hold tags and entities, as safe text for HTML.
+
+    Args:
+        text: the text; its tags are removed.
+        limit: maximum characters before escaping.
+    """
     return escape_html(html.unescape(_TAG.sub(" ", str(text or ""))).strip(), limit)
 
 
 def sanitize_colour(value: Any, fallback: str = TEXT_COLOUR) -> str:
-    """Return a colour that may be in an attribute; the fallback for anything else."""
+    """Return a colour that may stand in an attribute.
+
+    Args:
+        value: untrusted value of a figure.
+        fallback: the colour where `value` is none.
+    """
     return value if isinstance(value, str) and _COLOUR.fullmatch(value) else fallback
 
 
@@ -150,7 +177,7 @@ def convert_histogram_to_bars(trace: Json) -> Json:
 
 @dataclass
 class FigureAxis:
-    """One axis: what the values of its traces are in numbers, and those in pixels."""
+    """One axis: maps the values of its traces to numbers, and numbers to pixels."""
 
     spec: Json
     horizontal: bool
@@ -198,7 +225,12 @@ class FigureAxis:
         return self.start + np.clip(share, -9, 9) * (self.end - self.start)
 
     def choose_range(self, ends: Floats, pad: float) -> None:
-        """Choose the range: the figure's own, else what the traces span and a share beside it."""
+        """Choose the range: the figure's own, else that of the values.
+
+        Args:
+            ends: smallest and largest values of the traces, as numbers.
+            pad: free space at each end, as a share of the range.
+        """
         spec, ends = self.spec, ends[np.isfinite(ends)]
         low, high = (float(ends.min()), float(ends.max())) if len(ends) else (0.0, 1.0)
         self.is_integer = bool(np.equal(ends, np.round(ends)).all())

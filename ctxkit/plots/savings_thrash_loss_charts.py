@@ -243,8 +243,14 @@ def thrash_data(
 ) -> ThrashData:
     """Return what each compaction saved, what guards suppressed, and where a guard would close.
 
+    Args:
+        of: a session or replay, or a frame of its compactions.
+        min_savings: share of the prompt that a compaction must save, from 0 to 1.
+        window: compactions in a row below it after which the guard closes; 0: it never does.
+        by: count "tokens" or "messages".
+
     Raises:
-        BadArguments: `by` is neither tokens nor messages; or it is neither one session nor a
+        BadArguments: `by` is neither tokens nor messages; or `of` is neither one session nor a
             frame of its compactions.
     """
     if by not in ("tokens", "messages"):

@@ -75,8 +75,8 @@ def frontier_data(
 
     Args:
         runs: what `sweep` or `compare` returned.
-        x: column across; small is good.
-        y: column upward; small is good.
+        x: column on the horizontal axis; lower is better.
+        y: column on the vertical axis; lower is better.
         by: column that names a setting.
 
     Raises:
@@ -135,8 +135,8 @@ def frontier(
 
     Args:
         runs: what `sweep` or `compare` returned.
-        x: column across; small is good.
-        y: column upward; small is good.
+        x: column on the horizontal axis; lower is better.
+        y: column on the vertical axis; lower is better.
         by: column that names a setting.
 
     Returns:
@@ -303,8 +303,8 @@ def heatmap_data(
 
     Args:
         runs: what `sweep` returned.
-        x: column across, a setting.
-        y: column upward, a setting.
+        x: setting on the horizontal axis.
+        y: setting on the vertical axis.
         z: column that is shown.
 
     Raises:
@@ -367,8 +367,8 @@ def heatmap(
 
     Args:
         runs: what `sweep` returned.
-        x: column across, a setting; None: where two settings vary, the first of them.
-        y: column upward, a setting; None: where two settings vary, the other one.
+        x: setting on the horizontal axis; None: where two settings vary, the first of them.
+        y: setting on the vertical axis; None: where two settings vary, the other one.
         z: column that is shown, as a mean over sessions.
 
     Returns:

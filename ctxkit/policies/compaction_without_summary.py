@@ -306,7 +306,13 @@ class ProviderCompaction(DataclassPolicy):
 
 
 def replace_with_opaque_item(history: History, first: int, tokens: int) -> History:
-    """Return the history with an item of `tokens` in place of all before `first`, if smaller."""
+    """Return the history with an item of `tokens` in place of all before `first`, if smaller.
+
+    Args:
+        history: the messages of the prompt.
+        first: first position that is kept.
+        tokens: size of the item.
+    """
     item = make_opaque_item(tokens)
     new = history.summarise(first, item, "the provider compacts", tokens=tokens, method="native")
     return keep_if_smaller(history, new)

@@ -81,7 +81,12 @@ def get_guard_label(guard: Guard) -> str:
 
 
 def get_blocking_reason(guard: Guard, past: RunHistory) -> str:
-    """Return why a guard postpones a compaction: its own reason, else its name."""
+    """Return why a guard postpones a compaction: its own reason, else its name.
+
+    Args:
+        guard: the guard that blocks.
+        past: the log and the compactions so far.
+    """
     return guard.why(past) if isinstance(guard, BaseGuard) else name_of(guard)
 
 
@@ -372,7 +377,14 @@ def describe_not_smaller(was: History, new: History) -> str:
 
 
 def keep_if_smaller(was: History, new: History) -> History:
-    """Return the new history if it has fewer tokens, else the one before; note a refusal."""
+    """Return the result of a compaction if it has fewer tokens, else the history before it.
+
+    A refusal is recorded for the caller of the policy.
+
+    Args:
+        was: the history before.
+        new: the result of the compaction.
+    """
     if new.tokens < was.tokens:
         return new
     refusals = _REFUSALS.get()

@@ -190,7 +190,12 @@ class MemoryFlushSettings:
             )
 
     def is_due(self, tokens: int, window: int) -> bool:
-        """Return True where a context of `tokens` has reached the threshold."""
+        """Return True where a context is so near the end of the window that memory should be saved.
+
+        Args:
+            tokens: size of the context.
+            window: context window in tokens.
+        """
         return self.below is not None and window > self.below and tokens >= window - self.below
 
     @property

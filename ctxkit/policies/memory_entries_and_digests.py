@@ -46,10 +46,15 @@ class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
+    """Title, unique in its memory."""
     description: str = ""
+    """One line that is in the prompt."""
     type: str = "project"
+    """Kind of entry; it orders and ranks entries."""
     body: str = ""
+    """More lines, which are in the prompt where they fit."""
     guid: str = ""
+    """Id under which sessions refer to it."""
 
     @property
     def head(self) -> str:
@@ -206,7 +211,12 @@ def sort_by_type(entries: Iterable[MemoryEntry]) -> list[MemoryEntry]:
 
 
 def rank_by_score(entries: Iterable[MemoryEntry], query: str = "") -> list[MemoryEntry]:
-    """Return entries sorted by score, the best first, then by name (fuseraft's newer order)."""
+    """Return entries sorted by score, the best first, then by name (fuseraft's newer order).
+
+    Args:
+        entries: the stored entries.
+        query: the text whose words raise the score of an entry.
+    """
     words = extract_query_terms(query)
     return sorted(entries, key=lambda e: (-score_entry(e, words), e.name))
 
@@ -261,7 +271,12 @@ class MemoryEntryRanker:
         return len(self.entries) - 1
 
     def ranked(self, numbers: Sequence[int], words: frozenset[str]) -> list[MemoryEntry]:
-        """Return some entries by score, the best first; equal scores keep their order."""
+        """Return some entries by score, the best first; equal scores keep their order.
+
+        Args:
+            numbers: numbers of the entries.
+            words: words of the query, each of which raises the score of entries that have it.
+        """
         scores = self._bonus.copy()
         for word in words:
             for number, points in self._points_of(word).items():
@@ -286,6 +301,11 @@ def format_memory_block(
     An entry is included with its body if that and the first lines of all entries behind it fit the
     rest of `MAX_BLOCK_CHARS`, else with its first line. Where even the first lines do not fit, the
     last line says how many entries are missing.
+
+    Args:
+        entries: the stored entries.
+        query: the text whose words raise the score of an entry, in the order "newest".
+        order: "oldest" sorts by type instead of score.
     """
     ranked = sort_by_type(entries) if order == "oldest" else rank_by_score(entries, query)
     heading, lines = BLOCK_HEADINGS[order], list[str]()
@@ -328,7 +348,9 @@ class MemoryDigestLimits:
     """
 
     items: int = 12
+    """Maximum number of entries."""
     chars: int = 2_400
+    """Maximum characters of all entries."""
     kinds: Mapping[str, tuple[int, int]] = field(
         default_factory=lambda: {
             "fact": (6, 800),

@@ -349,8 +349,11 @@ def _calling_reply(view: ScheduleView, p: int) -> int:
 
 
 def get_matching_call_path(call: ToolCall, tools: tuple[str, ...]) -> str:
-    """Return the path of a call of one of these tools, in lower case and without a leading `./`;
-    else an empty string.
+    """Return the path of a tool call, in lower case and without a leading `./`.
+
+    Args:
+        call: the tool call.
+        tools: globs of tool names; where none matches, the result is empty.
     """
     if not matches_tool(call.name, tools):
         return ""

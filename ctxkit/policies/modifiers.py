@@ -315,7 +315,7 @@ def at_boundaries(rules: Rules, share: float = 0.5) -> Rules:
 
 
 def keep_rules(rules: Rules, tokens: int = 400) -> Rules:
-    """Return rules whose compactions carry on what the user demanded, word for word.
+    """Return rules whose compactions carry on the user's demands verbatim.
 
     Behind each compaction stands a message with the user's rules ("never push to main", "answer in
     German", a version, an id) that are no longer in the prompt. No model is called.

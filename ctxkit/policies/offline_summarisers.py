@@ -270,7 +270,12 @@ class ExtractiveSummariser(ValidatedSettings):
         )
 
     def extract(self, messages: Iterable[Message], tokens: int) -> str:
-        """Return the extract of messages, at 3.5 characters per token."""
+        """Return the extract of messages, at 3.5 characters per token.
+
+        Args:
+            messages: the messages to extract sentences from, in order.
+            tokens: maximum size of the extract.
+        """
         messages = list(messages)
         if not messages:
             return ""
@@ -322,7 +327,12 @@ def validate_summary(summary: Any) -> Message | str | int:
 
 
 def with_summary_error(summary: Message | str, error: object) -> Message:
-    """Return a fallback summary as a message whose details hold the error."""
+    """Return a fallback summary as a message whose details hold the error.
+
+    Args:
+        summary: the text or message that stands in for the failed summary.
+        error: why the summary failed: an exception or a sentence.
+    """
     message = (
         Message(role="summary", parts=(Text(summary),)) if isinstance(summary, str) else summary
     )

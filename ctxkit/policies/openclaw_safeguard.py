@@ -203,7 +203,13 @@ def _last_result_row(message: Message, at: dict[int, int]) -> int:
 def chunk_by_size(
     messages: Sequence[Message], sizes: Sequence[int], limit: int
 ) -> list[RowIndices]:
-    """Return chunks of whole groups, of at most `limit` / 1.2 tokens or one group."""
+    """Return chunks of whole groups, of at most `limit` / 1.2 tokens or one group.
+
+    Args:
+        messages: messages in order.
+        sizes: tokens of each message.
+        limit: tokens of a request; 1.2 is the margin for errors of counting.
+    """
     budget = max(1, int(limit / SAFETY_MARGIN))
     return _pack_groups(group_calls_with_results(messages), sizes, lambda total, _: total > budget)
 
@@ -211,7 +217,13 @@ def chunk_by_size(
 def chunk_by_share(
     messages: Sequence[Message], sizes: Sequence[int], parts: int = 2
 ) -> list[RowIndices]:
-    """Return at most `parts` chunks of whole groups with similar numbers of tokens."""
+    """Return at most `parts` chunks of whole groups with similar numbers of tokens.
+
+    Args:
+        messages: messages in order.
+        sizes: tokens of each message.
+        parts: maximum number of chunks.
+    """
     target = sum(sizes) / max(1, parts)
     return _pack_groups(
         group_calls_with_results(messages),
@@ -239,6 +251,11 @@ def drop_older_halves(
 ) -> tuple[RowIndices, RowIndices, int]:
     """Drop the older half, by tokens, until the rest fits the budget.
 
+    Args:
+        messages: messages in order.
+        sizes: tokens of each message.
+        budget: tokens that the rest may have.
+
     Returns:
         The remaining rows, the dropped rows, the number of halvings.
     """
@@ -255,7 +272,13 @@ def drop_older_halves(
 
 
 def compute_chunk_share(messages: int, tokens: int, window: int) -> float:
-    """Return the share of the window for a chunk: 0.4, down to 0.15 where messages are large."""
+    """Return the share of the window for a chunk: 0.4, down to 0.15 where messages are large.
+
+    Args:
+        messages: number of messages.
+        tokens: their tokens.
+        window: context window in tokens.
+    """
     if not messages or not window:
         return 0.4
     mean = tokens / messages * SAFETY_MARGIN / window
@@ -263,7 +286,13 @@ def compute_chunk_share(messages: int, tokens: int, window: int) -> float:
 
 
 def compute_chunk_tokens(messages: int, tokens: int, window: int) -> int:
-    """Return the most tokens of history in one summary request."""
+    """Return the maximum tokens of history in one summary request.
+
+    Args:
+        messages: number of messages.
+        tokens: their tokens.
+        window: context window in tokens.
+    """
     return max(1, int(window * compute_chunk_share(messages, tokens, window)) - REQUEST_OVERHEAD)
 
 
@@ -273,6 +302,11 @@ def exclude_oversized_messages(
     """Return the rows that fit a summary request, and a note for each message that does not.
 
     A message whose tokens times 1.2 exceed half the window is left out, with its calls and results.
+
+    Args:
+        messages: messages in order.
+        sizes: tokens of each message.
+        window: context window in tokens.
     """
     large = {i for i, n in enumerate(sizes) if n * SAFETY_MARGIN > window / 2}
     notes = tuple(
@@ -312,6 +346,12 @@ def plan_stages(
     """Return the requests of a summary in stages: for each part its chunks, in order.
 
     Fewer than four messages, or messages that fit one chunk, are one part.
+
+    Args:
+        messages: messages in order.
+        sizes: tokens of each message.
+        window: context window in tokens.
+        parts: maximum number of parts.
     """
     limit = compute_chunk_tokens(len(messages), sum(sizes), window)
     if len(messages) < 4 or sum(sizes) <= limit:

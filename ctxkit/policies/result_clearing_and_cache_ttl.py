@@ -147,7 +147,15 @@ class KeepToolPairs(ScheduledPruning):
 
 
 def compute_stable_window_size(groups: int, least: int, step: int = 8) -> int:
-    """Return fuseraft's stable window size: `least`, plus the excess of groups modulo `step`."""
+    """Return fuseraft's stable window size: the minimum, plus the excess of groups modulo `step`.
+
+    Groups leave the window `step` at a time, so that the prompt's prefix stays the same in between.
+
+    Args:
+        groups: number of groups of messages.
+        least: minimum number of groups in the window.
+        step: number of groups that leave it together.
+    """
     return least if groups <= least else least + (groups - least) % step
 
 
@@ -550,7 +558,13 @@ class _PrunedResults:
 
 
 def soft_trim_text(text: str, head: int, tail: int) -> str:
-    """Return head and tail of a text with OpenClaw's note on its original length."""
+    """Return head and tail of a text with OpenClaw's note on its original length.
+
+    Args:
+        text: a tool result.
+        head: characters kept at the start.
+        tail: characters kept at the end.
+    """
     note = (
         f"\n\n[Tool result trimmed: kept first {head} chars and last {tail} chars of {len(text)}"
         " chars.]"

@@ -161,7 +161,12 @@ class ResultExcerpts(ScheduledPruning):
 
 
 def format_excerpt(result: Message, excerpt: str) -> str:
-    """Return an excerpt under a heading with tool, call id and status."""
+    """Return an excerpt under a heading with tool, call id and status.
+
+    Args:
+        result: the tool result that the excerpt stands for.
+        excerpt: the text of the excerpt.
+    """
     head = f"{EXCERPT_HEADING}\nTool: {result.tool or 'unknown'}\nCall ID: {result.call_id or ''}"
     return f"{head}\nStatus: {_status(result)}\n{excerpt}"
 
@@ -177,7 +182,12 @@ def make_agent_only_message(text: str) -> Message:
 
 
 def format_digest_line(result: Message, limit: int = 200) -> str:
-    """Return one line on a tool result: `- name (ok|error|unknown): text`."""
+    """Return one line on a tool result: `- name (ok|error|unknown): text`.
+
+    Args:
+        result: a tool result.
+        limit: characters of its text that are used.
+    """
     text = " ".join(get_plain_text(result).split("\n"))[:limit].strip() or "(empty output)"
     return f"- {result.tool or 'unknown'} ({_status(result)}): {text}"
 
@@ -275,7 +285,13 @@ def get_artifact_path(artifact: str) -> str:
 
 
 def is_offloaded(pruning: BasePolicy | None, tool: str, chars: int) -> bool:
-    """Return whether a pruning offloads a result of a tool with so many characters."""
+    """Return whether a pruning would offload a tool result.
+
+    Args:
+        pruning: the pruning of some rules; None offloads nothing.
+        tool: name of the tool.
+        chars: characters of the result.
+    """
     if isinstance(pruning, CompositePolicy):
         return any(is_offloaded(part, tool, chars) for part in pruning.parts)
     return (
@@ -286,7 +302,12 @@ def is_offloaded(pruning: BasePolicy | None, tool: str, chars: int) -> bool:
 
 
 def with_advice(pruning: BasePolicy, advice: str) -> BasePolicy:
-    """Return a pruning whose stubs say how artifacts are read; itself where nothing changes."""
+    """Return a pruning whose stubs say how artifacts are read; itself where nothing changes.
+
+    Args:
+        pruning: a pruning; only its parts that offload results change.
+        advice: the sentence for the stubs.
+    """
     if isinstance(pruning, CompositePolicy):
         parts = tuple(with_advice(part, advice) for part in pruning.parts)
         same = all(a is b for a, b in zip(parts, pruning.parts, strict=True))
@@ -303,7 +324,15 @@ def format_stub(
     artifact: str,
     advice: str = DEFAULT_ADVICE,
 ) -> str:
-    """Return the stub of an offloaded result: four lines."""
+    """Return the stub of an offloaded result, in four lines: size, tool, artifact and advice.
+
+    Args:
+        text: the text that is stored.
+        result: the tool result.
+        call: the tool call; None: the log has none.
+        artifact: id of the stored text.
+        advice: how to read it; ``{path}`` stands for its path.
+    """
     return "\n".join(
         [
             f"{STUB_PREFIX}{len(text):,} chars stored to artifact store]",

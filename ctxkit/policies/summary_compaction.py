@@ -196,7 +196,12 @@ class Summary(DataclassPolicy):
     # -- the range that is summarised --------------------------------------------------------------
 
     def front(self, history: History, first: int = 0) -> int:
-        """Return the first position, from `first` on, that may be summarised."""
+        """Return the first position, from `first` on, that may be summarised.
+
+        Args:
+            history: the messages of the prompt.
+            first: position before which nothing is summarised.
+        """
         if self.request_stays:
             request = history.next(first, "user")
             if 0 <= request < len(history) - 1:
@@ -206,7 +211,12 @@ class Summary(DataclassPolicy):
         return first
 
     def find_cut(self, history: History, budget: ContextBudget) -> int:
-        """Return the first position that is kept; 0 where nothing can be summarised."""
+        """Return the first position that is kept; 0 where nothing can be summarised.
+
+        Args:
+            history: the messages of the prompt.
+            budget: the limit and reserve in tokens; `keep_share` is a share of the limit.
+        """
         if self.keep_turns is not None:
             return history.safe_before(max(history.nth_last_request(self.keep_turns), 0))
         if self.keep_messages is not None:
@@ -224,7 +234,12 @@ class Summary(DataclassPolicy):
         return cut or history.safe_before(min(position, max(len(history) - 1, 0)))
 
     def find_split_turn(self, history: History, first: int) -> int:
-        """Return the start of the turn that a cut splits; 0: it splits none, or the first one."""
+        """Return the start of the turn that a cut splits; 0: it splits none, or the first one.
+
+        Args:
+            history: the messages of the prompt.
+            first: first position that is kept.
+        """
         splits = self.apart and 0 < first < len(history)
         if not splits or history.item(first).role(history.log) == USER:
             return 0
@@ -233,7 +248,12 @@ class Summary(DataclassPolicy):
     # -- the text of the summary -------------------------------------------------------------------
 
     def write_summary(self, history: History, first: int) -> Message | str | int:
-        """Return the summary of all messages before a position: a message, a text, or its size."""
+        """Return the summary of all messages before a position: a message, a text, or its size.
+
+        Args:
+            history: the messages of the prompt.
+            first: first position that is kept.
+        """
         maker = self._time_limited(self.maker)  # one limit for all passages
         if isinstance(
             maker, FixedSizeSummariser
@@ -246,7 +266,12 @@ class Summary(DataclassPolicy):
         )
 
     def passages_behind_front(self, history: History, first: int) -> list[SummariserInput]:
-        """Return the passages without the messages that stay in front."""
+        """Return the passages without the messages that stay in front.
+
+        Args:
+            history: the messages of the prompt.
+            first: first position that is kept.
+        """
         start, parts = self.front(history), self.passages(history, first)
         return [
             p if p.start >= start else replace(p, start=start) for p in parts if p.before > start
@@ -257,7 +282,12 @@ class Summary(DataclassPolicy):
         return 0
 
     def passages(self, history: History, first: int) -> list[SummariserInput]:
-        """Return the passages to summarise: the old turns, and the first part of a split turn."""
+        """Return the passages to summarise: the old turns, and the first part of a split turn.
+
+        Args:
+            history: the messages of the prompt.
+            first: first position that is kept.
+        """
         instructions, start, turn = (
             self.summary_instructions(),
             self.find_read_start(history),
@@ -282,7 +312,13 @@ class Summary(DataclassPolicy):
     def join_summaries(
         self, summaries: list[Message | str | int], parts: list[SummariserInput]
     ) -> Message | str | int:
-        """Return one summary, joined from the summaries of the passages."""
+        """Return one summary, joined from the summaries of the passages.
+
+        Args:
+            summaries: what the summariser returned for each passage: a message, a text, or a size
+                in tokens.
+            parts: the passages, in the same order.
+        """
         failed = [m for m in summaries if isinstance(m, Message) and SUMMARY_ERROR_KEY in m.details]
         used_fallback = self.otherwise is not None and bool(failed)
         if len(summaries) == 1 and not isinstance(summaries[0], str) and not used_fallback:
@@ -310,7 +346,19 @@ class Summary(DataclassPolicy):
     def summarise_passage(
         self, maker: Callable[[SummariserInput], Any], passage: SummariserInput
     ) -> Message | str | int:
-        """Return the summary of a passage; retry while the audit finds something missing."""
+        """Return the summary of a passage; retry while the audit finds something missing.
+
+        Args:
+            maker: the summariser, called with the passage.
+            passage: the messages to summarise, with instructions and a limit in tokens.
+
+        Returns:
+            A text, a message, or a size in tokens. If the summariser fails and `otherwise` is set,
+            its summary, with the error in the details.
+
+        Raises:
+            ModelError: the summariser failed, and there is no `otherwise`.
+        """
         try:
             summary = self._once(maker, passage)
             for _ in range(0 if isinstance(maker, LOCAL_SUMMARISERS) else self.retries):
@@ -345,7 +393,12 @@ class Summary(DataclassPolicy):
         return TimeLimitedSummariser(maker, self.seconds)
 
     def audit(self, summary: Message | str | int, passage: SummariserInput) -> tuple[str, ...]:
-        """Return what a summary is missing: sections, identifiers (`strict`), the last request."""
+        """Return what a summary is missing: sections, identifiers (`strict`), the last request.
+
+        Args:
+            summary: what the summariser returned; a size in tokens passes.
+            passage: the messages that it replaces.
+        """
         if isinstance(summary, int):
             return ()
         texts = [summary_prompts_and_audits.get_text_without_reasoning(m) for m in passage.messages]
@@ -400,9 +453,13 @@ class PiSummary(Summary):
     """
 
     estimated: bool = True
+    """Measure kept tokens by the system's own estimate."""
     file_lists: bool = True
+    """Append the lists of read and changed files to the summary."""
     sections: tuple[str, ...] = PI_SECTIONS
+    """Headings that a summary must have."""
     instructions: str = PI_INSTRUCTIONS
+    """Instructions for the summariser."""
     quirks: bool = False
     """Reproduce Pi's defects: what its second compaction lost, and where it cut nothing."""
     remembers: bool = False

@@ -1,4 +1,4 @@
-"""Prunings that empty superseded tool calls: rewritten files, repeated looks and commands.
+"""Prunings that empty superseded tool calls: rewritten files, repeated reads and commands.
 
 The rules are fuseraft's.
 """
@@ -330,7 +330,7 @@ class SupersessionTracker:
         self._callers: dict[str, list[int]] = {}
 
     def follow(self, view: ScheduleView, added: list[int], hidden: list[int]) -> set[str]:
-        """Apply the news of a call; return the ids that may have changed."""
+        """Apply the changes of visibility at a call; return the call ids that may have changed."""
         changed: set[str] = set()
         for p in hidden:
             changed.update(self._remove_message(view, p))

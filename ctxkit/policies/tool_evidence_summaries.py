@@ -57,7 +57,7 @@ class ToolCallSummariser:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolEvidenceSummariser:
-    """A summariser without a model: what the record proves of all before the end of a passage."""
+    """A summariser without a model: facts proved by the tool calls up to the end of a passage."""
 
     name = EVIDENCE_METHOD
     needs_model = False
@@ -191,6 +191,7 @@ class NarrativeSummary(Summary):
     signals: tuple[str, ...] = ()
     """Keywords of handoffs; the last one is repeated at the end where it would be lost."""
     sections: tuple[str, ...] = FUSERAFT_SECTIONS
+    """Headings that the summariser is asked for."""
     without_model: Any = None
     """A trigger; where it is due, `llm` and `hybrid` use `intent` instead, without a model."""
     quirks: bool = False
@@ -399,7 +400,14 @@ def format_turns_heading(name: str, turns: Sequence[int]) -> str:
 def write_tool_call_lines(
     messages: Sequence[Message], turns: Sequence[int], agent: str = "main", *, quirks: bool = False
 ) -> str:
-    """Return the intent record: one line per tool call with tool, target and outcome."""
+    """Return the intent record: one line per tool call with tool, target and outcome.
+
+    Args:
+        messages: messages in order.
+        turns: number of the turn of each message.
+        agent: name of the agent for messages that name none.
+        quirks: write as fuseraft's program does, not as its document says.
+    """
     acts = tool_outcomes_and_files.collect_actions(messages, turns, agent)
     rows = [
         format_turns_heading("INTENT-DERIVED RECONSTRUCTION", turns),
@@ -487,7 +495,12 @@ def _evidence_lines(action: ToolCallOutcome) -> list[str]:
 
 
 def make_failure_marker(turns: Sequence[int], why: str) -> str:
-    """Return the text in place of a summary that failed."""
+    """Return the text in place of a summary that failed.
+
+    Args:
+        turns: numbers of the turns that the summary was to cover.
+        why: the error; 500 characters of it are used.
+    """
     return "\n".join(
         [
             format_turns_heading("COMPACTION FAILED", turns),

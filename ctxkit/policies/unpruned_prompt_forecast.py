@@ -119,7 +119,7 @@ class UnprunedForecast:
         return _bisect_true(lambda call: get_turn_of_call(log, call) >= target, start, stop)
 
     def spent(self, limit: float, start: int, stop: int, *, agent: str | None = None) -> int:
-        """Return the first call at which an agent's prompts since then sum up to `limit`."""
+        """Return the first call by which prompts sum up to `limit` since the last compaction."""
         # Sum of prompts since the compaction: the constant once per call, plus a running sum.
         log, since, off = self.log, self.history.since, self.off
         if agent is None and log.one_agent:
@@ -183,7 +183,12 @@ class UnprunedForecast:
 
 
 def get_turn_of_call(log: MessageLog, call: int) -> int:
-    """Return the number of the turn of a call."""
+    """Return the number of the turn of a call.
+
+    Args:
+        log: the messages and their turns.
+        call: number of the call, from 0; the next call is allowed.
+    """
     upto = log.upto[call] if call < len(log.upto) else len(log.turns)
     return log.turns[upto - 1] if upto else 0
 

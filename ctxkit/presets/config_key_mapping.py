@@ -194,14 +194,19 @@ class SystemConfigFile:
 
 
 def parse_keys(keys: str, section: str = "") -> frozenset[str]:
-    """Return the keys in a blank-separated list, each below a section if one is named."""
+    """Return the keys in a blank-separated list, each below a section if one is named.
+
+    Args:
+        keys: names of keys, separated by blanks.
+        section: dotted path of the section that holds them; empty: the top of the file.
+    """
     return frozenset(f"{section}.{word}" if section else word for word in keys.split())
 
 
 def get_section(
     config: Any, path: str | Iterable[str], *, any_case: bool = False, default: Any = None
 ) -> Any:
-    """Return what is at a path.
+    """Return the value at a path.
 
     Args:
         config: a section.
@@ -253,7 +258,16 @@ class ConfigSection:
         return self._fold.get(name.casefold())
 
     def read(self, name: str, kind: ValueKind, default: Any = None) -> Any:
-        """Return a value of a kind, or the default where the section says nothing."""
+        """Return a value of a kind, or the default where the section says nothing.
+
+        Args:
+            name: key in the section.
+            kind: kind of value.
+            default: the value where the key is missing or null.
+
+        Raises:
+            BadArguments: the value is of another kind.
+        """
         value = self.get(name)
         return default if value is None else kind.check(value, f"{name} must be {{words}}")
 

@@ -361,6 +361,12 @@ def has_effect(
 ) -> bool | None:
     """Return whether a preset makes other rules with any of some values of a setting.
 
+    Args:
+        name: name of the preset.
+        parameters: the preset's other settings.
+        setting: name of the setting.
+        values: values of it to try.
+
     Returns:
         None where the preset refuses the settings as they are, or with each of the values.
     """
@@ -418,7 +424,12 @@ def list_inert_settings(name: str) -> list[str]:
 
 
 def add_inert_settings(doc: str, name: str) -> str:
-    """Return a preset's docstring with a note on its settings that can be without effect."""
+    """Return a preset's docstring with a note on its settings that can be without effect.
+
+    Args:
+        doc: the docstring as in the code, with an example; the note is put before the example.
+        name: name of the preset.
+    """
     rows = [f"        {row}." for row in list_inert_settings(name)]
     if not rows:
         return doc

@@ -203,8 +203,14 @@ P = ParamSpec("P")
 def check_window(window: int | None, reserve: int, keep: int = 0) -> None:
     """Refuse a window in which a compaction frees nothing.
 
+    Args:
+        window: context window in tokens; None: unknown, and not checked.
+        reserve: tokens held free for the reply.
+        keep: tokens that a compaction keeps.
+
     Raises:
-        BadArguments: the reserve leaves no room, or what is kept fills what is left.
+        BadArguments: the reserve is not smaller than the window, or the kept tokens fill what is
+            left.
     """
     if window is None:
         return
@@ -221,7 +227,12 @@ def check_window(window: int | None, reserve: int, keep: int = 0) -> None:
 
 
 def check_between(low: float, high: float, **settings: float) -> None:
-    """Refuse settings outside two limits (inclusive).
+    """Refuse settings outside two limits.
+
+    Args:
+        low: smallest allowed value.
+        high: largest allowed value.
+        settings: values by the name of the setting.
 
     Raises:
         BadArguments: a setting is outside; the sentence names it.

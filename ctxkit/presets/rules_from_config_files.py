@@ -75,7 +75,7 @@ def load_rules(
 def parse_rules(
     path: str | Path | Mapping[str, str], system: str | None, agent: str | None = None
 ) -> tuple[Rules, ParsedConfig, str]:
-    """Return the rules of a config file, what was found in it, and its path as a text.
+    """Return the rules of a config file, the parsed settings, and its path as text.
 
     Args and errors are those of `load_rules`; nothing is warned of.
 

@@ -161,6 +161,10 @@ def parse_views(views: object) -> list[TeamView]:
 def parse_view(name: str, keys: object) -> TeamView:
     """Return one view from the keys of a config.
 
+    Args:
+        name: name of the view, for the error.
+        keys: the section of the config.
+
     Raises:
         BadArguments: it has other keys, or a value of the wrong kind.
     """
@@ -451,7 +455,7 @@ class _AgentView(NamedTuple):
 def compare_views(
     session: Session, views: object = "views", *, loss: bool = True, reuse: bool = False
 ) -> ViewComparison:
-    """Return what a recorded team's agents would have been sent under several views.
+    """Compare the prompts that a recorded team's agents would have been sent under several views.
 
     Args:
         session: a team's session, a session with subagents, or a log with several agents.

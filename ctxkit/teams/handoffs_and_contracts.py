@@ -574,7 +574,12 @@ class FolderReader(Protocol):
     """A folder, or a reconstruction of one."""
 
     def read(self, name: str, most: int, /) -> bytes:
-        """Return a file's bytes; raise StoreError if there is none."""
+        """Return a file's bytes; raise StoreError if there is none.
+
+        Args:
+            name: path of the file in the folder.
+            most: maximum bytes; the rest of a longer file is not read.
+        """
 
 
 _MAX_READ_BYTES = 1_000_000

@@ -186,7 +186,14 @@ class SessionFactory:
     def open_sub(
         self, member: Member, team: str, parent: LiveSession, workspace: Workspace
     ) -> LiveSession:
-        """Open the session of a sub-agent."""
+        """Open the session of a sub-agent.
+
+        Args:
+            member: the team's member with a sub-agent.
+            team: id of the team.
+            parent: session of the member.
+            workspace: folder of the session's files.
+        """
         plan = cast("SubAgentPlan", member.sub_agent)
         model = self._subs.get(member.name) or self._models[member.name]
         granted = [t for t in plan.tools if t in self._tools]

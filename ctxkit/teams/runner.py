@@ -1,4 +1,4 @@
-"""A team at work: the task, one turn after the other, and the decision after each."""
+"""Runner of a team: gives the task, runs one turn after another, and decides after each."""
 
 from __future__ import annotations
 

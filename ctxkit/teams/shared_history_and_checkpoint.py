@@ -88,7 +88,14 @@ class EventAndCheckpointWriter:
             self._closing = undo.pop_all()
 
     def write_event(self, kind: str, turn: int, payload: Mapping[str, Any], agent: str) -> None:
-        """Write an event."""
+        """Write an event.
+
+        Args:
+            kind: kind of the event.
+            turn: number of the turn, from 0.
+            payload: JSON values.
+            agent: name of the agent.
+        """
         self._events.write(kind, self._clock(), turn, dict(payload), agent)
 
     def on_event(self, event: LiveEvent) -> None:
@@ -136,7 +143,14 @@ class EventAndCheckpointWriter:
     def checkpoint(
         self, ledger: Session, members: Mapping[str, Session], status: TeamStatus, folder: str
     ) -> None:
-        """Write the checkpoint; where it cannot be written, the team continues without it."""
+        """Write the checkpoint; where it cannot be written, the team continues without it.
+
+        Args:
+            ledger: the team's own session.
+            members: session of each member, by name.
+            status: status of the team.
+            folder: working folder of the team.
+        """
         record = encode_checkpoint(ledger, members, status, "", folder)
         with suppress(StoreError):
             self._workspace.write_file(
@@ -324,7 +338,12 @@ class SharedHistoryAndStatus:
         return get_plain_text(tasks[-1]) if tasks else ""
 
     def store_plan(self, plan: TeamPlan, words: dict[str, Any]) -> None:
-        """Store the plan and how the team was opened, if they changed."""
+        """Store the plan and how the team was opened, if they changed.
+
+        Args:
+            plan: the team's plan.
+            words: the settings with which it was opened, as text.
+        """
         how = make_session_settings(words, Rules(), Limits())
         updated = with_session_settings(
             msgspec.structs.replace(self.session, details=make_stored_plan_details(plan)), how
@@ -352,7 +371,12 @@ class SharedHistoryAndStatus:
         return list(dict.fromkeys(agents))
 
     def set_task(self, task: str, status: TeamStatus) -> None:
-        """Write the task and the team's status."""
+        """Write the task and the team's status.
+
+        Args:
+            task: what the user asks of the team.
+            status: its status.
+        """
         words = self._make_message(TASK, task, None, status.turns)
         kind = FORK_MOVE if status.branches else "task"
         self._append(words, self._make_move(status, None, {"kind": kind}))

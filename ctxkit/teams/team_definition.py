@@ -49,12 +49,22 @@ class FailureActionsAndLimits:
     `max_contract_failures`."""
 
     def stops(self, kind: FailureKind, count: int) -> bool:
-        """Return True if so many consecutive failures of a contract stop the team."""
+        """Return True if a number of consecutive failures stops the team.
+
+        Args:
+            kind: kind of the last failure.
+            count: failures in a row.
+        """
         action, most = self.by_kind.get(kind, ("Reinstruct", 0))
         return action == "EscalateToHuman" or count >= (most or self.max_contract_failures)
 
     def recovers(self, kind: FailureKind, count: int) -> bool:
-        """Return True if the recovery agent has a turn now, if there is one."""
+        """Return True if the recovery agent has a turn now, if there is one.
+
+        Args:
+            kind: kind of the last failure.
+            count: failures in a row.
+        """
         action, _ = self.by_kind.get(kind, ("Reinstruct", 0))
         return action == "ActivateRecovery" or count >= RECOVERY_AFTER
 
@@ -72,7 +82,12 @@ class VerifierPlan:
     """A reply with this word is a finding, which goes to the next agent."""
 
     def is_due(self, turns: int, kind: object) -> bool:
-        """Return True if a check is due after `turns` turns, the last of which failed as `kind`."""
+        """Return True if the verifier has a turn now.
+
+        Args:
+            turns: number of concluded turns.
+            kind: kind of the last turn's failure; None: it did not fail.
+        """
         odd = self.checks_after_failures and kind in ("ConflictingEvidence", "NoProgress")
         return odd or (self.interval_turns > 0 and turns % self.interval_turns == 0)
 

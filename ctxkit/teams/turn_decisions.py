@@ -476,6 +476,10 @@ def find_signals(text: str, signals: Iterable[str]) -> tuple[str, ...]:
     A signal is alone on its line, or begins it and is followed by a blank or a sign
     (fuseraft's rule, with `*` and `_` left out; upper and lower case alike). Inside a fence of
     code, on a line that is quoted (`>`), indented as code, or in quotes, it is somebody else's.
+
+    Args:
+        text: the reply of an agent.
+        signals: signals that its state knows.
     """
     lines = [line.translate(_EMPHASIS).strip().casefold() for line in _iter_spoken_lines(text)]
     present = []

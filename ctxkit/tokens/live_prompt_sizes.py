@@ -133,7 +133,12 @@ def estimate_billed_tokens(
 
 
 def get_prompt_size(session: Session, call: int) -> PromptSize:
-    """Return the size of the prompt of a call of a live session."""
+    """Return the tokens of a call's prompt: billed ones if recorded, else the loop's estimate.
+
+    Args:
+        session: a live session.
+        call: number of the call, from 0.
+    """
     billed = get_billed_prompt(session.calls[call].message)
     if billed is not None:
         return PromptSize(billed, "recorded")

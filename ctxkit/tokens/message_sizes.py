@@ -408,7 +408,12 @@ class _LastPrompt(NamedTuple):
 
 
 def iter_usage_anchors(session: Session, slots: CountedMessages) -> Iterator[UsageAnchor]:
-    """Yield the anchors of a log in order, in one pass."""
+    """Yield the anchors of a log in order, in one pass.
+
+    Args:
+        session: a recorded session.
+        slots: the messages with their counted tokens.
+    """
     prompts, calls = _recorded_prompts(session), iter(session.calls)
     last_of_agent: dict[str, _LastPrompt] = {}
     since: dict[str, list[int]] = {}

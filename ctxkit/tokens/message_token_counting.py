@@ -39,12 +39,21 @@ def to_compact_json(value: object, *, ordered: bool = False) -> str:
     """Encode a value as compact JSON without escaping non-ASCII characters.
 
     Values that JSON does not have are written as their `str()`.
+
+    Args:
+        value: any value.
+        ordered: sort the keys of objects.
     """
     return to_compact_json_bytes(value, ordered=ordered).decode("utf-8", "surrogatepass")
 
 
 def to_compact_json_bytes(value: object, *, ordered: bool = False) -> bytes:
-    """Encode a value as `to_compact_json` does, in UTF-8; a lone surrogate has three bytes."""
+    """Encode a value as `to_compact_json` does, in UTF-8; a lone surrogate has three bytes.
+
+    Args:
+        value: any value.
+        ordered: sort the keys of objects.
+    """
     try:
         return (_sorted_json_encoder if ordered else _json_encoder).encode(value)
     # lone surrogates, values without a JSON form, huge integers
@@ -62,6 +71,10 @@ def count_message_tokens(counter: Callable[[str], int], message: Message) -> int
     an image, sound or document as `IMAGE_TOKENS`; content of which only the size is recorded by its
     tokens, else one token per four characters. Hidden thinking without a text counts one token per
     four characters of its blob. Role names and delimiters are not counted.
+
+    Args:
+        counter: returns the tokens of a text.
+        message: the message to count.
     """
     parts = message.parts
     if len(parts) == 1 and type(parts[0]) is Text:  # most messages

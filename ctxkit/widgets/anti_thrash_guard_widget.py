@@ -85,7 +85,7 @@ class ThrashWidget(ChartWidget):
         return sessions
 
     def shares(self, session: int | None = None) -> list[float | None]:
-        """Return what each compaction of a session saved, by what is chosen."""
+        """Return the saving of each compaction of a session, by tokens or by messages."""
         shares_saved: list[float | None] = self.rows[self.session if session is None else session][
             self.by
         ]
@@ -245,7 +245,7 @@ class GuardCostComparison:
         return TrialRunner(self.session.origin or self.session)
 
     def usd(self, closes: int | None) -> float | None:
-        """Return what the replay costs where no compaction comes after that one; None: all of them.
+        """Return the US dollars of the replay without compactions after one; None: with all.
 
         Raises:
             BadArguments: the rules cannot work.

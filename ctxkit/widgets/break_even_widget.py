@@ -78,7 +78,7 @@ class BlockRemoval:
         )
 
     def gain(self, calls: int) -> float:
-        """Return the dollars gained over so many calls to come; negative where it costs."""
+        """Return the dollars gained over a number of coming calls; negative where it costs."""
         alive = 0.0 if self.cold else 1.0
         write, read = self.shares
         tokens = mutation_gain(

@@ -159,7 +159,7 @@ def suggest_thresholds(agents: Sequence[CumulativeAgentTokens]) -> tuple[int, in
 
 
 def check_thresholds(**thresholds: Any) -> None:
-    """Refuse what is no number of tokens.
+    """Refuse thresholds that are no numbers of tokens.
 
     Raises:
         BadArguments: a threshold is no whole number from 0.

@@ -187,7 +187,7 @@ class ExplorerSession:
 
     @cached_property
     def whole(self) -> tuple[MessageLine, ...]:
-        """Every message that was ever said or put in, with the first call that it could go with."""
+        """Every message of the log, inserted ones too, with the first call that could send it."""
         return tuple(self._every_line())
 
     def find_tool_call(self, message: Message) -> ToolCall | None:
@@ -381,7 +381,7 @@ class FilterResult(NamedTuple):
 def filter_messages(
     explorer_session: ExplorerSession, items: Sequence[MessageLine], message_filter: MessageFilter
 ) -> FilterResult:
-    """Return the lines that hold what is wanted.
+    """Return the lines that match a filter.
 
     Args:
         explorer_session: whose messages they are; it knows the files that each names.
@@ -487,10 +487,16 @@ class SearchHits(NamedTuple):
 def search_texts(
     texts: Iterable[str], words: str, *, regex: bool, seconds: float = SEARCH_SECONDS
 ) -> SearchHits:
-    """Return which texts hold words in whatever case, or match a regular expression line by line.
+    """Find texts that have a phrase in whatever case, or a line that matches a regular expression.
 
     An expression runs in a process of its own, for it may never end, and sees the first 4,000
     characters of a line.
+
+    Args:
+        texts: texts to search.
+        words: a phrase, or the regular expression.
+        regex: `words` is a regular expression.
+        seconds: time limit of the search.
 
     Raises:
         BadArguments: it is no regular expression.

@@ -153,7 +153,12 @@ class CompactionDetails:
         return ReplayCostModel.of(self.session.origin or self.session)
 
     def of(self, number: int, one: CompactionRow) -> dict[str, Any]:
-        """Return the sentences, the diff and the items of a compaction, as plain values."""
+        """Return the details of a compaction as plain values: sentences, diff and items.
+
+        Args:
+            number: number of the compaction, from 0.
+            one: its row in the table.
+        """
         changes = get_diff_data(self.session, number)
         changed = [c for c in changes if c.action != "kept"]
         changed.sort(key=lambda c: (c.action != "inserted", -c.before))

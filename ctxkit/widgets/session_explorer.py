@@ -1,6 +1,4 @@
-"""`ctxkit.explore`: goes through the calls of a session, shows what fills each prompt, searches
-messages.
-"""
+"""`ctxkit.explore`: browse the calls of a session, see what fills each prompt, search messages."""
 
 from __future__ import annotations
 

@@ -235,10 +235,14 @@ class SessionDiffWidget(ChartWidget):
 def align_log_entries(
     one: list[Hashable], other: list[Hashable]
 ) -> Iterator[tuple[int | None, int | None]]:
-    """Yield places of two lists side by side; None: only the other one has something there.
+    """Align two lists; yield the index of an entry in each, or None where one has no such entry.
 
-    What is the same at both ends is matched at once; what is between by its longest common parts
-    where it is not too long, else one by one.
+    Equal entries at both ends are matched at once; those between by their longest common parts if
+    they are not too many, else one by one.
+
+    Args:
+        one: keys of the first log's entries.
+        other: keys of the second log's entries.
     """
     n, m = len(one), len(other)
     start = next((k for k in range(min(n, m)) if one[k] != other[k]), min(n, m))

@@ -159,8 +159,7 @@ class TrialRunner:
         return make_session_from_run(self._whole, trial.done)
 
     def quick_loss(self, trial: Trial) -> dict[str, Any]:
-        """Return what a trial would have lost, where that follows from the record at once; else
-        nothing.
+        """Return the loss columns of a trial without a pruning; else nothing.
 
         It does without a pruning, which is worked out a second time for this.
         """
@@ -192,7 +191,7 @@ def compute_mean_summary_tokens(trial: Trial) -> int:
 
 
 def with_fixed_summary_size(policy: Any, tokens: int) -> Any:
-    """Return a policy whose extractive summaries are taken to have so many tokens, not written."""
+    """Return a policy whose extractive summaries have a fixed size in tokens, without text."""
     if isinstance(policy, Chain):
         return replace(
             policy, parts=tuple(with_fixed_summary_size(p, tokens) for p in policy.parts)
@@ -229,7 +228,14 @@ _SHARE_COLUMNS = ("token_savings", "paid_back_share", "refilled_share", "lost", 
 def render_trial_growth_chart(
     recorded: Sequence[int | None], trial: Trial, error: str = "", pinned: Trial | None = None
 ) -> str:
-    """Return how the context grew and how it would have grown, with the compactions as lines."""
+    """Return how the context grew and how it would have grown, with the compactions as lines.
+
+    Args:
+        recorded: prompt tokens of each recorded call; None: unknown.
+        trial: the session under the settings that are tried.
+        error: why the settings cannot be run; empty: they can.
+        pinned: a trial to compare with; None: none.
+    """
     calls = range(len(trial.prompts))
     traces = [Trace(name="recorded", x=range(len(recorded)), y=recorded, colour=GREY, dash="dot")]
     if pinned:
@@ -274,8 +280,11 @@ def describe_trial_compactions(trial: Trial) -> str:
 
 
 def render_trial_figures(rows: Mapping[str, Mapping[str, Any]], note: str = "") -> str:
-    """Return the figures of the record, of the beginning and of now as a table; what nobody knows
-    is left out.
+    """Return the figures of the record and of settings as an HTML table.
+
+    Args:
+        rows: scores by title of the row; a figure that is missing in all rows is left out.
+        note: a sentence below the table; empty: none.
     """
     head, table_rows = _figures_table(rows)
     note_html = (
@@ -297,9 +306,7 @@ def format_trial_figures(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def render_trial_compactions(trial: Trial) -> str:
-    """Return what the compactions saved, by tokens and by messages, against the threshold of an
-    anti-thrash guard.
-    """
+    """Return the savings of each compaction, in tokens and messages, beside a guard's threshold."""
     words = (
         "<div "
         f'style="color:{TEXT_COLOUR};line-height:1.6">'
@@ -319,7 +326,12 @@ def render_trial_compactions(trial: Trial) -> str:
 
 
 def render_trigger_advice(advice_html: str, error: str = "") -> str:
-    """Return what the log itself says about when to compact, folded away; or why it cannot say."""
+    """Return the log's own advice on when to compact, as a section that can be opened.
+
+    Args:
+        advice_html: the advice; empty: there is none.
+        error: why there is none.
+    """
     body = advice_html or f"<p>{escape_html(error, 400)}</p>"
     return wrap_in_scroll_box(
         f'<details><summary style="color:{TEXT_COLOUR};cursor:pointer">When to'

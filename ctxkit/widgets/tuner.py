@@ -149,7 +149,7 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
         return f"{self.setting_controls.label}:{', '.join(f'{n}={v}' for n, v in settings.items())}"
 
     def hear(self, event: LiveEvent) -> None:
-        """Try the settings on what a live session has become."""
+        """Try the settings again when a turn of the live session has ended."""
         if event.kind not in ("turn_end", "cancelled") or self.live is None:
             return
         # The record has grown: the log, sizes and prices that the old runner holds are out of date.
@@ -254,7 +254,7 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
 
     @property
     def written(self) -> RulesConfigText:
-        """The settings as the system's own config, else in Python: what the button copies."""
+        """The settings as the system's own config, else in Python: the text that the button copies."""
         return format_rules_as_config(self.rules, self.setting_controls.label, self.settings)
 
     def _draw_trial(self) -> None:

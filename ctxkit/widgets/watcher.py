@@ -283,7 +283,7 @@ def render_sentences(sentences: list[str]) -> str:
 
 
 def list_recent_calls(session: Session) -> list[tuple[str, ...]]:
-    """Return the last calls, the newest first: place, recorded sizes, what the reply asked for."""
+    """Return the last calls, the newest first: number, recorded sizes, tools called."""
     out = []
     for call in reversed(session.calls[-RECENT_CALLS:]):
         m, u = call.message, call.message.usage
@@ -330,7 +330,7 @@ _MAX_NAMED_TOOLS = 3
 
 
 def describe_last_prompt_growth(session: Session) -> str:
-    """Return what came between the last two prompts, in a sentence; empty where it cannot be said.
+    """Describe what was added between the last two prompts; empty where it is not known.
 
     The sum is as recorded where the log has usage; the parts are estimates of their text.
     """

@@ -523,6 +523,10 @@ class WorkingFolderEntryIds:
     def note(self, session: str, guid: str) -> None:
         """Add an entry to the list of a session here.
 
+        Args:
+            session: id of the session.
+            guid: id of the entry.
+
         Raises:
             BadArguments: the session's id is not valid.
             StoreError: the list cannot be written.

@@ -78,7 +78,12 @@ class SessionMemory:
         )
 
     async def before(self, agent: str, prompt: str) -> list[str]:
-        """Load the providers' blocks; return sentences on those that failed."""
+        """Load the providers' blocks; return sentences on those that failed.
+
+        Args:
+            agent: name of the agent.
+            prompt: what the user asks in the turn that begins.
+        """
         self._provider_blocks, failed = [], []
         for provider in self.providers:
             try:
@@ -88,7 +93,12 @@ class SessionMemory:
         return failed
 
     async def after(self, agent: str, session: Session) -> list[str]:
-        """Give the providers the conversation; return sentences on those that failed."""
+        """Give the providers the conversation; return sentences on those that failed.
+
+        Args:
+            agent: name of the agent.
+            session: the conversation with the turn that ended.
+        """
         failed, rows = [], _conversation_rows(session.messages)
         for provider in self.providers:
             try:

@@ -589,7 +589,12 @@ def _has_env_file() -> bool:
 # program imports it.
 @contextmanager
 def on_import(name: str, callback: Callable[[ModuleType], None]) -> Iterator[None]:
-    """Call `callback` with a module: now if it is imported, else once it is, inside the block."""
+    """Call a function with a module: now if it is imported, else once it is, inside the block.
+
+    Args:
+        name: full name of the module.
+        callback: called once with the module.
+    """
     imported = sys.modules.get(name)
     if imported is not None:
         callback(imported)

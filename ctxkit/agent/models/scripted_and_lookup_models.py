@@ -108,7 +108,12 @@ class ScriptedModel:
         return msgspec.structs.replace(reply, usage=usage, model=self.name, time=self._last_time)
 
     def reply(self, turn: int, step: int) -> Message:
-        """Return the scripted reply, or the one that says that nothing is left."""
+        """Return the scripted reply, or the one that says that nothing is left.
+
+        Args:
+            turn: number of the turn, from 0.
+            step: number of the call in the turn, from 0.
+        """
         if turn >= len(self.turns):
             return Message(role="assistant", parts=(Text(SCRIPT_OVER),), stop="stop")
         replies = self.turns[turn]

@@ -70,7 +70,13 @@ class ExtraFiles(Protocol):
         """Return the paths of the files below a folder."""
 
     def search(self, pattern: str, path: str, files: str) -> str:
-        """Return the hits of a regular expression in the files below a folder."""
+        """Return the hits of a regular expression in the files below a folder.
+
+        Args:
+            pattern: the regular expression.
+            path: the folder.
+            files: glob that the names of files match.
+        """
 
 
 def open_file(
@@ -258,6 +264,13 @@ def read_lines(
 
     If there are more, the first line of the result says so, and how to read on.
 
+    Args:
+        file: the open file.
+        path: its path, for the hint.
+        start: first line, from 1.
+        end: last line; None: the end of the file.
+        limit: maximum bytes.
+
     Raises:
         BadArguments: the file ends before `start`.
     """
@@ -292,7 +305,12 @@ def _cut_notice(start: int, last: int, limit: int) -> str:
 
 
 def describe_occurrences(text: str, piece: str) -> str:
-    """Return as a phrase how often a text has a piece, overlapping places included."""
+    """Return how often a text has a piece, as a phrase such as "once"; overlapping places count.
+
+    Args:
+        text: the text.
+        piece: the piece that is looked for.
+    """
     position, occurrences, overlapping = text.find(piece) if piece else -1, 0, False
     while position >= 0 and occurrences < _MAX_COUNTED:
         occurrences += 1

@@ -89,7 +89,7 @@ class SessionRecorder:
         self._append_text("system", system)
 
     def add_user_message(self, text: str, pause: float = 60.0) -> None:
-        """Append what the user types, `pause` seconds after the last answer."""
+        """Append a user message, `pause` seconds after the last answer."""
         self.now += self.names.vary_pause(pause)
         self._append_text("user", text)
 

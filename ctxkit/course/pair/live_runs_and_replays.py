@@ -123,7 +123,7 @@ def count_repeated_reads(session: ctxkit.Session) -> int:
 def compare_with_replay(
     runs: dict[str, ctxkit.Session], task: ConfigLookupTask = WORLD
 ) -> pd.DataFrame:
-    """Compare what the replay of the first run predicts of each setting with the real run.
+    """Compare the real run of each setting with its prediction by a replay of the first run.
 
     Args:
         runs: sessions by the name of their setting.

@@ -371,7 +371,13 @@ def _without_headless(costs: InputCostFunction, calls: Sequence[CallFeatures]) -
 def compute_read_error(
     calls: Sequence[CallFeatures], recorded: Sequence[int], predicted: Any
 ) -> float:
-    """Return the absolute error of the reads, summed over calls, as a share of the prompts."""
+    """Return the absolute error of the reads, summed over calls, as a share of the prompts.
+
+    Args:
+        calls: features of the calls; a first call whose prompt is not in the log does not count.
+        recorded: tokens that each call read from the cache.
+        predicted: the same, predicted.
+    """
     counted = np.array([not call.headless for call in calls])
     off = np.abs(np.asarray(recorded) - np.asarray(predicted)) * counted
     return float(off.sum() / max(sum(call.prompt for call in calls if not call.headless), 1))
@@ -408,6 +414,10 @@ def make_input_cost_function(
 
     What is not read is written, at the price of the lifetime that the session's writes have, or
     sent uncached where the provider bills no writes or the prompt is too short to be cached.
+
+    Args:
+        session: the session, with the price of its model.
+        calls: features of the calls that are priced.
     """
     model_calls = session.calls
     usages = [model_calls[call.call].message.usage for call in calls]
@@ -502,7 +512,14 @@ NO_CACHE_SPLIT = "No cache split is recorded, so the cache model could not be ch
 def describe_prediction(
     error: float | None, low: float | None, high: float | None, note: str | None
 ) -> str:
-    """Describe in a sentence the error and interval of one session's prediction, with its note."""
+    """Describe in a sentence how well the cost model predicts a session's input cost.
+
+    Args:
+        error: predicted over recorded input cost, less 1; None: unknown.
+        low: lower end of the 80 % interval, as a share like `error`; None: unknown.
+        high: its upper end.
+        note: a sentence that is appended, or stands alone where the error is unknown; None: none.
+    """
     if error is None:
         return note or NO_CACHE_SPLIT
     interval = ""
@@ -516,7 +533,7 @@ def describe_prediction(
 
 
 def replace_reads(session: Session, reads: Sequence[int]) -> Session:
-    """Return a session whose billed calls read so many tokens; its prompts are as they were."""
+    """Return a session whose billed calls have other cache reads; its prompts stay the same."""
     calls = zip(select_billed_calls(session), get_call_features(session), reads, strict=True)
     places = {
         session.indices[c.position]: _reply(
@@ -551,7 +568,12 @@ def with_random_reads(session: Session, seed: int = 0) -> Session:
 
 
 def with_shuffled_reads(session: Session, seed: int = 0) -> Session:
-    """Return a session in which calls have the read shares of other calls, shuffled."""
+    """Return a session in which calls have the read shares of other calls, shuffled.
+
+    Args:
+        session: a session with recorded cache reads.
+        seed: seed of the permutation.
+    """
     features = get_call_features(session)
     shares = [r / a.prompt for a, r in zip(features, get_recorded_reads(session), strict=True)]
     order = np.random.default_rng(seed).permutation(len(features))

@@ -125,7 +125,7 @@ class PastErrorsByEvidence(msgspec.Struct, frozen=True, gc=False, array_like=Tru
 
 
 class SessionMissCounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Counts of one recorded session, by class of calls, and what the session is."""
+    """Counts of calls of one recorded session by class, and the kind of session."""
 
     session: str
     """Its id: a session is never used to predict itself."""
@@ -226,7 +226,12 @@ def _measure_shortfall(calls: Sequence[CallFeatures], reads: Sequence[int]) -> R
 def with_initial_idle(
     calls: Sequence[CallFeatures], idle: float | None
 ) -> tuple[CallFeatures, ...]:
-    """Return calls of which the first knows the time since the developer's last log."""
+    """Return calls of which the first knows how long the developer was idle before it.
+
+    Args:
+        calls: features of a session's calls.
+        idle: seconds since the developer's last log; None: unknown, no change.
+    """
     if not calls or idle is None:
         return tuple(calls)
     return msgspec.structs.replace(calls[0], idle=idle), *calls[1:]

@@ -170,6 +170,9 @@ class CompactorGateReport(GateReport):
         return "\n\n".join([*texts, super().to_text()])
 
 
+# Each session is compacted `rounds` times with planted facts, and again for every repetition with
+# other facts; then the exam, if asked for, adds figures. The baseline is checked first, as
+# measuring is slow, and written last, so that a compactor that fails leaves it as it was.
 def gate_compactor(
     compact: Compactor | str,
     sessions: SessionsLike | None = None,

@@ -155,7 +155,7 @@ def _intervals(
 
 
 def chart_closed_loop(table: pd.DataFrame, figure: str = "usd") -> Chart:
-    """Chart what was predicted of each policy beside what came true.
+    """Chart the predicted and the real outcome of each policy side by side.
 
     Args:
         table: what `closed_loop.loop` returned.

@@ -160,7 +160,7 @@ _TURNS = 60
 # else. A rule survives if the last prompt has that word. Wordings of rules are left out whole: the
 # extractor was written against `TUNED_WORDINGS` and is measured on `HELD_OUT_WORDINGS`.
 class UserRuleConversation(NamedTuple):
-    """A made talk, and the words of the rules that the user stated in it."""
+    """A constructed conversation, and the rules that the user states in it."""
 
     session: Session
     keys: tuple[str, ...]
@@ -364,7 +364,7 @@ FRAMING = "For the rest of this session. "
 # conversations of 100,000 tokens that were summarised are not at hand, so constraints are put into
 # simulated ones.
 class JudgedSummary(NamedTuple):
-    """A published summary of a talk in which the user had stated a constraint."""
+    """A published summary of a conversation in which the user stated a constraint."""
 
     compactor: str
     """The model and its prompt."""
@@ -375,7 +375,7 @@ class JudgedSummary(NamedTuple):
 
 
 class HumanLabelAgreement(NamedTuple):
-    """Marks of `user_rules` beside what people said of the same summaries."""
+    """Agreement of the marks of `user_rules` with human labels of the same summaries."""
 
     retained_n: int
     """Summaries that keep the constraint, by a person."""
@@ -459,7 +459,7 @@ def make_constraint_conversations(
 
 
 def compare_marks_with_human_labels(summaries: Sequence[JudgedSummary]) -> HumanLabelAgreement:
-    """Hold the marks of `user_rules` against what people said of the same summaries."""
+    """Compare the marks of `user_rules` with human labels of the same summaries."""
     pairs = [(s.compactor, s.is_kept, _states_constraint(s)) for s in summaries]
     kept = [mark for _, is_kept, mark in pairs if is_kept]
     lost = [not mark for _, is_kept, mark in pairs if not is_kept]

@@ -264,13 +264,27 @@ def find_read_price(charge: CallCharge, model_price: Price | None) -> float:
 
 
 def price_call(message: Message, model: str | None) -> tuple[float | None, str | None]:
-    """Return one call's dollars and their source; None where neither log nor table has a price."""
+    """Return one call's cost and its source.
+
+    Args:
+        message: the reply, with its usage.
+        model: name of the model, for the price table; None: unknown.
+
+    Returns:
+        US dollars, and "recorded" or the source of the price; (None, None) where neither log nor
+        table has a price.
+    """
     table = price(model)
     return price_call_with(message, None if table is None else table.on(message.time))
 
 
 def price_call_with(message: Message, prices: Price | None) -> tuple[float | None, str | None]:
-    """Return the same as `price_call`, by given prices."""
+    """Return the same as `price_call`, by given prices.
+
+    Args:
+        message: the reply, with its usage.
+        prices: prices on the day of the call; None: unknown.
+    """
     usage = message.usage
     if usage is None:
         return None, None
@@ -313,15 +327,18 @@ def is_written_by_model(method: str | None) -> bool:
 def price_summary(
     session: Session, measured: MeasuredCompaction, *, reuse: bool = False
 ) -> tuple[float | None, str | None]:
-    """Return the dollars of the summary calls of a recorded compaction, and their source.
+    """Return the cost of the summary calls of a recorded compaction, and its source.
 
     If the log does not price them, they are estimated: the text to summarise is fresh input, and
-    the summary is output. None where no model wrote a summary or the model has no price.
+    the summary is output.
 
     Args:
         session: the session of the compaction.
         measured: the compaction's edits and sizes, and the model whose price is used.
         reuse: estimate that the whole prompt is read from the cache, instead of fresh input.
+
+    Returns:
+        US dollars and their source; None where no model wrote a summary or the model has no price.
     """
     billed_edits = [e for e in measured.group.edits if e.usage is not None]
     if billed_edits:

@@ -311,14 +311,14 @@ def rank_choices_by_cost(costs: dict[str, float | None]) -> tuple[str, ...]:
 
 
 def idle(sessions: SessionsLike) -> PauseCostReport:
-    """Price the pauses of sessions: do nothing, keep warm, compact ahead, an hour's life.
+    """Price the pauses of sessions: do nothing, keep warm, compact ahead, or cache an hour.
 
     Args:
-        sessions: recorded sessions, paths of logs, or a folder, all of one person, because the
-            probability of coming back is personal.
+        sessions: recorded sessions, paths of logs, or a folder, all of one person, because
+            people's pauses differ.
 
     Returns:
-        The ledger; `answer` names the cheapest choice.
+        The US dollars of all pauses under each choice; `answer` names the cheapest one.
 
     Raises:
         BadArguments: no session has times, cache reads and a model with a price.

@@ -138,7 +138,12 @@ class TokenSumsByPriceTier:
         self._sums[model, tier] = _sum_tokens(self._sums.get((model, tier)), tokens)
 
     def bill(self, summaries: float | None, *, priced: bool) -> ReplayBill:
-        """Return the bill of the added calls."""
+        """Return the bill of the added calls.
+
+        Args:
+            summaries: US dollars of the summaries; None: unknown.
+            priced: all models have a price; else dollars are None.
+        """
         cost_model, input_usd, output_usd = self.cost_model, 0.0, 0.0
         total = None
         for (model, tier), tokens in self._sums.items():
@@ -230,7 +235,12 @@ class LogPrefixSums:
 
     @classmethod
     def of(cls, cost_model: ReplayCostModel, log: MessageLog) -> LogPrefixSums | None:
-        """Return the sums of a log, made once; None for several models or shrinking prompts."""
+        """Return the sums of a log, made once; None for several models or shrinking prompts.
+
+        Args:
+            cost_model: the cost model of the session.
+            log: its messages and calls; it keeps the sums.
+        """
         if len(cost_model.models) != 1 or not log.tokens.rising:
             return None
         if len(log.tokens.C) != len(cost_model.billed):
@@ -347,6 +357,9 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             fitted = session.__dict__["cost model"] = cls._fit(session, anchored)
         return fitted
 
+    # Everything that a replay's bill needs of the record, as one value per call in parallel tuples.
+    # A model is priced as of its first call. Where no call has usage, all calls count as billed, by
+    # estimated sizes. Cost: one pass over calls for each tuple.
     @classmethod
     def _fit(cls, session: Session, anchored: MessageSizes | None) -> ReplayCostModel:
         misses = find_cache_misses(session, anchored=anchored)
@@ -432,7 +445,12 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         )
 
     def limit_read(self, call: int, cached: int) -> int:
-        """Return cached tokens, limited to the tokens that the recorded call could read."""
+        """Return cached tokens, limited to the tokens that the recorded call could read.
+
+        Args:
+            call: number of the call, from 0.
+            cached: tokens of the prefix that is in the cache.
+        """
         return max(min(cached, self.read_limits[call]), 0)
 
     def count_hit_tokens(self, shared: int, before: int, prompt: int) -> int:
@@ -473,7 +491,16 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         return sum_if_complete([self.summary_usd(s, reuse=reuse) for s in summaries])
 
     def summary_usd(self, s: WrittenSummary, *, reuse: bool = False) -> float | None:
-        """Return the dollars of a summary: recorded, else by the price of the next call."""
+        """Return the cost of a summary in US dollars: recorded, else by the price of the next call.
+
+        Args:
+            s: the summary, with the sizes of prompt, source and text.
+            reuse: the prompt is read from the cache, as it would be if asked behind the
+                conversation.
+
+        Returns:
+            US dollars; None where the model has no price.
+        """
         call_price = self.at(s.call)
         if call_price is None or s.summary is None or s.usd is not None:
             return s.usd
@@ -620,7 +647,12 @@ class CacheModelParameters(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, session: Session, misses: Sequence[CacheMiss | None]) -> CacheModelParameters:
-        """Fit the cache model to a session's calls and their misses."""
+        """Fit the cache model to a session's calls and their misses.
+
+        Args:
+            session: a recorded session.
+            misses: for each call its cache miss; None: no miss.
+        """
         shortfalls: list[int] = []
         smallest, writes = MIN_CACHEABLE, False
         last_prompt: dict[tuple[str, str | None], int] = {}  # a cache is of one agent and model

@@ -107,7 +107,15 @@ _HIDDEN, _SHOWN = MessageFate("hidden", None), MessageFate("shown", None)
 
 
 def rows(sessions: Sequence[Session], count: Count = None) -> dict[str, list[Any]]:
-    """Return the columns of the message frame as lists."""
+    """Return the columns of the message frame as lists.
+
+    Args:
+        sessions: recorded sessions or replays.
+        count: how tokens are counted, as `ctxkit.frame` takes it.
+
+    Returns:
+        One value per message and column, in the order of `COLUMNS`.
+    """
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
     for session in sessions:
         _append_session(session, data, count)

@@ -342,7 +342,12 @@ _replace = msgspec.structs.replace
 
 
 def with_content_id(message: Message, origin: str) -> Message:
-    """Return a changed message with a new id: the original id and a checksum of the content."""
+    """Return a changed message with a new id: the original id and a checksum of the content.
+
+    Args:
+        message: the changed message.
+        origin: id of the message that it was.
+    """
     mark = f"{crc32(_content_bytes(message)):08x}"
     return _replace(message, id=f"{origin}~{mark}")
 
@@ -449,9 +454,13 @@ class HeadItem(msgspec.Struct, frozen=True, gc=False):
 
 
 def hash_row_content(row: int, content: int) -> int:
-    """Return a hash above 0 of the changed content of a row (-1: a new message).
+    """Return a hash above 0 of the changed content of a message.
 
     The row is part of it: equal texts in place of two results differ, as each names its own call.
+
+    Args:
+        row: row of the message in the log; -1: a new message.
+        content: hash of its content.
     """
     return content if row < 0 else _hash_key(row, content)
 

@@ -62,7 +62,12 @@ class RowAndCallSums:
         self.P.append(self.P[-1] + size)
 
     def append_call(self, upto: int, fixed: int = 0) -> None:
-        """Append the next call: its prompt holds the rows before `upto`, and the fixed part."""
+        """Append the next call: its prompt holds the rows before `upto`, and the fixed part.
+
+        Args:
+            upto: one past the last row that the prompt holds.
+            fixed: tokens of the fixed part.
+        """
         size = self.P[upto] + fixed
         if self.C and size < self.C[-1]:
             self.rising = False

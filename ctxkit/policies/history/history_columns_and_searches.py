@@ -182,7 +182,12 @@ class HistoryView(msgspec.Struct, frozen=True):
         return np.concatenate((protected_in_head, tail))
 
     def front(self, name: str, n: int) -> NDArray[Any]:
-        """Return the first `n` values of a column, without computing the rest."""
+        """Return the first `n` values of a column, without computing the rest.
+
+        Args:
+            name: name of the column, such as `tokens`.
+            n: number of values.
+        """
         if name != "stays" and n <= self.head.size:
             return self.head.column(self.log, name)[:n]
         return self.column(name)[:n]
@@ -270,7 +275,12 @@ class HistoryView(msgspec.Struct, frozen=True):
 
     @classmethod
     def start(cls, log: MessageLog, call: int = 0) -> Self:
-        """Return the unedited log as of a call."""
+        """Return the unedited log as of a call.
+
+        Args:
+            log: the messages and calls.
+            call: number of the call, from 0; a later one than the log has gets all messages.
+        """
         upto = log.upto
         return cls(log, EMPTY_HEAD, 0, upto[call] if call < len(upto) else len(log.messages), call)
 
@@ -354,7 +364,13 @@ def _model_written_tokens(item: HeadItem, log: MessageLog) -> int:
 
 
 def find_suffix_of_tokens(view: HistoryView, tokens: int, estimated: bool = False) -> int:
-    """Return the last position whose suffix has at least `tokens`, by bisection of running sums."""
+    """Return the last position whose suffix has at least `tokens`, by bisection of running sums.
+
+    Args:
+        view: the history.
+        tokens: minimum size of the suffix.
+        estimated: measure by the system's own estimate (`Rules.estimator`), not by counted tokens.
+    """
     sums = _size_column(view, estimated).P
     lo, hi, nh = view.lo, view.hi, view.head.size
     target = sums[hi] - tokens
@@ -375,6 +391,12 @@ def find_suffix_within_budget(
     Protected messages remain, wherever they stand. If they all stand at the front, one bisection
     is enough. Else their tokens depend on the cut: the cut is moved on until it no longer changes
     (fixed-point iteration; the cut only grows, so it ends).
+
+    Args:
+        view: the history.
+        budget: tokens, or size by the system's own estimate.
+        start: number of messages at the front that remain.
+        estimated: measure by the system's own estimate (`Rules.estimator`), not by counted tokens.
     """
     if not estimated:
         budget -= view.fixed
@@ -452,7 +474,16 @@ def is_safe_cut(view: HistoryView, position: int) -> bool:
 
 
 def find_nth_last_of_role(view: HistoryView, role: str, n: int) -> int:
-    """Return the position of the n-th last message of a role (1: the last); -1: none."""
+    """Return the position of the n-th last message of a role (1: the last); -1: none.
+
+    Args:
+        view: the history.
+        role: "user", "assistant", "tool", "summary" or "system".
+        n: 1 for the last message, 2 for the last but one.
+
+    Raises:
+        BadArguments: `n` is below 1, or there is no such role.
+    """
     if n < 1:
         raise BadArguments(f"There is no {n}-th last message: count from 1.")
     rows = view.log.of_role[get_role_code(role)]
@@ -464,7 +495,13 @@ def find_nth_last_of_role(view: HistoryView, role: str, n: int) -> int:
 
 
 def find_next_of_roles(view: HistoryView, position: int, *roles: str) -> int:
-    """Return the first position from one on with one of these roles; -1: there is none."""
+    """Return the first position from one on with one of these roles; -1: there is none.
+
+    Args:
+        view: the history.
+        position: first position to look at.
+        roles: "user", "assistant", "tool", "summary" or "system"; the message has one of them.
+    """
     codes = [get_role_code(r) for r in roles]
     for p in range(position, view.head.size):
         if view.head.items[p].role(view.log) in codes:

@@ -229,9 +229,16 @@ def find_violation(view: HistoryView) -> str | None:
 
 
 def check_invariants(view: HistoryView, was: HistoryView) -> None:
-    """Raise UnsoundHistory where a history violates an invariant, and the one before does not.
+    """Check that a history violates no invariant that the one before did not violate.
 
     The history before can violate one where a result comes after its call was compacted.
+
+    Args:
+        view: the history after an edit.
+        was: the history before it.
+
+    Raises:
+        UnsoundHistory: the edit violates an invariant; the sentence says which.
     """
     why = find_violation(view)
     if why and not find_violation(was):

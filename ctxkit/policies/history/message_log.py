@@ -212,7 +212,13 @@ class MessageLog(CallGroupBoundaries):
 
     @classmethod
     def of(cls, messages: Iterable[Message], counter: TokenCounter, **settings: Any) -> MessageLog:
-        """Return a log of messages, with one call before each reply."""
+        """Return a log of messages, with one call before each reply.
+
+        Args:
+            messages: the messages of a conversation, in order.
+            counter: counts the tokens of each message.
+            settings: `fixed`, `agent` and `estimator`, as in the constructor.
+        """
         log = cls(counter, **settings)
         for message in messages:
             log.append(message)
@@ -397,7 +403,12 @@ class MessageLog(CallGroupBoundaries):
         return self._columns[name].upto(len(self.messages) if n is None else n)
 
     def code(self, kind: str, name: str) -> int:
-        """Return the code of an agent or a tool; a new name gets a new code."""
+        """Return the code of an agent or a tool; a new name gets a new code.
+
+        Args:
+            kind: "agent" or "tool".
+            name: name of the agent or tool.
+        """
         names = self._names[kind]
         return names.setdefault(name, len(names))
 
@@ -485,7 +496,12 @@ class ColdCacheCalls:
 
     @classmethod
     def of(cls, log: MessageLog, life: float) -> ColdCacheCalls:
-        """Return the clock of a log for a cache lifetime, cached and extended to all calls."""
+        """Return the calls of a log that find a cold cache; the log keeps the result.
+
+        Args:
+            log: the messages and calls.
+            life: seconds for which the cache keeps a prefix after its last use.
+        """
         key = ("clock", life)
         clock: ColdCacheCalls | None = log.memo.get(key)
         if clock is None:
@@ -510,7 +526,12 @@ class ColdCacheCalls:
         return self
 
     def alive(self, before: int, call: int) -> bool:
-        """Return True where the cache of one call is alive at a later one, or times are unknown."""
+        """Return True where the cache of one call is alive at a later one, or times are unknown.
+
+        Args:
+            before: number of the earlier call.
+            call: number of the later call.
+        """
         return not self.log.sent[call] - self.log.end_times[before] >= self.life
 
     def fresh(self, upto: int) -> NDArray[Any]:

@@ -135,7 +135,14 @@ class UnprunedMessages:
         return MessageState(self.arrival(p), log.messages[row], log.tokens.sizes[row], -row - 1)
 
     def changed(self, p: int, call: int, message: Message, new: Message) -> MessageState | None:
-        """Return the state of a position whose message is replaced; None where they are equal."""
+        """Return the state of a position whose message is replaced; None where they are equal.
+
+        Args:
+            p: position of the message.
+            call: number of the call from which on the new state holds.
+            message: the message before.
+            new: its replacement.
+        """
         if new is message or (new.parts == message.parts and new.role == message.role):
             return None
         row = self.row(p)
@@ -147,6 +154,12 @@ class UnprunedMessages:
 
         Results for recorded messages are cached in the log: many settings replay the same log, and
         a schedule begins again after each compaction.
+
+        Args:
+            p: position of the message.
+            call: number of the call from which on the new state holds.
+            message: the message before.
+            text: its new text; tool calls remain.
         """
         row = self.row(p)
         if row < 0 or message is not self.log.messages[row]:
@@ -218,7 +231,12 @@ class UnprunedMessages:
         return -p - 1 if row < 0 else self.log.groups[row]
 
     def members(self, group: int, call: int) -> list[int]:
-        """Return the positions of a group at a call."""
+        """Return the positions of a group at a call.
+
+        Args:
+            group: row of the group's first message; ``-p - 1``: the position p alone.
+            call: number of the call, from 0.
+        """
         if group < 0:
             return [-group - 1]
         positions = [self.place(r) for r in (group, *self.log.results.get(group, ()))]

@@ -58,7 +58,13 @@ class AppendedMessage(NamedTuple):
 def select_changes_between(
     events: Sequence[StateChange], start: int, stop: int | None = None
 ) -> Sequence[StateChange]:
-    """Return the changes at the calls start..stop; without `stop` all from `start` on."""
+    """Return the changes at the calls start..stop, found by bisection.
+
+    Args:
+        events: changes in the order of their calls.
+        start: first call, from 0.
+        stop: one past the last call; None: all from `start` on.
+    """
     first = bisect_left(events, start, key=lambda e: e.call)
     if stop is None:
         return events[first:]
@@ -83,7 +89,12 @@ class ReadOnlyLayer(Protocol):
         """All changes so far, by call and position, without arrivals of unchanged messages."""
 
     def state(self, p: int, call: int) -> MessageState:
-        """Return the state of a position at a call before `stop`."""
+        """Return the state of a position at a call before `stop`.
+
+        Args:
+            p: position of a message.
+            call: number of the call, from 0.
+        """
 
     def states(self, p: int) -> Sequence[MessageState]:
         """Return all states of a position, in order of calls."""
@@ -102,10 +113,19 @@ class ReadOnlyLayer(Protocol):
         """Return the sum of one kind of size over the messages of a call.
 
         An appended message counts as tokens and characters, not as a tool result.
+
+        Args:
+            call: number of the call, from 0.
+            kind: what is added up: `SUM_TOKENS`, `SUM_CHARS` or `SUM_RESULT_CHARS`.
         """
 
     def origin(self, p: int, call: int) -> Any:
-        """Return the part that made the state of a position at a call; None: it is unchanged."""
+        """Return the part that made the state of a position at a call; None: it is unchanged.
+
+        Args:
+            p: position of a message.
+            call: number of the call, from 0.
+        """
 
 
 class Layer(ReadOnlyLayer, Protocol):
@@ -279,6 +299,10 @@ class PruningPartChanges:
     def add_rule(self, p: int, rule: ContentForCallRange) -> None:
         """Record a rule for a position.
 
+        Args:
+            p: position of a message.
+            rule: its new content, and the calls at which it has it.
+
         Raises:
             BadArguments: it begins outside the batch, ends before it begins, or contradicts the
                 order of the rules before it.
@@ -320,7 +344,12 @@ class PruningPartChanges:
             )
 
     def add_appended(self, call: int, make: Callable[[], Message | None]) -> None:
-        """Record a message for the end of one call; it is built when it is first needed."""
+        """Record a message for the end of one call; it is built when it is first needed.
+
+        Args:
+            call: number of the call, from 0.
+            make: returns the message; None: nothing is appended.
+        """
         self._message_builders[call] = make
 
     @property
@@ -410,6 +439,12 @@ class PruningPartChanges:
         self, p: int, state: MessageState, rule: ContentForCallRange, call: int
     ) -> MessageState:
         """Return the state that a rule makes of another one, from a call on.
+
+        Args:
+            p: position of a message.
+            state: its state before the rule.
+            rule: its new content.
+            call: number of the call from which on the new state holds.
 
         Raises:
             BadArguments: the message would become larger.

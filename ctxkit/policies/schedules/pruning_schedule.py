@@ -133,6 +133,10 @@ class Schedule:
     def prompt_at(self, call: int, reason: str = "pruned for this call") -> History:
         """Return the prompt of a call as a history; unchanged, it is the history of the schedule.
 
+        Args:
+            call: number of the call, from 0.
+            reason: the reason of the edit that holds the changes.
+
         Raises:
             UnsoundHistory: a tool call lost its result, or a result its call.
         """
@@ -167,7 +171,11 @@ class PruningPartLayer:
         return self._result.events
 
     def extend(self, stop: int) -> None:
-        """Run the part's schedule for the new calls before `stop`."""
+        """Run the part's schedule for the new calls before `stop`.
+
+        Raises:
+            BadArguments: the schedule names stages for some calls only, or stages beside changes.
+        """
         if stop <= self.stop:
             return
         self.before.extend(stop)

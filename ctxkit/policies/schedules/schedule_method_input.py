@@ -158,11 +158,22 @@ class ScheduleView:
         return self.rows.role(p)
 
     def state_before(self, p: int, call: int) -> MessageState:
-        """Return the state of a message at a call, after the parts before."""
+        """Return the state of a message at a call, after the parts before.
+
+        Args:
+            p: position of the message.
+            call: number of the call, from 0.
+        """
         return self.before.state(p, call)
 
     def state_after_change(self, p: int, what: NewContent, call: int) -> MessageState:
-        """Return the state that `change` would give a message at a call, without changing it."""
+        """Return the state that `change` would give a message at a call, without changing it.
+
+        Args:
+            p: position of the message.
+            what: new content, as `change` takes it.
+            call: number of the call, from 0.
+        """
         state = self.before.state(p, call)
         if self.stays(p, call):
             return state
@@ -170,7 +181,12 @@ class ScheduleView:
         return self._changes.apply_rule(p, state, rule, call)
 
     def message(self, p: int, call: int) -> Message | None:
-        """Return a message at a call, after the parts before; None where it is hidden."""
+        """Return a message at a call, after the parts before; None where it is hidden.
+
+        Args:
+            p: position of the message.
+            call: number of the call, from 0.
+        """
         return self.before.state(p, call).message
 
     def answered_call(self, p: int) -> ToolCall | None:
@@ -197,7 +213,12 @@ class ScheduleView:
         return self.rows.stays_from(p) <= call
 
     def is_safe(self, p: int, call: int) -> bool:
-        """Return True where a cut before a position parts no tool call from its result."""
+        """Return True where a cut before a position parts no tool call from its result.
+
+        Args:
+            p: position before which the cut is.
+            call: number of the call, from 0.
+        """
         return self.rows.is_safe(p, call)
 
     def prompt(self, call: int) -> int:
@@ -209,7 +230,12 @@ class ScheduleView:
         return self.rows.log.fixed_in(call)
 
     def chars(self, call: int, *, of_results: bool = False) -> int:
-        """Return the characters of the messages, or results, of a call after the parts before."""
+        """Return the characters of the messages, or results, of a call after the parts before.
+
+        Args:
+            call: number of the call, from 0.
+            of_results: count tool results only.
+        """
         return self.before.total(call, SUM_RESULT_CHARS if of_results else SUM_CHARS)
 
     def pause(self, call: int) -> float:
@@ -227,14 +253,24 @@ class ScheduleView:
     # -- iterating over news -----------------------------------------------------------------------
 
     def new(self, *roles: str, tools: tuple[str, ...] = ("*",)) -> Iterator[int]:
-        """Yield the positions that arrive, of these roles (none: all); of results, these tools."""
+        """Yield the positions that arrive at the new calls, in order.
+
+        Args:
+            roles: roles of the messages; none: all.
+            tools: names or globs; tool results of other tools are left out.
+        """
         codes = {get_role_code(r) for r in roles}
         for p in range(self.first, self.count_arrived(self.stop - 1)):
             if (not codes or self.rows.role(p) in codes) and self.is_tool(p, tools):
                 yield p
 
     def may_be_longer(self, p: int, low: int) -> bool:
-        """Return False where a message has at most `low` characters at all calls: a cheap check."""
+        """Return False where a message has at most `low` characters at all calls: a cheap check.
+
+        Args:
+            p: position of the message.
+            low: number of characters.
+        """
         return self.rows.chars(p) > low or p in self._changed_before
 
     @property
@@ -410,7 +446,12 @@ class VisiblePositions(OldAndNewPositions):
     __slots__ = ()
 
     def follow(self, added: Iterable[int], hidden: Iterable[int]) -> None:
-        """Apply the news of a call."""
+        """Apply the changes of visibility at a call.
+
+        Args:
+            added: positions that become visible.
+            hidden: positions that are hidden.
+        """
         for p in hidden:
             self.remove(p)
         for p in added:
@@ -450,7 +491,12 @@ class EarlierTurnsView(ScheduleView):
         return self.rows.past_from(p)
 
     def new(self, *roles: str, tools: tuple[str, ...] = ("*",)) -> Iterator[int]:
-        """Yield the positions whose turn ends, of these roles (none: all) and tools."""
+        """Yield the positions whose turn ends at the new calls, in order.
+
+        Args:
+            roles: roles of the messages; none: all.
+            tools: names or globs; tool results of other tools are left out.
+        """
         # A message is new when its turn is over, not when it is written.
         codes = {get_role_code(r) for r in roles}
         for _, p in self._ended_turns:

@@ -154,7 +154,12 @@ def get_argument_text(value: object) -> str:
 
 
 def format_one_line(text: str, limit: int) -> str:
-    """Return the text on one line of at most `limit` characters (2 or more), with `…` if cut."""
+    """Return the text on one line; a longer one ends in `…`.
+
+    Args:
+        text: the text; white space becomes single blanks.
+        limit: maximum characters, 2 or more.
+    """
     # read no more of a long text than needed; a short one has no more words than that
     words = text.split() if len(text) <= limit else text.split(None, limit)[:limit]
     flat = " ".join(words)
@@ -189,7 +194,14 @@ def truncate_end(text: str, limit: int, suffix: str) -> str:
 
 
 def truncate_middle(text: str, head: int, tail: int, marker: str) -> str:
-    """Return the first `head` and last `tail` characters with a marker between, if longer."""
+    """Return a text without its middle, if it is longer than head and tail.
+
+    Args:
+        text: the text.
+        head: characters kept at the start.
+        tail: characters kept at the end.
+        marker: text in place of the middle; it is not counted.
+    """
     if len(text) <= head + tail:
         return text
     return text[:head] + marker + (text[-tail:] if tail else "")
@@ -208,7 +220,13 @@ def truncate_lines(text: str, limit: int, mode: TruncateMode) -> str:
 
 
 def truncate_chars(text: str, limit: int, mode: TruncateMode) -> str:
-    """Cut to `limit` characters: cut off the tail, or the middle."""
+    """Truncate a text to a number of characters.
+
+    Args:
+        text: the text.
+        limit: maximum characters; 0 or less: no limit.
+        mode: "middle" removes the middle, any other mode the tail.
+    """
     if limit <= 0 or len(text) <= limit:
         return text
     return (
@@ -219,7 +237,13 @@ def truncate_chars(text: str, limit: int, mode: TruncateMode) -> str:
 
 
 def truncate_bytes(text: str, limit: int, mode: TruncateMode) -> str:
-    """Cut to `limit` UTF-8 bytes without splitting a character: the tail, or the middle."""
+    """Truncate a text to a number of UTF-8 bytes without splitting a character.
+
+    Args:
+        text: the text.
+        limit: maximum bytes; 0 or less: no limit.
+        mode: "middle" removes the middle, any other mode the tail.
+    """
     raw = text.encode("utf-8", "replace")
     if limit <= 0 or len(raw) <= limit:
         return text
@@ -237,7 +261,15 @@ def _decode_partial(raw: bytes) -> str:
 def truncate_output(
     text: str, *, max_lines: int, max_chars: int, max_bytes: int, mode: TruncateMode
 ) -> str:
-    """Cut output by lines, then characters, then bytes, with a note (the agent `ai`)."""
+    """Truncate tool output by lines, then characters, then bytes, with a note (the agent `ai`).
+
+    Args:
+        text: the output.
+        max_lines: maximum lines.
+        max_chars: maximum characters.
+        max_bytes: maximum UTF-8 bytes.
+        mode: "middle" removes the middle, any other mode the tail.
+    """
     short = truncate_bytes(
         truncate_chars(truncate_lines(text, max_lines, mode), max_chars, mode), max_bytes, mode
     )

@@ -232,7 +232,12 @@ class WeightedLines(NamedTuple):
 
 
 def expand_ranges(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[Any]:
-    """Return the concatenated ranges start..start + size."""
+    """Return the concatenated ranges start..start + size, as one array.
+
+    Args:
+        starts: first integer of each range.
+        sizes: number of integers in each range.
+    """
     ends = sizes.cumsum()
     total = int(ends[-1]) if len(ends) else 0
     return np.repeat(starts - ends + sizes, sizes) + np.arange(total)

@@ -338,7 +338,12 @@ def _stem(word: str) -> str:
 
 
 def is_near_term(word: str, term: str) -> bool:
-    """Return True where a part of a word equals a term, or the word is of the kind it names."""
+    """Return True where a part of a word equals a term, or the word is of the kind it names.
+
+    Args:
+        word: a word of a text.
+        term: a term of the focus, such as "error" or "path".
+    """
     if _CJK.match(term):
         return term in word
     kind = _KIND_PATTERNS.get(term)
@@ -390,6 +395,10 @@ class FocusMatcher:
         """Return a line on how many of the words near the focus are in the chosen lines.
 
         The share weights each word by the rarity of its terms.
+
+        Args:
+            weighed: the lines of the passage, with their words.
+            chosen: numbers of the lines in the extract.
         """
         chosen_words = np.unique(np.concatenate([weighed.words(k) for k in chosen]))
         passage_words = np.unique(weighed.ids)

@@ -58,7 +58,13 @@ class ToolCallOutcome(NamedTuple):
 def collect_actions(
     messages: Sequence[Message], turns: Sequence[int] | None = None, agent: str = "main"
 ) -> list[ToolCallOutcome]:
-    """Return the tool calls of messages in order, with their outcomes."""
+    """Return the tool calls of messages in order, with their outcomes.
+
+    Args:
+        messages: messages in order.
+        turns: number of the turn of each message; None: the messages' own.
+        agent: name of the agent for messages that name none.
+    """
     results = map_results_by_call(messages)
     actions: list[ToolCallOutcome] = []
     for row, m in enumerate(messages):
@@ -85,6 +91,10 @@ def collect_actions_before(history: History, before: int) -> list[ToolCallOutcom
     """Return the tool calls of the log up to a position, compacted or not, with their outcomes.
 
     Results after the position do not count. Actions are cached per reply and number of results.
+
+    Args:
+        history: the messages of the prompt, and the log behind them.
+        before: one past the last position that counts.
     """
     log = history.log
     # A row is -1 for a message that replaced others: the next message has the position.
@@ -150,6 +160,10 @@ def format_intent_line(action: ToolCallOutcome, *, quirks: bool = False) -> str:
 
     By fuseraft's document the error is before the parenthesis, and commands are written. Its
     program (`quirks`) puts the error last, and writes paths only.
+
+    Args:
+        action: a tool call with its outcome.
+        quirks: write as the program does, not as its document says.
     """
     name = action.path if quirks else action.target
     what = f' → "{message_content_and_truncation.format_one_line(name, 120)}"' if name else ""
@@ -166,7 +180,12 @@ def format_intent_line(action: ToolCallOutcome, *, quirks: bool = False) -> str:
 def list_written_files(
     actions: Iterable[ToolCallOutcome], outcome: Outcome = "done"
 ) -> tuple[str, ...]:
-    """Return the paths of the writes and patches with an outcome, each once."""
+    """Return the paths of the writes and patches with an outcome, each once.
+
+    Args:
+        actions: tool calls with their outcomes.
+        outcome: the outcome that counts.
+    """
     return tuple(
         dict.fromkeys(
             a.path for a in actions if a.path and is_write_tool(a.tool) and a.outcome == outcome
@@ -191,7 +210,14 @@ def select_unresolved_failures(actions: Sequence[ToolCallOutcome]) -> list[ToolC
 def format_reasoning_block(
     messages: Sequence[Message], turns: Sequence[int], agent: str = "main", limit: int = 2000
 ) -> str:
-    """Return fuseraft's block of reasoning excerpts; empty without reasoning."""
+    """Return fuseraft's block of reasoning excerpts; empty without reasoning.
+
+    Args:
+        messages: messages in order.
+        turns: number of the turn of each message.
+        agent: name of the agent for messages that name none.
+        limit: characters of each excerpt.
+    """
     rows = []
     for m, turn in zip(messages, turns, strict=True):
         text = "\n".join(p.text for p in m.parts if isinstance(p, Thinking) and p.text)
@@ -316,6 +342,11 @@ def map_messages(
     """Return `make` of the messages at some sorted positions, where it is not None.
 
     Results for messages of the log are cached in the log.
+
+    Args:
+        history: the messages of the prompt.
+        places: sorted positions.
+        make: makes a value from a message; None: none. It must depend on the message only.
     """
     head, log = history.head, history.log
     edited = int(places.searchsorted(head.size))

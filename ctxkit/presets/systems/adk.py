@@ -1,5 +1,5 @@
-"""Google's Agent Development Kit: summaries of events, by tokens or every so many invocations; off
-unless set.
+"""Google's Agent Development Kit: summaries of events, by tokens or by number of invocations; off
+by default.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Microsoft's agent-framework: at half the budget old tool uses become one line each, at 0.8 the
-oldest groups go.
+oldest groups are dropped.
 """
 
 from __future__ import annotations

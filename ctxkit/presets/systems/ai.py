@@ -1,4 +1,4 @@
-"""tiancaiamao/ai at 7bc6f19, a Go port of Pi: bytes for characters, tool output cut at once,
+"""tiancaiamao/ai at 7bc6f19, a Go port of Pi: sizes in bytes, tool output truncated on arrival,
 digests.
 """
 
@@ -138,7 +138,16 @@ class AiSummary(Summary):
 def get_effective_limit(
     context_window: int, reserve_tokens: int = 16_384, max_tokens: int = 8000
 ) -> tuple[int, str]:
-    """Return the tokens at which a compaction is due, and what says so; else ``(0, "none")``."""
+    """Return the prompt size at which a compaction is due.
+
+    Args:
+        context_window: tokens; 0: not set.
+        reserve_tokens: tokens held free in the window; 0 or less: 16,384.
+        max_tokens: limit where the window is not set or too small; 0: none.
+
+    Returns:
+        Tokens, and the name of the setting that decides; ``(0, "none")`` where nothing does.
+    """
     reserve = reserve_tokens if reserve_tokens > 0 else 16_384
     if context_window > 0 and context_window - reserve > 0:
         return context_window - reserve, "context_window"

@@ -1,4 +1,4 @@
-"""Aider: the chat history above a few thousand tokens becomes a summary and its newest half."""
+"""Aider: a chat history above a few thousand tokens becomes a summary and its newest half."""
 
 from __future__ import annotations
 

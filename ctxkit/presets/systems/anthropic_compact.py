@@ -1,4 +1,4 @@
-"""Anthropic's server-side compaction: a readable summary takes the place of all before it, at a
+"""Anthropic's server-side compaction: a readable summary replaces everything before it, at a
 threshold (`compact_20260112`) or on demand (`compact-2026-09-04`), which can keep recent turns.
 """
 
@@ -93,7 +93,7 @@ def anthropic_compact(
     compaction on demand (beta `compact-2026-09-04`).
 
     Source: platform.claude.com, "Compaction": 150,000 by default and 50,000 at least, the block
-    takes the place of all before it, `instructions` replace the standard prompt,
+    replaces everything before it, `instructions` replace the standard prompt,
     `pause_after_compaction` is off. On demand, which the page recommends, the caller chooses when,
     and which turns it keeps behind the block; neither has a default there.
 

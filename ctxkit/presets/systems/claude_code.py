@@ -1,5 +1,5 @@
-"""Claude Code: near the limit the whole conversation becomes a summary, and the newest files come
-back.
+"""Claude Code: near the limit the whole conversation becomes a summary, and the newest files are
+restored.
 """
 
 from __future__ import annotations
@@ -199,8 +199,7 @@ def claude_code(
         auto_compact_enabled: whether to compact automatically.
         autocompact_pct_override: percent of the effective window at which it is due; can only lower
             it.
-        auto_compact_window: tokens to reckon with in place of the window; never more than the
-            window.
+        auto_compact_window: tokens that count as the window; never more than the window.
         summary_max_output_tokens: tokens of the window reserved for the summary.
         buffer_tokens: tokens below the rest at which a compaction is due.
         restored_files: files that come back after a compaction.

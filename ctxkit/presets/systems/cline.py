@@ -1,5 +1,5 @@
-"""Cline: near the window a summary and about 20,000 tokens, whole turns; before that half of the
-messages went.
+"""Cline: near the window, a summary and whole turns, about 20,000 tokens; in version 3 half of
+the messages were dropped.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Codex CLI (openai/codex, Rust): a summary at the end, and of all the rest only what the user
-said.
+"""Codex CLI (openai/codex, Rust): keeps the user's messages, and replaces the rest by a summary
+behind them.
 
 The names are those of its configuration reference
 (https://developers.openai.com/codex/config-reference), late 2026.
@@ -79,9 +79,7 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CodexSummary(Summary):
-    """Keep what the user said, the newest of it up to a budget; the summary of everything stands
-    behind it.
-    """
+    """Keep the newest user messages up to a budget, and append a summary of everything."""
 
     estimated: bool = True
     user_tokens: int = 20_000
@@ -144,7 +142,7 @@ class CodexSummary(Summary):
 
 
 def truncate_to_tokens(text: str, tokens: int) -> str:
-    """Return a text with its middle cut out, in about so many tokens of four characters."""
+    """Return a text without its middle, in about a given number of tokens of four characters."""
     max_chars = max(tokens * 4, 0)
     if len(text) <= max_chars:
         return text

@@ -1,5 +1,5 @@
-"""LangChain's deepagents: at 0.85 of the window a summary that names a file with what went; a tenth
-stays.
+"""LangChain's deepagents: at 0.85 of the window, a summary that names the file of the removed
+messages; the newest tenth stays.
 """
 
 from __future__ import annotations

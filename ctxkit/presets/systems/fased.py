@@ -113,7 +113,13 @@ DIFFERENCES = (
 def get_memory_flush_threshold(
     window: float, floor: float = RESERVE_FLOOR, soft: float = SOFT_THRESHOLD_TOKENS
 ) -> float:
-    """Return the tokens from which memory is flushed; senseless numbers become their defaults."""
+    """Return the prompt size, in tokens, from which on memory is flushed.
+
+    Args:
+        window: context window in tokens.
+        floor: reserve in tokens; NaN or below 0: the default.
+        soft: tokens before the reserve at which the flush is due; NaN or below 0: the default.
+    """
     floor = RESERVE_FLOOR if isnan(floor) or floor < 0 else floor
     return window - floor - (SOFT_THRESHOLD_TOKENS if isnan(soft) or soft < 0 else soft)
 

@@ -1,4 +1,4 @@
-"""fuseraft: a filter of each agent's history, compaction in five modes, budgets of tokens, windows
+"""fuseraft: a filter of each agent's history, compaction in five modes, token budgets, windows
 inside a turn.
 
 Source: its docs/configuration.md at 0466927, and in the code where that is silent.

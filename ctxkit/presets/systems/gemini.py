@@ -141,7 +141,12 @@ class GeminiSummary(Summary):
 # summarised whole, and any other is cut at its last request. Invariant: the result is a safe cut,
 # which parts no call from its result. Cost: linear in the messages.
 def find_split_point(history: History, share: float) -> int:
-    """Return where Gemini CLI splits: the first request at or beyond a share of the characters."""
+    """Return where Gemini CLI splits: the first request at or beyond a share of the characters.
+
+    Args:
+        history: the messages of the prompt.
+        share: share of all characters, from 0 to 1.
+    """
     chars = history.chars
     before = np.concatenate([[0], np.cumsum(chars)])
     starts = np.flatnonzero(history.role("user", "summary"))

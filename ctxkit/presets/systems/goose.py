@@ -71,7 +71,7 @@ class SummaryWithLastRequest(CustomCutSummary):
         return find_end_of_removable(history)
 
     def write_summary(self, history: History, first: int) -> Message | str | int:
-        """Return the summary, the line that the work continues, and the last request if it went."""
+        """Return the summary, the line that the work continues, and a removed last request."""
         summary_text = super().write_summary(history, first)
         if isinstance(summary_text, int):
             return summary_text

@@ -1,4 +1,4 @@
-"""Inspect's `CompactionEdit`: old tool results and old thinking are cleared, for good."""
+"""Inspect's `CompactionEdit`: old tool results and old thinking are cleared permanently."""
 
 from __future__ import annotations
 

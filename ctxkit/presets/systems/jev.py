@@ -1,5 +1,5 @@
-"""Jev (fast-jev-compaction): no summary; a scorer says which calls and results go, all text stays
-word for word.
+"""Jev (fast-jev-compaction): no summary; a scorer chooses the tool calls and results to drop, and
+all text stays verbatim.
 """
 
 from __future__ import annotations
@@ -136,8 +136,7 @@ def jev(
     truncate_head_chars: int = 300,
     scorer: Any = None,
 ) -> Rules:
-    """Return Jev's rules: what is before the last messages loses its tool results, never its
-    text.
+    """Return Jev's rules: all but the last messages lose tool results, but never text.
 
     Source: `src/compact.ts` of tamaratran/fast-jev-compaction at 15c1ea2 (`DEFAULT_OPTIONS`: 0.5,
     6, 300; the decisions on a call; the slack of 120 characters). The share at which it compacts
@@ -150,8 +149,8 @@ def jev(
         keep_threshold: minimum score at which a call, or a result, stays.
         preserve_recent_messages: messages at the end whose calls stay.
         truncate_head_chars: characters that a cut result keeps.
-        scorer: scores a result, ``(message) -> (keep its call, keep it)``; None: all calls stay, no
-            old result does.
+        scorer: scores a result, ``(message) -> (keep its call, keep it)``; None: keep all
+            calls and no old result.
 
     Returns:
         Rules that cut or drop scored tool results and write no summary, due above a share of the

@@ -55,7 +55,7 @@ class LangChainSummary(common.LangChainKeepSummary):
     """Tokens of what goes, its newest, that the summariser is sent; None: all."""
 
     def passages(self, history: History, first: int) -> list[SummariserInput]:
-        """Return what the summariser is sent."""
+        """Return the passage that is sent to the summariser."""
         start, most, total = 0, self.trim_tokens, history.before(first, estimated=True)
         if most is not None and total > most:
             # the newest tokens that fit, then forward to a request or summary

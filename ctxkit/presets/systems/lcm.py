@@ -1,5 +1,5 @@
-"""LCM (lossless-claw): old chunks become summaries that stay, and many summaries become one of the
-next depth.
+"""LCM (lossless-claw): old chunks become summaries that stay; many summaries become one of the next
+depth.
 """
 
 from __future__ import annotations

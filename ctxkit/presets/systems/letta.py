@@ -1,4 +1,4 @@
-"""Letta: a sliding window that summarises the oldest 30 %, or more in steps of a tenth until it
+"""Letta: summarises the oldest 30 % of the messages, or more in steps of a tenth until the rest
 fits; or all.
 """
 

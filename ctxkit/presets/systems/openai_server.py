@@ -1,5 +1,5 @@
-"""OpenAI's compaction (Responses API): an encrypted item takes the place of all before it at a
-threshold, or of all but the user's messages on demand (`/responses/compact`).
+"""OpenAI's compaction (Responses API): an encrypted item replaces everything before it at a
+threshold, or everything but the user's messages on demand (`/responses/compact`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ServerCompaction(DataclassPolicy):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class StandaloneCompaction(ServerCompaction):
-    """Keep what the user said; one opaque item comes after it for all the rest."""
+    """Keep the user's messages; one opaque item behind them replaces everything else."""
 
     def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the user's messages and the item, with what must stay."""

@@ -162,7 +162,12 @@ class OpenClawSummary(PiSummaryInStages):
 
 
 def make_recent_turns_section(messages: list[Message], turns: int) -> str:
-    """Return a section with what the user and the agent said in the last turns of some messages."""
+    """Return a section that quotes the last turns of some messages; empty without a request.
+
+    Args:
+        messages: messages in order.
+        turns: number of turns.
+    """
     spoken = [m for m in messages if m.role in ("user", "assistant") and get_plain_text(m).strip()]
     starts = [i for i, m in enumerate(spoken) if m.role == "user"]
     if not starts:

@@ -1,5 +1,5 @@
-"""OpenHands' software agent SDK: the first half of the events becomes one event, the first two
-stay.
+"""OpenHands' software agent SDK: a summary replaces the older half of the events, except the first
+two.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OpenHandsSummary(MiddleSummary):
-    """Forget the middle: keep the first events and so many of the last that half of what is allowed
-    is left.
-    """
+    """Summarise the middle: the first events stay, and half of the allowed events remain in all."""
 
     max_size: int = 240
     """Messages above which it is due."""

@@ -1,4 +1,4 @@
-"""SWE-agent's observation masking: the simplest rival, old tool results become one line."""
+"""SWE-agent's observation masking, the simplest baseline: old tool results become one line."""
 
 from __future__ import annotations
 

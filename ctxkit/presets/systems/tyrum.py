@@ -1,5 +1,5 @@
-"""Tyrum at 999cf580: a checkpoint of what is owed in place of old messages; tool calls pruned
-before each call.
+"""Tyrum at 999cf580: a checkpoint of goals, open work and approvals replaces old messages; tool
+calls are pruned before each call.
 """
 
 from __future__ import annotations
@@ -323,7 +323,7 @@ def _unit_starts(history: History) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class VisibleMessageCountTrigger:
-    """Due where so many user messages and replies are shown; a reply with all its steps is one."""
+    """Due at a number of visible user messages and replies; a reply with all its steps is one."""
 
     n: int
 
@@ -334,7 +334,12 @@ class VisibleMessageCountTrigger:
 
 
 def make_pruning(max_messages: int = 0, last_messages: int = 4) -> Any:
-    """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on how many."""
+    """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on how many.
+
+    Args:
+        max_messages: cap on messages, at least 8; 0 or less: no cap.
+        last_messages: newest messages that keep their tool calls, at least 2.
+    """
     # Tyrum's least values: a cap of 8 messages, the calls of 2. With a cap, fewer messages than it
     # allows keep their calls.
     cap = 0 if max_messages <= 0 else max(8, max_messages)
@@ -361,7 +366,7 @@ def tyrum(
     summariser: Callable[[SummariserInput], Any] | None = None,
     quirks: bool = False,
 ) -> Rules:
-    """Return Tyrum's rules; the size is its estimate of characters, not the provider's count.
+    """Return Tyrum's rules; sizes are its own estimate from characters, not the provider's count.
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else
@@ -383,7 +388,7 @@ def tyrum(
             program.
 
     Returns:
-        Rules that put a checkpoint of what is owed in place of old messages, and prune tool calls
+        Rules that replace old messages by a checkpoint of goals and open work, and prune tool calls
         of each prompt.
 
     Example:
@@ -453,7 +458,7 @@ class TyrumCheckpoint:
 
     @property
     def is_empty(self) -> bool:
-        """True where nothing at all is said."""
+        """True where all fields are empty."""
         return not any(getattr(self, f.name) for f in fields(self))
 
 
@@ -577,7 +582,7 @@ def _message_words(message: Message) -> str:
 def add_approvals(
     point: TyrumCheckpoint, messages: Sequence[Message], previous: TyrumCheckpoint | None
 ) -> TyrumCheckpoint:
-    """Return a checkpoint with what was allowed and refused before, and in these messages."""
+    """Return a checkpoint with earlier approvals and refusals, and those in some messages."""
     old = previous.approvals if previous is not None else ()
     return replace(
         point, approvals=list_unique_lines([*old, *_iter_approvals(messages)], MAX_LIST_LINES)
@@ -611,8 +616,11 @@ _BLOCKS = (
 
 
 def render_checkpoint(point: TyrumCheckpoint, pending: Sequence[Message] = ()) -> str:
-    """Return a checkpoint as text; lists are cut to 8 items (names to 20), and the text says how
-    many went.
+    """Return a checkpoint as text; lists have at most 8 items (names 20), then a count of the rest.
+
+    Args:
+        point: the checkpoint.
+        pending: messages that wait for an answer, quoted at the end.
     """
     blocks = [f"Goal:\n{point.goal}"] if point.goal else []
     for title, name, limit in _BLOCKS:

@@ -182,7 +182,7 @@ class CompactionCard(NamedTuple):
 
 @accepts_session
 def make_card(session: Session, *, compaction: int = -1) -> CompactionCard:
-    """Make a card of a compaction: what it took, what was needed later, how soon, its price.
+    """Make a card of a compaction: what it removed, what was needed later, how soon, and its cost.
 
     Args:
         session: a recorded session or a replay with a compaction.

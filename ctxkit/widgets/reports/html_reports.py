@@ -133,7 +133,7 @@ def get_program_name_and_version() -> str:
 
 
 def describe_figure_sources(session: Session, row: Any) -> list[str]:
-    """Return in sentences what the log can and cannot say, and how well its cache was predicted.
+    """Describe in sentences what the log records, and how well its cache was predicted.
 
     Args:
         session: recorded or a replay.
@@ -378,8 +378,7 @@ def list_run_columns(frame: pd.DataFrame) -> list[str]:
 
 
 def describe_sweep_caveats(frame: pd.DataFrame) -> list[str]:
-    """Return what is to be said about a sweep beyond its sessions: how few they are, and what is
-    missing.
+    """Describe the caveats of a sweep: few sessions, missing figures.
 
     Args:
         frame: of `ck.sweep`.
@@ -465,7 +464,12 @@ COLUMN_MEANINGS = {c.name: c.meaning for c in SCORE_COLUMNS}
 
 
 def format_score(name: str, value: Any) -> str:
-    """Return one figure of a score as text; what is missing is a dash."""
+    """Return one figure of a score as text; what is missing is a dash.
+
+    Args:
+        name: column of the score.
+        value: its value; None or NaN is missing.
+    """
     if not has_value(value):
         return MISSING
     kind = _KINDS.get(name)

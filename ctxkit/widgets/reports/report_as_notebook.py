@@ -227,8 +227,11 @@ _SPECIAL = re.compile(r"([\\`*_\[\]()#|~$!:{}+@.-])")
 
 
 def escape_markdown(text: str, limit: int = 600) -> str:
-    """Return untrusted text as one line of Markdown that shows it as it is: no tag, no link, no
-    formula.
+    """Return untrusted text as one line of Markdown without markup: no tag, link or formula.
+
+    Args:
+        text: untrusted text.
+        limit: maximum characters before escaping.
     """
     return _SPECIAL.sub(r"\\\1", quoted(sanitize_line(text, limit), quote=False))
 

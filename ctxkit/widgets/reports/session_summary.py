@@ -106,7 +106,7 @@ class SessionAndSummaryCost(NamedTuple):
 
 
 def get_session_spend(row: Any) -> SessionAndSummaryCost:
-    """Return what a session cost, from its row of the session frame."""
+    """Return the cost of a session, from its row of the session frame."""
     return SessionAndSummaryCost(
         _float_or_none(row.cost_usd),
         _float_or_none(row.summaries_usd),
@@ -175,7 +175,7 @@ def _peak_text(session: Session, row: Any) -> str:
 
 
 def tabulate_turns(session: Session, rows: int | None = None) -> Table:
-    """Return a table of turns; of more than `rows` the dearest, in the order in which they came.
+    """Return a table of turns; of more than `rows`, the most expensive ones in order of time.
 
     Args:
         session: recorded, live or a replay.
