@@ -17,8 +17,8 @@ import ctxkit as ck
 from benchmarks.cpu_timing import measure_cpu
 from ctxkit.engine import make_log_from_session
 from ctxkit.policies.history import History
-from ctxkit.policies.offline_summarisers import ExtractiveSummariser, Passage
-from ctxkit.policies.texts import message_line_index as line_index
+from ctxkit.policies.offline_summarisers import ExtractiveSummariser, SummariserInput
+from ctxkit.policies.texts import message_lines_for_extracts as line_index
 from ctxkit.policies.texts import summary_prompts_and_audits
 
 if TYPE_CHECKING:
@@ -34,17 +34,19 @@ REAL = Path(os.environ.get("CTXKIT_SESSIONS", "")) / "pi" / "before-compaction.j
 FOCUS = summary_prompts_and_audits.format_identifier_instructions("off", focus="keep the ids")
 
 
-def make_passage(session: Session, more_messages: int = 0, instructions: str = "") -> Passage:
+def make_passage(
+    session: Session, more_messages: int = 0, instructions: str = ""
+) -> SummariserInput:
     """Return the first messages of a session, as at its last call, in a new log."""
     log = make_log_from_session(session)
-    return Passage(
+    return SummariserInput(
         History.start(log, log.calls - 1),
         min(MESSAGES, len(log)) + more_messages,
         instructions=instructions,
     )
 
 
-def get_summary_budget(passage: Passage) -> int:
+def get_summary_budget(passage: SummariserInput) -> int:
     """Return the tokens that the extract of a passage may have by default."""
     return min(
         ExtractiveSummariser().tokens, max(int(ExtractiveSummariser().share * passage.tokens), 40)
@@ -157,9 +159,13 @@ def run() -> list[dict[str, object]]:
     ]
 
 
-def change_passage(passage: Passage, more_messages: int, instructions: str = "") -> Passage:
+def change_passage(
+    passage: SummariserInput, more_messages: int, instructions: str = ""
+) -> SummariserInput:
     """Return a new passage with some messages more, or with a focus."""
-    return Passage(passage.history, passage.before + more_messages, instructions=instructions)
+    return SummariserInput(
+        passage.history, passage.before + more_messages, instructions=instructions
+    )
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from ctxkit.engine import run_rules
 from ctxkit.engine.replay import make_session_from_run
 from ctxkit.experiments.cost_and_loss_scores import score_session
 from ctxkit.experiments.score_columns import build_score_frame
-from ctxkit.experiments.sweep_workers import NamedRules, SessionRunner, SweepOptions, WorkPlan
-from ctxkit.policies.context_rules import Rules
+from ctxkit.experiments.sweep_workers import NamedRules, SessionRunner, SweepScoreOptions, WorkPlan
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.history import MessageLog
 from ctxkit.policies.offline_summarisers import FixedSizeSummariser
 from ctxkit.policies.summary_compaction import Summary
@@ -212,7 +212,7 @@ def measure_sweeps() -> list[dict]:
     """Measure a sweep of 10 sessions by 1,000 settings, its rows as a frame, and single runs."""
     sessions, rules = [make_session(name=f"s{i}") for i in range(10)], make_dense_grid(200)
     named_rules = [NamedRules.of(str(i), r) for i, r in enumerate(rules)]
-    runner, options = SessionRunner(sessions[0]), SweepOptions()
+    runner, options = SessionRunner(sessions[0]), SweepScoreOptions()
 
     def make_frame() -> Any:
         return build_score_frame(
@@ -244,7 +244,7 @@ def measure_sweeps() -> list[dict]:
 def measure_single_runs(runner: SessionRunner, rules: list[Any]) -> list[dict]:
     """Measure single runs, without and with losses."""
     named_rules = [NamedRules.of(str(i), r) for i, r in enumerate(rules)]
-    options = SweepOptions(loss=True)
+    options = SweepScoreOptions(loss=True)
     for one in named_rules:
         result = run_rules(runner.log(one.rules), one.rules, runner.limit)
         row, scores = (
@@ -257,7 +257,7 @@ def measure_single_runs(runner: SessionRunner, rules: list[Any]) -> list[dict]:
             if isinstance(value, (int, float))
         )
     seconds = measure_cpu(
-        lambda: [runner.row(s, SweepOptions()) for s in named_rules], warm=True
+        lambda: [runner.row(s, SweepScoreOptions()) for s in named_rules], warm=True
     ) / len(named_rules)
     loss_seconds = measure_cpu(
         lambda: [runner.row(s, options) for s in named_rules], warm=True

@@ -40,7 +40,7 @@ _HOVER_TEXT = re.compile(r"<title>.*?</title>", re.DOTALL)
 _SVG = re.compile(r"<svg\b(?P<attributes>[^>]*)>(?P<body>.*?)</svg>", re.DOTALL)
 _ATTRIBUTE = re.compile(r'\b(style|width|height|viewBox|aria-hidden)="([^"]*)"')
 _MODEL_CLASS = re.compile(r" ctxkit-model-\w+")
-_PROGRESS_BAR = re.compile(r"^.*\d+%\|.*\|.*$", re.MULTILINE)
+_PROGRESS_BAR = re.compile(r"^.*\d+%\|.*\|.*\n?", re.MULTILINE)
 _ADDRESS = re.compile(r"\bat 0x[0-9a-f]{6,}")
 # A picture sees no variables of the page around it, so those of the lab are in it, for both themes.
 _PICTURE_STYLE = (
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
 
 
 def find_problems(paths: Iterable[Path]) -> Iterator[str]:
-    """Yield a sentence for each notebook whose outputs are not of its cells and of this version."""
+    """Yield a sentence for each notebook whose outputs belong to other cells or another version."""
     for path in paths:
         notebook = nbformat.read(path, as_version=4)
         for problem in check_notebook(notebook, path.stat().st_size):
@@ -156,21 +156,20 @@ def clean_outputs(outputs: Iterable[Any], replacements: dict[str, str]) -> list[
         outputs: outputs from a kernel.
         replacements: paths of this machine, with the text that replaces each.
     """
-    merged: list[Any] = []
+    cleaned = (_clean_output(output, replacements) for output in _join_streams(outputs))
+    return [output for output in cleaned if output is not None]
+
+
+def _join_streams(outputs: Iterable[Any]) -> list[Any]:
+    """Return the outputs with each run of one stream as one: a kernel splits it at any place."""
+    joined: list[Any] = []
     for output in outputs:
-        cleaned_output = _clean_output(output, replacements)
-        if cleaned_output is None:
-            continue
-        last = merged[-1] if merged else None
-        if (
-            cleaned_output.output_type == "stream"
-            and last
-            and last.get("name") == cleaned_output.name
-        ):
-            last.text += cleaned_output.text
+        last = joined[-1] if joined else None
+        if output.output_type == "stream" and last and last.get("name") == output.name:
+            last.text += output.text
         else:
-            merged.append(cleaned_output)
-    return merged
+            joined.append(output)
+    return joined
 
 
 def _clean_output(output: Any, replacements: dict[str, str]) -> Any:

@@ -23,7 +23,11 @@ from trust_developers import (
     select_long_sessions,
 )
 
-from ctxkit.engine.cache_model import input_cost_prediction, interval_calibration, miss_rates
+from ctxkit.engine.cache_model import (
+    input_cost_prediction,
+    interval_calibration,
+    miss_rate_estimator,
+)
 from ctxkit.engine.cache_model.input_cost_prediction import MODEL_ERROR
 from ctxkit.engine.cache_model.interval_calibration import (
     COVERAGE,
@@ -43,7 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.interval_calibration import CoverageStart
-    from ctxkit.engine.cache_model.training_counts import Evidence, SessionCounts
+    from ctxkit.engine.cache_model.training_counts import Evidence, SessionMissCounts
 
 # How the constants are chosen without a developer.
 #
@@ -80,7 +84,7 @@ CANDIDATES = tuple(Constants(*values) for values in product(*_CHOICES))
 
 
 def judge_with_chosen_constants(
-    rows: Sequence[SessionCounts], evidence: Evidence
+    rows: Sequence[SessionMissCounts], evidence: Evidence
 ) -> list[JudgedRow]:
     """Return the judged sessions, with intervals by constants chosen on logs of other developers.
 
@@ -97,7 +101,7 @@ class NestedChoice:
         evidence: what is known of a developer.
     """
 
-    def __init__(self, rows: Sequence[SessionCounts], evidence: Evidence) -> None:
+    def __init__(self, rows: Sequence[SessionMissCounts], evidence: Evidence) -> None:
         self.evidence: Evidence = evidence
         self.rows = [row for row in rows if row.past and row.past.teachers]
         self.judged = [j for j in judge_sessions(rows, evidence) if j.teachers >= MIN_DEVELOPERS]
@@ -158,7 +162,7 @@ class NestedChoice:
             error + np.hypot(above, errors) * stretch[:, 1],
         )
 
-    def _calibrate(self, rows: Sequence[SessionCounts]) -> NDArray[Any]:
+    def _calibrate(self, rows: Sequence[SessionMissCounts]) -> NDArray[Any]:
         """Return the two factors of each candidate, fitted to the errors of `rows`."""
         owners = [row.owner for row in rows]
         error, below, above = _split_errors(rows, self.evidence)
@@ -179,7 +183,7 @@ class NestedChoice:
 
 
 def _split_errors(
-    rows: Sequence[SessionCounts], evidence: Evidence
+    rows: Sequence[SessionMissCounts], evidence: Evidence
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return the error of each session and the half widths of its draws, without `MODEL_ERROR`."""
     bills = [row.past.get_bill(evidence) for row in rows if row.past]
@@ -261,40 +265,50 @@ CONSTANTS: tuple[tuple[ModuleType, str, str, str], ...] = (
         "error of the model itself, in logarithms, added to that of the draws",
         f"{_BY_SCORE}; about the median error",
     ),
-    (miss_rates, "N_DRAWS", "draws of a prediction", "resolution"),
+    (miss_rate_estimator, "N_DRAWS", "draws of a prediction", "resolution"),
     (
-        miss_rates,
+        miss_rate_estimator,
         "_MAX_CALLS",
         "maximum weight of one developer in a class, in calls",
         _BY_EARLIER_STUDY,
     ),
-    (miss_rates, "_PRIOR_CALLS", "weight of a wider group, in calls", _BY_EARLIER_STUDY),
-    (miss_rates, "_PRIOR_CALLS_WITH_CAUSE", "the same, for misses with a cause", _BY_EARLIER_STUDY),
+    (miss_rate_estimator, "_PRIOR_CALLS", "weight of a wider group, in calls", _BY_EARLIER_STUDY),
     (
-        miss_rates,
+        miss_rate_estimator,
+        "_PRIOR_CALLS_WITH_CAUSE",
+        "the same, for misses with a cause",
+        _BY_EARLIER_STUDY,
+    ),
+    (
+        miss_rate_estimator,
         "_PRIOR_CALLS_OWN_HALF",
         "the same, relative to a session's own first half",
         _BY_EARLIER_STUDY,
     ),
     (
-        miss_rates,
+        miss_rate_estimator,
         "_PRIOR_MISSES",
         "weight of a wider group's read share, in misses",
         _BY_EARLIER_STUDY,
     ),
-    (miss_rates, "_SPREAD", "weight of a session's own rate, in calls", _BY_EARLIER_STUDY),
+    (miss_rate_estimator, "_SPREAD", "weight of a session's own rate, in calls", _BY_EARLIER_STUDY),
     (
-        miss_rates,
+        miss_rate_estimator,
         "_MIN_DONORS",
         "reads that a group needs to provide those of a miss",
         _BY_EARLIER_STUDY,
     ),
-    (miss_rates, "_DEFAULT_RATE", "miss rate of a class without training data", "assumed"),
-    (miss_rates, "_DEFAULT_RATE_WITH_CAUSE", "the same with a cause", "assumed"),
-    (miss_rates, "_DEFAULT_READ_SHARE", "share of the prompt still read at such a miss", "assumed"),
-    (miss_rates, "_MAX_READ_SHARE", "maximum share still read at a miss", "assumed"),
+    (miss_rate_estimator, "_DEFAULT_RATE", "miss rate of a class without training data", "assumed"),
+    (miss_rate_estimator, "_DEFAULT_RATE_WITH_CAUSE", "the same with a cause", "assumed"),
     (
-        miss_rates,
+        miss_rate_estimator,
+        "_DEFAULT_READ_SHARE",
+        "share of the prompt still read at such a miss",
+        "assumed",
+    ),
+    (miss_rate_estimator, "_MAX_READ_SHARE", "maximum share still read at a miss", "assumed"),
+    (
+        miss_rate_estimator,
         "_FIRST_READ_SHARE",
         "share that a first call reads, without training data",
         "assumed",
@@ -310,7 +324,7 @@ def _format_constants() -> str:
     )
 
 
-def format_section(rows: Sequence[SessionCounts]) -> str:
+def format_section(rows: Sequence[SessionMissCounts]) -> str:
     """Return the section in Markdown: the constants, and intervals without their choice."""
     choices = {mode: NestedChoice(rows, mode) for mode in MODES}
     lines = [

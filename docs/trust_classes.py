@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ctxkit.engine.cache_model.training_counts import load_training_counts
 
 if TYPE_CHECKING:
-    from ctxkit.engine.cache_model.training_counts import ClassCount
+    from ctxkit.engine.cache_model.training_counts import CallClassCounts
 
 MIN_CALLS = 20
 """Classes with fewer calls of a tool are left out."""
@@ -27,7 +27,7 @@ nothing; the number after its slash is the time since the developer's last log (
 def format_section() -> str:
     """Return the section in Markdown."""
     rows = load_training_counts()
-    counts_by_class: dict[tuple[str, str], dict[str, list[ClassCount]]] = defaultdict(
+    counts_by_class: dict[tuple[str, str], dict[str, list[CallClassCounts]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for row in rows:

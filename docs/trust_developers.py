@@ -13,12 +13,12 @@ from ctxkit.engine.cache_model.interval_calibration import (
     MIN_DEVELOPERS,
     compute_interval_stretch,
 )
-from ctxkit.engine.cache_model.miss_rates import MissRateEstimator
+from ctxkit.engine.cache_model.miss_rate_estimator import MissRateEstimator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ctxkit.engine.cache_model.training_counts import Evidence, SessionCounts
+    from ctxkit.engine.cache_model.training_counts import Evidence, SessionMissCounts
 
 ESTABLISHED = 10
 """Number of developers from which a figure counts as established."""
@@ -60,7 +60,7 @@ REPOSITORY_LICENCES = {
 class JudgedRow(NamedTuple):
     """A session of the table: its prediction from other developers, compared with its record."""
 
-    row: SessionCounts
+    row: SessionMissCounts
     teachers: int
     error: float
     """Absolute value of predicted / recorded - 1."""
@@ -76,7 +76,7 @@ class JudgedRow(NamedTuple):
         return self.low is not None and self.high is not None and self.low <= 0 <= self.high
 
 
-def judge_sessions(rows: Sequence[SessionCounts], evidence: Evidence) -> list[JudgedRow]:
+def judge_sessions(rows: Sequence[SessionMissCounts], evidence: Evidence) -> list[JudgedRow]:
     """Return the judged sessions, without errors and stretches of their own developers."""
     judged = []
     for row in rows:
@@ -104,7 +104,7 @@ def judge_sessions(rows: Sequence[SessionCounts], evidence: Evidence) -> list[Ju
     return judged
 
 
-def describe_training_table(rows: Sequence[SessionCounts]) -> str:
+def describe_training_table(rows: Sequence[SessionMissCounts]) -> str:
     """Return the paragraph on the developers and repositories of the training data."""
     tools = Counter(row.tool for row in rows)
     tool_counts = ", ".join(f"{n} of {tool}" for tool, n in sorted(tools.items()))
@@ -121,7 +121,7 @@ def describe_training_table(rows: Sequence[SessionCounts]) -> str:
     )
 
 
-def format_section(rows: Sequence[SessionCounts]) -> str:
+def format_section(rows: Sequence[SessionMissCounts]) -> str:
     """Return the section in Markdown: kinds of evidence and session, then each developer."""
     judged: dict[Evidence, list[JudgedRow]] = {mode: judge_sessions(rows, mode) for mode in MODES}
     taught = {
@@ -161,7 +161,7 @@ KINDS: dict[str, Callable[[JudgedRow], bool]] = {
 }
 
 
-def format_summary(rows: Sequence[SessionCounts], nested: Sequence[JudgedRow]) -> str:
+def format_summary(rows: Sequence[SessionMissCounts], nested: Sequence[JudgedRow]) -> str:
     """Return in ten points which claims about predicted bills are established.
 
     Args:

@@ -21,7 +21,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     predict_input_cost,
     prepare_prediction,
 )
-from ctxkit.engine.cache_model.miss_rates import MissRateEstimator, simulate_reads
+from ctxkit.engine.cache_model.miss_rate_estimator import MissRateEstimator, simulate_reads
 from ctxkit.engine.cache_model.training_counts import (
     MIN_CALLS,
     DeveloperLogs,
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
-    from ctxkit.engine.cache_model.input_cost_prediction import InputCostPrediction
-    from ctxkit.engine.cache_model.training_counts import PastPredictionError, SessionCounts
+    from ctxkit.engine.cache_model.input_cost_prediction import InputCostPredictionErrors
+    from ctxkit.engine.cache_model.training_counts import PastPredictionError, SessionMissCounts
     from ctxkit.session.session import Session
 
 _USER_FOLDER = re.compile(r"(?:/Users/|/home/|[A-Za-z]:\\+Users\\+)([^/\\]+)")
@@ -87,7 +87,7 @@ def read_corpus(folder: Path) -> list[DeveloperLog]:
 def select_distinct_logs(logs: Iterable[DeveloperLog]) -> list[DeveloperLog]:
     """Return the logs that can be counted; of copies, the longest one."""
     distinct: list[DeveloperLog] = []
-    distinct_counts: list[SessionCounts] = []
+    distinct_counts: list[SessionMissCounts] = []
     logs_with_reads = [log for log in logs if has_cache_reads(log.session)]
     for log in sorted(logs_with_reads, key=lambda log: -len(log.session.calls)):
         counts = count_session(log.session, 0)
@@ -112,7 +112,7 @@ def select_distinct_sessions(sessions: Iterable[Session]) -> list[Session]:
     ]
 
 
-def count_logs(logs: Sequence[DeveloperLog]) -> tuple[SessionCounts, ...]:
+def count_logs(logs: Sequence[DeveloperLog]) -> tuple[SessionMissCounts, ...]:
     """Count logs by developer, each with the errors of its prediction from other developers."""
     names = sorted({log.developer for log in logs})
     by_developer = {
@@ -136,8 +136,8 @@ def count_logs(logs: Sequence[DeveloperLog]) -> tuple[SessionCounts, ...]:
 
 def _compute_past_errors(
     session: Session,
-    own_counts: SessionCounts,
-    counts: Sequence[SessionCounts],
+    own_counts: SessionMissCounts,
+    counts: Sequence[SessionMissCounts],
     logs: DeveloperLogs,
 ) -> PastErrorsByEvidence | None:
     """Return the errors of a session's predictions from other developers; None: no prediction."""
@@ -161,8 +161,8 @@ def _compute_past_errors(
 
 
 def predict_leave_one_out(
-    sessions: Sequence[Session], training: Sequence[SessionCounts]
-) -> list[tuple[Session, InputCostPrediction]]:
+    sessions: Sequence[Session], training: Sequence[SessionMissCounts]
+) -> list[tuple[Session, InputCostPredictionErrors]]:
     """Predict each session that is long enough, without the logs of its developer."""
     owners = {row.session: row.owner for row in training}
     return [
