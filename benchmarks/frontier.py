@@ -15,7 +15,7 @@ import pandas as pd
 
 import ctxkit as ck
 from ctxkit.experiments import mark_pareto_front
-from ctxkit.metrics.bootstrap_and_paired_tests import average_cost_model_uncertainty
+from ctxkit.metrics.bootstrap_and_paired_tests import average_cost_uncertainty_usd
 from ctxkit.plots import frontier
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -58,7 +58,7 @@ def main(kept: str | None) -> int:
 def _front(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the front, and within how many dollars the cache model knows each mean cost."""
     rows = mark_pareto_front(runs)
-    return rows.assign(cost_uncertainty_usd=rows["rules"].map(average_cost_model_uncertainty(runs)))
+    return rows.assign(cost_uncertainty_usd=rows["rules"].map(average_cost_uncertainty_usd(runs)))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import ctxkit as ck
 from ctxkit.errors import CtxkitError
-from ctxkit.presets.config_syntax import load_config
+from ctxkit.presets.config_text_reading_and_writing import load_config
 
 TABLE = Path(__file__).parents[1] / "docs" / "fuseraft_files.csv"
 TOOLS, ALLOW = ("files", "shell", "document"), (".fuseraft",)

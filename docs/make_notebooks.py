@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import nbformat
 
 import ctxkit
-from ctxkit.plots.plotly_to_svg import render_svg
+from ctxkit.plots.plotly_to_svg import render_svg_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -189,7 +189,7 @@ def _clean_output(output: Any, replacements: dict[str, str]) -> Any:
         return None  # the line that stood there while a cell was waiting
     figure = output.data.get("application/vnd.plotly.v1+json")
     if figure is not None and "<svg" not in data.get("text/html", ""):
-        data["text/html"] = render_svg(figure)
+        data["text/html"] = render_svg_html(figure)
     has_widget = "application/vnd.jupyter.widget-view+json" in output.data
     if has_widget and "text/html" not in data:
         return None  # a progress bar, or a box of ipywidgets: nothing of it can be read later

@@ -45,7 +45,7 @@ def make(
     trap = published_runs_and_tables.read_published_runs(find_published_file(COMPLEXITY_TRAP, root))
     ratios, repeats = (
         policy_turn_and_cost_ratios.compare_policies(trap),
-        policy_turn_and_cost_ratios.pair_repeats(trap),
+        policy_turn_and_cost_ratios.pair_first_and_second_runs(trap),
     )
     tables = {
         "masks": (

@@ -24,7 +24,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 from ctxkit.engine.cache_model.miss_rate_estimator import MissRateEstimator, simulate_reads
 from ctxkit.engine.cache_model.training_counts import (
     MIN_CALLS,
-    DeveloperLogs,
+    OneDeveloperSessions,
     PastErrorsByEvidence,
     count_session,
     exclude_copies,
@@ -107,7 +107,8 @@ def count_logs(logs: Sequence[DeveloperLog]) -> tuple[SessionMissCounts, ...]:
     """Count logs by developer, each with the errors of its prediction by the other developers."""
     names = sorted({log.developer for log in logs})
     by_developer = {
-        name: DeveloperLogs(log.session for log in logs if log.developer == name) for name in names
+        name: OneDeveloperSessions(log.session for log in logs if log.developer == name)
+        for name in names
     }
     counts = [
         replace(
@@ -126,7 +127,7 @@ def _judge(
     session: Session,
     own: SessionMissCounts,
     counts: Sequence[SessionMissCounts],
-    logs: DeveloperLogs,
+    logs: OneDeveloperSessions,
 ) -> PastErrorsByEvidence | None:
     """Return how a session's predictions are off, its developer being left out."""
     others = [row for row in counts if row.developer != own.developer]

@@ -15,7 +15,7 @@ from ctxkit.engine.replay import compute_shared_tokens
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import SCORE_COLUMN_NAMES
 from ctxkit.experiments.cost_and_loss_scores import SessionAnalysisCache, score_run, score_session
-from ctxkit.experiments.rules_comparison import DETAIL_HEADS
+from ctxkit.experiments.session_comparison_and_verdicts import DETAIL_HEADS
 from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
 from ctxkit.policies import Above, Rules, recorded_rules
 from ctxkit.session import Usage
