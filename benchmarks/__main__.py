@@ -33,7 +33,7 @@ _HEAD = """# Benchmarks
 
 Written by `make bench`. A row is a ratio of median CPU times between ctxkit and a named peer in one process on one core
 (two where processes are compared), once both results are equal. On another machine, figures differ more than ratios. The
-rows of `readme` are commands on real logs, against an earlier ctxkit (`CTXKIT_EARLIER`) or a limit of time.
+rows of `user_calls` are commands on real logs, against an earlier ctxkit (`CTXKIT_EARLIER`) or a limit of time.
 {where}
 
 | benchmark | what | ours | peer | unit | ratio | goal | |

@@ -92,8 +92,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="patches of tests/planted; none: all")
     arguments = parser.parse_args()
+    mistakes = list(map(PlantedMistake.read, sorted(PATCHES.glob("*.patch"))))
+    unknown = set(arguments.names) - {mistake.name for mistake in mistakes}
+    if unknown:
+        parser.error(f"No patch of tests/planted is called {', '.join(sorted(unknown))}.")
     problems = []
-    for mistake in map(PlantedMistake.read, sorted(PATCHES.glob("*.patch"))):
+    for mistake in mistakes:
         if not arguments.names or mistake.name in arguments.names:
             problem = try_patch(mistake)
             problems += [f"{mistake.name}: {problem}"] * bool(problem)
