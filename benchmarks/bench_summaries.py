@@ -141,7 +141,11 @@ def run() -> list[dict[str, object]]:
             for name, seconds in measure_sumy(messages)
         ],
         make_row(
-            "in another token budget", other_budget_seconds, definition_seconds, definition, "ours <= 4"
+            "in another token budget",
+            other_budget_seconds,
+            definition_seconds,
+            definition,
+            "ours <= 4",
         ),
         make_row(
             "with some messages more", longer_seconds, definition_seconds, definition, "ours <= 4"

@@ -204,7 +204,7 @@ def measure_real_logs() -> list[dict]:
     seconds = time.process_time() - start
     assert len(frame) == 10_000
     mean = frame["compactions_n"].mean()
-    name = f"10,000 compaction-only runs of eight real logs counted before, {mean:.1f} compactions a run"
+    name = f"10,000 compaction-only runs of eight real logs counted before, {mean:.1f} a run"
     return [make_bounded_row(f"{name}, against what it may take", seconds, 1.3, "s CPU")]
 
 
@@ -226,7 +226,7 @@ def measure_sweeps() -> list[dict]:
     assert len(frame) == 10_000
     mean, peer_seconds = frame["compactions_n"].mean(), measure_fold() * 10_000
     sweep_row = {
-        "name": f"10,000 compaction-only runs from the sessions on, {mean:.1f} compactions a run, {FOLD}",
+        "name": f"10,000 compaction-only runs from the sessions on, {mean:.1f} a run, {FOLD}",
         "ours": seconds,
         "peer": peer_seconds,
         "ratio": peer_seconds / seconds,
