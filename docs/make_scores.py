@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxkit.experiments.score_columns import SCORE_COLUMNS, UNCOMPUTED_COLUMNS
-from ctxkit.metrics.item_search_index import USER_WEIGHT
+from ctxkit.metrics.item_index_and_rule_matching import USER_WEIGHT
 from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
 from ctxkit.metrics.run_elongation import INTERVAL_LEVEL, NOISE_FLOOR
 from ctxkit.metrics.threshold_replays import NEAR_OPTIMAL
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def _list_names(names: Iterable[str]) -> str:
+def _format_names(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _render_uncomputed() -> str:
-    rows = (f"- {_list_names(names)}: {why}\n" for why, names in UNCOMPUTED_COLUMNS.items())
+def _format_uncomputed_columns() -> str:
+    rows = (f"- {_format_names(names)}: {reason}\n" for reason, names in UNCOMPUTED_COLUMNS.items())
     return "".join(rows)
 
 
@@ -160,7 +160,7 @@ and replays of each format (`tests/metrics/score_oracle.py` does it).
   calls from 0: a call does something new where it asks for what no call asked for before, with a tool that does more than
   read. None of them ends at the next compaction.
 - **Items**: which words are items and which sentences give a constraint is fixed by the patterns of
-  `ctxkit.metrics.losable_items` and `ctxkit.metrics.item_search_index`; which tools read and write by
+  `ctxkit.metrics.losable_items` and `ctxkit.metrics.item_index_and_rule_matching`; which tools read and write by
   `ctxkit.session.tool_calls`. A message *states* its own items. It *names* these, and the endings of its paths (two parts
   at least; each is an item that weighs 1). The text, not the thinking, of user and agent also names a constraint that it
   gives in other words. A reply *uses* what it names in text and arguments. An inserted text names what occurs in it as
@@ -183,7 +183,7 @@ and replays of each format (`tests/metrics/score_oracle.py` does it).
 
 ## What cannot be computed from this page
 
-{_render_uncomputed()} `cost_low_usd` is `cost_usd - input_usd + input_usd (1 + prediction_low) / (1 + prediction_error)`,
+{_format_uncomputed_columns()} `cost_low_usd` is `cost_usd - input_usd + input_usd (1 + prediction_low) / (1 + prediction_error)`,
 `real_run_low_usd` is `(cost_usd - summaries_usd) elongation_low + summaries_usd`, and so for `high`. `vs_recorded` is
 `cheaper` where `real_run_high_usd` is below the record's `list_price_usd` / {1 + NOISE_FLOOR:g}, `dearer` where
 `real_run_low_usd` is above {1 + NOISE_FLOOR:g} times that. A record has none of these but the first two, which are its
@@ -196,10 +196,12 @@ and replays of each format (`tests/metrics/score_oracle.py` does it).
 """
 
 
-def render_page() -> str:
-    """Return the page as Markdown."""
-    return _HEAD + "".join(f"| `{c.name}` | {c.dtype} | {c.meaning} |\n" for c in SCORE_COLUMNS)
+def format_page() -> str:
+    """Return the page in Markdown."""
+    return _HEAD + "".join(
+        f"| `{column.name}` | {column.dtype} | {column.meaning} |\n" for column in SCORE_COLUMNS
+    )
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("scores.md").write_text(render_page(), encoding="utf-8")
+    Path(__file__).with_name("scores.md").write_text(format_page(), encoding="utf-8")

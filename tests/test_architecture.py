@@ -117,7 +117,12 @@ def test_no_file_imports_itself_by_way_of_others(imports):
         ([f"formats.{name}" for name in READERS], ("otel", "pi")),
         (
             [f"policies.{at.split(':')[0]}" for at in POLICIES.values()],
-            ("tool_result_clearing", "message_shortening", "summary_compaction", "message_hiding"),
+            (
+                "result_clearing_and_cache_ttl",
+                "message_shortening",
+                "summary_compaction",
+                "message_hiding",
+            ),
         ),
     ],
     ids=["presets", "formats", "policies"],

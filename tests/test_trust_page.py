@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.long
 def test_the_page_is_not_behind(real):
     written = (ROOT / "docs/trust.md").read_text(encoding="utf-8")
-    assert make_trust.page(real) == written
+    assert make_trust.format_page(real) == written
 
 
 def test_the_table_of_what_was_taught_is_the_one_that_ships():
@@ -39,12 +39,16 @@ def test_the_page_opens_with_what_may_be_believed_in_ten_lines():
 def test_few_developers_establish_nothing():
     rows = load_training_counts()
     few = {row.owner for row in rows if row.tool == "codex" and row.past}
-    page = trust_developers.page([row for row in rows if row.owner in few and row.tool == "codex"])
+    page = trust_developers.format_section(
+        [row for row in rows if row.owner in few and row.tool == "codex"]
+    )
     assert len(few) < 10 < len({row.owner for row in rows if row.tool == "claude-code"})
     pi = [row for row in rows if row.tool == "pi"]
     judged = {row.owner for row in pi if row.past}
     assert 0 < len(judged) < 10
-    line = next(n for n in trust_developers.page(pi).splitlines() if n.startswith("| Pi |"))
+    line = next(
+        n for n in trust_developers.format_section(pi).splitlines() if n.startswith("| Pi |")
+    )
     assert line.endswith(f"| **not established**: {len(judged)} developers |")
     assert "not established" in page
 
@@ -66,7 +70,9 @@ def test_a_developers_own_errors_calibrate_no_interval_of_theirs():
         else row
         for row in rows
     ]
-    pairs = [*zip(*(trust_developers.judge(r, "folder") for r in (rows, spoilt)), strict=True)]
+    pairs = [
+        *zip(*(trust_developers.judge_sessions(r, "folder") for r in (rows, spoilt)), strict=True)
+    ]
     before, after = next(pair for pair in pairs if pair[0].row.session == one)
     assert before.low is not None
     assert (before.low, before.high) == (after.low, after.high)

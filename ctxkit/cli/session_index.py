@@ -17,12 +17,12 @@ from ctxkit._internal.file_cache import FileCache, FileStamp
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.gc_pause import pause_gc
 from ctxkit.errors import CtxkitError
-from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.metrics.shown_figures_by_view import register_view_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ctxkit.metrics.cost.bill_items import SessionBill
+    from ctxkit.metrics.cost.call_and_summary_charges import SessionBill
     from ctxkit.session.session import Session
 
 INDEX_FILE = "seen.jsonl"
@@ -69,7 +69,7 @@ class IndexedSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class IndexedLogFile(FileStamp, frozen=True, kw_only=True):
-    """One file, and what is known of the sessions in it."""
+    """One log file, with the figures of its sessions."""
 
     tool: str = ""
     project: str | None = None
@@ -299,9 +299,9 @@ def stat_log_file(path: str) -> IndexedLogFile:
 
 
 def _find_log_files(place: Path) -> Iterator[IndexedLogFile]:
-    from ctxkit.formats.reading import find_logs
+    from ctxkit.formats.reading import find_unread_logs
 
-    for each in find_logs(place):
+    for each in find_unread_logs(place):
         with suppress(OSError):
             yield _make_log_file(os.path.abspath(each.path), each.path.stat(), "", None)  # noqa: PTH100
 

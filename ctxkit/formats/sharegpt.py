@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.formats.chat_messages import count_skipped, parse_tool_schemas
+from ctxkit.formats.chat_api_parsers import count_skipped, parse_tool_schemas
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -18,7 +18,7 @@ from ctxkit.formats.untrusted_fields import (
 from ctxkit.session.messages import Text, ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.messages import Part, Role
     from ctxkit.session.session import Session
 
@@ -56,7 +56,7 @@ def _is_conversation(raw: Any) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Read one session per conversation."""
+    """Read one session per conversation; records that are none are counted in the first."""
     records = source.document if type(source.document) is list else [r for _, r in source.records]
     conversations = [as_dict(r) for r in records if _is_conversation(r)]
     sessions = [

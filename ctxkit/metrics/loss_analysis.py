@@ -1,28 +1,27 @@
 """Loss analysis: the items that compactions removed, their fates, and the items needed later."""
 
-# Method
+# Method: interval arithmetic over the lives of facts
 #
 # An item is a fact that a message states: a path, an id, a number, a rule
 # (`metrics.losable_items`). Its life is a set of half-open time spans on a clock with two ticks a
-# call (`metrics.message_visibility`), and every figure follows from four unions of such spans:
+# call (`metrics.message_visibility`): 2c before compactions change the prompt of call c, 2c + 1
+# after that.
 #
 #   visible      a message in the prompt names the item, or an inserted text (a summary) states it
-#   retained     visible again after the item was first removed
-#   recoverable  the path of a file with the item is visible, or the item is stored in an archive
-#   available    retained or recoverable; a removed item that is not available is lost
+#   retained     still or again visible, since the item was removed
+#   recoverable  the path of a file with the item is visible, or an archive stores the item
+#   available    retained or recoverable; the fate of a removed item is "lost" while it is neither
 #
-# An item is *removed* at the first tick at which a message that states it leaves the prompt. From
-# then on each end of a visible span is a *removal*: one item can be removed several times.
+# An item is *removed* from the first tick at which a message that states it leaves the prompt. From
+# then on each end of a visible span is a *removal*: there may be none or several. It is
+# *at stake* if, inserted texts left aside, a reply uses it after a removal.
 #
-#   needed-later loss = removed items that a reply uses before their next removal
+#   needed-later loss = items that a reply uses after a removal, stated again or not
 #                       / items that replies use again at all
 #
-# A *change* is a call before which a compaction or pruning changed the prompt. Figures per change
-# are counted with difference arrays over span ends, so time and memory grow with the spans and not
-# with changes times items: O((n + m) log n) for n spans and m changes.
-#
 # Invariants: an item that no change removed is never lost; inserted text can only lower a loss;
-# items that were needed and lost are a subset of the items at stake.
+# items needed and lost are at stake. A *change* is a call before which a compaction or pruning
+# changed the prompt. Cost, by difference arrays: O((n + m) log n) for n spans and m changes.
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ from ctxkit.metrics.losable_items import ITEM_FAMILIES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.metrics.item_search_index import ItemIndex
+    from ctxkit.metrics.item_index_and_rule_matching import ItemIndex
     from ctxkit.metrics.losable_items import LosableItem
     from ctxkit.metrics.message_visibility import Visibility
 
@@ -169,7 +168,7 @@ class LossAnalysis:
 
     @cached_property
     def retained_spans(self) -> TimeSpans:
-        """Spans in which removed items are visible again."""
+        """Spans in which removed items are still or again visible."""
         return self.visible_spans.clip_before(self.removed_at)
 
     @cached_property
@@ -197,7 +196,7 @@ class LossAnalysis:
 
     @cached_property
     def needed_lost_items(self) -> NeededLostItems:
-        """The removed items that a reply used before their next removal."""
+        """The items that a reply used after a removal, recoverable or stated again or not."""
         removals = self.removals
         used = np.flatnonzero(removals.next_use < NO_CALL)
         item, first = np.unique(removals.item[used], return_index=True)
@@ -458,7 +457,12 @@ class TimeSpans(NamedTuple):
         return self.end_keys & ((1 << self.bits) - 1)
 
     def contain(self, owners: Ints, ticks: Ints | int) -> Flags:
-        """Return whether a span of the owner contains the tick, for each pair of owner and tick."""
+        """Return whether a span of the owner contains the tick, for each pair of owner and tick.
+
+        Args:
+            owners: numbers of owners (rows or items).
+            ticks: a point in time for each of them, or one for all.
+        """
         if not len(self.start_keys):
             return np.zeros(len(owners), bool)
         keys = (owners << self.bits) + ticks

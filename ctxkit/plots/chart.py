@@ -24,11 +24,11 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
     sanitize_text,
 )
-from ctxkit._internal.lazy_imports import call_hook
+from ctxkit._internal.lazy_exports_and_hooks import call_hook
 from ctxkit._internal.tables import SCROLL_BOX_CSS
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats.sessions_from_arguments import as_session, as_sessions
-from ctxkit.plots.plotly_to_svg import render_svg
+from ctxkit.plots.plotly_to_svg import render_svg_html
 from ctxkit.session.session import Session
 from ctxkit.session.titles import get_title, make_names_unique
 
@@ -78,11 +78,11 @@ class Drawing:
 
     def svg(self) -> str:
         """Return the static picture of the figure."""
-        return render_svg(self.plotly(), width=self.still_width, height=self.still_height)
+        return render_svg_html(self.plotly(), width=self.still_width, height=self.still_height)
 
 
 @dataclass(frozen=True)
-class PlotlyDrawing(Drawing):
+class ExternalPlotlyFigure(Drawing):
     """A plotly figure that another library made."""
 
     go_figure: Any
@@ -131,7 +131,9 @@ class Chart:
         """
         layout_title = figure.layout.title.text
         return cls(
-            title=title or layout_title or "Figure", caption=caption, drawing=PlotlyDrawing(figure)
+            title=title or layout_title or "Figure",
+            caption=caption,
+            drawing=ExternalPlotlyFigure(figure),
         )
 
     def figure(self) -> Any:
@@ -242,7 +244,14 @@ class Chart:
 
 
 def write_page(path: str | Path, text: str) -> Path:
-    """Write a page atomically (a failure leaves an existing file unchanged); return its path.
+    """Write a page atomically: a failure leaves an existing file unchanged.
+
+    Args:
+        path: the file.
+        text: the HTML.
+
+    Returns:
+        The path.
 
     Raises:
         BadArguments: the page cannot be written there.
@@ -263,7 +272,13 @@ def write_page(path: str | Path, text: str) -> Path:
 def render_small_table(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = ""
 ) -> str:
-    """Return a small HTML table; cells with numbers are aligned to the right."""
+    """Return a small HTML table; cells with numbers are aligned to the right.
+
+    Args:
+        head: titles of the columns; they are escaped. Empty: no table.
+        rows: texts of the cells.
+        caption: text above the table; empty: none.
+    """
     if not head:
         return ""
     heads = "".join(
@@ -429,7 +444,12 @@ _SHARES = (
 
 
 def format_column_value(column: str, value: float | None) -> str:
-    """Return a number of a column as text for a table: dollars, per cent, or a count."""
+    """Return a number as text for a table: dollars, per cent or a count, by the name of its column.
+
+    Args:
+        column: name of the column, such as `cost_usd` or `loss`.
+        value: the number; None or NaN is "unknown".
+    """
     if value is None or not math.isfinite(value):
         return "unknown"
     if column.endswith("_usd"):

@@ -17,7 +17,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
 )
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes
-from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.plots.chart import (
     Chart,
     HasReplays,
@@ -292,17 +292,18 @@ _MARK_KINDS = (
 
 
 def _compaction_points(line: GrowthLine, i: int, kind: _MarkKind, *, is_single: bool) -> Trace:
+    """Return the marks of one kind on the i-th line, each half a call before its call."""
     marks = kind.select(line)
     return Trace(
         name=kind.name if is_single else f"{kind.name} of {line.name}",
         follows=not is_single,
-        x=[c.call - 0.5 for c in marks],
+        x=[mark.call - 0.5 for mark in marks],
         y=[mark.height for mark in marks],
         kind="points",
         symbol=kind.symbol,
         hollow=kind.is_hollow,
         hover=lambda k: marks[k].describe(),
-        look=i + 1 if is_single else i,
+        look=i + 1 if is_single else i,  # a single line's marks differ from the line
     )
 
 

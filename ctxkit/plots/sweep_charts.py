@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit._internal.chart_style import PLOTLY_LAYOUT, TEXT_COLOUR
 from ctxkit._internal.formatting_and_sanitizing import pluralize
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.run_statistics import (
-    average_cost_model_uncertainty,
+from ctxkit.metrics.bootstrap_and_paired_tests import (
+    average_cost_uncertainty_usd,
     find_pareto_front,
     summarise_runs,
 )
@@ -21,7 +21,7 @@ from ctxkit.plots.chart import (
     escape_plotly_label,
     format_column_value,
 )
-from ctxkit.plots.figure_geometry import SEQUENTIAL_COLOURS
+from ctxkit.plots.plotly_axes_and_labels import SEQUENTIAL_COLOURS
 from ctxkit.plots.xy_figure import AXIS_STYLE, Trace, XyDrawing
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def frontier_data(
 
     Args:
         runs: what `sweep` or `compare` returned.
-        x: column across; small is good.
-        y: column upward; small is good.
+        x: column on the horizontal axis; lower is better.
+        y: column on the vertical axis; lower is better.
         by: column that names a setting.
 
     Raises:
@@ -95,7 +95,7 @@ def frontier_data(
     )
     # NaN masks a setting that exceeds the window: it is on no front and beats no other.
     best = find_pareto_front(*(rows[c].where(~over).tolist() for c in (x, y)))
-    uncertainty = average_cost_model_uncertainty(runs, by) if x == "cost_usd" else {}
+    uncertainty = average_cost_uncertainty_usd(runs, by) if x == "cost_usd" else {}
     points: dict[Any, FrontierPoint] = {}
     for r, out, is_best in zip(rows.to_dict("records"), over.tolist(), best.tolist(), strict=True):
         point = FrontierPoint(
@@ -135,8 +135,8 @@ def frontier(
 
     Args:
         runs: what `sweep` or `compare` returned.
-        x: column across; small is good.
-        y: column upward; small is good.
+        x: column on the horizontal axis; lower is better.
+        y: column on the vertical axis; lower is better.
         by: column that names a setting.
 
     Returns:
@@ -303,8 +303,8 @@ def heatmap_data(
 
     Args:
         runs: what `sweep` returned.
-        x: column across, a setting.
-        y: column upward, a setting.
+        x: setting on the horizontal axis.
+        y: setting on the vertical axis.
         z: column that is shown.
 
     Raises:
@@ -367,8 +367,8 @@ def heatmap(
 
     Args:
         runs: what `sweep` returned.
-        x: column across, a setting; None: where two settings vary, the first of them.
-        y: column upward, a setting; None: where two settings vary, the other one.
+        x: setting on the horizontal axis; None: where two settings vary, the first of them.
+        y: setting on the vertical axis; None: where two settings vary, the other one.
         z: column that is shown, as a mean over sessions.
 
     Returns:

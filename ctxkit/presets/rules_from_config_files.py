@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_text
 from ctxkit.errors import BadArguments, UnknownFormat, UnknownPreset, did_you_mean
-from ctxkit.presets import config_syntax
+from ctxkit.presets import config_text_reading_and_writing
 from ctxkit.presets.config_key_mapping import ConfigWriter, get_preset_defaults
-from ctxkit.presets.registry import names, preset
+from ctxkit.presets.registry_and_setting_checks import names, preset
 from ctxkit.presets.systems import (
     ai,
     codex,
@@ -26,7 +26,7 @@ from ctxkit.presets.systems import (
 )
 
 if TYPE_CHECKING:
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.presets.config_key_mapping import ParsedConfig, SystemConfigFile
 
 
@@ -75,7 +75,7 @@ def load_rules(
 def parse_rules(
     path: str | Path | Mapping[str, str], system: str | None, agent: str | None = None
 ) -> tuple[Rules, ParsedConfig, str]:
-    """Return the rules of a config file, what was found in it, and its path as a text.
+    """Return the rules of a config file, the parsed settings, and its path as text.
 
     Args and errors are those of `load_rules`; nothing is warned of.
 
@@ -93,7 +93,7 @@ def parse_rules(
     if isinstance(path, Mapping):
         content, syntax, path = dict(path), "env", "the environment"
     else:
-        content, syntax = config_syntax.load_config(path)
+        content, syntax = config_text_reading_and_writing.load_config(path)
     config = get_system_config_file(system) if system else detect_system_config_file(content, path)
     if agent is not None and config.has_one_agent:
         raise BadArguments(

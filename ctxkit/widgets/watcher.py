@@ -18,7 +18,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
 )
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_contents, get_prompt_sizes
-from ctxkit.metrics.view_value_registry import register_view_values
+from ctxkit.metrics.shown_figures_by_view import register_view_values
 from ctxkit.plots.chart import format_token_count, render_small_table
 from ctxkit.session.compactions_and_prunings import count_compactions
 from ctxkit.session.messages import Edit, Message
@@ -154,7 +154,7 @@ class Watcher(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc]
         ]
 
     @property
-    def state(self) -> ContextGauge:
+    def state(self) -> SessionStatusLine:
         """The state of the session as plain values."""
         session, live = self._session(), self._live()
         done = len(session.calls), count_compactions(session)
@@ -162,7 +162,7 @@ class Watcher(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc]
             failed = self._tail.failed if self._tail is not None else ""
             note = failed and f"the last look failed: {failed}"
             state = "followed" if self._tail is not None else ""
-            return ContextGauge(
+            return SessionStatusLine(
                 self.name,
                 _last_prompt_tokens(session),
                 _context_window(session),
@@ -171,7 +171,9 @@ class Watcher(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc]
                 note,
             )
         state = "running" if self._turning else "at rest"
-        return ContextGauge(self.name, *live.agent.gauge(), *done, state, live.agent.model.notice)
+        return SessionStatusLine(
+            self.name, *live.agent.gauge(), *done, state, live.agent.model.notice
+        )
 
     def to_text(self) -> str:
         """Return what is shown as text."""
@@ -212,7 +214,7 @@ _NEARLY_FULL = 0.8
 _CALLS_HEAD = ("call", "turn", "prompt", "cached", "out", "then")
 
 
-class ContextGauge(NamedTuple):
+class SessionStatusLine(NamedTuple):
     """The state of a session: window, calls, compactions."""
 
     name: str
@@ -281,7 +283,7 @@ def render_sentences(sentences: list[str]) -> str:
 
 
 def list_recent_calls(session: Session) -> list[tuple[str, ...]]:
-    """Return the last calls, the newest first: place, recorded sizes, what the reply asked for."""
+    """Return the last calls, the newest first: number, recorded sizes, tools called."""
     out = []
     for call in reversed(session.calls[-RECENT_CALLS:]):
         m, u = call.message, call.message.usage
@@ -328,7 +330,7 @@ _MAX_NAMED_TOOLS = 3
 
 
 def describe_last_prompt_growth(session: Session) -> str:
-    """Return what came between the last two prompts, in a sentence; empty where it cannot be said.
+    """Describe what was added between the last two prompts; empty where it is not known.
 
     The sum is as recorded where the log has usage; the parts are estimates of their text.
     """

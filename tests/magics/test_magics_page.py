@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from ctxkit.magics.line_parser import get_setting_defaults_and_help
-from ctxkit.magics.session_settings import AgentArguments, KitSettings
+from ctxkit.magics.magic_arguments_and_sessions import AgentArguments, KitSettings
 
 MADE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_magics.py"))
 
 
 def test_the_page_is_current():
-    assert MADE["PAGE"].read_text(encoding="utf-8") == MADE["page"]()
+    assert MADE["PAGE"].read_text(encoding="utf-8") == MADE["format_page"]()
 
 
 @pytest.mark.parametrize("name", get_setting_defaults_and_help(AgentArguments))

@@ -15,16 +15,16 @@ from plots.test_chart import EVIL, SAFE_TAGS, Tags, contrast
 from plots.test_plots_of_long_sessions import GIVEN, SETTINGS, long_record
 
 import ctxkit as ck
-from ctxkit.plots.cache_charts import BlockRow, BlockRowsDrawing, BlockSpan
+from ctxkit.plots.cache_and_prompt_strip_charts import BlockRow, BlockRowsDrawing, BlockSpan
 from ctxkit.plots.chart import Chart, escape_plotly_label
 from ctxkit.plots.cumulative_input_charts import (
     CumulativeAgentTokens,
-    CumulativeInputData,
-    HandOff,
+    CumulativeInputAndThresholds,
+    HandoffMark,
     draw_cumulative_input_chart,
 )
-from ctxkit.plots.figure_geometry import SEQUENTIAL_COLOURS
-from ctxkit.plots.plotly_to_svg import render_svg
+from ctxkit.plots.plotly_axes_and_labels import SEQUENTIAL_COLOURS
+from ctxkit.plots.plotly_to_svg import render_svg_html
 
 TABLE = pd.DataFrame({"x": [1, 2, 3, 4], "y": [4.0, 1.0, 3.0, 2.0], "name": [EVIL, "b", "b", "c"]})
 FIGURES = {
@@ -50,7 +50,7 @@ FIGURES = {
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_of_a_user_becomes_a_safe_picture(name):
-    picture = render_svg(FIGURES[name])
+    picture = render_svg_html(FIGURES[name])
     tags = Tags()
     tags.feed(picture)
     assert tags.seen <= SAFE_TAGS
@@ -65,7 +65,7 @@ def test_the_picture_of_every_chart_needs_nothing_but_its_figure(name):
     """A figure that plotly has packed and checked gives the names that the chart's own gives."""
     of = GIVEN.get(name, long_record)()
     chart = getattr(ck.plots, name)(of, *SETTINGS.get(name, ()))
-    again = render_svg(chart.figure(), height=240)
+    again = render_svg_html(chart.figure(), height=240)
     spans = re.compile(r"</svg> ([^<]*)</span>")
     assert spans.findall(again) == spans.findall(chart.drawing.svg())
     assert len(again) < 100_000
@@ -88,7 +88,7 @@ def test_a_colour_that_is_none_is_not_written():
         {"type": "heatmap", "z": [[1]], "colorscale": [[0, hostile["color"]], [1, "#ffffff"]]},
     ]
     shape = {"type": "line", "x0": 1, "x1": 1, "y0": 0, "y1": 1, "line": hostile}
-    assert "script" not in render_svg({"data": data, "layout": {"shapes": [shape]}})
+    assert "script" not in render_svg_html({"data": data, "layout": {"shapes": [shape]}})
 
 
 MANY = 1_000_000 if ALL else 100_000
@@ -105,18 +105,18 @@ LONG = {
 @pytest.mark.parametrize("name", LONG)
 def test_a_picture_stays_small(name):
     trace = LONG[name](np.random.default_rng(0))
-    assert len(render_svg(go.Figure(trace))) < 350_000
-    assert len(render_svg(go.Figure([trace] * 30))) < 700_000
+    assert len(render_svg_html(go.Figure(trace))) < 350_000
+    assert len(render_svg_html(go.Figure([trace] * 30))) < 700_000
 
 
 def test_what_cannot_be_drawn_is_counted():
-    picture = render_svg(go.Figure([go.Box(y=[1, 2]), go.Scatter(y=[1, 2], name="line")]))
+    picture = render_svg_html(go.Figure([go.Box(y=[1, 2]), go.Scatter(y=[1, 2], name="line")]))
     assert "1 more traces are not drawn" in picture
     assert "> line</span>" in picture
 
 
 def test_what_is_unknown_is_a_gap_in_the_line():
-    picture = render_svg({"data": [{"x": [0, 1, 2, 3, 4], "y": [1, 2, None, 2, 1]}]})
+    picture = render_svg_html({"data": [{"x": [0, 1, 2, 3, 4], "y": [1, 2, None, 2, 1]}]})
     path = re.search(r'<path d="([^"]*)" fill="none"', picture)
     assert path is not None
     assert path[1].count("M") == 2
@@ -124,11 +124,13 @@ def test_what_is_unknown_is_a_gap_in_the_line():
 
 def test_bars_stack_and_lie_where_the_figure_says():
     two = [{"type": "bar", "x": [1], "y": [n]} for n in (30, 70)]
-    stacked = re.findall(r"v([\d.]+)h-", render_svg({"data": two, "layout": {"barmode": "stack"}}))
+    stacked = re.findall(
+        r"v([\d.]+)h-", render_svg_html({"data": two, "layout": {"barmode": "stack"}})
+    )
     low, high = map(float, stacked)
     assert high / low == pytest.approx(70 / 30, rel=0.01)
     lying = {"type": "bar", "orientation": "h", "y": ["a", "b"], "x": [1, 2], "base": [0, 1]}
-    found = re.findall(r"M([\d.]+) [\d.]+h([\d.]+)", render_svg({"data": [lying]}))
+    found = re.findall(r"M([\d.]+) [\d.]+h([\d.]+)", render_svg_html({"data": [lying]}))
     first, second = [(float(x), float(wide)) for x, wide in found]
     assert sum(first) == pytest.approx(second[0], abs=0.2)
     assert second[1] == pytest.approx(2 * first[1], abs=0.2)
@@ -161,7 +163,7 @@ def test_the_figure_of_a_cell_can_be_read_on_its_colour():
     cells = {"type": "heatmap", "y": ["d"], "colorscale": colours, "texttemplate": "%{text}"}
     n = 41
     values = {"x": [f"x{i}" for i in range(n)], "z": [list(range(n))], "text": [["one"] * n]}
-    picture = render_svg({"data": [cells | values]})
+    picture = render_svg_html({"data": [cells | values]})
     fills = re.findall(r'<rect[^>]* fill="(#[0-9a-f]{6})"', picture)
     inks = re.findall(r'style="fill:(#[0-9a-f]{6});[^>]*>one<', picture)
     assert len(fills) == len(inks) == n
@@ -172,8 +174,8 @@ def test_named_points_hide_nothing_of_the_lines_beside_them():
     """The range for which names are placed is that of all traces, not of the named points."""
     turns, sums = np.arange(50), np.arange(50) * 1_000
     agent = CumulativeAgentTokens("a", turns, sums, sums, sums)
-    data = CumulativeInputData(
-        (agent,), (), 60_000, None, (HandOff(5, 5_000, "b"), HandOff(9, 9_000, "c"))
+    data = CumulativeInputAndThresholds(
+        (agent,), (), 60_000, None, (HandoffMark(5, 5_000, "b"), HandoffMark(9, 9_000, "c"))
     )
     layout = draw_cumulative_input_chart(data).to_plotly()["layout"]
     assert layout["xaxis"]["range"][0] <= 0 < 49 <= layout["xaxis"]["range"][1]
@@ -194,7 +196,7 @@ def test_a_marker_leaves_room_for_the_name_beside_it(symbol, hollow):
     """A name begins 7 pixels beside its point; plotly's markers of size 9 end before."""
     marker = {"size": 9, "symbol": symbol + hollow}
     figure = go.Figure(go.Scatter(x=[1, 2], y=[1, 2], mode="markers", marker=marker))
-    path = re.search(r'<path d="M[\d.]+ [\d.]+((?:[a-z][^M"]*)+)[M"]', render_svg(figure))[1]
+    path = re.search(r'<path d="M[\d.]+ [\d.]+((?:[a-z][^M"]*)+)[M"]', render_svg_html(figure))[1]
     x = y = 0.0
     reach = []
     for command, numbers in re.findall(r"([a-z])([^a-z]*)", path):

@@ -13,8 +13,8 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.setting_advice import MAX_SESSION_SHARE, measure_saving_concentration
 from ctxkit.metrics import when_to_compact
-from ctxkit.metrics.growth_profile import MAX_TURN_TOKENS, estimate_floor
-from ctxkit.metrics.item_search_index import ItemIndex
+from ctxkit.metrics.context_growth_and_floor import MAX_TURN_TOKENS, estimate_floor
+from ctxkit.metrics.item_index_and_rule_matching import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.optimal_trigger import EXTRA_LOSS, NEAR_OPTIMAL
 from ctxkit.metrics.threshold_replays import LossBoundByThreshold
@@ -130,7 +130,7 @@ def test_a_saving_below_the_error_of_the_dollars_is_not_advised(monkeypatch):
     """The same sessions as below, their dollars known to nobody: each setting is like the last."""
     nobody = defaultdict(lambda: 1e6)
     monkeypatch.setattr(
-        "ctxkit.experiments.setting_advice.average_cost_model_uncertainty", lambda _runs: nobody
+        "ctxkit.experiments.setting_advice.average_cost_uncertainty_usd", lambda _runs: nobody
     )
     found = ck.advise([working(150 + 5 * i, back=40, id=f"s{i}") for i in range(5)], RULES)
     mine = found[found["rules"].str.startswith("pi")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.metrics.run_elongation import (
     INTERVAL_LEVEL,
     estimate_elongation,
@@ -39,7 +39,7 @@ __all__ = [
     "model_masked_prompts",
     "model_summarised_prompts",
     "model_unmanaged_prompts",
-    "pair_repeats",
+    "pair_first_and_second_runs",
     "pair_tasks",
     "predict_total_prompt_tokens",
 ]
@@ -183,7 +183,7 @@ _FIGURES = ("turns", "usd")
 _FLOOR_SEED = 1729
 
 
-def pair_repeats(runs: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+def pair_first_and_second_runs(runs: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Return the settings that were run twice over the same tasks, paired by task.
 
     A second run that equals the first in every row is a copy (mask, M=72) and left out.
@@ -208,7 +208,7 @@ def estimate_noise_floors(
     for each task chance decides which of its two runs counts as the second.
 
     Args:
-        pairs: the two runs of each setting, as `pair_repeats` returns them.
+        pairs: the two runs of each setting: the frames that `pair_first_and_second_runs` returns.
         tasks: numbers of tasks.
     """
     import pandas as pd
@@ -218,7 +218,7 @@ def estimate_noise_floors(
         {
             "figure": f,
             "tasks": n,
-            "floor": _estimate_floor([_both_figures(p, f) for p in pairs], n, random),
+            "floor": _estimate_floor([_figure_of_both_runs(p, f) for p in pairs], n, random),
         }
         for f in _FIGURES
         for n in tasks
@@ -239,7 +239,7 @@ def measure_repeat_ratios(pairs: list[tuple[str, pd.DataFrame]]) -> pd.DataFrame
     return pd.DataFrame(rows).drop(columns="error")
 
 
-def _both_figures(pairs: pd.DataFrame, figure: str) -> Any:
+def _figure_of_both_runs(pairs: pd.DataFrame, figure: str) -> Any:
     return pairs[[f"{figure}_before", f"{figure}_now"]].to_numpy()
 
 
@@ -276,7 +276,13 @@ def estimate_first_prompt_tokens(raw: pd.DataFrame) -> float:
 
 
 def model_unmanaged_prompts(turns: int, first: float, step: float) -> NDArray[Any]:
-    """Return the prompt tokens of each call without context management."""
+    """Return the prompt tokens of each call without context management.
+
+    Args:
+        turns: number of calls.
+        first: tokens of the first prompt.
+        step: tokens that each call adds.
+    """
     grown: NDArray[Any] = step * np.arange(turns)
     return first + grown
 
@@ -284,7 +290,15 @@ def model_unmanaged_prompts(turns: int, first: float, step: float) -> NDArray[An
 def model_masked_prompts(
     turns: int, first: float, reply: float, result: float, last_results: int
 ) -> NDArray[Any]:
-    """Return the prompt tokens of each call where all but the last results are masked."""
+    """Return the prompt tokens of each call where all but the last results are masked.
+
+    Args:
+        turns: number of calls.
+        first: tokens of the first prompt.
+        reply: tokens of each reply.
+        result: tokens of each tool result.
+        last_results: newest results that are not masked.
+    """
     before: NDArray[Any] = np.arange(turns)
     whole = np.minimum(before, last_results)
     out: NDArray[Any] = (
@@ -299,6 +313,13 @@ def model_summarised_prompts(
     """Return the prompt tokens of each call where chunks of turns are summarised.
 
     `chunk` turns are summarised each time that `chunk` + `last_turns` are whole.
+
+    Args:
+        turns: number of calls.
+        first: tokens of the first prompt.
+        step: tokens that each call adds.
+        last_turns: newest turns that stay.
+        chunk: turns that a summary replaces at a time.
     """
     before: NDArray[Any] = np.arange(turns)
     # number of summaries made so far; each replaces the one before

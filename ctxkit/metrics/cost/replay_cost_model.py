@@ -1,27 +1,25 @@
 """Cost model of a recorded session (prices, fitted cache), and the bills of its replays."""
 
-# Cache model of a replay
+# Bill of a replay by a model of the prompt cache (prefix caching)
 #
-# The model is fitted on the record (`replay_cost_model.FittedCacheModel`) and uses only the size
-# of each prompt of
-# a replay and the length of the prefix that it shares with earlier prompts. Assumptions, which
-# every report states:
+# Nobody sent a replay's prompts, so their cache reads are modelled, from each prompt's size, the
+# length of the prefix that it shares with earlier prompts, and what is fitted on the record
+# (`CacheModelParameters`). Assumptions, which every report states:
 #
-# * A call reads the longest prefix that it shares with a prompt still in the cache; the rest is
-#   written (or sent fresh where the provider bills no writes). It does not matter whether a
-#   compaction, a mask or a clearing made the prompt: two rules that send the same prompts at the
-#   same times cost the same.
+# * A call reads the longest prefix that it shares with a prompt still in the cache, less a fitted
+#   lag; the rest is written (or sent fresh where the provider bills no writes).
 # * Where the record missed for another reason than a compaction, the replay reads at most as much
-#   as the record at that call: other prompts at the same time would most likely have missed too.
+#   as the record at that call: other prompts would most likely have missed too.
 # * The call that writes a summary sends its source as fresh input (`reuse=True`: it reads the
-#   cached prompt instead, like a summary requested in a pause before the cache expired), and its
-#   output is the summary.
+#   cached prompt instead), and its output is the summary.
 #
-# Misses are carried over and not predicted; a prediction without the record's reads
+# Invariant: rules that send the same prompts at the same times cost the same. Misses are carried
+# over, not predicted; a prediction without the record's reads
 # (`engine.cache_model.input_cost_prediction`) gives the range `cost_low_usd` to `cost_high_usd`.
 #
-# Cost: O(calls) once for the record (prefix sums over its calls), then O(compactions) per run,
-# because between two compactions every prompt differs from the record's by a constant.
+# Cost: O(calls) once for the record (prefix sums), then O(compactions + recorded misses) per run,
+# as prompts between compactions differ from the record's by a constant; O(calls) per run with a
+# pruning, or if the record has several models or its prompts shrink.
 
 from __future__ import annotations
 
@@ -33,11 +31,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.engine.cache_model.call_features import HOUR, MIN_CACHEABLE_TOKENS, get_cache_lifetime
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses, measure_explained_share
-from ctxkit.metrics.cost.bill_items import CallCharge, SessionBill, make_charge
+from ctxkit.metrics.cost.call_and_summary_charges import CallCharge, SessionBill, make_charge
 from ctxkit.metrics.means_and_prediction_intervals import mean_or_none, sum_if_complete
 from ctxkit.metrics.prompt_sizes_and_contents import RunPromptSizes
 from ctxkit.session.messages import Usage
@@ -53,12 +51,6 @@ if TYPE_CHECKING:
 
     FourTokens = tuple[int, int, int, int]
     """Tokens read from the cache, written to it, sent fresh, and output."""
-
-# The cache model of a record: every call reads the prefix that it shares with the previous call,
-# less a constant lag, except where the log shows a miss. Only the lag is fitted (a mean over hits),
-# so the closure error, modelled / recorded input dollars - 1, is measured in sample: it shows that
-# miss classes and prices account for the bill, not that reads can be predicted (for a figure out of
-# sample see `engine.cache_model.input_cost_prediction`).
 
 __all__ = ["bill_modelled_reads", "closure_error"]
 __dir__ = make_dunder_dir(__all__)
@@ -139,7 +131,12 @@ class TokenSumsByPriceTier:
         self._sums[model, tier] = _sum_tokens(self._sums.get((model, tier)), tokens)
 
     def bill(self, summaries: float | None, *, priced: bool) -> ReplayBill:
-        """Return the bill of the added calls."""
+        """Return the bill of the added calls.
+
+        Args:
+            summaries: US dollars of the summaries; None: unknown.
+            priced: all models have a price; else dollars are None.
+        """
         cost_model, input_usd, output_usd = self.cost_model, 0.0, 0.0
         total = None
         for (model, tier), tokens in self._sums.items():
@@ -231,7 +228,12 @@ class LogPrefixSums:
 
     @classmethod
     def of(cls, cost_model: ReplayCostModel, log: MessageLog) -> LogPrefixSums | None:
-        """Return the sums of a log, made once; None for several models or shrinking prompts."""
+        """Return the sums of a log, made once; None for several models or shrinking prompts.
+
+        Args:
+            cost_model: the cost model of the session.
+            log: its messages and calls; it keeps the sums.
+        """
         if len(cost_model.models) != 1 or not log.tokens.rising:
             return None
         if len(log.tokens.C) != len(cost_model.billed):
@@ -305,7 +307,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
     has_usage: bool
     has_cache: bool
     last_cache_user: dict[int, int]
-    """The last call that used the cache of a call, if it is not the previous call; -1: none."""
+    """The last call in the cache of a call, for calls where it is not the one before; -1: none."""
     read_limits: tuple[int, ...]
     """Maximum tokens that each call can read; `UNLIMITED_TOKENS` where the record hit."""
     is_first_of_agent_and_model: tuple[bool, ...]
@@ -323,7 +325,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
     """Tokens of the smallest prompt that is cached, by price."""
     tier_edges: tuple[tuple[int, ...], ...]
     """Lower edges of the tiers in tokens of the prompt, ascending, by price."""
-    fit: FittedCacheModel
+    fit: CacheModelParameters
     misses: tuple[CacheMiss | None, ...]
     """The cache miss of each recorded call."""
     unexplained_share: float | None
@@ -348,6 +350,9 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             fitted = session.__dict__["cost model"] = cls._fit(session, anchored)
         return fitted
 
+    # Everything that a replay's bill needs of the record, as one value per call in parallel tuples.
+    # A model is priced as of its first call. Where no call has usage, all calls count as billed, by
+    # estimated sizes. Cost: one pass over calls for each tuple.
     @classmethod
     def _fit(cls, session: Session, anchored: MessageSizes | None) -> ReplayCostModel:
         misses = find_cache_misses(session, anchored=anchored)
@@ -365,8 +370,8 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             for u in usages
         ]
         unexplained_n = sum(m is not None and m.kind == "unexplained" for m in misses)
-        last, cold = _find_last_cache_users(session, billed)
-        fit = FittedCacheModel.of(session, misses)
+        last, is_first = _find_last_cache_users(session, billed)
+        fit = CacheModelParameters.of(session, misses)
         min_cacheable = (p.min_cacheable if p else None for p in prices)
         return cls(
             billed=tuple(billed) if has_usage else (True,) * len(calls),
@@ -374,7 +379,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             has_cache=session.has_cache,
             last_cache_user=last,
             read_limits=_limit_reads_by_misses(session, misses),
-            is_first_of_agent_and_model=cold,
+            is_first_of_agent_and_model=is_first,
             output=tuple((u.output_tokens or 0) if u else 0 for u in usages),
             has_output=any(u is not None and u.output_tokens is not None for u in usages),
             prices=prices,
@@ -433,7 +438,12 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         )
 
     def limit_read(self, call: int, cached: int) -> int:
-        """Return cached tokens, limited to the tokens that the recorded call could read."""
+        """Return cached tokens, limited to the tokens that the recorded call could read.
+
+        Args:
+            call: number of the call, from 0.
+            cached: tokens of the prefix that is in the cache.
+        """
         return max(min(cached, self.read_limits[call]), 0)
 
     def count_hit_tokens(self, shared: int, before: int, prompt: int) -> int:
@@ -474,7 +484,16 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         return sum_if_complete([self.summary_usd(s, reuse=reuse) for s in summaries])
 
     def summary_usd(self, s: WrittenSummary, *, reuse: bool = False) -> float | None:
-        """Return the dollars of a summary: recorded, else by the price of the next call."""
+        """Return the cost of a summary in US dollars: recorded, else by the price of the next call.
+
+        Args:
+            s: the summary, with the sizes of prompt, source and text.
+            reuse: the prompt is read from the cache, as it would be if asked behind the
+                conversation.
+
+        Returns:
+            US dollars; None where the model has no price.
+        """
         call_price = self.at(s.call)
         if call_price is None or s.summary is None or s.usd is not None:
             return s.usd
@@ -532,6 +551,11 @@ def _billed_calls(session: Session) -> Iterator[tuple[ModelCall, Usage, int]]:
             yield call, usage, usage.prompt_tokens
 
 
+# The bill of the record by the same model: every call reads the prefix that it shares with the
+# previous call, less a constant lag, except where the log shows a miss. Only the lag is fitted (a
+# mean over hits), so the closure error, modelled / recorded input dollars - 1, is measured in
+# sample: it shows that miss classes and prices account for the bill, not that reads can be
+# predicted (for a figure out of sample see `engine.cache_model.input_cost_prediction`).
 @accepts_session
 def bill_modelled_reads(
     session: Session, misses: Sequence[CacheMiss | None] | None = None
@@ -547,7 +571,7 @@ def bill_modelled_reads(
         misses: its cache misses; None: found here.
     """
     misses = find_cache_misses(session) if misses is None else misses
-    fit = FittedCacheModel.of(session, misses)
+    fit = CacheModelParameters.of(session, misses)
     charges: list[CallCharge] = []
     last: dict[tuple[str, str | None], int] = {}
     for call, u, prompt in _billed_calls(session):
@@ -603,7 +627,7 @@ def closure_error(
     return None if not recorded or modelled is None else modelled / recorded - 1
 
 
-class FittedCacheModel(msgspec.Struct, frozen=True):
+class CacheModelParameters(msgspec.Struct, frozen=True):
     """The parameters of the cache model that are fitted on a log."""
 
     lag: int
@@ -620,8 +644,13 @@ class FittedCacheModel(msgspec.Struct, frozen=True):
     """True where most writes live an hour."""
 
     @classmethod
-    def of(cls, session: Session, misses: Sequence[CacheMiss | None]) -> FittedCacheModel:
-        """Fit the cache model to a session's calls and their misses."""
+    def of(cls, session: Session, misses: Sequence[CacheMiss | None]) -> CacheModelParameters:
+        """Fit the cache model to a session's calls and their misses.
+
+        Args:
+            session: a recorded session.
+            misses: for each call its cache miss; None: no miss.
+        """
         shortfalls: list[int] = []
         smallest, writes = MIN_CACHEABLE, False
         last_prompt: dict[tuple[str, str | None], int] = {}  # a cache is of one agent and model
@@ -648,7 +677,7 @@ class FittedCacheModel(msgspec.Struct, frozen=True):
 
 
 def _split_usage(
-    prompt: int, shared: int, output: int | None, fit: FittedCacheModel, smallest: int
+    prompt: int, shared: int, output: int | None, fit: CacheModelParameters, smallest: int
 ) -> Usage:
     rest = prompt - shared
     cacheable = fit.writes and prompt >= smallest

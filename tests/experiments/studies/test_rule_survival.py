@@ -39,7 +39,9 @@ def test_rules_are_kept_where_without_it_they_go():
 
 
 def test_an_extractor_that_finds_nothing_is_noticed(monkeypatch):
-    monkeypatch.setattr("ctxkit.policies.user_rules.iter_rules_and_statements", lambda _: ())
+    monkeypatch.setattr(
+        "ctxkit.policies.user_rule_extraction.iter_rules_and_statements", lambda _: ()
+    )
     (row,) = measure_user_rule_survival(make_user_rule_conversations(1), ["claude_code"]).to_dict(
         "records"
     )
@@ -50,7 +52,7 @@ def test_an_extractor_that_finds_nothing_is_noticed(monkeypatch):
 def test_the_page_has_what_is_measured_now(monkeypatch):
     import make_answers
 
-    assert make_answers.measure_rules() in PAGE.read_text(encoding="utf-8")
+    assert make_answers.measure_rule_survival() in PAGE.read_text(encoding="utf-8")
 
 
 def test_the_page_says_first_how_much_is_kept():

@@ -17,7 +17,7 @@ from ctxkit.experiments.studies.user_rule_survival import (
     read_constraints,
     read_judged_summaries,
 )
-from ctxkit.policies.user_rules import SentenceKind, parse_rules_and_statements
+from ctxkit.policies.user_rule_extraction import SentenceKind, parse_rules_and_statements
 
 PAGE = Path(__file__).parents[3] / "docs" / "keep-rules.md"
 RULE = "Never mail the tax office."
@@ -104,4 +104,4 @@ def test_the_page_has_what_is_measured_of_published_constraints(published):
 
     if not (published / COMPINT).exists():
         pytest.skip(f"the published data hold no {COMPINT}")
-    assert make_answers.measure_constraints() in PAGE.read_text(encoding="utf-8")
+    assert make_answers.measure_constraint_survival() in PAGE.read_text(encoding="utf-8")

@@ -11,13 +11,13 @@ import pytest
 from builders import assistant, result, session, step, summarised, system, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
-from make_frames import render_page
+from make_frames import format_page
 
 import ctxkit as ck
 from ctxkit.metrics import FRAME_COLUMNS
-from ctxkit.metrics.frames.building import build_frame
-from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
-from ctxkit.session import Edit, Image, Message, SizeOnly, Text, Usage
+from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.metrics.frames.typed_frame_builder import build_frame
+from ctxkit.session import Attachment, Edit, Message, SizeOnly, Text, Usage
 
 PERS = list(FRAME_COLUMNS)
 
@@ -46,7 +46,7 @@ def test_no_column_hides_an_attribute_of_a_frame(per):
 def test_the_page_is_written_from_the_tables():
     assert (Path(__file__).parents[3] / "docs" / "frames.md").read_text(
         encoding="utf-8"
-    ) == render_page()
+    ) == format_page()
 
 
 @pytest.mark.parametrize("per", PERS)
@@ -165,8 +165,8 @@ def test_the_plain_estimate_is_the_counter_chars_4():
         Text("é" * 9),
         SizeOnly(kind="x", chars=7),
         SizeOnly(kind="x", tokens=5),
-        Image(),
-        Image(kind="audio"),
+        Attachment(),
+        Attachment(kind="audio"),
     )
     odd = Message(role="user", id="odd", parts=parts)
     a, r = step("bash", "ü" * 33, cmd="lé\ud800s", deep={"a": [1, None]})
