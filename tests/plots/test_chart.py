@@ -285,3 +285,11 @@ def test_the_head_of_a_column_stands_over_its_cells():
         r"<th[^>]*text-align:(\w+)", render_small_table(("agent", "input", "cutover"), rows)
     )
     assert heads == ["left", "right", "left"]
+
+
+@pytest.mark.parametrize(("letters", "lines", "size"), [(80, 1, 15), (81, 1, 13), (110, 2, 13)])
+def test_a_title_breaks_only_where_the_page_ends(letters, lines, size):
+    title = ("abcdefghi " * 12)[: letters - 1] + "!"
+    written = Chart(title=title, drawing=XyDrawing(x="x", y="y")).to_plotly()["layout"]["title"]
+    assert written["text"].count("<br>") + 1 == lines
+    assert written["font"]["size"] == size
