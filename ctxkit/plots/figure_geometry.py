@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ctxkit._internal.chart_style import TEXT_COLOUR, pick_colour
-from ctxkit._internal.formatting_and_sanitizing import escape_html
+from ctxkit._internal.formatting_and_sanitizing import escape_html, format_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -242,7 +242,7 @@ class FigureAxis:
             return str(np.datetime64(int(value), "s").astype(f"datetime64[{unit}]"))
         share = re.fullmatch(r"\.?(\d?)%", str(self.spec.get("tickformat", "")))
         value = 10.0**value if self.kind == "log" else value
-        text = f"{value:.{share[1] or 0}%}" if share else format_tick(value)
+        text = format_percent(value, int(share[1] or 0)) if share else format_tick(value)
         return f"{self.spec.get('tickprefix', '')}{text}{self.spec.get('ticksuffix', '')}"
 
     def get_title(self) -> str:

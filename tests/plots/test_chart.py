@@ -280,7 +280,7 @@ def test_the_static_picture_has_each_line_of_a_trace_whose_lines_begin_anywhere(
 def test_the_head_of_a_column_stands_over_its_cells():
     from ctxkit.plots.chart import render_small_table
 
-    rows = [("Tester", "1,154,725", "257%"), ("Planner", "20,476", "no limit")]
+    rows = [("Tester", "1,154,725", "257 %"), ("Planner", "20,476", "no limit")]
     heads = re.findall(
         r"<th[^>]*text-align:(\w+)", render_small_table(("agent", "input", "cutover"), rows)
     )
