@@ -19,7 +19,7 @@ from ctxkit.agent import Agent, Limits
 from ctxkit.agent.ctxkit_folder_and_trust import Workspace
 from ctxkit.agent.live_session import LiveSession
 from ctxkit.agent.tools.tool import tool
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.session.messages import Message, Text, ToolCall, Usage

@@ -21,9 +21,9 @@ from benchmarks.cpu_timing import cpu, paired
 from ctxkit.engine import Run, advance_run
 from ctxkit.engine import run_rules as replay
 from ctxkit.policies import compaction_without_summary, triggers
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.history import History, MessageLog
-from ctxkit.policies.tool_result_clearing import Clear
+from ctxkit.policies.result_clearing_and_cache_ttl import Clear
 from ctxkit.presets import langchain_summary, pi
 from ctxkit.session.messages import Message, Text, ToolCall
 from ctxkit.tokens import get_counter

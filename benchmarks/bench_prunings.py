@@ -15,8 +15,8 @@ from benchmarks.cpu_timing import bounded, cpu
 from ctxkit.engine import run_rules as replay
 from ctxkit.policies import triggers
 from ctxkit.policies.base import Chain
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.compaction_without_summary import AdaptiveTrim
-from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.history import MessageLog
 from ctxkit.policies.message_hiding import MessageCountCap, PruneToolCalls
 from ctxkit.policies.message_shortening import (
@@ -25,9 +25,14 @@ from ctxkit.policies.message_shortening import (
     ReplyShortening,
     ResultShortening,
 )
-from ctxkit.policies.offload import ResultDigest, ResultExcerpts, ResultOffload
+from ctxkit.policies.result_clearing_and_cache_ttl import (
+    CacheTtl,
+    Clear,
+    KeepToolPairs,
+    TombstoneEviction,
+)
+from ctxkit.policies.result_excerpts_and_offload import ResultDigest, ResultExcerpts, ResultOffload
 from ctxkit.policies.superseded_tool_calls import RepeatedCommands, Superseded
-from ctxkit.policies.tool_result_clearing import CacheTtl, Clear, KeepToolPairs, TombstoneEviction
 from ctxkit.presets import fased, names, openclaw, preset
 from ctxkit.tokens import get_counter
 

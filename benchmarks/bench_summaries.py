@@ -17,8 +17,8 @@ import ctxkit as ck
 from benchmarks.cpu_timing import cpu
 from ctxkit.engine import make_log_from_session
 from ctxkit.policies.history import History
-from ctxkit.policies.offline_summarisers import ExtractiveSummariser, Passage
-from ctxkit.policies.texts import message_line_index as line_index
+from ctxkit.policies.offline_summarisers import ExtractiveSummariser, SummariserInput
+from ctxkit.policies.texts import message_lines_for_extracts as line_index
 from ctxkit.policies.texts import summary_prompts_and_audits
 
 if TYPE_CHECKING:
@@ -34,15 +34,15 @@ REAL = Path(os.environ.get("CTXKIT_SESSIONS", "")) / "pi" / "before-compaction.j
 FOCUS = summary_prompts_and_audits.format_identifier_instructions("off", focus="keep the ids")
 
 
-def passage(session: Session, more: int = 0, instructions: str = "") -> Passage:
+def passage(session: Session, more: int = 0, instructions: str = "") -> SummariserInput:
     """The first messages of a session, as at its last call, in a log of its own."""
     log = make_log_from_session(session)
-    return Passage(
+    return SummariserInput(
         History.start(log, log.calls - 1), min(MESSAGES, len(log)) + more, instructions=instructions
     )
 
 
-def context_budget(p: Passage) -> int:
+def context_budget(p: SummariserInput) -> int:
     """Tokens that the extract of a passage may have by default."""
     return min(ExtractiveSummariser().tokens, max(int(ExtractiveSummariser().share * p.tokens), 40))
 
@@ -122,9 +122,9 @@ def run() -> list[dict[str, object]]:
     ]
 
 
-def passage_of(p: Passage, more: int, instructions: str = "") -> Passage:
+def passage_of(p: SummariserInput, more: int, instructions: str = "") -> SummariserInput:
     """The same passage with some messages more, or with a focus; made again."""
-    return Passage(p.history, p.before + more, instructions=instructions)
+    return SummariserInput(p.history, p.before + more, instructions=instructions)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ from ctxkit.engine import run_rules as engine
 from ctxkit.engine.replay import make_session_from_run
 from ctxkit.experiments.cost_and_loss_scores import score_session
 from ctxkit.experiments.score_columns import build_score_frame
-from ctxkit.experiments.sweep_workers import NamedRules, SessionRunner, SweepOptions, WorkPlan
-from ctxkit.policies.context_rules import Rules
+from ctxkit.experiments.sweep_workers import NamedRules, SessionRunner, SweepScoreOptions, WorkPlan
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.history import MessageLog
 from ctxkit.policies.offline_summarisers import FixedSizeSummariser
 from ctxkit.policies.summary_compaction import Summary
@@ -206,7 +206,7 @@ def swept() -> list[dict]:
     """Rows with sizes, money and how cuts held: 10 sessions x 1,000 settings, and one by one."""
     sessions, rules = [session(name=f"s{i}") for i in range(10)], dense(200)
     given = [NamedRules.of(str(i), r) for i, r in enumerate(rules)]
-    bench, options = SessionRunner(sessions[0]), SweepOptions()
+    bench, options = SessionRunner(sessions[0]), SweepScoreOptions()
 
     def frame() -> Any:
         return build_score_frame([bench.row(setting, options) for setting in given])
@@ -234,7 +234,7 @@ def swept() -> list[dict]:
 def singly(bench: SessionRunner, rules: list[Any]) -> list[dict]:
     """Runs one by one, without losses and with them."""
     given = [NamedRules.of(str(i), r) for i, r in enumerate(rules)]
-    options = SweepOptions(loss=True)
+    options = SweepScoreOptions(loss=True)
     for setting in given:
         done = engine(bench.log(setting.rules), setting.rules, bench.limit)
         row, slow = (
@@ -246,7 +246,7 @@ def singly(bench: SessionRunner, rules: list[Any]) -> list[dict]:
             for k, v in slow.items()
             if isinstance(v, (int, float))
         )
-    one = cpu(lambda: [bench.row(s, SweepOptions()) for s in given], warm=True) / len(given)
+    one = cpu(lambda: [bench.row(s, SweepScoreOptions()) for s in given], warm=True) / len(given)
     lost = cpu(lambda: [bench.row(s, options) for s in given], warm=True) / len(given)
     return [
         rated("a run by itself with sizes and money, 2 to 7 cuts", one, ""),

@@ -15,7 +15,7 @@ import pandas as pd
 
 import ctxkit as ck
 from ctxkit.experiments import mark_pareto_front
-from ctxkit.metrics.run_statistics import average_cost_model_uncertainty
+from ctxkit.metrics.bootstrap_and_paired_tests import average_cost_model_uncertainty
 from ctxkit.plots import frontier
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -22,7 +22,7 @@ import msgspec
 
 import ctxkit as ck
 from ctxkit.experiments.setting_grids_and_labels import resolve_rules_list
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.offline_summarisers import FixedSizeSummariser
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import Above

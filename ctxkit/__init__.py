@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit._internal.lazy_imports import lazy_exports, register_hooks
+from ctxkit._internal.lazy_exports_and_hooks import lazy_exports, register_hooks
 
 # type checkers know the name; importing `typing` would double what a bare interpreter takes
 TYPE_CHECKING = False

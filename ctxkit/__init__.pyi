@@ -14,10 +14,10 @@ from .formats.archive_and_search import (
 )
 
 # look at a session
-from .metrics.context_report import report as report
+from .metrics.context_window_report import report as report
 from .metrics.frames import frame as frame
 from .metrics.estimator_error import calibrate as calibrate
-from .metrics.cost.spend_report import spend as spend
+from .metrics.cost.spend_breakdown import spend as spend
 from .metrics.cache_misses import misses as misses
 from .metrics.shared_threshold import when as when
 from .widgets import (
@@ -45,7 +45,7 @@ from .experiments.agent_config_file_validation import validate as validate
 
 # run agents
 from .agent.recorders.api_call_recorder import record as record
-from .engine.framework_integration import (
+from .engine.chat_message_compaction import (
     Context as Context,
     fit as fit,
     history_processor as history_processor,

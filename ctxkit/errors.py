@@ -94,6 +94,11 @@ def _printable(text: str, limit: int) -> str:
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"`` for the most similar name, or an empty string."""
+    """Return ``" Did you mean 'x'?"`` for the most similar name, or an empty string.
+
+    Args:
+        word: what the user wrote.
+        names: what could have been meant.
+    """
     similar = get_close_matches(word, list(names), n=1, cutoff=0.5)
     return f" Did you mean {similar[0]!r}?" if similar else ""

@@ -34,8 +34,8 @@ from ctxkit.experiments.studies.user_rule_survival import (
     make_user_rule_conversations,
     measure_user_rule_survival,
 )
-from ctxkit.metrics.cost.pause_costs import find_pauses
-from ctxkit.metrics.growth_profile import GrowthProfile
+from ctxkit.metrics.context_growth_and_floor import GrowthProfile
+from ctxkit.metrics.cost.pause_cost_by_choice import find_pauses
 from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
 from ctxkit.metrics.threshold_replays import ALLOWANCE_USED, LATER_SESSIONS
 from ctxkit.widgets.reports.compaction_card import make_card
@@ -43,7 +43,7 @@ from ctxkit.widgets.reports.compaction_card import make_card
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ctxkit.engine.cache_model.training_counts import SessionCounts
+    from ctxkit.engine.cache_model.training_counts import SessionMissCounts
 
 DOCS = Path(__file__).parent
 _MEASURED = re.compile(r"(<!-- measured -->\n).*?(<!-- end of measured -->)", re.DOTALL)
@@ -272,7 +272,7 @@ def measure_forecasts() -> str:
 
 def measure_recorded_forecasts() -> str:
     """Measure the same on the table of recorded sessions, which holds no prices."""
-    figures: dict[str, Callable[[SessionCounts], float | None]] = {
+    figures: dict[str, Callable[[SessionMissCounts], float | None]] = {
         "calls": lambda row: float(row.calls),
         "prompt tokens": forecast_and_threshold_holdout.count_shared_prefix_tokens,
         "dollars of carried tokens": forecast_and_threshold_holdout.price_shared_prefix_tokens,
@@ -389,7 +389,7 @@ def count_real_developers() -> int:
     return sum(n >= 2 * LATER_SESSIONS for n in counts.values())
 
 
-def _trial_row(trial: forecast_and_threshold_holdout.DeveloperThresholdHoldOut) -> list[str]:
+def _trial_row(trial: forecast_and_threshold_holdout.TemporalThresholdHoldOut) -> list[str]:
     name = f"{trial.developer}: {trial.tool}, {trial.model}"
     tried = trial.held_out
     if tried is None:

@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-from ctxkit.presets.registry import names, preset_differences
+from ctxkit.presets.registry_and_setting_checks import names, preset_differences
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "conformance.md"

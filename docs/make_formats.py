@@ -82,7 +82,7 @@ RULES = """
 
 ## Known errors of logs
 
-`formats/recording_repairs.py` checks every session that is read. It repairs what it can and describes the rest in
+`formats/recorded_usage_repairs.py` checks every session that is read. It repairs what it can and describes the rest in
 `session.notes`, which reports, comparisons and charts of the session show.
 
 - **A prompt of 0 tokens or a price of $0** means that the call failed or that the program knows no price: missing.

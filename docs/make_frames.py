@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ctxkit.metrics.frames import FRAME_COLUMNS
 
 if TYPE_CHECKING:
-    from ctxkit.metrics.frames.columns import FrameColumn
+    from ctxkit.metrics.frames.frame_column import FrameColumn
 
 _HEAD = """# Frames
 

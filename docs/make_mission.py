@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "mission.md"
-SAID = ROOT / "docs" / "statements.csv"
+STATEMENTS = ROOT / "docs" / "statements.csv"
 FILES = ROOT / "docs" / "fuseraft_files.csv"
 SNIPPETS = ROOT / "tests" / "presets" / "fuseraft_snippets.py"
 SYSTEMS = {"F": "fuseraft", "T": "Tyrum", "A": "ai", "P": "pulse-coder", "D": "Fased"}
@@ -43,8 +43,8 @@ naming a test that does not exist is an error.
 """
 
 
-class Held(NamedTuple):
-    """A statement that a test holds."""
+class TaggedStatement(NamedTuple):
+    """A statement that a test names in its docstring."""
 
     statement: str
     words: str
@@ -59,99 +59,102 @@ class Statement(NamedTuple):
     tests: tuple[str, ...]
     """Paths and functions."""
     rest: str
-    """What is not held of it, or why it means nothing here; empty: all is held."""
+    """`state: reason` where it is not checked in full; empty: the tests check all of it."""
 
     @property
     def state(self) -> str:
         """One of `STATES`."""
-        said = self.rest.partition(":")[0]
-        if said:
-            return said
-        here = [t for t in self.tests if not t.startswith("tests/teams/")]
-        return "built" if here else "built in a team"
+        state = self.rest.partition(":")[0]
+        if state:
+            return state
+        has_single_agent_test = any(not t.startswith("tests/teams/") for t in self.tests)
+        return "built" if has_single_agent_test else "built in a team"
 
     @property
     def row(self) -> str:
-        """Its row."""
-        held = "<br>".join(f"`{t}`" for t in self.tests)
-        why = self.rest.partition(":")[2].strip()
-        return f"| {self.name} | {self.words} | {self.state} | {'<br>'.join(filter(None, [why, held]))} |"
+        """Its row in the Markdown table."""
+        tests = "<br>".join(f"`{t}`" for t in self.tests)
+        reason = self.rest.partition(":")[2].strip()
+        notes = "<br>".join(filter(None, [reason, tests]))
+        return f"| {self.name} | {self.words} | {self.state} | {notes} |"
 
 
 class Test(NamedTuple):
-    """A test."""
+    """A test function and what its docstring says."""
 
-    place: str
-    """Path of its file, and its name."""
+    id: str
+    """Path of its file, and its name, as pytest writes them."""
     name: str
-    about: str
+    summary: str
     """The first paragraph of its docstring, in one line."""
 
 
 @cache
-def tests_of(folder: Path) -> tuple[Test, ...]:
+def collect_tests(folder: Path) -> tuple[Test, ...]:
     """Return the tests of a folder."""
     out = []
     for path in sorted(folder.rglob("test_*.py")):
-        where = path.relative_to(folder.parent).as_posix()
+        file = path.relative_to(folder.parent).as_posix()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                about = " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
-                out.append(Test(f"{where}::{node.name}", node.name, about))
+                summary = " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
+                out.append(Test(f"{file}::{node.name}", node.name, summary))
     return tuple(t for t in out if t.name.startswith("test_"))
 
 
-def held(folder: Path = ROOT / "tests") -> Iterator[Held]:
-    """Yield what the tests of a folder hold, by their docstrings."""
-    for test in tests_of(folder):
-        found = _TAG.fullmatch(test.about)
-        for name in found[1].split(", ") if found else ():
-            yield Held(name, found[2], test.place)
+def iter_tagged_statements(folder: Path = ROOT / "tests") -> Iterator[TaggedStatement]:
+    """Yield the statements that the tests of a folder name in their docstrings."""
+    for test in collect_tests(folder):
+        tag = _TAG.fullmatch(test.summary)
+        for name in tag[1].split(", ") if tag else ():
+            yield TaggedStatement(name, tag[2], test.id)
 
 
-def statements(said: Path = SAID, folder: Path = ROOT / "tests") -> list[Statement]:
+def read_statements(file: Path = STATEMENTS, folder: Path = ROOT / "tests") -> list[Statement]:
     """Return all statements.
 
     Raises:
         ValueError: a row names a test that is not there, or there twice; a statement has neither a
             test nor a word on why; a test holds a statement that is none.
     """
-    places: dict[str, list[str]] = {}
-    for test in tests_of(folder):
-        places.setdefault(test.name, []).append(test.place)
-    tagged: dict[str, list[str]] = {}
-    for each in held(folder):
-        tagged.setdefault(each.statement, []).append(each.test)
-    with said.open(encoding="utf-8", newline="") as file:
-        out = [
-            _statement(row, places, tagged.pop(row["statement"], []))
-            for row in csv.DictReader(file)
+    ids_by_name: dict[str, list[str]] = {}
+    for test in collect_tests(folder):
+        ids_by_name.setdefault(test.name, []).append(test.id)
+    tagged_tests: dict[str, list[str]] = {}
+    for tagged in iter_tagged_statements(folder):
+        tagged_tests.setdefault(tagged.statement, []).append(tagged.test)
+    with file.open(encoding="utf-8", newline="") as lines:
+        statements = [
+            _parse_statement(row, ids_by_name, tagged_tests.pop(row["statement"], []))
+            for row in csv.DictReader(lines)
         ]
-    if tagged:
-        raise ValueError(f"tests hold what is no statement: {', '.join(tagged)}")
-    return out
+    if tagged_tests:
+        raise ValueError(f"tests name unknown statements: {', '.join(tagged_tests)}")
+    return statements
 
 
-def _statement(
-    row: Mapping[str, str], places: Mapping[str, Sequence[str]], tagged: Sequence[str]
+def _parse_statement(
+    row: Mapping[str, str], ids_by_name: Mapping[str, Sequence[str]], tagged_tests: Sequence[str]
 ) -> Statement:
-    name, tests = row["statement"], list(tagged)
-    for asked in row["tests"].split():
-        room, _, function = asked.rpartition("/")
-        found = [p for p in places.get(function, ()) if f"/{room}" in p]
-        if len(found) != 1:
-            raise ValueError(f"{name}: {asked} is {'twice' if found else 'not'} among the tests")
-        tests += found
-    made = Statement(name, row["words"], tuple(dict.fromkeys(sorted(tests))), row["rest"])
-    if made.state not in STATES or not (made.rest or tests) or (tests and made.state == "missing"):
-        raise ValueError(f"{name}: say what holds it, or why nothing does")
-    return made
+    name, tests = row["statement"], list(tagged_tests)
+    for test in row["tests"].split():
+        folder, _, function = test.rpartition("/")
+        ids = [i for i in ids_by_name.get(function, ()) if f"/{folder}" in i]
+        if len(ids) != 1:
+            raise ValueError(f"{name}: {test} is {'twice' if ids else 'not'} among the tests")
+        tests += ids
+    statement = Statement(name, row["words"], tuple(dict.fromkeys(sorted(tests))), row["rest"])
+    is_explained = bool(statement.rest or tests)
+    is_missing_with_tests = bool(tests) and statement.state == "missing"
+    if statement.state not in STATES or not is_explained or is_missing_with_tests:
+        raise ValueError(f"{name}: name the tests that check it, or say why none does")
+    return statement
 
 
-def page(said: Path = SAID, folder: Path = ROOT / "tests") -> str:
-    """Return the page."""
-    rows = statements(said, folder)
-    out = [_HEAD.format(n=len(rows)), _counts(rows)]
+def format_page(file: Path = STATEMENTS, folder: Path = ROOT / "tests") -> str:
+    """Return the page in Markdown."""
+    rows = read_statements(file, folder)
+    out = [_HEAD.format(n=len(rows)), _format_counts(rows)]
     for letter, system in SYSTEMS.items():
         table = [r.row for r in rows if r.name.startswith(letter)]
         head = "| | statement | state | what is not held; tests |\n| --- | --- | --- | --- |"
@@ -205,20 +208,20 @@ def format_snippets() -> str:
             path = Path(folder) / "snippet.yaml"
             path.write_text(snippet.text, encoding="utf-8")
             rules, parsed, _ = parse_rules(path, None)
-            taken = [f"`{k}={rules.parameters[k]!r}`" for k in parsed.settings]
-            lines.append(f"| {name} | {', '.join(taken)} | {', '.join(parsed.team_keys)} |\n")
+            settings = [f"`{k}={rules.parameters[k]!r}`" for k in parsed.settings]
+            lines.append(f"| {name} | {', '.join(settings)} | {', '.join(parsed.team_keys)} |\n")
     return _SNIPPETS_HEAD.format(n=len(lines)) + "".join(lines)
 
 
-def _counts(rows: Sequence[Statement]) -> str:
+def _format_counts(rows: Sequence[Statement]) -> str:
     lines = [f"| | {' | '.join(STATES)} | all |", "| --- |" + " --- |" * (len(STATES) + 1)]
     for letter, system in {**SYSTEMS, "": "all"}.items():
-        found = Counter(r.state for r in rows if r.name.startswith(letter))
+        counts = Counter(r.state for r in rows if r.name.startswith(letter))
         lines.append(
-            f"| {system} | {' | '.join(f'{found[s]}' for s in STATES)} | {found.total()} |"
+            f"| {system} | {' | '.join(f'{counts[s]}' for s in STATES)} | {counts.total()} |"
         )
     return "\n".join([*lines, ""])
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(format_page(), encoding="utf-8")

@@ -40,7 +40,7 @@ _HOVER_TEXT = re.compile(r"<title>.*?</title>", re.DOTALL)
 _SVG = re.compile(r"<svg\b(?P<attributes>[^>]*)>(?P<body>.*?)</svg>", re.DOTALL)
 _ATTRIBUTE = re.compile(r'\b(style|width|height|viewBox|aria-hidden)="([^"]*)"')
 _MODEL_CLASS = re.compile(r" ctxkit-model-\w+")
-_PROGRESS_BAR = re.compile(r"^.*\d+%\|.*\|.*$", re.MULTILINE)
+_PROGRESS_BAR = re.compile(r"^.*\d+%\|.*\|.*\n?", re.MULTILINE)
 _ADDRESS = re.compile(r"\bat 0x[0-9a-f]{6,}")
 # A picture sees no variables of the page around it, so those of the lab are in it, for both themes.
 _PICTURE_STYLE = (
@@ -154,17 +154,20 @@ def clean_outputs(outputs: Iterable[Any], replacements: dict[str, str]) -> list[
         outputs: as a kernel gave them.
         replacements: paths of this machine, and what stands for each.
     """
-    cleaned: list[Any] = []
+    cleaned = (_clean_output(output, replacements) for output in _join_streams(outputs))
+    return [output for output in cleaned if output is not None]
+
+
+def _join_streams(outputs: Iterable[Any]) -> list[Any]:
+    """Return the outputs with each run of one stream as one: a kernel splits it at any place."""
+    joined: list[Any] = []
     for output in outputs:
-        kept = _clean_output(output, replacements)
-        if kept is None:
-            continue
-        last = cleaned[-1] if cleaned else None
-        if kept.output_type == "stream" and last and last.get("name") == kept.name:
-            last.text += kept.text
+        last = joined[-1] if joined else None
+        if output.output_type == "stream" and last and last.get("name") == output.name:
+            last.text += output.text
         else:
-            cleaned.append(kept)
-    return cleaned
+            joined.append(output)
+    return joined
 
 
 def _clean_output(output: Any, replacements: dict[str, str]) -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxkit.experiments.score_columns import SCORE_COLUMNS, UNCOMPUTED_COLUMNS
-from ctxkit.metrics.item_search_index import USER_WEIGHT
+from ctxkit.metrics.item_index_and_rule_matching import USER_WEIGHT
 from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
 from ctxkit.metrics.run_elongation import INTERVAL_LEVEL, NOISE_FLOOR
 from ctxkit.metrics.threshold_replays import NEAR_OPTIMAL
@@ -160,7 +160,7 @@ and replays of each format (`tests/metrics/score_oracle.py` does it).
   calls from 0: a call does something new where it asks for what no call asked for before, with a tool that does more than
   read. None of them ends at the next compaction.
 - **Items**: which words are items and which sentences give a constraint is fixed by the patterns of
-  `ctxkit.metrics.losable_items` and `ctxkit.metrics.item_search_index`; which tools read and write by
+  `ctxkit.metrics.losable_items` and `ctxkit.metrics.item_index_and_rule_matching`; which tools read and write by
   `ctxkit.session.tool_calls`. A message *states* its own items. It *names* these, and the endings of its paths (two parts
   at least; each is an item that weighs 1). The text, not the thinking, of user and agent also names a constraint that it
   gives in other words. A reply *uses* what it names in text and arguments. An inserted text names what occurs in it as

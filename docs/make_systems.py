@@ -12,10 +12,10 @@ from typing import Any
 
 from ctxkit.policies import triggers as t
 from ctxkit.policies.base import Chain, Fallback
-from ctxkit.policies.context_rules import unwrap_function
+from ctxkit.policies.compaction_and_pruning_rules import unwrap_function
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.presets.inert_settings import list_inert_settings
-from ctxkit.presets.registry import names, preset, preset_differences
+from ctxkit.presets.registry_and_setting_checks import names, preset, preset_differences
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "systems.md"

@@ -26,7 +26,7 @@ import ctxkit as ck
 from ctxkit.engine.cache_model import training_counts
 from ctxkit.engine.cache_model.call_features import MISS_RULES, has_reliable_times
 from ctxkit.engine.cache_model.input_cost_prediction import (
-    InputCostPrediction,
+    InputCostPredictionErrors,
     compute_compaction_read_error,
     predict_input_cost,
     predict_reads_after_compactions,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 TABLE = Path(training_counts.__file__).with_name(TABLE_FILE)
 CLAUDE = "claude-code"
-Judged: TypeAlias = "list[tuple[Session, InputCostPrediction]]"
+Judged: TypeAlias = "list[tuple[Session, InputCostPredictionErrors]]"
 _COLUMNS = (
     "session",
     "tool",
@@ -181,7 +181,7 @@ def _each(priced: Judged) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _interval(prediction: InputCostPrediction) -> str:
+def _interval(prediction: InputCostPredictionErrors) -> str:
     low, high = prediction.low, prediction.high
     return "none" if low is None or high is None else f"{low:+.0%} to {high:+.0%}"
 

@@ -23,7 +23,11 @@ from trust_developers import (
     select_long,
 )
 
-from ctxkit.engine.cache_model import input_cost_prediction, interval_calibration, miss_rates
+from ctxkit.engine.cache_model import (
+    input_cost_prediction,
+    interval_calibration,
+    miss_rate_estimator,
+)
 from ctxkit.engine.cache_model.input_cost_prediction import MODEL_ERROR
 from ctxkit.engine.cache_model.interval_calibration import (
     COVERAGE,
@@ -43,7 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.interval_calibration import CoverageStart
-    from ctxkit.engine.cache_model.training_counts import Evidence, SessionCounts
+    from ctxkit.engine.cache_model.training_counts import Evidence, SessionMissCounts
 
 # How the constants are chosen without a developer.
 #
@@ -80,7 +84,7 @@ CANDIDATES = tuple(Constants(*values) for values in product(*_CHOICES))
 
 
 def judge_with_chosen_constants(
-    rows: Sequence[SessionCounts], evidence: Evidence
+    rows: Sequence[SessionMissCounts], evidence: Evidence
 ) -> list[JudgedRow]:
     """Return the judged sessions of kinds that enough others taught, with intervals by constants
     that the logs of other developers chose.
@@ -96,7 +100,7 @@ class NestedChoice:
         evidence: what is known of a developer.
     """
 
-    def __init__(self, rows: Sequence[SessionCounts], evidence: Evidence) -> None:
+    def __init__(self, rows: Sequence[SessionMissCounts], evidence: Evidence) -> None:
         self.evidence: Evidence = evidence
         self.rows = [row for row in rows if row.past and row.past.teachers]
         self.judged = [j for j in judge(rows, evidence) if j.teachers >= MIN_DEVELOPERS]
@@ -153,7 +157,7 @@ class NestedChoice:
             error + np.hypot(above, errors) * stretch[:, 1],
         )
 
-    def _calibrate(self, rows: Sequence[SessionCounts]) -> NDArray[Any]:
+    def _calibrate(self, rows: Sequence[SessionMissCounts]) -> NDArray[Any]:
         """Return the two factors of each candidate, fitted to the errors of `rows`."""
         owners = [row.owner for row in rows]
         error, below, above = _split_errors(rows, self.evidence)
@@ -174,7 +178,7 @@ class NestedChoice:
 
 
 def _split_errors(
-    rows: Sequence[SessionCounts], evidence: Evidence
+    rows: Sequence[SessionMissCounts], evidence: Evidence
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return the error of each session and the half widths of its draws, without `MODEL_ERROR`."""
     bills = [row.past.get_bill(evidence) for row in rows if row.past]
@@ -256,25 +260,45 @@ CONSTANTS: tuple[tuple[ModuleType, str, str, str], ...] = (
         "error of the model itself, in logarithms, added to that of the draws",
         f"{_SIGHT}; about the median error",
     ),
-    (miss_rates, "N_DRAWS", "draws of a prediction", "resolution"),
-    (miss_rates, "_MAX_CALLS", "maximum weight of one developer in a class, in calls", _EARLIER),
-    (miss_rates, "_PRIOR_CALLS", "weight of a wider group, in calls", _EARLIER),
-    (miss_rates, "_PRIOR_CALLS_WITH_CAUSE", "the same, for misses with a cause", _EARLIER),
+    (miss_rate_estimator, "N_DRAWS", "draws of a prediction", "resolution"),
     (
-        miss_rates,
+        miss_rate_estimator,
+        "_MAX_CALLS",
+        "maximum weight of one developer in a class, in calls",
+        _EARLIER,
+    ),
+    (miss_rate_estimator, "_PRIOR_CALLS", "weight of a wider group, in calls", _EARLIER),
+    (miss_rate_estimator, "_PRIOR_CALLS_WITH_CAUSE", "the same, for misses with a cause", _EARLIER),
+    (
+        miss_rate_estimator,
         "_PRIOR_CALLS_OWN_HALF",
         "the same, relative to a session's own first half",
         _EARLIER,
     ),
-    (miss_rates, "_PRIOR_MISSES", "weight of a wider group's read share, in misses", _EARLIER),
-    (miss_rates, "_SPREAD", "weight of a session's own rate, in calls", _EARLIER),
-    (miss_rates, "_MIN_DONORS", "reads that a group needs to provide those of a miss", _EARLIER),
-    (miss_rates, "_DEFAULT_RATE", "miss rate of a class without training data", "assumed"),
-    (miss_rates, "_DEFAULT_RATE_WITH_CAUSE", "the same with a cause", "assumed"),
-    (miss_rates, "_DEFAULT_READ_SHARE", "share of the prompt still read at such a miss", "assumed"),
-    (miss_rates, "_MAX_READ_SHARE", "maximum share still read at a miss", "assumed"),
     (
-        miss_rates,
+        miss_rate_estimator,
+        "_PRIOR_MISSES",
+        "weight of a wider group's read share, in misses",
+        _EARLIER,
+    ),
+    (miss_rate_estimator, "_SPREAD", "weight of a session's own rate, in calls", _EARLIER),
+    (
+        miss_rate_estimator,
+        "_MIN_DONORS",
+        "reads that a group needs to provide those of a miss",
+        _EARLIER,
+    ),
+    (miss_rate_estimator, "_DEFAULT_RATE", "miss rate of a class without training data", "assumed"),
+    (miss_rate_estimator, "_DEFAULT_RATE_WITH_CAUSE", "the same with a cause", "assumed"),
+    (
+        miss_rate_estimator,
+        "_DEFAULT_READ_SHARE",
+        "share of the prompt still read at such a miss",
+        "assumed",
+    ),
+    (miss_rate_estimator, "_MAX_READ_SHARE", "maximum share still read at a miss", "assumed"),
+    (
+        miss_rate_estimator,
         "_FIRST_READ_SHARE",
         "share that a first call reads, without training data",
         "assumed",
@@ -290,7 +314,7 @@ def _list_constants() -> str:
     )
 
 
-def page(rows: Sequence[SessionCounts]) -> str:
+def page(rows: Sequence[SessionMissCounts]) -> str:
     """Return the part: each constant, how it was chosen, and intervals without such choices."""
     choices = {mode: NestedChoice(rows, mode) for mode in MODES}
     lines = [

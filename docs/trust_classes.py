@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ctxkit.engine.cache_model.training_counts import load_training_counts
 
 if TYPE_CHECKING:
-    from ctxkit.engine.cache_model.training_counts import ClassCount
+    from ctxkit.engine.cache_model.training_counts import CallClassCounts
 
 FEW = 20
 """A class of fewer calls of a tool is left out."""
@@ -27,7 +27,7 @@ nothing; the number after its slash is the time since the developer's last log (
 def page() -> str:
     """Return the part."""
     rows = load_training_counts()
-    found: dict[tuple[str, str], dict[str, list[ClassCount]]] = defaultdict(
+    found: dict[tuple[str, str], dict[str, list[CallClassCounts]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for row in rows:

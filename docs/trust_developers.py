@@ -13,12 +13,12 @@ from ctxkit.engine.cache_model.interval_calibration import (
     MIN_DEVELOPERS,
     compute_interval_stretch,
 )
-from ctxkit.engine.cache_model.miss_rates import MissRateEstimator
+from ctxkit.engine.cache_model.miss_rate_estimator import MissRateEstimator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ctxkit.engine.cache_model.training_counts import Evidence, SessionCounts
+    from ctxkit.engine.cache_model.training_counts import Evidence, SessionMissCounts
 
 ESTABLISHED = 10
 """Developers from which a figure counts as established."""
@@ -60,7 +60,7 @@ SOURCES = {
 class JudgedRow(NamedTuple):
     """A session of the table: its prediction from other developers, compared with its record."""
 
-    row: SessionCounts
+    row: SessionMissCounts
     teachers: int
     error: float
     """Size of predicted / recorded - 1."""
@@ -76,7 +76,7 @@ class JudgedRow(NamedTuple):
         return self.low is not None and self.high is not None and self.low <= 0 <= self.high
 
 
-def judge(rows: Sequence[SessionCounts], evidence: Evidence) -> list[JudgedRow]:
+def judge(rows: Sequence[SessionMissCounts], evidence: Evidence) -> list[JudgedRow]:
     """Return the judged sessions; errors and stretches of their developers are left out."""
     judged = []
     for row in rows:
@@ -104,7 +104,7 @@ def judge(rows: Sequence[SessionCounts], evidence: Evidence) -> list[JudgedRow]:
     return judged
 
 
-def describe_table(rows: Sequence[SessionCounts]) -> str:
+def describe_table(rows: Sequence[SessionMissCounts]) -> str:
     """Return who taught, and where their logs were published."""
     tools = Counter(row.tool for row in rows)
     counted = ", ".join(f"{n} of {tool}" for tool, n in sorted(tools.items()))
@@ -120,7 +120,7 @@ def describe_table(rows: Sequence[SessionCounts]) -> str:
     )
 
 
-def page(rows: Sequence[SessionCounts]) -> str:
+def page(rows: Sequence[SessionMissCounts]) -> str:
     """Return the part: goals, then each group and each developer."""
     judged: dict[Evidence, list[JudgedRow]] = {mode: judge(rows, mode) for mode in MODES}
     near = {mode: [j for j in js if j.teachers >= MIN_DEVELOPERS] for mode, js in judged.items()}
@@ -154,7 +154,7 @@ KINDS: dict[str, Callable[[JudgedRow], bool]] = {
 }
 
 
-def summarise(rows: Sequence[SessionCounts], nested: Sequence[JudgedRow]) -> str:
+def summarise(rows: Sequence[SessionMissCounts], nested: Sequence[JudgedRow]) -> str:
     """Return in ten lines what a reader may believe of the predicted bills.
 
     Args:

@@ -8,11 +8,11 @@ import msgspec
 
 from ctxkit.engine.replay import run_replay
 from ctxkit.formats.sessions_from_arguments import accepts_session
-from ctxkit.presets.registry import preset
+from ctxkit.presets.registry_and_setting_checks import preset
 from ctxkit.session.compactions_and_prunings import group_edits
 
 if TYPE_CHECKING:
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.session.session import ModelCall, Session
 
 PRESET_BY_FORMAT = {"pi": "pi", "claude-code": "claude_code", "codex": "codex"}

@@ -17,7 +17,7 @@ from ctxkit.experiments.studies import (
 )
 from ctxkit.experiments.studies.published_runs_and_tables import table
 from ctxkit.metrics.run_elongation import INTERVAL_LEVEL, NOISE_FLOOR, estimate_elongation
-from ctxkit.presets.registry import resolve_rules
+from ctxkit.presets.registry_and_setting_checks import resolve_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

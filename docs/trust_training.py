@@ -21,7 +21,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     predict_input_cost,
     prepare_prediction,
 )
-from ctxkit.engine.cache_model.miss_rates import MissRateEstimator, simulate_reads
+from ctxkit.engine.cache_model.miss_rate_estimator import MissRateEstimator, simulate_reads
 from ctxkit.engine.cache_model.training_counts import (
     MIN_CALLS,
     DeveloperLogs,
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
-    from ctxkit.engine.cache_model.input_cost_prediction import InputCostPrediction
-    from ctxkit.engine.cache_model.training_counts import PastPredictionError, SessionCounts
+    from ctxkit.engine.cache_model.input_cost_prediction import InputCostPredictionErrors
+    from ctxkit.engine.cache_model.training_counts import PastPredictionError, SessionMissCounts
     from ctxkit.session.session import Session
 
 _USER = re.compile(r"(?:/Users/|/home/|[A-Za-z]:\\+Users\\+)([^/\\]+)")
@@ -87,7 +87,7 @@ def read_corpus(folder: Path) -> list[DeveloperLog]:
 def select_distinct_logs(logs: Iterable[DeveloperLog]) -> list[DeveloperLog]:
     """Return the logs that can be counted; of copies, the longest one."""
     distinct: list[DeveloperLog] = []
-    counted: list[SessionCounts] = []
+    counted: list[SessionMissCounts] = []
     informative = [log for log in logs if has_cache_reads(log.session)]
     for log in sorted(informative, key=lambda log: -len(log.session.calls)):
         counts = count_session(log.session, 0)
@@ -103,7 +103,7 @@ def select_distinct_sessions(sessions: Iterable[Session]) -> list[Session]:
     return [log.session for log in select_distinct_logs(DeveloperLog(s, "", "") for s in every)]
 
 
-def count_logs(logs: Sequence[DeveloperLog]) -> tuple[SessionCounts, ...]:
+def count_logs(logs: Sequence[DeveloperLog]) -> tuple[SessionMissCounts, ...]:
     """Count logs by developer, each with the errors of its prediction by the other developers."""
     names = sorted({log.developer for log in logs})
     by_developer = {
@@ -123,7 +123,10 @@ def count_logs(logs: Sequence[DeveloperLog]) -> tuple[SessionCounts, ...]:
 
 
 def _judge(
-    session: Session, own: SessionCounts, counts: Sequence[SessionCounts], logs: DeveloperLogs
+    session: Session,
+    own: SessionMissCounts,
+    counts: Sequence[SessionMissCounts],
+    logs: DeveloperLogs,
 ) -> PastErrorsByEvidence | None:
     """Return how a session's predictions are off, its developer being left out."""
     others = [row for row in counts if row.developer != own.developer]
@@ -146,8 +149,8 @@ def _judge(
 
 
 def predict_leave_one_out(
-    sessions: Sequence[Session], training: Sequence[SessionCounts]
-) -> list[tuple[Session, InputCostPrediction]]:
+    sessions: Sequence[Session], training: Sequence[SessionMissCounts]
+) -> list[tuple[Session, InputCostPredictionErrors]]:
     """Predict each session that is long enough, the logs of its developer being left out."""
     owners = {row.session: row.owner for row in training}
     return [

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import log as ln
 
 from ctxkit.policies import CUE_PATTERN, FOCUS_MARK
-from ctxkit.policies.texts.message_line_index import MAX_LINE_CHARS, MAX_READ_CHARS
+from ctxkit.policies.texts.message_lines_for_extracts import MAX_LINE_CHARS, MAX_READ_CHARS
 from ctxkit.session import Message  # noqa: TC001  plain values of the tests
 
 CANDIDATES = 400

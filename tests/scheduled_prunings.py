@@ -30,7 +30,7 @@ from ctxkit.policies import (
     WithoutAgents,
     WithoutTools,
 )
-from ctxkit.policies.history.history_view import get_role_code
+from ctxkit.policies.history.history_columns_and_searches import get_role_code
 from ctxkit.policies.schedules import UNDO_CHANGE
 from ctxkit.presets.fuseraft_config import make_history_filters
 from ctxkit.presets.shared_policies import ClearToolUses

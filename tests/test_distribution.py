@@ -14,7 +14,11 @@ from cli.command_runner import ctxkit as run_command
 from cli.command_runner import environment
 
 import ctxkit
-from ctxkit._internal.installed_distribution import DISTRIBUTION, get_version, list_other_owners
+from ctxkit._internal.distribution_version_and_conflicts import (
+    DISTRIBUTION,
+    get_version,
+    list_other_owners,
+)
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -123,6 +123,11 @@ def test_paths_and_progress_bars_are_not_stored(script):
     assert stored.text == "in a.json, <C object >\n"
 
 
+def test_a_line_whose_end_comes_in_a_message_of_its_own_is_stored_whole(script):
+    streams = [new_output("stream", text="45%"), new_output("stream", text="\n")]
+    assert [o.text for o in script.clean_outputs(streams, {})] == ["45%\n"]
+
+
 @every
 def test_a_notebook_says_where_it_goes_in_few_words(path: Path):
     cells = nbformat.read(path, as_version=4).cells

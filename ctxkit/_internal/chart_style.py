@@ -7,7 +7,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from ctxkit._internal.installed_distribution import DISTRIBUTION
+from ctxkit._internal.distribution_version_and_conflicts import DISTRIBUTION
 from ctxkit.errors import CtxkitError
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b8860b", "#c0659a", "#3a93cc", "#8c6d46", "#7b6fd0")

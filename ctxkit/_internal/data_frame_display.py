@@ -26,7 +26,7 @@ MAX_ROWS = 20
 """Rows of a display."""
 
 
-class VerdictTableNotes(NamedTuple):
+class AnnotatedTable(NamedTuple):
     """The display of a frame: a sentence, a table, and sentences below the table."""
 
     verdict: str
@@ -55,10 +55,10 @@ def _wrap(text: str, columns: int) -> str:
 class _Displayed:
     """A display that replaces pandas' own; `render` makes it when it is needed."""
 
-    render: Callable[[Any], VerdictTableNotes]
+    render: Callable[[Any], AnnotatedTable]
 
     @property
-    def display(self) -> VerdictTableNotes:
+    def display(self) -> AnnotatedTable:
         """The display, made by `render`."""
         return self.render(self)
 
@@ -96,9 +96,14 @@ class DisplaySeries(_Displayed, pd.Series):
 
 
 def with_display(
-    frame: pd.DataFrame, render: Callable[[pd.DataFrame], VerdictTableNotes] | Table
+    frame: pd.DataFrame, render: Callable[[pd.DataFrame], AnnotatedTable] | Table
 ) -> DisplayFrame:
-    """Return a frame with a display: a table, or a function that makes one from the frame."""
+    """Return a frame that displays itself as a table, with the same data and `attrs`.
+
+    Args:
+        frame: the data.
+        render: the table, or a function that makes one from the frame whenever it is displayed.
+    """
     displayed = DisplayFrame(frame)
     displayed.attrs = frame.attrs
     displayed.render = _FixedTableRenderer(render) if isinstance(render, Table) else render
@@ -111,9 +116,9 @@ class _FixedTableRenderer:
 
     table: Table
 
-    def __call__(self, _: Any) -> VerdictTableNotes:
+    def __call__(self, _: Any) -> AnnotatedTable:
         """Return the display."""
-        return VerdictTableNotes("", self.table)
+        return AnnotatedTable("", self.table)
 
 
 class DisplayColumn(NamedTuple):
@@ -129,23 +134,28 @@ class DisplayColumn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ColumnsRenderer:
+class FramePreviewRenderer:
     """A `render` that shows a sentence and the first rows of some columns."""
 
     columns: tuple[DisplayColumn, ...]
     verdict: str | Callable[[pd.DataFrame], str]
 
-    def __call__(self, frame: pd.DataFrame) -> VerdictTableNotes:
+    def __call__(self, frame: pd.DataFrame) -> AnnotatedTable:
         """Return the display."""
         is_cut = len(frame) > MAX_ROWS
         note = f"The first {MAX_ROWS} of {len(frame):,} rows: .detail has all rows and columns."
         notes = (note,) if is_cut else ()
         verdict = self.verdict if isinstance(self.verdict, str) else self.verdict(frame)
-        return VerdictTableNotes(verdict, tabulate_columns(frame, self.columns), notes)
+        return AnnotatedTable(verdict, tabulate_columns(frame, self.columns), notes)
 
 
 def tabulate_columns(frame: pd.DataFrame, columns: tuple[DisplayColumn, ...]) -> Table:
-    """Return a table of some columns of a frame, of at most `MAX_ROWS` rows."""
+    """Return a table of some columns of a frame, of at most `MAX_ROWS` rows.
+
+    Args:
+        frame: the data; its index may be a column of the table.
+        columns: key, title and kind of each column, from left to right.
+    """
     heads = tuple(
         Column(c.title, c.hover, number=c.kind not in ("text", "when", "yes"), spare=c.spare)
         for c in columns

@@ -61,7 +61,12 @@ def format_usd(value: Any) -> str:
 
 
 def format_percent(value: Any, digits: int = 0) -> str:
-    """Format a share: `71 %`; with one digit after the point: `71.3 %`."""
+    """Format a share: `71 %`; with one digit after the point: `71.3 %`.
+
+    Args:
+        value: share, 1 for all; a dash where it is None or NaN.
+        digits: digits after the point.
+    """
     return f"{100 * value:.{digits}f} %" if has_value(value) else MISSING
 
 
@@ -97,7 +102,13 @@ def format_duration(seconds: Any) -> str:
 
 
 def pluralize(n: int, word: str, words: str = "") -> str:
-    """Format a number of things: `1 call`, `2 calls`; `words` is an irregular plural."""
+    """Format a number of things: `1 call`, `2 calls`.
+
+    Args:
+        n: the number; thousands are separated.
+        word: the singular.
+        words: the plural; empty: `word` with an s.
+    """
     return f"{n:,} {word if n == 1 else words or f'{word}s'}"
 
 
@@ -120,14 +131,22 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def sanitize_text(text: str, limit: int | None = None) -> str:
-    """Return text without secrets, terminal escapes, control and bidi characters,
-    truncated to `limit` characters with an ellipsis.
+    """Return text without secrets, terminal escapes, control and bidi characters.
+
+    Args:
+        text: untrusted text.
+        limit: maximum characters; a longer text ends in an ellipsis. None: no limit.
     """
     return sanitize_redacted_text(_mask_secrets(_bound(text, limit)), limit)
 
 
 def sanitize_redacted_text(text: str, limit: int | None = None) -> str:
-    """Sanitize a text that is already redacted, as `sanitize_text` does."""
+    """Sanitize a text that has no secrets, as `sanitize_text` does.
+
+    Args:
+        text: untrusted text, already redacted.
+        limit: maximum characters; a longer text ends in an ellipsis. None: no limit.
+    """
     text = _bound(text, limit)
     text = _SURROGATES.sub("\ufffd", _CONTROLS.sub("", _ANSI.sub("", text)))
     if limit is not None and len(text) > limit:
@@ -136,7 +155,12 @@ def sanitize_redacted_text(text: str, limit: int | None = None) -> str:
 
 
 def sanitize_line(text: str, limit: int = 80) -> str:
-    """Return text as one line of at most `limit` characters."""
+    """Return untrusted text on one line, sanitized; white space becomes single blanks.
+
+    Args:
+        text: untrusted text.
+        limit: maximum characters; a longer line ends in an ellipsis.
+    """
     return sanitize_redacted_text(" ".join(_mask_secrets(text[: 8 * limit + 4096]).split()), limit)
 
 
@@ -187,8 +211,11 @@ def _mask_short_text(text: str, secrets: tuple[str, ...]) -> str:
 
 
 def escape_html(text: str, limit: int | None = None) -> str:
-    """Return text safe inside HTML content and quoted attributes, at most `limit` characters before
-    escaping.
+    """Return text safe inside HTML content and quoted attributes, sanitized as by `sanitize_text`.
+
+    Args:
+        text: untrusted text.
+        limit: maximum characters before escaping; None: no limit.
     """
     return html.escape(sanitize_text(text, limit), quote=True)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 from ctxkit._internal import redaction_rules_by_context, redaction_rules_for_vendor_and_private_keys
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.redaction_rule_and_hidden_characters import (
     RedactionRule,
     TextWithoutHiddenCharacters,
@@ -564,7 +564,15 @@ _CASELESS = _RulesByHint(r for r in RULES if r.is_caseless)
 
 
 def find_secret_spans(text: str, secrets: Sequence[str]) -> list[Span]:
-    """Return the disjoint spans of secrets in order; `secrets` are the environment's secrets."""
+    """Return the disjoint spans of secrets in a text, in order.
+
+    Args:
+        text: the text, which may hold hidden characters.
+        secrets: values of the environment that are secret wherever they stand.
+
+    Returns:
+        Half-open spans of characters.
+    """
     view = TextWithoutHiddenCharacters(text)
     spans = list(_find_values(view, secrets))
     spans.extend(_CASED.find_in(view, view.text))
@@ -613,7 +621,12 @@ def _merge_spans(spans: list[Span]) -> list[Span]:
 
 
 def mask_spans(text: str, spans: Sequence[Span]) -> str:
-    """Return the text with each span replaced by `REDACTION_MARK`."""
+    """Return the text with each span replaced by `REDACTION_MARK`.
+
+    Args:
+        text: the text.
+        spans: disjoint half-open spans of characters, in order.
+    """
     if not spans:
         return text
     out, at = [], 0

@@ -158,7 +158,12 @@ class TextWithoutHiddenCharacters:
         return self.origin(start), self.origin(end - 1) + 1
 
     def match(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
-        """Match a pattern at a position, in the whole text or up to one of the next breaks."""
+        """Match a pattern at a position, in the whole text or up to one of the next breaks.
+
+        Args:
+            pattern: compiled pattern.
+            at: character at which the match begins.
+        """
         match = pattern.match(self.text, at)
         if match is None and self._breaks:
             next_break = bisect_right(self._breaks, at)

@@ -92,7 +92,13 @@ def _looks_like_word(letters: str) -> bool:
 
 
 def looks_generated(value: str, *, quoted: bool = False, next_character: str = "") -> bool:
-    """Return whether a value may be a key or token: 8 characters or more, random, and no code."""
+    """Return whether a value may be a key or token: 8 characters or more, random, and no code.
+
+    Args:
+        value: the value, without quotes.
+        quoted: it stands in quotes.
+        next_character: the character behind it; empty at the end of a text.
+    """
     if (
         len(value) < 8
         or looks_like_code(value, quoted=quoted, next_character=next_character)
@@ -107,6 +113,11 @@ def looks_like_password(value: str, *, quoted: bool = False, next_character: str
 
     Letters alone count where they are long (10 in quotes, else 12): `correcthorsebattery`, not
     `required`.
+
+    Args:
+        value: the value, without quotes.
+        quoted: it stands in quotes.
+        next_character: the character behind it; empty at the end of a text.
     """
     if (
         len(value) < 6
@@ -372,7 +383,12 @@ def _secret_words_in(name: str) -> tuple[str, ...]:
 
 
 def is_secret_field(name: object, value: str) -> bool:
-    """Return whether a text under a key that names a secret looks like one."""
+    """Return whether the value of a field is a secret: its name and its value both look like it.
+
+    Args:
+        name: key of the field; False for one that is no string.
+        value: text of the field.
+    """
     if not isinstance(name, str) or not 2 <= len(name) <= 100 or not 6 <= len(value) <= 4096:
         return False
     # a word that is in the value alone has its secret behind the value's first character

@@ -81,7 +81,12 @@ class SafeFolder:
         return self.path / name, {}
 
     def open_folder(self, name: str, *, create_mode: int | None = None) -> SafeFolder:
-        """Open a folder in this one; create a missing one with `create_mode`."""
+        """Open a folder in this one; create a missing one with `create_mode`.
+
+        Args:
+            name: name of the folder; a link is refused.
+            create_mode: permissions of a folder that is created; None: a missing one is an error.
+        """
         path, where = self.at(name)
         if create_mode is not None:
             with suppress(FileExistsError):
@@ -93,7 +98,12 @@ class SafeFolder:
         return SafeFolder(path, -1)
 
     def open_subfolder(self, parts: Sequence[str], *, create_mode: int | None = None) -> SafeFolder:
-        """Open the folder at the end of a path, and close this one."""
+        """Open the folder at the end of a path, and close this one.
+
+        Args:
+            parts: names of the folders on the path.
+            create_mode: permissions of folders that are created; None: a missing one is an error.
+        """
         folder = self
         for part in parts:
             with folder:
@@ -102,7 +112,13 @@ class SafeFolder:
         return folder
 
     def open(self, name: str, flags: int, mode: int = 0o600) -> int:
-        """Open a regular file in this folder, no pipe or device, and return its handle."""
+        """Open a regular file in this folder, no pipe or device, and return its handle.
+
+        Args:
+            name: name of the file; a link is refused.
+            flags: flags of `os.open`.
+            mode: permissions of a file that is created.
+        """
         path, where = self.at(name)
         status = self.stat(name)  # checked before, as opening a device may have effects
         if status is not None and not stat.S_ISREG(status.st_mode):
@@ -126,7 +142,13 @@ class SafeFolder:
         raise OSError(errno.EMLINK, "it has other names, which are hard links", name)
 
     def append(self, name: str, data: bytes, mode: int = 0o600) -> None:
-        """Append to a file, all or nothing."""
+        """Append to a file, all or nothing.
+
+        Args:
+            name: name of the file; a missing one is created.
+            data: bytes to append.
+            mode: permissions of a file that is created.
+        """
         handle = self.open_for_append(name, os.O_WRONLY | os.O_CREAT, mode)
         with os.fdopen(handle, "wb", buffering=0) as file:
             size, rest = os.fstat(handle).st_size, memoryview(data)
@@ -191,8 +213,13 @@ class SafeFolder:
     def write(self, name: str, data: Iterable[bytes], mode: int = 0o600) -> None:
         """Write a file atomically: the old one stays until all of the new one is on the disk.
 
-        An existing file keeps its mode and, where permitted, its owner; a new one gets `mode` less
-        the umask. Another name of the old file (a hard link) keeps the old content.
+        An existing file keeps its mode and, where permitted, its owner. Another name of the old
+        file (a hard link) keeps the old content.
+
+        Args:
+            name: name of the file.
+            data: the content, in pieces.
+            mode: permissions of a new file, less the umask.
         """
         old = self._replaced_status(name)
         handle, new = self._open_temp(name, mode if old is None else 0o600)
@@ -219,7 +246,13 @@ class SafeFolder:
         os.replace(source, target, src_dir_fd=source_fd, dst_dir_fd=target_fd)
 
     def link(self, name: str, target_folder: SafeFolder, new: str) -> None:
-        """Link a file of this folder into another one; a symbolic link is linked itself."""
+        """Link a file of this folder into another one; a symbolic link is linked itself.
+
+        Args:
+            name: name of the file here.
+            target_folder: folder that gets another name of the file.
+            new: that name.
+        """
         (source, source_dir), (target, target_dir) = self.at(name), target_folder.at(new)
         handles = {"src_dir_fd": source_dir.get("dir_fd"), "dst_dir_fd": target_dir.get("dir_fd")}
         os.link(source, target, **handles, follow_symlinks=False)
@@ -336,7 +369,12 @@ def get_ctxkit_cache_folder() -> Path:
 
 
 def write_file_atomically(path: Path, lines: Iterable[bytes], mode: int = 0o600) -> None:
-    """Write a file atomically in an existing folder; `mode` is that of a new file.
+    """Write a file atomically in an existing folder; a failure leaves an existing file unchanged.
+
+    Args:
+        path: the file; links in it are followed.
+        lines: the content, in pieces.
+        mode: permissions of a new file.
 
     Raises:
         StoreError: it cannot be written.

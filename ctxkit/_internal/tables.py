@@ -269,7 +269,13 @@ def display_width(text: str) -> int:
 
 
 def pad_to_width(text: str, columns: int, *, is_right_aligned: bool = False) -> str:
-    """Pad a text to so many terminal columns, or shorten it with an ellipsis."""
+    """Pad a text to a width, or shorten it with an ellipsis.
+
+    Args:
+        text: one line.
+        columns: width in terminal columns; a wide character takes two.
+        is_right_aligned: pad on the left.
+    """
     if display_width(text) > columns:
         out = ""
         for c in text:

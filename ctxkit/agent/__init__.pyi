@@ -1,5 +1,5 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
-from .acp_client import ReplyBuilder as ReplyBuilder
+from .acp_client import AcpReplyBuilder as AcpReplyBuilder
 from .agent import Agent as Agent
 from .change_intent_evidence_records import ChangeLog as ChangeLog
 from .change_intent_evidence_records import IntentLog as IntentLog
@@ -11,10 +11,10 @@ from .document_store import import_files as import_files
 from .live_context_and_transcript import LiveContext as LiveContext
 from .live_session import LiveSession as LiveSession
 from .mcp_tools import McpServer as McpServer
-from .memory import MemoryDigestBudgets as MemoryDigestBudgets
+from .memory import MemoryDigestLimits as MemoryDigestLimits
 from .memory import MemoryEntry as MemoryEntry
 from .memory import MemoryStore as MemoryStore
-from .memory import Webhook as Webhook
+from .memory import WebhookMemoryProvider as WebhookMemoryProvider
 from .memory.providers import LocalMemoryProvider as LocalMemoryProvider
 from .memory.session_memory import SessionMemory as SessionMemory
 from .models.gguf import LocalModel as LocalModel
@@ -27,13 +27,13 @@ from .models.model import Request as Request
 from .models.model import ignore_delta as ignore_delta
 from .models.model_factory import make_model as make_model
 from .models.provider_streams_and_retries import RetryPolicy as RetryPolicy
-from .models.scripted import GIVE_UP_TEXT as GIVE_UP_TEXT
-from .models.scripted import SCRIPT_OVER as SCRIPT_OVER
-from .models.scripted import ScriptedModel as ScriptedModel
-from .models.scripted import get_script as get_script
+from .models.scripted_and_lookup_models import GIVE_UP_TEXT as GIVE_UP_TEXT
+from .models.scripted_and_lookup_models import SCRIPT_OVER as SCRIPT_OVER
+from .models.scripted_and_lookup_models import ScriptedModel as ScriptedModel
+from .models.scripted_and_lookup_models import get_script as get_script
 from .recorders.api_call_recorder import Recording as Recording
 from .recorders.api_call_recorder import recorder as recorder
-from .session_files import ArtifactStore as ArtifactStore
+from .session_event_and_artifact_files import ArtifactStore as ArtifactStore
 from .session_log import SessionLog as SessionLog
 from .session_log import list_checkpoints as list_checkpoints
 from .tools.built_in_tools import make_python_tool as make_python_tool

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
-from ctxkit.agent.acp_client import ReplyBuilder, parse_acp_usage, with_stored_call_id
+from ctxkit.agent.acp_client import AcpReplyBuilder, parse_acp_usage, with_stored_call_id
 from ctxkit.agent.agent import Agent, tool_result_payload
 from ctxkit.agent.live_context_and_transcript import INTERRUPTED_RESULT
 from ctxkit.agent.models.model import Delta
@@ -24,8 +24,8 @@ from ctxkit.agent.turn_state_and_events import LimitReached, SpentInTurn, TurnSt
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.formats.log_discovery import iter_session_files
 from ctxkit.formats.reading import read_all
-from ctxkit.formats.untrusted_fields import as_dict
-from ctxkit.session.messages import REPORTED_CONTEXT_KEY, Edit, Image, Message, ToolCall, Usage
+from ctxkit.formats.untrusted_record_parsing import as_dict
+from ctxkit.session.messages import REPORTED_CONTEXT_KEY, Attachment, Edit, Message, ToolCall, Usage
 from ctxkit.tokens.message_sizes import measure_sizes
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _MAX_COST_USD = 1e6
 #
 #   open      a new program, a resumed conversation (its id is in the last message), or a new one
 #   prompt    then messages arrive in one queue, in the order of the agent:
-#               session/update     text, tool calls, context size -> `ReplyBuilder` -> transcript
+#               session/update     text, tool calls, context size -> `AcpReplyBuilder` -> transcript
 #               request with id    a permission question, which is answered; others are refused
 #               the prompt's own answer   ends the turn
 #               None               the program has ended
@@ -151,9 +151,9 @@ class ExternalAgent(Agent):
         await self._open_session()
         self._spending.begin_turn()
         prompt = self.transcript.session.messages[-1]
-        if not self.acp.pictures and any(isinstance(p, Image) for p in prompt.parts):
+        if not self.acp.pictures and any(isinstance(p, Attachment) for p in prompt.parts):
             raise ModelError(f"{self.model.name} takes no pictures: leave --attach out.")
-        builder = ReplyBuilder(self.model.name)
+        builder = AcpReplyBuilder(self.model.name)
         queue = await self.acp.prompt([to_acp_content(p) for p in prompt.parts])
         try:
             return await self._receive_messages(queue, builder, turn)
@@ -191,7 +191,7 @@ class ExternalAgent(Agent):
         return float(next((n for n in totals if isinstance(n, (int, float))), 0.0))
 
     async def _receive_messages(
-        self, queue: asyncio.Queue[Any], builder: ReplyBuilder, turn: TurnState
+        self, queue: asyncio.Queue[Any], builder: AcpReplyBuilder, turn: TurnState
     ) -> str:
         """Process messages until the agent answers the prompt; return a note on how it ended, or
         "".
@@ -217,7 +217,9 @@ class ExternalAgent(Agent):
                     as_dict(as_dict(message.get("params")).get("update")), builder, turn
                 )
 
-    def _apply_update(self, update: dict[str, Any], builder: ReplyBuilder, turn: TurnState) -> None:
+    def _apply_update(
+        self, update: dict[str, Any], builder: AcpReplyBuilder, turn: TurnState
+    ) -> None:
         kind = update.get("sessionUpdate")
         if kind in ("agent_message_chunk", "agent_thought_chunk"):
             delta_kind = "thinking" if kind == "agent_thought_chunk" else "text"
@@ -234,7 +236,7 @@ class ExternalAgent(Agent):
             self._apply_usage_update(update, turn)
 
     def _apply_tool_call(
-        self, update: dict[str, Any], builder: ReplyBuilder, turn: TurnState
+        self, update: dict[str, Any], builder: AcpReplyBuilder, turn: TurnState
     ) -> None:
         ident = str(update.get("toolCallId") or "")
         is_reported = builder.has_call(ident)
@@ -302,7 +304,9 @@ class ExternalAgent(Agent):
             if max_cost_usd is not None and self._spending.in_turn > max_cost_usd:
                 raise LimitReached(f"the limit of ${max_cost_usd:g}")
 
-    def _finish_answer(self, answer: dict[str, Any], builder: ReplyBuilder, turn: TurnState) -> str:
+    def _finish_answer(
+        self, answer: dict[str, Any], builder: AcpReplyBuilder, turn: TurnState
+    ) -> str:
         result = as_dict(answer.get("result"))
         usage = parse_acp_usage(result.get("usage"))
         messages = list(builder.end())
@@ -332,7 +336,7 @@ class ExternalAgent(Agent):
         return messages
 
     def _store_unfinished(
-        self, builder: ReplyBuilder, turn: TurnState, error: BaseException | None
+        self, builder: AcpReplyBuilder, turn: TurnState, error: BaseException | None
     ) -> None:
         """Store the unfinished reply of a turn; open calls get a result that says so."""
         with suppress(LimitReached):
@@ -343,7 +347,7 @@ class ExternalAgent(Agent):
     # -- requests of the agent -------------------------------------------------------------------
 
     async def _answer_request(
-        self, message: dict[str, Any], builder: ReplyBuilder, turn: TurnState
+        self, message: dict[str, Any], builder: AcpReplyBuilder, turn: TurnState
     ) -> None:
         params = as_dict(message.get("params"))
         if message["method"] != "session/request_permission":
@@ -388,7 +392,12 @@ class ReportedRunningCost:
         self._turn_start = self._billed = 0.0
 
     def open(self, total: float, conversation: str | None) -> None:
-        """Begin or continue a conversation, of which a total may be known from its log."""
+        """Begin or continue a conversation.
+
+        Args:
+            total: US dollars that its log reports so far.
+            conversation: id of the conversation; the one that is open already keeps its total.
+        """
         if conversation != self._conversation:
             self._conversation, self.total, self._billed = conversation, total, total
 
@@ -519,7 +528,7 @@ def add_reported_usage(turn: TurnState, usage: Usage) -> None:
 
 def to_acp_content(part: Any) -> dict[str, Any]:
     """Return a part of a prompt as an ACP content block."""
-    if isinstance(part, Image):
+    if isinstance(part, Attachment):
         return {"type": "image", "data": part.data, "mimeType": part.media_type}
     return {"type": "text", "text": part.text}
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
+from ctxkit._internal.distribution_version_and_conflicts import get_version
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
-from ctxkit._internal.installed_distribution import get_version
 from ctxkit.agent.child_processes import ChildProcess
 from ctxkit.agent.event_loop_threads import EventLoopClientBase, EventLoopThread
 from ctxkit.agent.tools.execution_and_results import OutputLimits
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.session.messages import Image, Message, Text, Thinking, ToolCall, Usage
+from ctxkit.session.messages import Attachment, Message, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -121,13 +121,23 @@ class AcpClient(EventLoopClientBase):
         return queue
 
     async def answer(self, ident: Any, result: Mapping[str, Any]) -> None:
-        """Answer a request of the agent."""
+        """Answer a request of the agent.
+
+        Args:
+            ident: id of the JSON-RPC request.
+            result: its `result`.
+        """
         await self._open_loop.run(
             self._child.send({"jsonrpc": "2.0", "id": ident, "result": dict(result)})
         )
 
     async def refuse_request(self, ident: Any, method: str) -> None:
-        """Refuse a request of the agent for a method that is not served here."""
+        """Refuse a request of the agent for a method that is not served here.
+
+        Args:
+            ident: id of the JSON-RPC request.
+            method: the method that it names.
+        """
         error = {
             "code": _METHOD_NOT_FOUND,
             "message": f"{sanitize_line(method, 60)} is not served here",
@@ -325,7 +335,12 @@ class AcpClient(EventLoopClientBase):
         self._fail_pending()
 
     def failure(self, error: Any, method: str) -> str:
-        """Return an error of the agent as a sentence."""
+        """Return an error of the agent as a sentence.
+
+        Args:
+            error: the `error` of a JSON-RPC response.
+            method: the method that failed.
+        """
         fields = _as_dict(error)
         message = sanitize_line(str(fields.get("message") or "no reason"), 300).rstrip(".")
         more = _as_dict(fields.get("data")).get("details")
@@ -377,15 +392,15 @@ MISSING_RESULT = "The agent did not say how this call ended."
 # the order that a conversation has. Texts and numbers of calls are bounded.
 
 
-class ReplyBuilder:
+class AcpReplyBuilder:
     """Assembles ACP updates into replies and tool results.
 
     Args:
         model: name of the model for the replies.
 
     Example:
-        >>> from ctxkit.agent import ReplyBuilder
-        >>> builder = ReplyBuilder("claude-code")
+        >>> from ctxkit.agent import AcpReplyBuilder
+        >>> builder = AcpReplyBuilder("claude-code")
         >>> update = {"content": {"type": "text", "text": "Hello"}}
         >>> list(builder.add_text("agent_message_chunk", update))
         []
@@ -403,7 +418,12 @@ class ReplyBuilder:
         self._chars_left = _MAX_REPLY_CHARS
 
     def add_text(self, kind: str, update: dict[str, Any]) -> Iterator[Message]:
-        """Add a piece of `text` or `thinking`; yield the messages that are complete before it."""
+        """Add a piece of `text` or `thinking`; yield the messages that are complete before it.
+
+        Args:
+            kind: "text" or "thinking".
+            update: the notification; a new `messageId` begins another message.
+        """
         piece = _block_text(update.get("content"))
         ident = update.get("messageId")
         is_other_message = (
@@ -546,7 +566,12 @@ def _find_meta(update: dict[str, Any], name: str) -> Any:
 
 
 def with_stored_call_id(message: Message, ids: dict[str, str]) -> Message:
-    """Return a result with the id under which its call was stored."""
+    """Return a result with the id under which its call was stored.
+
+    Args:
+        message: the result of a tool call.
+        ids: stored id by the id that the agent uses; other ids stay.
+    """
     return replace(message, call_id=ids.get(message.call_id or "", message.call_id))
 
 
@@ -556,10 +581,10 @@ def _meta_dicts(meta: Any) -> Iterator[dict[str, Any]]:
         yield from (v for v in meta.values() if isinstance(v, dict))
 
 
-def _result_parts(fields: dict[str, Any]) -> tuple[str, list[Image]]:
+def _result_parts(fields: dict[str, Any]) -> tuple[str, list[Attachment]]:
     """Return the text and the images of a call's result."""
     texts: list[str] = []
-    images: list[Image] = []
+    images: list[Attachment] = []
     content = fields.get("content")
     for each in content if isinstance(content, list) else ():
         if not isinstance(each, dict):
@@ -569,7 +594,7 @@ def _result_parts(fields: dict[str, Any]) -> tuple[str, list[Image]]:
             texts.append(_format_diff(each))
         elif isinstance(inner, dict) and inner.get("type") == "image":
             kind, data = inner.get("mimeType") or "image/png", inner.get("data") or ""
-            images.append(Image(str(kind), str(data)))
+            images.append(Attachment(str(kind), str(data)))
         else:
             texts.append(_block_text(inner))
     raw = fields.get("rawOutput")

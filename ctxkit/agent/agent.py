@@ -15,7 +15,7 @@ from ctxkit.agent.live_context_and_transcript import (
     INTERRUPTED_RESULT,
     LOST_RESULT,
     AppendEntries,
-    TranscriptWriter,
+    LiveTranscript,
 )
 from ctxkit.agent.memory.session_memory import MemoryFlusher
 from ctxkit.agent.model_calls import ModelCaller
@@ -36,12 +36,12 @@ from ctxkit.agent.turn_state_and_events import (
 )
 from ctxkit.engine.sent_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies.offload import is_offloaded
+from ctxkit.policies.result_excerpts_and_offload import is_offloaded
 from ctxkit.policies.triggers import ReplyCutShort, has_trigger
 from ctxkit.session.messages import (
     CONTINUATION_KEY,
     INJECTED_KIND,
-    Image,
+    Attachment,
     Message,
     Text,
     get_plain_text,
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.live_context_and_transcript import SaveArtifact
     from ctxkit.agent.models.model import Model
-    from ctxkit.agent.system_prompt import PromptSections
+    from ctxkit.agent.system_prompt import PromptSectionUpdater
     from ctxkit.agent.tools.confined_root import RootFolder
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.policies.protocols import Policy
     from ctxkit.session.messages import Edit, ToolCall
     from ctxkit.session.session import Session
@@ -149,7 +149,7 @@ class Agent:
         memory: RootFolder | None = None,
         save: SaveArtifact | None = None,
         prompts: SentPrompts | None = None,
-        sections: PromptSections | None = None,
+        sections: PromptSectionUpdater | None = None,
         outputs: OutputLimits | None = None,
     ) -> None:
         self.sections, self.outputs = sections, outputs or OutputLimits.of(rules)
@@ -164,13 +164,13 @@ class Agent:
         self.prompts = prompts or SentPrompts()
         self.describe_result: Callable[[Message], Mapping[str, Any]] = lambda _: {}
         """Returns details to store with a tool result, such as the state of an agent's team."""
-        self._apply_rules(rules, TranscriptWriter(session, append, clock))
+        self._apply_rules(rules, LiveTranscript(session, append, clock))
 
     def use_rules(self, rules: Rules) -> None:
         """Manage the context by other rules from the next call on; past edits stay in force."""
         self._apply_rules(rules, self.transcript)
 
-    def _apply_rules(self, rules: Rules, transcript: TranscriptWriter) -> None:
+    def _apply_rules(self, rules: Rules, transcript: LiveTranscript) -> None:
         self.rules = rules
         self._memory_flusher = None
         if rules.flush and self._memory_root:
@@ -192,7 +192,7 @@ class Agent:
         self,
         prompt: str,
         preceding: Sequence[Message] = (),
-        images: Sequence[Image] = (),
+        images: Sequence[Attachment] = (),
         details: Mapping[str, Any] | None = None,
         seconds_used: float = 0.0,
     ) -> Outcome:
@@ -283,7 +283,7 @@ class Agent:
             session: the session at its new point.
             append: stores new entries; None: they are only held in memory.
         """
-        self._rebuild_compactor(TranscriptWriter(session, append, self._clock))
+        self._rebuild_compactor(LiveTranscript(session, append, self._clock))
 
     def emit(self, kind: str, payload: dict[str, Any]) -> None:
         """Emit an event with its payload redacted.
@@ -406,7 +406,7 @@ class Agent:
             result = replace(result, tool=call.name, call_id=call.id)
             result = replace(result, details={**result.details, **self.describe_result(result)})
             stored = self._record(self.transcript.add(result, "r"))
-            images = sum(isinstance(p, Image) for p in stored.parts)
+            images = sum(isinstance(p, Attachment) for p in stored.parts)
             self.emit(
                 "tool_result",
                 tool_result_payload(stored) | ({"pictures": images} if images else {}),
@@ -442,7 +442,7 @@ class Agent:
 
         return approved
 
-    def _rebuild_compactor(self, transcript: TranscriptWriter) -> None:
+    def _rebuild_compactor(self, transcript: LiveTranscript) -> None:
         schemas = tuple(t.schema for t in self.tools.values())
         self.transcript = transcript
         self.compactor = Compactor(

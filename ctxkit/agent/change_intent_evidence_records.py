@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import ReadError
 from ctxkit.formats.sessions_from_arguments import accepts_session
-from ctxkit.policies.texts import message_content, tool_actions
+from ctxkit.policies.texts import message_content_and_truncation, tool_outcomes_and_files
 from ctxkit.session.messages import Text, get_plain_text
 from ctxkit.session.tool_calls import is_write_tool, map_results_by_call
 
@@ -73,9 +73,9 @@ class ToolCallWithResult(NamedTuple):
     agent: str
 
     @property
-    def outcome(self) -> tool_actions.Outcome:
+    def outcome(self) -> tool_outcomes_and_files.Outcome:
         """State of the call."""
-        return tool_actions.get_outcome(self.result)
+        return tool_outcomes_and_files.get_outcome(self.result)
 
     @property
     def output(self) -> str:
@@ -91,7 +91,7 @@ class ToolCallWithResult(NamedTuple):
     @property
     def is_command(self) -> bool:
         """True for a shell command."""
-        return bool(tool_actions.SHELL_TOOL_PATTERN.search(self.call.name))
+        return bool(tool_outcomes_and_files.SHELL_TOOL_PATTERN.search(self.call.name))
 
     @property
     def is_deletion(self) -> bool:
@@ -107,12 +107,14 @@ class ToolCallWithResult(NamedTuple):
         if _COMMIT_TOOL not in self._flat_name:
             return ""
         return redact(
-            message_content.get_argument_text(self.call.arguments.get("message") or self.call.name)
+            message_content_and_truncation.get_argument_text(
+                self.call.arguments.get("message") or self.call.name
+            )
         )
 
     @property
     def is_tracked(self) -> bool:
-        """True for what a change log holds: writes, deletions, commands, commits."""
+        """True for the calls that a change log records: writes, deletions, commands, commits."""
         return (
             any(t in self._flat_name for t in _TRACKED_TOOLS)
             or self.is_command
@@ -196,7 +198,11 @@ def get_command(act: ToolCallWithResult) -> str:
     """
     arguments = act.call.arguments
     words = next((v for k in _COMMAND_ARGUMENTS if isinstance(v := arguments.get(k), list)), None)
-    command = " ".join(map(str, words)) if words else message_content.get_call_target(act.call)
+    command = (
+        " ".join(map(str, words))
+        if words
+        else message_content_and_truncation.get_call_target(act.call)
+    )
     return redact(command)
 
 
@@ -227,7 +233,7 @@ def _change_entry(
     )
 
 
-_INTENT_STATUS: dict[tool_actions.Outcome, IntentStatus] = {
+_INTENT_STATUS: dict[tool_outcomes_and_files.Outcome, IntentStatus] = {
     "pending": "Pending",
     "done": "Applied",
     "failed": "Failed",
@@ -235,28 +241,31 @@ _INTENT_STATUS: dict[tool_actions.Outcome, IntentStatus] = {
 }
 
 
-def _intent_entry(session: Session, act: ToolCallWithResult) -> ToolCallIntentEntry:
+def _intent_entry(session: Session, act: ToolCallWithResult) -> ToolCallStatusEntry:
     failed, name = act.outcome == "failed", f"{session.id}\0{act.call.id}"
     named = {
-        str(k): redact(message_content.get_argument_text(v)) for k, v in act.call.arguments.items()
+        str(k): redact(message_content_and_truncation.get_argument_text(v))
+        for k, v in act.call.arguments.items()
     }
     short_arguments = {
         k: v if len(v) <= MAX_ARGUMENT_CHARS else v[:MAX_ARGUMENT_CHARS] + "…"
         for k, v in named.items()
     }
-    return ToolCallIntentEntry(
+    return ToolCallStatusEntry(
         intent_id=sha256(name.encode("utf-8", "replace")).hexdigest()[:16],
         timestamp=to_iso_time(act.reply.time),
         agent=act.agent,
         turn_index=act.turn,
         session_id=session.id,
-        operation=ToolCallSummary(
+        operation=ToolCallOperation(
             function_name=act.call.name,
             target_path=None if act.is_command else act.path,
             args_summary=short_arguments,
         ),
         status=_INTENT_STATUS[act.outcome],
-        error_message=message_content.format_one_line(redact(act.output), 400) if failed else None,
+        error_message=message_content_and_truncation.format_one_line(redact(act.output), 400)
+        if failed
+        else None,
         completed_at=to_iso_time(act.result.time) or None if act.result is not None else None,
     )
 
@@ -281,10 +290,10 @@ def build_evidence_graph(session: Session) -> EvidenceGraph:
     Returns:
         The content of fuseraft's `evidence.json`.
     """
-    nodes: list[EvidenceArtifact] = []
+    nodes: list[EvidenceNode] = []
     edges: list[EvidenceEdge] = []
     open_files: list[str] = []
-    written: dict[str, tuple[EvidenceArtifact, str]] = {}
+    written: dict[str, tuple[EvidenceNode, str]] = {}
     for act in iter_calls(session):
         if not act.is_tracked or act.outcome in ("pending", "unknown"):
             continue
@@ -303,20 +312,20 @@ def build_evidence_graph(session: Session) -> EvidenceGraph:
 
 
 def find_symbols(
-    written: Sequence[tuple[EvidenceArtifact, str]], first: int = 0
-) -> tuple[list[EvidenceArtifact], list[EvidenceEdge]]:
+    written: Sequence[tuple[EvidenceNode, str]], first: int = 0
+) -> tuple[list[EvidenceNode], list[EvidenceEdge]]:
     """Return the definitions and references of symbols in written files, with their edges.
 
     Args:
         written: nodes of the files, with their content.
         first: number of the first new node.
     """
-    defined: dict[str, EvidenceArtifact] = {}
-    nodes: list[EvidenceArtifact] = []
+    defined: dict[str, EvidenceNode] = {}
+    nodes: list[EvidenceNode] = []
     edges: list[EvidenceEdge] = []
 
-    def add_node(file: EvidenceArtifact, kind: str, **more: str) -> EvidenceArtifact:
-        node = EvidenceArtifact(id=f"n{first + len(nodes)}", node_type=kind,
+    def add_node(file: EvidenceNode, kind: str, **more: str) -> EvidenceNode:
+        node = EvidenceNode(id=f"n{first + len(nodes)}", node_type=kind,
                             timestamp=file.timestamp,
                             agent=file.agent, turn=file.turn, session_id=file.session_id,
                             path=file.path, **more)  # type: ignore[arg-type]  # fmt: skip
@@ -324,7 +333,7 @@ def find_symbols(
         return node
 
     for file, text in written:
-        for kind, name in tool_actions.find_definitions(text):
+        for kind, name in tool_outcomes_and_files.find_definitions(text):
             if name not in defined:
                 defined[name] = add_node(
                     file, "SymbolDefinition", symbol_name=name, symbol_kind=kind
@@ -333,7 +342,7 @@ def find_symbols(
                     EvidenceEdge(from_=defined[name].id, to=file.id, relation="produced_by")
                 )
     for file, text in written:
-        for name in tool_actions.find_used_names(text):
+        for name in tool_outcomes_and_files.find_used_names(text):
             home = defined.get(name)
             if home is not None:
                 node = add_node(
@@ -343,7 +352,7 @@ def find_symbols(
     return nodes, edges
 
 
-def _evidence_node(session: Session, act: ToolCallWithResult, number: int) -> EvidenceArtifact:
+def _evidence_node(session: Session, act: ToolCallWithResult, number: int) -> EvidenceNode:
     output = redact(act.output)[:MAX_OUTPUT_CHARS]
     command = get_command(act) if act.is_command else None
     kind = "FileDelete" if act.is_deletion else "FileWrite"
@@ -352,7 +361,7 @@ def _evidence_node(session: Session, act: ToolCallWithResult, number: int) -> Ev
     elif command is not None:
         kind = "TestResult" if _TEST_COMMAND.search(command) else "CommandRun"
     text = "" if command is not None or act.commit else _written_text(act)
-    return EvidenceArtifact(
+    return EvidenceNode(
         id=f"n{number}",
         node_type=kind,
         timestamp=to_iso_time(act.reply.time),
@@ -381,7 +390,7 @@ def _sha256(text: str) -> str:
 
 def _exit_code(act: ToolCallWithResult) -> int | None:
     """Return the exit code that a command's output states, or None."""
-    done = tool_actions.ToolAction(
+    done = tool_outcomes_and_files.ToolCallOutcome(
         act.call.name, "", "", act.outcome, act.output, act.turn, act.agent, 0
     )
     return done.exit
@@ -562,7 +571,7 @@ class ChangeLog(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     entries: tuple[TurnChangeEntry, ...] = ()
 
 
-class ToolCallSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+class ToolCallOperation(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """The operation of a tool call."""
 
     function_name: str
@@ -571,7 +580,7 @@ class ToolCallSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
     args_summary: dict[str, str] = {}
 
 
-class ToolCallIntentEntry(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+class ToolCallStatusEntry(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """A tool call, written before it runs and again when it ended."""
 
     intent_id: str
@@ -580,7 +589,7 @@ class ToolCallIntentEntry(msgspec.Struct, frozen=True, kw_only=True, rename="pas
     agent: str = ""
     turn_index: int = 0
     session_id: str | None = None
-    operation: ToolCallSummary
+    operation: ToolCallOperation
     status: IntentStatus = "Pending"
     error_message: str | None = None
     completed_at: str | None = None
@@ -590,12 +599,10 @@ class IntentLog(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """`intents.json`."""
 
     active_session_id: str | None = None
-    entries: tuple[ToolCallIntentEntry, ...] = ()
+    entries: tuple[ToolCallStatusEntry, ...] = ()
 
 
-class EvidenceArtifact(
-    msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True
-):
+class EvidenceNode(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True):
     """A node of the graph: a file, a command, a commit or a symbol."""
 
     id: str
@@ -630,7 +637,7 @@ class EvidenceGraph(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """`evidence.json`."""
 
     active_session_id: str | None = None
-    nodes: tuple[EvidenceArtifact, ...] = ()
+    nodes: tuple[EvidenceNode, ...] = ()
     edges: tuple[EvidenceEdge, ...] = ()
 
 

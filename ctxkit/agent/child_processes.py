@@ -87,7 +87,7 @@ class ProcessTree:
             os.close(self._pipe_ends.pop(0))
 
     def spare_rest(self) -> None:
-        """Spare what the program started once it has ended by itself."""
+        """Let the program's own children live on once it has ended by itself."""
         for end in self._pipe_ends:
             with suppress(OSError):
                 os.write(end, process_supervisor.LEAVE)
@@ -156,6 +156,10 @@ class ChildProcess:
 
     async def begin(self, command: Sequence[str], *, env: Mapping[str, str]) -> None:
         """Start the program.
+
+        Args:
+            command: program and arguments.
+            env: environment variables of the program.
 
         Raises:
             BadArguments: there is no such program, or it cannot be started.

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ctxkit._internal.formatting_and_sanitizing import format_error_line
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.live_context_and_transcript import LiveContext
-from ctxkit.agent.summaries_and_unsuccessful_compactions import (
+from ctxkit.agent.model_summaries_and_backoff import (
     TOOL_SUMMARY_TRIGGER,
     ModelSummariser,
     PromptWithCachedPrefix,
@@ -32,11 +32,11 @@ from ctxkit.engine.sent_prompts import SentPrompts
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.base import CompositePolicy, as_policy
 from ctxkit.policies.compaction_without_summary import KeepTurns
-from ctxkit.policies.evidence_summaries import make_failure_marker
 from ctxkit.policies.guards import Smaller, collect_refusals
 from ctxkit.policies.offline_summarisers import ExtractiveSummariser, may_call_model
-from ctxkit.policies.offload import with_advice
+from ctxkit.policies.result_excerpts_and_offload import with_advice
 from ctxkit.policies.summary_compaction import Summary, iter_summary_writers
+from ctxkit.policies.tool_evidence_summaries import make_failure_marker
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Edit, Message, join_summary_errors
 from ctxkit.tokens.live_prompt_sizes import PromptSize, estimate_schema_tokens, get_current_size
 
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.agent.live_context_and_transcript import (
-        PreparedCall,
+        LiveTranscript,
+        PromptPreparation,
         SaveArtifact,
-        TranscriptWriter,
     )
     from ctxkit.agent.memory.session_memory import MemoryFlusher
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.turn_state_and_events import Limits, SpentInTurn
     from ctxkit.policies.base import BasePolicy
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.policies.protocols import Policy
     from ctxkit.session.messages import ToolSchema, Usage
     from ctxkit.session.session import Session
@@ -108,7 +108,7 @@ class Compactor:
 
     def __init__(
         self,
-        transcript: TranscriptWriter,
+        transcript: LiveTranscript,
         rules: Rules,
         *,
         tools: tuple[ToolSchema, ...],
@@ -194,7 +194,7 @@ class Compactor:
             prompt, self._tools, cached_tokens, tokens, self.context.run.budget.limit
         )
 
-    async def prepare(self, spent: SpentInTurn, limits: Limits) -> PreparedCall:
+    async def prepare(self, spent: SpentInTurn, limits: Limits) -> PromptPreparation:
         """Prepare the next call: flush memory and compact if the rules say so, then prune.
 
         Args:
@@ -208,7 +208,7 @@ class Compactor:
         if self._memory_flusher and self._memory_flusher.is_due(context_tokens, window, edits):
             await self._flush_memory(self.context.preview()[0], spent, limits, self._tools)
         context, message_count = self.context, self.context.messages
-        prepared: PreparedCall = await self._run_off_loop(
+        prepared: PromptPreparation = await self._run_off_loop(
             lambda: context.prepare(self.transcript.clock()),
             spent,
             limits,
@@ -353,7 +353,13 @@ class Compactor:
     def choose_policy(
         self, policy: Policy | None = None, focus: str = "", *, draft: bool = False
     ) -> BasePolicy:
-        """Return the policy of a compaction by hand, with its focus; a `draft` calls no model."""
+        """Return the policy of a compaction by hand.
+
+        Args:
+            policy: the policy; None: that of the rules.
+            focus: what a summary should focus on; empty: nothing.
+            draft: call no model; the summary is then an extract.
+        """
         base = self.rules.bare if policy is None else as_policy(policy)
         rules_summariser, writer = self.rules.summariser, None if draft else self._summariser
         if (
@@ -527,7 +533,7 @@ class Compactor:
 
     @property
     def uses_summary_model(self) -> bool:
-        """True if a summary model writes what a compaction of the rules puts in, or results."""
+        """True if a summary model writes the summaries of the rules, or digests of tool results."""
         rules = self.rules
         if find_llm_result_excerpts(rules.pruning) is not None:
             return True

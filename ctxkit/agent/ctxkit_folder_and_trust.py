@@ -172,6 +172,11 @@ class Workspace:
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         """Return a descriptor that appends to a file of the workspace.
 
+        Args:
+            path: the file.
+            flags: flags of `os.open`.
+            mode: permissions of a file that is created.
+
         Raises:
             StoreError: it is a link, no regular file, or has other names.
         """
@@ -293,12 +298,16 @@ _KEY_BYTES = 32
 # A keyed hash (HMAC-SHA256) proves that this user wrote something. The key, 32 random bytes, is
 # created once in the user's own state folder and never leaves it.
 #   trust mark   over the session file's real path and owner: a copied or foreign file has none
-#   seal         over a session's settings (`agent.session_settings`): others are ignored
+#   seal         over a session's settings (`agent.signed_session_settings`): others are ignored
 # Comparisons take constant time. See docs/decisions/007.
 
 
 def make_trust_mark(path: Path, owner: int) -> bytes:
     """Return the trust mark of a file, made from its real path and the id of its owner.
+
+    Args:
+        path: real path of the file.
+        owner: user id of its owner.
 
     Raises:
         StoreError: there is no key, and none can be stored.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.file_and_document_tools import is_document, read_document
 from ctxkit.agent.tools.file_search import FolderWalk, abbreviate_names, search_files
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = [
     "STORE_FOLDERS",
     "ContextStore",
+    "ImportedFileOrFolder",
     "StoreFile",
-    "StoreItem",
     "format_index_block",
     "import_files",
 ]
@@ -87,7 +87,7 @@ class ContextStore:
 
     # -- what is there -----------------------------------------------------------------------------
 
-    def items(self) -> dict[str, StoreItem]:
+    def items(self) -> dict[str, ImportedFileOrFolder]:
         """Return the items by their path `HOME/context/NAME`, ctxkit's before fuseraft's."""
         return self._items_and_faults[0]
 
@@ -96,8 +96,8 @@ class ContextStore:
         return self._items_and_faults[1]
 
     @property
-    def _items_and_faults(self) -> tuple[dict[str, StoreItem], list[str]]:
-        items: dict[str, StoreItem] = {}
+    def _items_and_faults(self) -> tuple[dict[str, ImportedFileOrFolder], list[str]]:
+        items: dict[str, ImportedFileOrFolder] = {}
         faults: list[str] = []
         for home in STORE_FOLDERS:
             indexed, unsound = self._load_index(home)
@@ -115,7 +115,7 @@ class ContextStore:
                 )
         return items, faults
 
-    def of(self, name: str) -> tuple[str, StoreItem]:
+    def of(self, name: str) -> tuple[str, ImportedFileOrFolder]:
         """Return the path and the item of a name.
 
         Raises:
@@ -213,7 +213,7 @@ class ContextStore:
         description: str = "",
         info: str = "",
         home: str = STORE_FOLDERS[0],
-    ) -> StoreItem:
+    ) -> ImportedFileOrFolder:
         """Store files under a name, replacing the item of that name in this store.
 
         Args:
@@ -236,7 +236,7 @@ class ContextStore:
         store_files = tuple(StoreFile(path, len(data), raw if raw != len(data) else None)
                      for path, (data, raw) in sorted(files.items()))  # fmt: skip
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        item = StoreItem(
+        item = ImportedFileOrFolder(
             name, sanitize_line(description, 300) or None, source, now, store_files, info or None
         )
         new_folder = f".new-{secrets.token_hex(4)}"
@@ -259,7 +259,7 @@ class ContextStore:
             store.write(INDEX_FILE, (index,))
         return item
 
-    def remove(self, name: str) -> StoreItem:
+    def remove(self, name: str) -> ImportedFileOrFolder:
         """Remove an item and its files; return the item.
 
         Raises:
@@ -278,7 +278,7 @@ class ContextStore:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _load_index(self, home: str) -> tuple[dict[str, StoreItem], int]:
+    def _load_index(self, home: str) -> tuple[dict[str, ImportedFileOrFolder], int]:
         try:
             data = self._read_index(home)
         except StoreError:
@@ -300,7 +300,7 @@ class ContextStore:
             raise StoreError(f"{'/'.join(parts)} has more than {MAX_INDEX_BYTES:,} bytes.")
         return data
 
-    def _encode_update(self, home: str, name: str, item: StoreItem | None) -> bytes:
+    def _encode_update(self, home: str, name: str, item: ImportedFileOrFolder | None) -> bytes:
         """Return the bytes of an index with an item added or removed.
 
         Raises:
@@ -367,7 +367,7 @@ MAX_TOTAL_BYTES = 200_000_000
 _PROBE_BYTES = 8192
 
 
-class FilesToImport(NamedTuple):
+class ExtractedFileTexts(NamedTuple):
     """Files to be stored."""
 
     files: dict[str, tuple[bytes, int]]
@@ -378,7 +378,7 @@ class FilesToImport(NamedTuple):
     """What was not imported, each with the reason."""
 
 
-def import_files(source: str | Path) -> FilesToImport:
+def import_files(source: str | Path) -> ExtractedFileTexts:
     """Return the text of a file or folder; links, hidden and binary files in a folder are skipped.
 
     Args:
@@ -410,15 +410,15 @@ def import_files(source: str | Path) -> FilesToImport:
             f"{sanitize_line(place.name, 200)!r} cannot be the name of a file in the store."
         )
     with RootFolder(place.parent).open_at((place.name,)) as file:
-        imported = FilesToImport({}, "", [])
+        imported = ExtractedFileTexts({}, "", [])
         why = _import_file(imported, place.name, file)
     if isinstance(why, str) and why:
         raise BadArguments(f"{sanitize_line(place.name, 200)!r} is not taken: {why}.")
     return _with_extraction_note(imported)
 
 
-def _import_folder(place: Path) -> FilesToImport:
-    root, imported, size = RootFolder(place), FilesToImport({}, "", []), 0
+def _import_folder(place: Path) -> ExtractedFileTexts:
+    root, imported, size = RootFolder(place), ExtractedFileTexts({}, "", []), 0
     walk, hidden = FolderWalk(root, ".", "*"), 0
     for each in islice(walk, MAX_FILES):
         if any(part.startswith(".") for part in each.path.split("/")):
@@ -457,7 +457,7 @@ def _has_more(walk: FolderWalk, seen: int) -> Iterator[bool]:
         yield from (True for _ in islice(walk, MAX_FILES, MAX_FILES + 1))
 
 
-def _import_file(imported: FilesToImport, path: str, file: BinaryIO) -> str:
+def _import_file(imported: ExtractedFileTexts, path: str, file: BinaryIO) -> str:
     """Import a file; return the reason if it is not, else an empty text."""
     size = os.fstat(file.fileno()).st_size
     if is_document(path):
@@ -479,7 +479,7 @@ def _import_file(imported: FilesToImport, path: str, file: BinaryIO) -> str:
     return ""
 
 
-def _with_extraction_note(imported: FilesToImport) -> FilesToImport:
+def _with_extraction_note(imported: ExtractedFileTexts) -> ExtractedFileTexts:
     """Return the files with a sentence on the text that was extracted from documents."""
     documents = [
         (len(data), raw) for path, (data, raw) in imported.files.items() if len(data) != raw
@@ -492,7 +492,7 @@ def _with_extraction_note(imported: FilesToImport) -> FilesToImport:
 
 
 def describe_skipped_files(skipped: list[str]) -> str:
-    """Return a line on what was not imported; empty if everything was."""
+    """Return a line on the files that were not imported; empty if all were."""
     return f"Not taken: {abbreviate_names(skipped)}." if skipped else ""
 
 
@@ -503,7 +503,7 @@ MAX_NAMED_FILES = 20
 """Files of an item that the block lists."""
 
 
-def format_index_block(items: Mapping[str, StoreItem]) -> str:
+def format_index_block(items: Mapping[str, ImportedFileOrFolder]) -> str:
     """Return the prompt block that lists the store; empty if the store is.
 
     Args:
@@ -525,7 +525,7 @@ def format_index_block(items: Mapping[str, StoreItem]) -> str:
     return "\n".join(lines)
 
 
-def _format_item(path: str, item: StoreItem) -> list[str]:
+def _format_item(path: str, item: ImportedFileOrFolder) -> list[str]:
     about = sanitize_line(item.description or "", 300)
     head = f"  [{item.name}]" + (f" — {about}" if about else "")
     names = [sanitize_line(f"{path}/{f.relative_path}", 300) for f in item.files]
@@ -557,7 +557,7 @@ class StoreFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     """Size of the file it was taken from, if different; fuseraft has no such key."""
 
 
-class StoreItem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ImportedFileOrFolder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """An imported file, or the imported files of a folder."""
 
     name: str
@@ -610,7 +610,7 @@ def split_relative_path(path: str) -> tuple[str, ...] | None:
     return parts if sound and len(parts) <= _MAX_DEPTH else None
 
 
-def decode_valid_index_items(data: bytes) -> tuple[dict[str, StoreItem], int]:
+def decode_valid_index_items(data: bytes) -> tuple[dict[str, ImportedFileOrFolder], int]:
     """Return the valid items of an index by name, sorted, and the number of invalid ones."""
     try:
         raw_items = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Index).items
@@ -621,16 +621,16 @@ def decode_valid_index_items(data: bytes) -> tuple[dict[str, StoreItem], int]:
     return sound, len(raw_items) - len(sound)
 
 
-def _decode_item(name: str, raw: msgspec.Raw) -> StoreItem | None:
+def _decode_item(name: str, raw: msgspec.Raw) -> ImportedFileOrFolder | None:
     try:
-        item = msgspec.json.decode(raw, type=StoreItem)
+        item = msgspec.json.decode(raw, type=ImportedFileOrFolder)
     except (msgspec.DecodeError, RecursionError):
         return None
     sound = _ITEM_NAME.fullmatch(name) and item.name == name
     return item if sound and all(split_relative_path(f.relative_path) for f in item.files) else None
 
 
-def update_index(data: bytes, name: str, item: StoreItem | None) -> bytes:
+def update_index(data: bytes, name: str, item: ImportedFileOrFolder | None) -> bytes:
     """Return an index with an item added or removed: indented, in order of the names.
 
     Everything else in it stays, invalid or unknown parts included, as it may be fuseraft's.

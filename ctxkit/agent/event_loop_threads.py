@@ -175,6 +175,10 @@ class EventLoopThread:
     def wait(self, work: Coroutine[Any, Any, LoopResult], seconds: float) -> LoopResult:
         """Run a coroutine on this loop and block until it is done.
 
+        Args:
+            work: the coroutine; it is awaited on the thread of the loop.
+            seconds: time limit.
+
         Raises:
             TimeoutError: it took longer than `seconds` and was cancelled.
         """

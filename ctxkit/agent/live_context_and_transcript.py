@@ -20,12 +20,12 @@ from ctxkit.engine import (
 from ctxkit.engine.sent_prompts import PruningRecorder, SentPrompts
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.policies.base import CompositePolicy, apply_policy
+from ctxkit.policies.compaction_and_pruning_rules import RecordedCompactionsPolicy
 from ctxkit.policies.compaction_without_summary import get_last_resort_stages
-from ctxkit.policies.context_rules import RecordedCompactionsPolicy
-from ctxkit.policies.offload import ResultOffload, find_artifact_in_stub
 from ctxkit.policies.protocols import name_of
-from ctxkit.policies.schedules.unpruned_messages import HistoryRows
-from ctxkit.policies.texts.message_content import format_call_hint, replace_text
+from ctxkit.policies.result_excerpts_and_offload import ResultOffload, find_artifact_in_stub
+from ctxkit.policies.schedules.messages_before_pruning import UnprunedMessages
+from ctxkit.policies.texts.message_content_and_truncation import format_call_hint, replace_text
 from ctxkit.session.messages import Edit, Message, Part, Text, Thinking, ToolCall, get_plain_text
 from ctxkit.tokens.live_prompt_sizes import (
     COUNTED_TOKENS_KEY,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from ctxkit.engine import BlockedCompaction
     from ctxkit.policies.base import BasePolicy
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.policies.history.history import History
     from ctxkit.policies.protocols import Policy
     from ctxkit.session.session import Session
@@ -63,7 +63,7 @@ _replace = msgspec.structs.replace
 #   such prompts by call, so `session.sent(call)` returns what really went out.
 
 
-class PreparedCall(NamedTuple):
+class PromptPreparation(NamedTuple):
     """The prompt of the next call, and what was done to prepare it."""
 
     messages: tuple[Message, ...]
@@ -169,7 +169,7 @@ class LiveContext:
         """Tokens of the messages of the last prompt, as counted."""
         return self._sent_view.tokens - self.log.fixed_at[self.run.call - 1]
 
-    def prepare(self, time: float, agent: str | None = None) -> PreparedCall:
+    def prepare(self, time: float, agent: str | None = None) -> PromptPreparation:
         """Open the next call: compact if the rules say so, prune, and return the prompt.
 
         Args:
@@ -190,7 +190,7 @@ class LiveContext:
         self._prepared_view = self._sent_view = self._offloader.store_artifacts(run, view)
         if self._prepared_view is not view:
             self.prompts.changed(self._prepared_view.messages, "not offloaded")
-        return PreparedCall(
+        return PromptPreparation(
             self._prepared_view.messages,
             self._prepared_view.tokens,
             self._number_edits(run.compactions[compactions:]),
@@ -235,6 +235,10 @@ class LiveContext:
 
     def compact(self, policy: Policy, trigger: str = "manual") -> tuple[Edit, ...]:
         """Apply a policy now; return its edits for the caller to store, none if it does nothing.
+
+        Args:
+            policy: the policy to apply.
+            trigger: the reason in the log of compactions.
 
         Raises:
             ModelError: the summariser failed.
@@ -331,7 +335,7 @@ class ArtifactOffloader:
         if not missing:
             return view
         # Save the texts of new artifacts, as the policies that offloaded them have them.
-        results, rows = _find_offloaded(run, missing), HistoryRows(run.history.at(call))
+        results, rows = _find_offloaded(run, missing), UnprunedMessages(run.history.at(call))
         places = {p: rows.place(view.row(p)) for p in artifact_ids}
         for p, name in artifact_ids.items():
             if name in results and name not in self._saved_ids:
@@ -394,7 +398,7 @@ INTERRUPTED_RESULT = "Interrupted by the user before it ended."
 
 # The transcript takes messages and edits as they come, redacts them and appends them to the
 # session.
-class TranscriptWriter:
+class LiveTranscript:
     """A growing session.
 
     Every text is redacted before it is stored. Ids of entries are unique in the whole log,
@@ -471,7 +475,14 @@ class TranscriptWriter:
     def add_user_message(
         self, text: str, *, kind: str = "", details: dict[str, Any] | None = None
     ) -> Message:
-        """Store a user message; `kind` marks one that ctxkit writes in the user's place."""
+        """Store a user message.
+
+        Args:
+            text: the text.
+            kind: kind of a message that ctxkit writes in the user's place; empty: the user wrote
+                it.
+            details: more about the message; None: nothing.
+        """
         message = Message(role="user", kind=kind, parts=(Text(text),), details=details or {})
         return self.add(message, "u")
 
@@ -509,7 +520,16 @@ class TranscriptWriter:
         window: int | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> Message:
-        """Store a reply that failed or was interrupted; it stays in the log and is never sent."""
+        """Store a reply that failed or was interrupted; it stays in the log and is never sent.
+
+        Args:
+            model: name of the model.
+            why: the error, as a sentence.
+            stop: why the reply ended, such as "error".
+            text: what had arrived of the reply.
+            window: context window in tokens; None: unknown.
+            details: more about the failure; None: nothing.
+        """
         parts: tuple[Part, ...] = (Text(text),) if text else ()
         reply = Message(role="assistant", parts=parts, is_error=True, visible=False)
         fields = {"model": model, "stop": stop, "error": why, "context_window": window}

@@ -17,7 +17,7 @@ from ctxkit.agent.agent import COMPACT_TOOL, Agent
 from ctxkit.agent.ctxkit_folder_and_trust import Workspace, check_session_name
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.memory.session_memory import MemoryLifecycle
-from ctxkit.agent.session_files import (
+from ctxkit.agent.session_event_and_artifact_files import (
     ArtifactStore,
     ChangeIntentEvidenceWriter,
     ContextReportStore,
@@ -25,7 +25,7 @@ from ctxkit.agent.session_files import (
     TurnSnapshotRowWriter,
 )
 from ctxkit.agent.session_log import SessionLog, get_checkpoint
-from ctxkit.agent.session_settings import (
+from ctxkit.agent.signed_session_settings import (
     describe_settings_changes,
     describe_tool_changes,
     make_session_settings,
@@ -35,7 +35,11 @@ from ctxkit.agent.session_settings import (
     with_session_settings,
 )
 from ctxkit.agent.span_export import SpanExporter
-from ctxkit.agent.system_prompt import PromptSections, PromptSectionSources, parse_section_names
+from ctxkit.agent.system_prompt import (
+    PromptSectionSources,
+    PromptSectionUpdater,
+    parse_section_names,
+)
 from ctxkit.agent.tools.built_in_tools import FILE_TOOLS, make_tools
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.tools.file_and_document_tools import CombinedExtraFiles, describe_artifact_reading
@@ -48,7 +52,7 @@ from ctxkit.agent.turn_state_and_events import (
 )
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.formats.snapshots.log_writer import SnapshotWriter
-from ctxkit.policies.context_rules import get_warn_and_cutover_tokens
+from ctxkit.policies.compaction_and_pruning_rules import get_warn_and_cutover_tokens
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
@@ -64,10 +68,10 @@ if TYPE_CHECKING:
     from ctxkit.agent.turn_state_and_events import LiveEvent, Outcome
     from ctxkit.engine.run_segments_and_prompts import SentItem
     from ctxkit.engine.sent_prompts import SentPrompts
-    from ctxkit.policies.context_rules import Rules
-    from ctxkit.policies.memory_entries import MemoryEntry
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
+    from ctxkit.policies.memory_entries_and_digests import MemoryEntry
     from ctxkit.policies.protocols import Policy
-    from ctxkit.session.messages import Edit, Image, Message, ToolSchema
+    from ctxkit.session.messages import Attachment, Edit, Message, ToolSchema
 
 MEMORY_GRACE = 2.0
 """Seconds for saving the conversation to memory after a turn that used up its time."""
@@ -84,7 +88,7 @@ _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 # * Every event goes, in this order, to the event log, the work files, the turn log, memory, and
 #   then to the listeners. A listener that raises is removed, and its failure is logged.
 # * The settings (model, rules, tools, limits) are stored under the user's seal whenever they
-#   change, so a resumed session can say what is different (`agent.session_settings`).
+#   change, so a resumed session can say what is different (`agent.signed_session_settings`).
 
 
 class LiveSession:
@@ -324,7 +328,7 @@ class LiveSession:
         sources = PromptSectionSources(
             folder=folder, root=root, own=instructions, store=store, memory=memory
         )
-        sections = PromptSections(names, sources)
+        sections = PromptSectionUpdater(names, sources)
         if names:
             sections.check(self.session)
         elif instructions:
@@ -361,7 +365,7 @@ class LiveSession:
         self,
         prompt: str,
         preceding: Sequence[Message] = (),
-        images: Sequence[Image] = (),
+        images: Sequence[Attachment] = (),
         details: Mapping[str, Any] | None = None,
     ) -> Outcome:
         """Run one turn; however it ends, a snapshot row and a context report are written.

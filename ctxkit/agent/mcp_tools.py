@@ -18,7 +18,7 @@ from ctxkit.agent.event_loop_threads import EventLoopClientBase
 from ctxkit.agent.tools.execution_and_results import image_from_bytes
 from ctxkit.agent.tools.tool import Tool
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.session.messages import Image, ToolSchema
+from ctxkit.session.messages import Attachment, ToolSchema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -159,7 +159,7 @@ class McpServer(EventLoopClientBase):
             raise CtxkitError("\n".join(words) or f"{self._label} says that {tool} failed.")
         return (
             parts
-            if any(isinstance(s, Image) for s in parts)
+            if any(isinstance(s, Attachment) for s in parts)
             else "\n".join(map(to_part_text, parts))
         )
 

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from ctxkit._internal.redaction import get_environment_secrets, redact, redact_json
 from ctxkit.agent.models.model import Model, Request
-from ctxkit.engine.provider_guard import (
+from ctxkit.engine.prompt_checks_and_repairs import (
     PromptRepairer,
     find_stale_thinking,
     has_api_written_summaries,
 )
 from ctxkit.errors import ModelError
 from ctxkit.formats.chat_completions_conversion import describe_unrecorded_content
-from ctxkit.policies.context_rules import get_warn_and_cutover_tokens
+from ctxkit.policies.compaction_and_pruning_rules import get_warn_and_cutover_tokens
 from ctxkit.session.messages import Message, SizeOnly, Text, Thinking, ToolCall, Usage
 from ctxkit.session.overflow_errors import (
     is_malformed_prompt,

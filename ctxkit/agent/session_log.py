@@ -369,7 +369,7 @@ MAX_CHECKPOINTS = 25
 """Checkpoints that are offered, the newest ones (Fased keeps 25)."""
 
 
-class Checkpoint(msgspec.Struct, frozen=True):
+class CompactionCheckpoint(msgspec.Struct, frozen=True):
     """A point to which a session can be restored: the entry before a compaction."""
 
     number: int
@@ -384,7 +384,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     """True if the compaction is in force on the current path."""
 
 
-def list_checkpoints(session: Session) -> tuple[Checkpoint, ...]:
+def list_checkpoints(session: Session) -> tuple[CompactionCheckpoint, ...]:
     """List the points to which a session can be restored: the entry before each compaction.
 
     Args:
@@ -404,7 +404,9 @@ def list_checkpoints(session: Session) -> tuple[Checkpoint, ...]:
     parents = session.parents or tuple(range(-1, len(session.log) - 1))
     on_path = set(session.indices)
     checkpoints = [
-        Checkpoint(n, parents[i], edit.trigger, edit.time, edit.tokens_before, i in on_path)
+        CompactionCheckpoint(
+            n, parents[i], edit.trigger, edit.time, edit.tokens_before, i in on_path
+        )
         for n, (i, edit) in enumerate(
             (i, e) for i, e in enumerate(session.log) if isinstance(e, Edit)
         )
@@ -412,7 +414,7 @@ def list_checkpoints(session: Session) -> tuple[Checkpoint, ...]:
     return tuple(checkpoints[-MAX_CHECKPOINTS:])
 
 
-def get_checkpoint(session: Session, number: int) -> Checkpoint:
+def get_checkpoint(session: Session, number: int) -> CompactionCheckpoint:
     """Return a checkpoint by its number; negative numbers count from the end.
 
     Args:

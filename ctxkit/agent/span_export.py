@@ -72,6 +72,10 @@ class OtlpCollectorSettings:
         The variables are OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS and
         OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT.
 
+        Args:
+            words: the URL, or "env".
+            content: send the text of messages too.
+
         Raises:
             BadArguments: the address is not valid.
         """

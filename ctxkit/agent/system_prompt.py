@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_text
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.agent.document_store import (
     ContextStore,
     format_index_block,
@@ -35,7 +35,7 @@ __all__ = [
     "SECTIONS",
     "PromptSection",
     "PromptSectionSources",
-    "PromptSections",
+    "PromptSectionUpdater",
     "parse_section_names",
 ]
 __dir__ = make_dunder_dir(__all__)
@@ -56,7 +56,7 @@ _REMOVED = "[{name}: no longer there]"
 # repeated after TIME_REFRESH seconds at the earliest.
 
 
-class PromptSections:
+class PromptSectionUpdater:
     """The prompt sections of a session.
 
     Args:
@@ -122,6 +122,10 @@ def make_section_message(role: str, blocks: Sequence[PromptSection]) -> Message 
 
     Parts are joined by line breaks when they are sent. Each but the last ends with one, so that an
     empty line separates them.
+
+    Args:
+        role: role of the message.
+        blocks: its sections, in order.
     """
     if not blocks:
         return None

@@ -14,7 +14,7 @@ import msgspec
 from ctxkit._internal.formatting_and_sanitizing import format_percent, pluralize, sanitize_line
 from ctxkit._internal.redaction import StreamRedactor, get_environment_secrets, redact_json
 from ctxkit.errors import BadArguments
-from ctxkit.policies.context_rules import get_warn_and_cutover_tokens
+from ctxkit.policies.compaction_and_pruning_rules import get_warn_and_cutover_tokens
 from ctxkit.policies.triggers import NearMessageCap
 from ctxkit.session.messages import Edit, Message, ToolCall
 from ctxkit.tokens.prices import Price, price
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from ctxkit.agent.models.model import Model
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.session.messages import Usage
     from ctxkit.session.session import Session
 
@@ -88,17 +88,23 @@ class SpentInTurn:
     """
 
     calls: int = 0
+    """Model calls of the conversation; not those of summaries and memory notes."""
     fresh: int = 0
+    """Prompt tokens that were not read from a cache."""
     cached: int = 0
+    """Prompt tokens that were read from a cache."""
     output: int = 0
+    """Tokens of replies."""
     cost_usd: float | None = 0.0
     """US dollars; None as soon as the price of one call is not known."""
     seconds: float = 0.0
+    """Duration of the turn so far."""
     free: bool = False
     """True for a model that costs nothing: a scripted or a local one."""
     unbilled: int = 0
     """Prompt tokens of calls without reported usage, as counted here; they count for the limits."""
     models: dict[str, Price | None] = field(default_factory=dict)
+    """Price of each model that was called; None: unknown."""
 
     @property
     def tokens(self) -> int:
@@ -120,7 +126,13 @@ class SpentInTurn:
             self.unbilled += counted_prompt
 
     def add_summary(self, usage: Usage, model: str, *, free: bool) -> None:
-        """Add a call outside the conversation: a summary or a memory note."""
+        """Add a call outside the conversation: a summary or a memory note.
+
+        Args:
+            usage: tokens of the call.
+            model: name of the model, for the price.
+            free: the call costs nothing, as of a script.
+        """
         self._add_usage(usage, model, free=free)
 
     def _add_usage(self, usage: Usage, model: str, *, free: bool) -> None:
@@ -185,7 +197,9 @@ class TurnState:
     """State of one turn of an agent."""
 
     limits: Limits = field(default_factory=Limits)
+    """Limits of the turn."""
     spent: SpentInTurn = field(default_factory=SpentInTurn)
+    """What the turn has used of them."""
     began: float = 0.0
     """Seconds since 1970."""
     last: Message = field(default_factory=lambda: Message(role="assistant"))
@@ -200,6 +214,7 @@ class TurnState:
     sent: int = 0
     """Tokens of the last prompt that was sent."""
     deadline: asyncio.Timeout | None = None
+    """Timeout of the turn; None: it has no time limit."""
     task: asyncio.Task[Any] | None = None
     """The task that runs the turn."""
     timed_out: bool = False
@@ -293,14 +308,17 @@ class Outcome:
     text: str
     """The last reply's text."""
     ended: TurnEnd
+    """How the turn ended."""
     why: str
     """Reason for ending at a limit or an error, one sentence; else empty or a note on the reply."""
     spent: SpentInTurn
+    """Tokens, calls and cost of the turn."""
     compactions: int
     """Compactions during the turn."""
     context_tokens: int
     """Size of the session in tokens (see `tokens.live_prompt_sizes.get_current_size`)."""
     context_window: int
+    """The model's context window in tokens."""
     notice: str
     """Notice about the model that every output shows, such as that no LLM was called."""
 
@@ -479,7 +497,13 @@ class TokenBudgetMonitor:
         self.turn += tokens
 
     def emit_warning(self, trigger: str, tokens: int, messages: int) -> None:
-        """Emit a warning whose condition was met."""
+        """Emit a warning whose condition was met.
+
+        Args:
+            trigger: name of the condition.
+            tokens: size of the prompt.
+            messages: number of messages in it.
+        """
         if trigger == NearMessageCap.word:
             self._emit_near_cap(messages, *self._rules_cap)
             return
@@ -491,7 +515,13 @@ class TokenBudgetMonitor:
         self._emit("context_budget_warn", {**sums, "trigger": trigger, "tokens": tokens})
 
     def emit_cutover(self, trigger: str | None, tokens: int, window: int) -> None:
-        """Emit `context_budget_cutover` with the budget that was exceeded."""
+        """Emit `context_budget_cutover` with the budget that was exceeded.
+
+        Args:
+            trigger: reason of the compaction; None: none.
+            tokens: size of the prompt.
+            window: context window in tokens.
+        """
         if self.max_turn_tokens and self.turn >= self.max_turn_tokens:
             payload: dict[str, Any] = {
                 "input_tokens": self.turn,
@@ -509,7 +539,12 @@ class TokenBudgetMonitor:
         self.cumulative, self._cap_warned = 0, False
 
     def warn_near_message_cap(self, messages: int, limits: Limits) -> None:
-        """Emit a warning, once a cycle, if a prompt is near the cap on messages."""
+        """Emit a warning, once a cycle, if a prompt is near the cap on messages.
+
+        Args:
+            messages: number of messages in the prompt.
+            limits: limits of the turn; without a cap on messages there is no warning.
+        """
         if limits.messages is None or self._cap_warned:
             return
         if messages > int(limits.messages * limits.messages_share):

@@ -8,16 +8,16 @@ from typing import Any
 
 import click
 
-from ctxkit._internal.installed_distribution import DISTRIBUTION
+from ctxkit._internal.distribution_version_and_conflicts import DISTRIBUTION
 
 COMMAND_MODULES = {
-    "when": "when_idle_limits_card_commands",
+    "when": "limits_idle_when_card_commands",
     "list": "list_report_spend_watch_commands",
     "report": "list_report_spend_watch_commands",
     "spend": "list_report_spend_watch_commands",
-    "idle": "when_idle_limits_card_commands",
-    "limits": "when_idle_limits_card_commands",
-    "card": "when_idle_limits_card_commands",
+    "idle": "limits_idle_when_card_commands",
+    "limits": "limits_idle_when_card_commands",
+    "card": "limits_idle_when_card_commands",
     "rules": "user_rules_and_exam_commands",
     "compare": "compare_sweep_advise_gate_commands",
     "sweep": "compare_sweep_advise_gate_commands",
@@ -36,7 +36,7 @@ COMMAND_MODULES = {
 
 
 class PipeClosed(Exception):
-    """Whoever read what is printed is gone; click would make exit code 1 of it."""
+    """The reader of the output has closed the pipe; click would turn this into exit code 1."""
 
 
 class LazyGroup(click.Group):
@@ -93,6 +93,6 @@ def app(context: click.Context) -> None:
     id (or its first characters), a title, or `last`.
     """
     if context.invoked_subcommand is None:
-        from ctxkit.cli.when_idle_limits_card_commands import print_newest_session_advice
+        from ctxkit.cli.limits_idle_when_card_commands import print_newest_session_advice
 
         print_newest_session_advice()

@@ -52,7 +52,7 @@ _MAX_LISTED = 5
 
 
 class CompletableParamType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
-    """A word of the command line, with what a shell may complete it to."""
+    """An argument of the command line with completions for the shell."""
 
     def __init__(self, name: str, offered: Callable[[str], list[CompletionItem]]) -> None:
         self.name = name
@@ -80,7 +80,7 @@ def _complete_sessions(incomplete: str) -> list[CompletionItem]:
 
 
 def _complete_presets(incomplete: str) -> list[CompletionItem]:
-    from ctxkit.presets.registry import names
+    from ctxkit.presets.registry_and_setting_checks import names
 
     return [CompletionItem(n) for n in ("all", *names()) if n.startswith(incomplete)]
 
@@ -111,7 +111,7 @@ def resolve_session(word: str, index: SessionIndex | None = None) -> Session:
 def locate_session(
     word: str, index: SessionIndex | None = None
 ) -> tuple[str, IndexedSession | None]:
-    """Return the path that a word means, and what is known of the session without reading it.
+    """Return the path that an argument names, and the session's index entry; no log is read.
 
     Args:
         word: a path, an id or its beginning, a title, or `last`.
@@ -165,7 +165,7 @@ def is_path(word: str) -> bool:
 def find_indexed_session(
     word: str, index: SessionIndex | None = None
 ) -> tuple[IndexedLogFile, IndexedSession]:
-    """Return the file and what is known of the session that an id, its beginning or a title names.
+    """Find a session in the index by its id, the beginning of its id, or its title.
 
     What was listed before is asked first; only where nothing fits, the others are read.
 
@@ -410,7 +410,14 @@ class CommandOutput:
         rows: Iterable[TableRow],
         notes: Sequence[str] = (),
     ) -> None:
-        """Give the rows: all that they hold as JSON, else the columns asked for, and the notes."""
+        """Write rows as the user asked for: as JSON, an HTML page, or a table on the screen.
+
+        Args:
+            title: title of the page.
+            heads: columns of page and screen.
+            rows: values by key; JSON has all of them.
+            notes: sentences below the table.
+        """
         rows = list(rows)
         if self.json:
             print_json(rows)
@@ -427,7 +434,15 @@ class CommandOutput:
         rows: list[TableRow],
         notes: Sequence[str],
     ) -> None:
-        """Write the rows as one HTML file that opens offline."""
+        """Write the rows as one HTML file that opens offline.
+
+        Args:
+            path: the file.
+            title: title of the page.
+            heads: columns of the table.
+            rows: values by key.
+            notes: sentences below the table.
+        """
         from ctxkit.widgets.reports.html_page import (
             PageSection,
             render_page,
@@ -495,7 +510,13 @@ def get_screen_width() -> int:
 def print_table(
     heads: Sequence[TableColumn], rows: Sequence[TableRow], notes: Sequence[str] = ()
 ) -> None:
-    """Print a table no wider than the screen, and sentences below it."""
+    """Print a table no wider than the screen, and sentences below it.
+
+    Args:
+        heads: key, title and kind of each column.
+        rows: values by key; a missing one is an empty cell.
+        notes: sentences.
+    """
     # widths depend on all cells, so everything is written as text first
     cells = [[format_value(r.get(h.key), h.kind) for h in heads] for r in rows]
     if cells:
@@ -558,7 +579,13 @@ def count_terminal_cells(text: str) -> int:
 
 
 def cut_and_pad_text(text: str, width: int, *, left: bool | None = None) -> str:
-    """Return a text cut to `width` cells, aligned left or right (False); None: not padded."""
+    """Return a text of at most `width` terminal cells; a longer one ends in an ellipsis.
+
+    Args:
+        text: one line.
+        width: number of cells.
+        left: pad on the right (True) or on the left (False); None: do not pad.
+    """
     if count_terminal_cells(text) > width:
         # one cell is for the ellipsis; a character of two cells may leave one unused
         characters, left_cells = [], width - 1
@@ -616,7 +643,14 @@ def _to_plain(value: Any) -> Any:
 
 
 def print_answer(out: CommandOutput, title: str, answer: Any, **options: bool) -> None:
-    """Print what has `to_text` and HTML, or write it as a page."""
+    """Print what has `to_text` and HTML, or write it as a page.
+
+    Args:
+        out: where the command writes.
+        title: title of the page.
+        answer: a value with `to_text`, and `to_html` or `_repr_html_`.
+        options: arguments of `to_text`.
+    """
     if out.html is None:
         print_wrapped_lines(answer.to_text(**options))
         return
@@ -628,7 +662,13 @@ def print_answer(out: CommandOutput, title: str, answer: Any, **options: bool) -
 
 
 def write_and_announce_forecast(archive: str, rules: str, source: str) -> None:
-    """Write a forecast under rules into an archive, and say so."""
+    """Write a forecast of an archive's next sessions into the archive, and say so on stderr.
+
+    Args:
+        archive: folder of sessions.
+        rules: a preset or a chain with a trigger, as text, or "recorded".
+        source: origin of the forecast; empty: none.
+    """
     from ctxkit.experiments.session_forecasts_and_outcomes import write_forecast
 
     forecasts = write_forecast(archive, rules, source=source)

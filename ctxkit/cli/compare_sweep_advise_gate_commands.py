@@ -206,7 +206,7 @@ def gate_(
     --compacted judges a program: facts are planted, it is asked round after round as a session
     grows, and what comes back must keep calls with their results, and the order.
     """
-    from ctxkit.experiments.gates.compactor_gate_and_command import gate_compactor
+    from ctxkit.experiments.gates.compactor_gate_and_subprocess import gate_compactor
     from ctxkit.experiments.gates.regression_gate import gate
 
     if update and baseline is None:

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import click
 from click.shell_completion import get_completion_class
 
+from ctxkit._internal.distribution_version_and_conflicts import (
+    DISTRIBUTION,
+    describe_module_conflict,
+)
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
-from ctxkit._internal.installed_distribution import DISTRIBUTION, describe_module_conflict
 from ctxkit.cli import EXIT_WORSE
 from ctxkit.cli.arguments_and_output import (
     CommandOutput,

@@ -185,7 +185,7 @@ def make_list_row(log: IndexedLogFile, indexed: IndexedSession) -> dict[str, Any
 def describe_omissions(
     logs: list[IndexedLogFile], omitted: int = 0, *, place: str | None, is_filtered: bool = False
 ) -> list[str]:
-    """Say what is not in the list: older sessions, and logs that could not be read."""
+    """Describe the sessions that a list leaves out: older ones, and logs that could not be read."""
     unreadable = [log for log in logs if log.error]
     has_sessions = len(unreadable) < len(logs)
     if has_sessions:  # beside sessions, only files that look like logs were expected to be some
@@ -232,7 +232,7 @@ def report_(out: CommandOutput, *, session: str, call: int) -> None:
 
         print_to_stderr(f"written: {export(opened, out.html)}")
         return
-    from ctxkit.metrics.context_report import report
+    from ctxkit.metrics.context_window_report import report
 
     context_report = report(opened, call)
     if out.json:
@@ -244,7 +244,7 @@ def report_(out: CommandOutput, *, session: str, call: int) -> None:
 
 
 def print_indexed_figures(indexed: IndexedSession) -> None:
-    """Print what is known of a session at once, before its log is read."""
+    """Print the figures of a session from the index, before its log is read."""
     parts = [sanitize_line(indexed.title or indexed.id, 60), f"{indexed.calls_n:,} calls"]
     if indexed.cost_usd:
         parts.append(f"{format_value(indexed.cost_usd, 'usd')} ({indexed.cost_source})")
@@ -300,7 +300,7 @@ def spend_(
     """
     from ctxkit.cli.arguments_and_output import print_answer
     from ctxkit.cli.session_index import SessionIndex
-    from ctxkit.metrics.cost.spend_report import spend
+    from ctxkit.metrics.cost.spend_breakdown import spend
 
     index = SessionIndex()
     logs = _find_spend_logs(index, place, since, project, tool)

@@ -22,7 +22,7 @@ from ctxkit.metrics.view_value_registry import register_view_values
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ctxkit.metrics.cost.bill_items import SessionBill
+    from ctxkit.metrics.cost.call_and_summary_charges import SessionBill
     from ctxkit.session.session import Session
 
 INDEX_FILE = "seen.jsonl"
@@ -69,7 +69,7 @@ class IndexedSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class IndexedLogFile(FileStamp, frozen=True, kw_only=True):
-    """One file, and what is known of the sessions in it."""
+    """One log file, with the figures of its sessions."""
 
     tool: str = ""
     project: str | None = None

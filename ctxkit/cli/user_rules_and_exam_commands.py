@@ -24,7 +24,7 @@ from ctxkit.cli.arguments_and_output import (
 )
 
 if TYPE_CHECKING:
-    from ctxkit.metrics.user_rules_after_compaction import UserRuleFate
+    from ctxkit.metrics.user_rule_loss_and_breaches import UserRuleTimeline
 
 
 RULE_COLUMNS = (
@@ -59,7 +59,7 @@ def rules_(out: CommandOutput, *, session: str, rules: str | None) -> None:
     A rule is a sentence that binds, forbids or chooses: "never touch prod", "answer in German".
     """
     from ctxkit.engine.replay import replay
-    from ctxkit.metrics.user_rules_after_compaction import trace_user_rules
+    from ctxkit.metrics.user_rule_loss_and_breaches import trace_user_rules
 
     resolved = resolve_session(session)
     trace = trace_user_rules(resolved if rules is None else replay(resolved, rules))
@@ -70,14 +70,14 @@ def rules_(out: CommandOutput, *, session: str, rules: str | None) -> None:
     out.table(trace.answer, RULE_COLUMNS, map(_make_row, trace.fates), notes)
 
 
-def _quote_lost(lost: list[UserRuleFate]) -> list[str]:
+def _quote_lost(lost: list[UserRuleTimeline]) -> list[str]:
     """Return the rules that are out of sight in full, as sentences of the report."""
     quoted = [f"Gone since call {f.last_call + 1}: {redact(f.rule)}" for f in lost[:_MAX_QUOTED]]
     more = [f"{len(lost) - _MAX_QUOTED} more: --json has them."] if len(lost) > _MAX_QUOTED else []
     return [*quoted, *more]
 
 
-def _make_row(fate: UserRuleFate) -> dict[str, object]:
+def _make_row(fate: UserRuleTimeline) -> dict[str, object]:
     until = "stands" if fate.removed_by is None else f"compaction {fate.removed_by}"
     return {
         **fate._asdict(),
@@ -125,7 +125,7 @@ def exam_(
     result it reads.
     """
     from ctxkit.experiments.compaction_exams import CompactorCandidate, SummaryPromptCandidate, exam
-    from ctxkit.experiments.gates.compactor_gate_and_command import command
+    from ctxkit.experiments.gates.compactor_gate_and_subprocess import command
 
     candidates: dict[str, object] = dict(zip(rules, rules, strict=True))
     candidates |= {words: CompactorCandidate(command(words)) for words in commands}

@@ -15,14 +15,14 @@ import msgspec
 
 from ctxkit._internal import formatting_and_sanitizing
 from ctxkit._internal.formatting_and_sanitizing import escape_html, format_percent, sanitize_line
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit._internal.safe_files import SafeFolder
 from ctxkit._internal.tables import Cell, Column, Table
-from ctxkit.course.contest_entry_files import (
+from ctxkit.course.contest_entry_serialization import (
     MAX_ENTRIES,
     MAX_FILES,
-    StoredContestEntry,
+    ContestEntryRules,
     decode_rules,
     encode_rules,
     get_notebook_folder,
@@ -30,18 +30,23 @@ from ctxkit.course.contest_entry_files import (
     read_entries,
     store_entry,
 )
-from ctxkit.course.generator.billing_sample import make_session
-from ctxkit.course.sample_sessions import facts_kept, load_sample, replay_sample, score_replay
+from ctxkit.course.generator.billing_sample_session import make_session
+from ctxkit.course.sample_replays_and_scores import (
+    facts_kept,
+    load_sample,
+    replay_sample,
+    score_replay,
+)
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.policies.context_rules import Rules
-from ctxkit.presets.registry import resolve_rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
+from ctxkit.presets.registry_and_setting_checks import resolve_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pandas as pd
 
-    from ctxkit.presets.registry import RulesLike
+    from ctxkit.presets.registry_and_setting_checks import RulesLike
     from ctxkit.session.session import Session
 
 
@@ -90,6 +95,10 @@ class ContestTable:
     def tried(name: str, rules: RulesLike) -> ContestEntry:
         """Return the figures of rules on `billing`, without entering them; a function may be tried.
 
+        Args:
+            name: name of the entry in the result.
+            rules: rules, a preset or a function.
+
         Raises:
             BadArguments: they are no rules.
         """
@@ -120,7 +129,7 @@ class ContestTable:
             comparison = f"it {_describe(entry)}, and yours {_describe(old)}"
             note = f"{entry.name!r} was not replaced: {comparison}. Enter it under another name."
             return replace(self, note=note)
-        store_entry(self.path, StoredContestEntry(name=entry.name, rules=data, by=by))
+        store_entry(self.path, ContestEntryRules(name=entry.name, rules=data, by=by))
         note = f"{entry.name!r} was replaced: the old one {_describe(old)}." if old else ""
         return replace(self, note=note)
 
@@ -128,7 +137,7 @@ class ContestTable:
     def entries(self) -> tuple[ContestEntry, ...]:
         """The entries with their figures on `billing`: those that count first, then by dollars."""
         # a table that is missing, damaged or too large counts as empty
-        stored: tuple[StoredContestEntry, ...] = ()
+        stored: tuple[ContestEntryRules, ...] = ()
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             stored = read_entries(self.path)
         entries = []
@@ -197,14 +206,14 @@ class ContestTable:
 def contest(path: str | Path | None = None) -> ContestTable:
     """Return the contest of the course: the cheapest rules that keep all facts of `billing`.
 
-    An entry counts if it keeps fifteen of fifteen facts until the last turn begins, takes at most
-    5 % of what is needed later out of sight, and fits the window. `contest().enter(name, rules)`
-    enters one. The table is practice: `ctxkit.course.mark` judges entries on sessions that nobody
-    has seen.
+    An entry counts if it keeps fifteen of fifteen facts until the last turn begins, hides at most 5
+    % of the items that are needed later, and fits the window. `contest().enter(name, rules)` enters
+    one. The table is for practice: `ctxkit.course.mark` judges entries on sessions that nobody has
+    seen.
 
     Args:
         path: a file, or a folder that a class shares, in which each entry has a file of its own;
-            None: `.ctxkit/contest.json` where the notebook was opened.
+            None: `.ctxkit/contest.json` in the notebook's folder.
 
     Returns:
         The table; its display ranks the entries that count by cost, in US dollars.
@@ -420,7 +429,7 @@ def _float_or_none(value: object) -> float | None:
     return float(str(value)) if formatting_and_sanitizing.has_value(value) else None
 
 
-def _find_entries(folder: Path) -> Iterator[tuple[str, StoredContestEntry | str]]:
+def _find_entries(folder: Path) -> Iterator[tuple[str, ContestEntryRules | str]]:
     """Yield each file with an entry of it, or with the sentence why it cannot be read."""
     for path in sorted(folder.rglob("*.json"))[:MAX_FILES]:
         file = sanitize_line(str(path.relative_to(folder)), 120)
@@ -432,7 +441,7 @@ def _find_entries(folder: Path) -> Iterator[tuple[str, StoredContestEntry | str]
         yield from ((file, entry) for entry in entries[:MAX_ENTRIES])
 
 
-def _judge_row(file: str, entry: StoredContestEntry | str, hidden: list[Session]) -> dict[str, Any]:
+def _judge_row(file: str, entry: ContestEntryRules | str, hidden: list[Session]) -> dict[str, Any]:
     if isinstance(entry, str):
         return _make_marks_row(file, "", "", entry)
     try:

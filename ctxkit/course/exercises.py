@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting_and_sanitizing import NO_MATHJAX, escape_html, sanitize_line
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.safe_files import SafeFolder
 from ctxkit._internal.tables import TEXT_COLOR_CSS
 from ctxkit.course.students import current_student, digest_answer, draw_numbers
@@ -159,17 +159,17 @@ def tasks() -> dict[str, str]:
 def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
     """Mark an answer: say whether it is right, and if not what is wrong with it.
 
-    What is right is worked out from the sample when it is asked for. A guess is told how far it
+    The right answer is computed from the sample at each check. For a guess the mark says how far it
     was off.
 
     Args:
-        key: of the exercise, such as ``"03-a"``; `ctxkit.course.tasks()` lists them.
+        key: key of the exercise, such as ``"03-a"``; `ctxkit.course.tasks()` lists them.
         answer: a number, a word, a list or rules, as the exercise asks; left out or ``...``: the
-            exercise is read out.
-        given: what the exercise is about, where it is no sample but something of yours.
+            exercise is printed.
+        given: the object that the exercise is about, where it is your own and no sample.
 
     Returns:
-        The mark: its `right` is None for a guess, and where the exercise was only read out.
+        The mark: its `right` is None for a guess, and where the exercise was only printed.
 
     Raises:
         BadArguments: there is no such exercise.
@@ -406,7 +406,7 @@ def mark_number(
     tolerance: float = 0.005,
     common_mistakes: Mapping[str, float] | None = None,
 ) -> str:
-    """Say what is wrong with a number; empty where it is right.
+    """Return what is wrong with a number, as a sentence; empty where it is right.
 
     Args:
         answer: what was answered.
@@ -509,7 +509,12 @@ def _normalise_word(word: Any) -> str:
 
 
 def mark_span(answer: Any, expected: tuple[int, int]) -> str:
-    """Say which end of a span (first, last) is wrong, and not in which direction."""
+    """Return which end of a span is wrong, but not in which direction; empty where both are right.
+
+    Args:
+        answer: what the student wrote.
+        expected: first and last number.
+    """
     pair = as_pair(answer)
     if pair is None:
         return "Give two numbers: (first, last)."

@@ -16,7 +16,7 @@ import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.safe_files import SafeFolder
-from ctxkit.course.contest_entry_files import get_notebook_folder
+from ctxkit.course.contest_entry_serialization import get_notebook_folder
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -75,7 +75,13 @@ class Student:
         return counted
 
     def add(self, key: str, digest: str, right: bool | None) -> None:
-        """Keep a try; where the file cannot be written, in this kernel alone, with a warning."""
+        """Store an attempt; where the file cannot be written, in this kernel only, with a warning.
+
+        Args:
+            key: name of the exercise.
+            digest: hash of the answer.
+            right: the answer is right; None: it was a guess, which is not marked.
+        """
         new_try = ExerciseAttempt(key=key, digest=digest, right=right, time=round(time.time(), 1))
         self._tries[key].append(new_try)
         if self.path is None:
@@ -160,7 +166,13 @@ def current_student() -> tuple[Student, str]:
 
 
 def draw_numbers(key: str, variants: Sequence[dict[str, Any]], student: Student) -> dict[str, Any]:
-    """Return the numbers of an exercise for a student; without a name those of the page."""
+    """Return the numbers of an exercise for a student; without a name those of the page.
+
+    Args:
+        key: name of the exercise.
+        variants: sets of numbers; the first one is that of the page.
+        student: the student, whose seed decides; without one the page's numbers are returned.
+    """
     if not variants:
         return {}
     if not student.seed:

@@ -61,7 +61,7 @@ _sum, _max = np.add.reduce, np.maximum.reduce
 """The methods `sum` and `max` take twice as long for the few calls between two edits."""
 
 
-class PromptSizes:
+class PromptSizeSpans:
     """The marks of a run, and the prompt sizes and sums that follow from them."""
 
     __slots__ = ("_closed_sums", "_last_sums", "_n_closed", "clock", "log", "marks", "upto")
@@ -78,9 +78,9 @@ class PromptSizes:
         self._last_sums = (0, 0, self._closed_sums)
         """The last result of `sums`, behind the numbers of marks and calls that it is for."""
 
-    def copy(self) -> PromptSizes:
+    def copy(self) -> PromptSizeSpans:
         """Return an equal bill that can be extended on its own."""
-        other = PromptSizes(self.log, self.clock)
+        other = PromptSizeSpans(self.log, self.clock)
         other.marks, other.upto = list(self.marks), self.upto
         return other
 
@@ -306,7 +306,12 @@ class PastPrompts(NamedTuple):
 
 
 def measure_common_prefix(a: Numbers, b: Numbers) -> int:
-    """Return how many first values of two arrays are equal."""
+    """Return the length of the longest common prefix of two arrays.
+
+    Args:
+        a: an array, such as the hashes of a prompt's messages.
+        b: the other array.
+    """
     n = min(len(a), len(b))
     if not n or a[0] != b[0]:
         return 0
@@ -325,6 +330,10 @@ def measure_shared_prefix(view: History, others: Iterable[History]) -> int:
     """Return the tokens of the longest prefix that a view shares with one of some other views.
 
     The fixed part of the prompt counts.
+
+    Args:
+        view: the messages of a prompt.
+        others: those of earlier prompts of the same log.
     """
     hashes, longest = hash_contents(view), 0
     for other in others:

@@ -15,10 +15,10 @@ from ctxkit.engine.prompt_sizes_and_prefixes import (
 )
 from ctxkit.engine.run_segments_and_prompts import PrunedHistory
 from ctxkit.policies.base import flatten_chain
-from ctxkit.policies.coming_prompt_sizes import UnprunedForecast
-from ctxkit.policies.context_rules import unwrap_function
+from ctxkit.policies.compaction_and_pruning_rules import unwrap_function
 from ctxkit.policies.history.history import History
-from ctxkit.policies.schedules.pruning_layers import SUM_TOKENS
+from ctxkit.policies.schedules.pruned_message_states import SUM_TOKENS
+from ctxkit.policies.unpruned_prompt_forecast import UnprunedForecast
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.policies.base import BasePolicy
-    from ctxkit.policies.coming_prompt_sizes import BilledSizes
     from ctxkit.policies.history.message_log import ColdCacheCalls, MessageLog
-    from ctxkit.policies.schedules.pruning_layers import Layer
-    from ctxkit.policies.schedules.unpruned_messages import HistoryRows
+    from ctxkit.policies.schedules.messages_before_pruning import UnprunedMessages
+    from ctxkit.policies.schedules.pruned_message_states import Layer
+    from ctxkit.policies.unpruned_prompt_forecast import BilledSizes
     from ctxkit.tokens.token_counters import ContextBudget
 
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # A pruning changes what single calls are sent and leaves the history alone. A part that has a
 # schedule says for each message from which call on it has which state; a part without one must be
 # run at each call (`_CallByCallPromptSizes`, O(messages) a call). With schedules only
-# (`ScheduledPromptSizes`), one
+# (`PruningSchedulePromptSizes`), one
 # `LayerContents` a layer holds the content and size of each position and is brought from call to
 # call by the events of the schedule. The first position that differs from the prompt before gives
 # the shared prefix; what comes after it is new. Cost: O(events + new positions + tokens behind
@@ -55,7 +55,7 @@ _PLAIN_TYPES = (str, int, float, bool, type(None))
 """Types of settings that are fully described by equality, as are tuples of them."""
 
 
-class PrunedForecast(UnprunedForecast):
+class PrunedPromptForecast(UnprunedForecast):
     """Prompt sizes and shared prefixes of the calls of a pruned history, by the parts' schedules.
 
     Parts without a schedule, and all parts behind such a one, are run call by call.
@@ -87,8 +87,8 @@ class PrunedForecast(UnprunedForecast):
         self.pruned = PrunedHistory(history.at(start), pruning, budget)
         self.runs_each_call = bool(self.pruned.rest)
         """True where a part is run at each call by itself."""
-        bill = _CallByCallPromptSizes if self.runs_each_call else ScheduledPromptSizes
-        self._bill: _CallByCallPromptSizes | ScheduledPromptSizes = bill(
+        bill = _CallByCallPromptSizes if self.runs_each_call else PruningSchedulePromptSizes
+        self._bill: _CallByCallPromptSizes | PruningSchedulePromptSizes = bill(
             self.pruned, start, clock, past
         )
         self.start, self._sound = start, True
@@ -155,7 +155,12 @@ class PrunedForecast(UnprunedForecast):
         return np.array([*past, *coming], np.int64)
 
     def shared(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the tokens of the prefix that each call shares with prompts before it."""
+        """Return the tokens of the prefix that each call shares with prompts before it.
+
+        Args:
+            start: first call, not before the first of the forecast.
+            stop: one past the last call.
+        """
         self._extend_to(stop, stop)
         return np.array(self._shared[start - self.start : stop - self.start], np.int64)
 
@@ -179,16 +184,23 @@ class PrunedForecast(UnprunedForecast):
 
 def make_whole_log_forecast(
     log: MessageLog, budget: ContextBudget, pruning: BasePolicy, clock: ColdCacheCalls
-) -> PrunedForecast:
-    """Return the forecast of all calls of a log without an edit; the log caches the last ones."""
-    forecasts: dict[Any, PrunedForecast] = log.memo.setdefault("pruned", {})
+) -> PrunedPromptForecast:
+    """Return the forecast of all calls of a log to which no edit was made.
+
+    Args:
+        log: the messages and calls; it caches the last `_MAX_FORECASTS` forecasts.
+        budget: the limit and reserve in tokens.
+        pruning: the pruning of each prompt.
+        clock: the calls that find a cold cache.
+    """
+    forecasts: dict[Any, PrunedPromptForecast] = log.memo.setdefault("pruned", {})
     parts = tuple(_part_identity(part) for part in flatten_chain(pruning))
     key = parts, budget.limit, budget.reserve, clock.life, len(log), log.calls
     forecast = forecasts.get(key)
     if forecast is None or not forecast.sound:
         while len(forecasts) >= _MAX_FORECASTS:
             del forecasts[next(iter(forecasts))]
-        forecast = PrunedForecast(History.start(log), budget, pruning, clock, 0)
+        forecast = PrunedPromptForecast(History.start(log), budget, pruning, clock, 0)
         forecasts[key] = forecast
     return forecast
 
@@ -245,7 +257,7 @@ class _CallByCallPromptSizes:
 class LayerContents:
     """Contents and sizes of all positions of one layer at a call; content 0: hidden."""
 
-    def __init__(self, layer: Layer, rows: HistoryRows) -> None:
+    def __init__(self, layer: Layer, rows: UnprunedMessages) -> None:
         self._layer, self._rows = layer, rows
         self._contents: NDArray[Any] = np.zeros(64, np.int64)
         self._sizes: list[int] = []
@@ -311,7 +323,7 @@ class LayerContents:
         return contents[contents != 0] if self.hides else contents
 
 
-class ScheduledPromptSizes:
+class PruningSchedulePromptSizes:
     """The bill of a schedule, with one track for each layer that a call may be sent."""
 
     def __init__(

@@ -12,21 +12,21 @@ import msgspec
 import numpy as np
 
 from ctxkit.engine import Run, interleave_edits, make_log_from_session, run_rules, with_message_ids
-from ctxkit.engine.provider_guard import count_refused_calls
-from ctxkit.engine.rule_runs import find_first_compaction_call
+from ctxkit.engine.context_rules_run import find_first_compaction_call
+from ctxkit.engine.prompt_checks_and_repairs import count_refused_calls
 from ctxkit.engine.sent_prompts import SentPrompts
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
-from ctxkit.policies.context_rules import (
+from ctxkit.policies.compaction_and_pruning_rules import (
     THRESHOLD_NAMES,
     RecordedCompactionsPolicy,
     get_warn_and_cutover_tokens,
     recorded_rules,
 )
-from ctxkit.policies.history.growing_columns import TOOL
+from ctxkit.policies.history.growing_columns_and_sums import TOOL
 from ctxkit.policies.protocols import name_of
 from ctxkit.presets.inert_settings import describe_inert_settings
-from ctxkit.presets.registry import resolve_rules
+from ctxkit.presets.registry_and_setting_checks import resolve_rules
 from ctxkit.presets.systems.swe_agent_mask import swe_agent_mask
 from ctxkit.session.compactions_and_prunings import PRUNED_KEY
 from ctxkit.session.messages import REPORTED_CONTEXT_KEY, Edit, Message, Usage
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
     from ctxkit.engine.run_segments_and_prompts import SentItem
     from ctxkit.engine.sent_prompts import SessionPrompts
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.policies.history.message_log import MessageLog
-    from ctxkit.presets.registry import RulesLike
+    from ctxkit.presets.registry_and_setting_checks import RulesLike
     from ctxkit.session.session import Session
     from ctxkit.tokens.message_sizes import MessageSizes
     from ctxkit.tokens.token_counters import TokenCounter
@@ -344,7 +344,7 @@ def summarize_run(run: Run) -> dict[str, Any]:
 
 
 def describe_run_oddities(run: Run) -> str | None:
-    """Return what is odd about a run's rules: settings without effect, a window that is full.
+    """Return notes on a run's rules: settings without effect, a window that is full.
 
     Args:
         run: a finished run.

@@ -11,19 +11,19 @@ from ctxkit.policies.base import apply_policy, split_pruning
 from ctxkit.policies.history.edited_head import hash_content, hash_row_content
 from ctxkit.policies.history.history import History
 from ctxkit.policies.protocols import name_of
-from ctxkit.policies.schedules.pruning_layers import select_changes_between
+from ctxkit.policies.schedules.messages_before_pruning import MessageState
+from ctxkit.policies.schedules.pruned_message_states import select_changes_between
 from ctxkit.policies.schedules.pruning_schedule import Schedule
-from ctxkit.policies.schedules.unpruned_messages import MessageState
 from ctxkit.session.messages import Message, SizeOnly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ctxkit.policies.base import BasePolicy
-    from ctxkit.policies.context_rules import Rules
-    from ctxkit.policies.history.history_view import HistoryEdit
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
+    from ctxkit.policies.history.history_columns_and_searches import HistoryEdit
     from ctxkit.policies.history.message_log import MessageLog
-    from ctxkit.policies.schedules.pruning_layers import StateChange
+    from ctxkit.policies.schedules.pruned_message_states import StateChange
     from ctxkit.session.messages import Edit
     from ctxkit.tokens.token_counters import ContextBudget
 
@@ -130,9 +130,13 @@ class Compaction(msgspec.Struct, frozen=True):
     """
 
     call: int
+    """Number of the call before which it happened, from 0."""
     was: History
+    """The history without it."""
     new: History
+    """The history with it."""
     trigger: str
+    """Reason why it was due."""
     by: str = ""
     """Name of what did it, where that is not the policy of the rules."""
     pruned_sizes: tuple[int, int] | None = None
@@ -191,9 +195,11 @@ class BlockedCompaction(NamedTuple):
     """
 
     call: int
+    """Number of the call at which it was due, from 0."""
     guard: str
     """Name of the guard that suppressed it or refused its result, or of a policy that failed."""
     why: str
+    """Reason, as a sentence."""
 
     @property
     def outcome(self) -> Literal["skipped", "failed", "refused"]:
@@ -224,12 +230,17 @@ class PolicyRunEvent(NamedTuple):
     kind: str
     """`start` or `end`."""
     call: int
+    """Number of the call, from 0."""
     policy: str
+    """Name of the policy."""
     messages: int
+    """Messages in the prompt, at the end those of the result."""
     tokens: int
+    """Tokens of that prompt."""
     outcome: str = ""
     """At the end: `compacted`, `nothing`, `refused` or `failed`."""
     error: str | None = None
+    """The error of a summary or of the policy; None: none."""
 
 
 FIXED_KIND = "fixed"
@@ -296,17 +307,30 @@ def build_uncompacted_prompt(run: RunLike, call: int) -> tuple[list[SentItem], d
 
 
 def find_left_out_rows(run: RunLike, call: int | None) -> dict[int, str]:
-    """Return the rows that prunings left out of a call's prompt, each with the name of the part."""
+    """Return the messages that prunings left out of a call's prompt.
+
+    Args:
+        run: a run or a replay.
+        call: number of the call, from 0; None: the next call.
+
+    Returns:
+        For each row of the log that is left out, the name of the part that did it.
+    """
     return _items_and_left_out(run, call)[1]
 
 
 def iter_prompt_changes(
     run: RunLike, start: int = 0, stop: int | None = None
 ) -> Iterator[PromptChange]:
-    """Yield the changes of the prompt at each of the calls start..stop, the first of them again.
+    """Yield the changes of the prompt at each of the calls start..stop.
 
     Cost: one pass over messages and changes of each segment; where a part has no schedule, one pass
     over the prompt at each call.
+
+    Args:
+        run: a run or a replay.
+        start: first call, from 0; its change holds the whole prompt.
+        stop: one past the last call; None: all calls so far.
     """
     stop = run.call if stop is None else min(stop, run.call)
     segment_starts = {start, run.begin, *(c.call for c in run.compactions)}
@@ -323,7 +347,12 @@ def iter_prompt_changes(
 
 
 def build_full_prompt_change(call: int, items: Sequence[SentItem]) -> PromptChange:
-    """Return all items of a call as one change, as if there were no prompt before."""
+    """Return all items of a call as one change, as if there were no prompt before.
+
+    Args:
+        call: number of the call, from 0.
+        items: the messages of its prompt, in order.
+    """
     fixed, added = 0, list[MessageState]()
     for item in items:
         if item.message.kind == FIXED_KIND:

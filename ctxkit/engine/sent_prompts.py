@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.engine.run_segments_and_prompts import FIXED_KIND, SentItem, build_full_prompt_change
 from ctxkit.session.compactions_and_prunings import (
-    AddedMessage,
-    PrunedMessage,
-    PrunedPrompt,
+    MessagePruningState,
+    PromptOnlyMessage,
+    PromptPruningState,
     encode_pruning,
     get_original_id,
 )
@@ -17,7 +17,7 @@ from ctxkit.session.compactions_and_prunings import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.engine.rule_runs import Run
+    from ctxkit.engine.context_rules_run import Run
     from ctxkit.engine.run_segments_and_prompts import PromptChange
     from ctxkit.session.messages import Message
     from ctxkit.session.session import Session
@@ -127,7 +127,7 @@ class PruningRecorder:
         before: the pruning of the last prompt that the session records.
     """
 
-    def __init__(self, before: PrunedPrompt) -> None:
+    def __init__(self, before: PromptPruningState) -> None:
         self._before = self._before_last = before
 
     def forget_last(self) -> None:
@@ -157,28 +157,28 @@ class PruningRecorder:
 
 def _find_pruning(
     items: Sequence[SentItem], ids: Sequence[str], left_out: dict[int, str], row_of: dict[str, int]
-) -> PrunedPrompt:
+) -> PromptPruningState:
     """Return the pruning of a prompt, given the ids of the conversation's messages."""
-    changes: dict[str, PrunedMessage] = {}
-    added: list[AddedMessage] = []
+    changes: dict[str, MessagePruningState] = {}
+    added: list[PromptOnlyMessage] = []
     there, present, last = set[str](), set(ids), ""
     for item in items:
         name = get_original_id(item.message.id)
         if item.message.kind == FIXED_KIND:
             continue
         if item.pruned and name not in present:
-            added.append(AddedMessage(item.message, item.changed_by or "", last))
+            added.append(PromptOnlyMessage(item.message, item.changed_by or "", last))
             continue
         last = name
         there.add(name)
         if item.pruned:
-            changes[name] = PrunedMessage(name, item.changed_by or "", item.message.parts)
+            changes[name] = MessagePruningState(name, item.changed_by or "", item.message.parts)
     for name in ids:
         if name not in there:
-            changes[name] = PrunedMessage(name, left_out.get(row_of.get(name, -1), ""))
+            changes[name] = MessagePruningState(name, left_out.get(row_of.get(name, -1), ""))
     if ids and last == ids[-1]:  # at the end, so that it is the same at the next call
-        added = [a if a.after != last else AddedMessage(a.message, a.by) for a in added]
-    return PrunedPrompt(changes, tuple(added))
+        added = [a if a.after != last else PromptOnlyMessage(a.message, a.by) for a in added]
+    return PromptPruningState(changes, tuple(added))
 
 
 class SessionPrompts:
@@ -297,7 +297,7 @@ def _changed_items(
 
 
 def _recorded_items(
-    items: Sequence[SentItem], pruned: PrunedPrompt, run: Run
+    items: Sequence[SentItem], pruned: PromptPruningState, run: Run
 ) -> Iterator[SentItem]:
     """Yield the items of a prompt, changed as its reply records it."""
     fixed = [item for item in items if item.message.kind == FIXED_KIND]

@@ -1,16 +1,16 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
 from .compaction_exams import SummaryPromptCandidate as SummaryPromptCandidate
 from .compaction_exams import exam as exam
-from .context_ablations import SECTION_COLUMNS as SECTION_COLUMNS
-from .context_ablations import index_or_paste as index_or_paste
-from .context_ablations import sections as sections
-from .context_ablations import with_memory as with_memory
-from .context_ablations import without as without
 from .cost_and_loss_scores import score as score
 from .rules_comparison import Comparison as Comparison
 from .rules_comparison import compare as compare
 from .score_columns import SCORE_COLUMN_NAMES as SCORE_COLUMN_NAMES
 from .score_columns import SCORE_COLUMNS as SCORE_COLUMNS
+from .section_store_memory_ablations import SECTION_COLUMNS as SECTION_COLUMNS
+from .section_store_memory_ablations import index_or_paste as index_or_paste
+from .section_store_memory_ablations import sections as sections
+from .section_store_memory_ablations import with_memory as with_memory
+from .section_store_memory_ablations import without as without
 from .session_forecasts_and_outcomes import forecasts as forecasts
 from .session_forecasts_and_outcomes import write_forecast as write_forecast
 from .setting_advice import advise as advise

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.data_frame_display import ColumnsRenderer, DisplayColumn, with_display
+from ctxkit._internal.data_frame_display import DisplayColumn, FramePreviewRenderer, with_display
 from ctxkit._internal.formatting_and_sanitizing import pluralize, sanitize_text
-from ctxkit._internal.setting_types import PROPORTION
+from ctxkit._internal.setting_value_validation import PROPORTION
 from ctxkit.errors import CtxkitError
-from ctxkit.metrics.frames.building import build_frame
-from ctxkit.metrics.frames.columns import TEXT, FrameColumn
+from ctxkit.metrics.frames.frame_column import TEXT, FrameColumn
+from ctxkit.metrics.frames.typed_frame_builder import build_frame
 from ctxkit.presets import config_syntax
 from ctxkit.presets.config_key_mapping import get_section
 from ctxkit.presets.fuseraft_config import find_budget_faults
@@ -62,7 +62,7 @@ def validate(path: str | Path | Mapping[str, str], *, system: str | None = None)
         FAULT_COLUMNS, {c.name: [row[i] for row in rows] for i, c in enumerate(FAULT_COLUMNS)}
     )
     columns = tuple(DisplayColumn(c.name, c.name) for c in FAULT_COLUMNS)
-    return with_display(frame, ColumnsRenderer(columns, _describe_faults))
+    return with_display(frame, FramePreviewRenderer(columns, _describe_faults))
 
 
 def _describe_faults(frame: pd.DataFrame) -> str:

@@ -19,7 +19,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     pluralize,
     sanitize_line,
 )
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.engine.run_segments_and_prompts import FIXED_KIND
 from ctxkit.errors import BadArguments
@@ -31,8 +31,8 @@ from ctxkit.experiments.compaction_exam_questions import (
     make_exam,
 )
 from ctxkit.formats.sessions_from_arguments import accepts_session
+from ctxkit.metrics.bootstrap_and_paired_tests import mcnemar
 from ctxkit.metrics.fact_retention import find_missing_values
-from ctxkit.metrics.run_statistics import mcnemar
 from ctxkit.session.messages import Message, Text
 from ctxkit.tokens.token_counters import default_counter
 
@@ -353,7 +353,7 @@ def _compact(
         from ctxkit.formats.reading import read
 
         return tuple(read(list(candidate)).messages)
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
 
     if (
         callable(candidate)
@@ -388,7 +388,7 @@ def _is_preset(candidate: object) -> bool:
 def _compact_by_rules(paper: ExamPaper, candidate: Any) -> tuple[Message, ...]:
     """Compact the prompt once by rules, regardless of their trigger."""
     from ctxkit.engine.replay import replay
-    from ctxkit.presets.registry import resolve_rules
+    from ctxkit.presets.registry_and_setting_checks import resolve_rules
     from ctxkit.session.session import Session
 
     rules = resolve_rules(candidate, once=True)
@@ -408,12 +408,16 @@ def _compact_by_rules(paper: ExamPaper, candidate: Any) -> tuple[Message, ...]:
 def _summarise(paper: ExamPaper, summariser: Callable[[Any], Any]) -> str:
     from ctxkit.policies.history.history import History
     from ctxkit.policies.history.message_log import MessageLog
-    from ctxkit.policies.offline_summarisers import Passage, get_summary_text, validate_summary
+    from ctxkit.policies.offline_summarisers import (
+        SummariserInput,
+        get_summary_text,
+        validate_summary,
+    )
 
     removed = [m for m in paper.before if m not in paper.retained]
     log = MessageLog.of(removed, default_counter())
     history = History.start(log, call=len(log.upto))
-    return get_summary_text(validate_summary(summariser(Passage(history, len(removed)))))
+    return get_summary_text(validate_summary(summariser(SummariserInput(history, len(removed)))))
 
 
 def _with_summary(paper: ExamPaper, summary: str) -> tuple[Message, ...]:
@@ -487,7 +491,12 @@ def make_question_message(questions: Sequence[ExamQuestion]) -> Message:
 
 
 def grade_answers(questions: Sequence[ExamQuestion], reply: str) -> tuple[bool, ...]:
-    """Return for each question whether the reply gives its exact value, in any case of letters."""
+    """Return for each question whether the reply gives its exact value, in any case of letters.
+
+    Args:
+        questions: the questions, in the order of their numbers.
+        reply: the model's answers, one numbered line each.
+    """
     answers = {int(number): text.casefold() for number, text in _ANSWER_LINE.findall(reply)}
     return tuple(
         not find_missing_values((question.expected,), answers.get(i, ""))

@@ -1,8 +1,8 @@
 """Scores of a session, replay or run (`ctxkit.score`): one row of figures each.
 
-All rows of one recorded session share a `SessionScoreCache`: message sizes, the cost model that is
-calibrated on the recorded usage, the index of items, and the prediction of other sessions. A row is
-assembled from bills (`metrics.cost`), compactions, window, elongation and, on request, loss. The
+All rows of one recorded session share a `SessionAnalysisCache`: message sizes, the cost model that
+is calibrated on the recorded usage, the index of items, and the prediction of other sessions. A row
+is assembled from bills (`metrics.cost`), compactions, window, elongation and, on request, loss. The
 same functions score the record, a live `Run` and a replay that was read from a file.
 """
 
@@ -21,7 +21,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     predict_reads_after_compactions,
 )
 from ctxkit.engine.cache_model.training_counts import DeveloperLogs
-from ctxkit.engine.provider_guard import count_refused_calls
+from ctxkit.engine.prompt_checks_and_repairs import count_refused_calls
 from ctxkit.engine.replay import (
     count_hidden_messages_and_results,
     describe_run_oddities,
@@ -31,7 +31,7 @@ from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
 from ctxkit.formats.reading import read_all
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.compaction_outcomes import get_compactions_and_prompts
-from ctxkit.metrics.compaction_payback import (
+from ctxkit.metrics.compaction_savings_and_payback import (
     get_replay_compactions,
     get_replay_prompt_sizes,
     get_run_compactions,
@@ -40,7 +40,7 @@ from ctxkit.metrics.compaction_payback import (
 from ctxkit.metrics.compaction_sizes_and_detection import measure_compactions
 from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel, bill_replay, closure_error
 from ctxkit.metrics.cost.session_bill import bill_session
-from ctxkit.metrics.item_search_index import ItemIndex
+from ctxkit.metrics.item_index_and_rule_matching import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
@@ -59,9 +59,9 @@ from ctxkit.metrics.run_elongation import (
     get_study_model_family,
     widen_interval_to_closed_loop_runs,
 )
-from ctxkit.metrics.user_rules_after_compaction import (
-    ActionAndValueIndex,
-    UserRulesAndValuesAnalysis,
+from ctxkit.metrics.user_rule_loss_and_breaches import (
+    BreachAndStalenessIndex,
+    CompactionConsequenceAnalysis,
 )
 from ctxkit.metrics.view_value_registry import register_view_values
 from ctxkit.session.compactions_and_prunings import (
@@ -77,9 +77,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.engine.cache_model.input_cost_prediction import InputCostPrediction
-    from ctxkit.metrics.compaction_payback import CompactionAtCall
-    from ctxkit.metrics.cost.bill_items import SessionBill
+    from ctxkit.engine.cache_model.input_cost_prediction import InputCostPredictionErrors
+    from ctxkit.metrics.compaction_savings_and_payback import CompactionsBeforeCall
+    from ctxkit.metrics.cost.call_and_summary_charges import SessionBill
     from ctxkit.metrics.cost.replay_cost_model import ReplayBill
     from ctxkit.metrics.message_visibility import Visibility
     from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
@@ -112,8 +112,8 @@ def score(
 
     Returns:
         A series with the columns of `experiments.score_columns.SCORE_COLUMNS`, shown by its chief
-        figures (`.detail` has all). Shares are between 0
-        and 1, counts end in `_n`, money is in US dollars; unknown values are missing, never zero.
+        figures (`.detail` has all). Shares are between 0 and 1, counts end in `_n`, money is in US
+        dollars; unknown values are missing, never zero.
 
     Raises:
         BadArguments: the argument is no session.
@@ -129,7 +129,7 @@ def score(
     from ctxkit._internal.data_frame_display import DisplaySeries
     from ctxkit.experiments.score_columns import display_score
 
-    base = SessionScoreCache(session.origin or session, read_developer_logs(logs))
+    base = SessionAnalysisCache(session.origin or session, read_developer_logs(logs))
     row = score_session(session, base, loss=loss, reuse=reuse)
     values = {n: pd.NA if row.get(n) is None else row[n] for n in SCORE_COLUMN_NAMES}
     displayed = DisplaySeries(values, name=row["rules"], dtype=object)
@@ -150,7 +150,7 @@ def read_developer_logs(
 
 def score_session(
     session: Session,
-    base: SessionScoreCache | None = None,
+    base: SessionAnalysisCache | None = None,
     *,
     loss: bool = True,
     reuse: bool = False,
@@ -166,7 +166,7 @@ def score_session(
     Returns:
         A value for each of `SCORE_COLUMNS` that applies.
     """
-    base = base or SessionScoreCache(session.origin or session)
+    base = base or SessionAnalysisCache(session.origin or session)
     if session.origin is None:
         row = _score_record(base, reuse=reuse)
     else:
@@ -175,7 +175,7 @@ def score_session(
 
 
 def score_loss(
-    base: SessionScoreCache, session: Session | None, run: Run | None = None
+    base: SessionAnalysisCache, session: Session | None, run: Run | None = None
 ) -> dict[str, Any]:
     """Return the columns of loss, rereads and reorientation of a session or of a run.
 
@@ -219,7 +219,7 @@ def score_loss(
 
 
 def score_run(
-    base: SessionScoreCache, run: Run, label: str, *, loss: bool = False, reuse: bool = False
+    base: SessionAnalysisCache, run: Run, label: str, *, loss: bool = False, reuse: bool = False
 ) -> dict[str, Any]:
     """Return the score of a run; it equals the score of the session that `replay` makes of it.
 
@@ -252,7 +252,7 @@ def score_run(
     return row | score_loss(base, None, run) if loss else row
 
 
-def _score_replay(base: SessionScoreCache, session: Session, *, reuse: bool) -> dict[str, Any]:
+def _score_replay(base: SessionAnalysisCache, session: Session, *, reuse: bool) -> dict[str, Any]:
     details = session.details.get("replay", {})
     whys = [str(h.get("why", "")) for h in details.get("held", ())]
     label = str(details.get("rules", "replay"))
@@ -297,9 +297,9 @@ def _run_outcome(
 # spread of the prediction over other sessions. Elongation is applied last and never changes
 # `cost_usd`.
 def _score_prompts(
-    base: SessionScoreCache,
+    base: SessionAnalysisCache,
     prompts: SentPromptSizes,
-    compactions: Sequence[CompactionAtCall],
+    compactions: Sequence[CompactionsBeforeCall],
     outcome: dict[str, Any],
     *,
     window: Any,
@@ -338,9 +338,9 @@ def _score_prompts(
 
 
 def _bill_prompts(
-    base: SessionScoreCache,
+    base: SessionAnalysisCache,
     prompts: SentPromptSizes,
-    compactions: Sequence[CompactionAtCall],
+    compactions: Sequence[CompactionsBeforeCall],
     *,
     reuse: bool = False,
 ) -> tuple[ReplayBill, list[float | None]]:
@@ -349,7 +349,7 @@ def _bill_prompts(
     return bill_replay(base.sheet, prompts, sum_if_complete(costs)), costs
 
 
-def measure_cost_and_loss(base: SessionScoreCache, run: Run) -> dict[str, Any]:
+def measure_cost_and_loss(base: SessionAnalysisCache, run: Run) -> dict[str, Any]:
     """Return the dollars and the columns of loss of a run, as `score_run` does, and no others.
 
     The columns of prediction, rereads, aftermath and refusals take as long as these.
@@ -371,7 +371,7 @@ def measure_cost_and_loss(base: SessionScoreCache, run: Run) -> dict[str, Any]:
     return columns
 
 
-def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, Any]:
+def _score_record(base: SessionAnalysisCache, *, reuse: bool = False) -> dict[str, Any]:
     session, cost_model = base.session, base.sheet
     sizes, source = plain_prompts(session)
     prompt_tokens = [n for n in sizes if n]
@@ -401,7 +401,7 @@ def _score_record(base: SessionScoreCache, *, reuse: bool = False) -> dict[str, 
 
 def _recorded_compaction_columns(
     session: Session,
-    compactions: Sequence[CompactionAtCall],
+    compactions: Sequence[CompactionsBeforeCall],
     prompts: SentPromptSizes,
     cost_model: ReplayCostModel,
     costs: Sequence[float | None],
@@ -423,7 +423,7 @@ def _recorded_compaction_columns(
 
 
 def get_cost_interval(
-    total: float | None, prompts: float | None, prediction: InputCostPrediction
+    total: float | None, prompts: float | None, prediction: InputCostPredictionErrors
 ) -> dict[str, float | None]:
     """Return the interval of a replay's dollars: its prompt cost times the prediction interval.
 
@@ -459,7 +459,7 @@ _PREDICTION_ERRORS = (
 )
 
 
-class SessionScoreCache:
+class SessionAnalysisCache:
     """Analyses of one recorded session that all its score rows share, each made at first use."""
 
     def __init__(self, session: Session, logs: DeveloperLogs | None = None) -> None:
@@ -477,7 +477,7 @@ class SessionScoreCache:
         return ReplayCostModel.of(self.session, self.message_sizes)
 
     @cached_property
-    def prediction(self) -> InputCostPrediction:
+    def prediction(self) -> InputCostPredictionErrors:
         """Input cost as predicted from other sessions."""
         return predict_input_cost(self.session, logs=self.logs)
 
@@ -487,9 +487,9 @@ class SessionScoreCache:
         return ItemIndex(self.session, MessageItemCache(self.message_sizes))
 
     @cached_property
-    def acts(self) -> ActionAndValueIndex:
+    def acts(self) -> BreachAndStalenessIndex:
         """Tool calls classified by what they do: read, write, repeat."""
-        return ActionAndValueIndex(self.memory)
+        return BreachAndStalenessIndex(self.memory)
 
     @cached_property
     def forecast(self) -> RunLengthForecast:
@@ -525,7 +525,12 @@ class SessionScoreCache:
         return {"window_tokens": window, "first_call_over_window": first}
 
     def head(self, rules: str, source: str | None) -> dict[str, Any]:
-        """Return the columns that are the same for all rows of the session."""
+        """Return the columns that are the same for all rows of the session.
+
+        Args:
+            rules: name of the rules.
+            source: how the prompt sizes are known; None: not known.
+        """
         return {
             "session": self.session.id,
             "rules": rules,
@@ -571,7 +576,8 @@ class SessionScoreCache:
     def _analyse_loss(self, visibility: Visibility) -> dict[str, Any]:
         analysis = LossAnalysis(self.memory, visibility)
         columns = (
-            make_loss_columns(analysis) | UserRulesAndValuesAnalysis(analysis, self.acts).columns()
+            make_loss_columns(analysis)
+            | CompactionConsequenceAnalysis(analysis, self.acts).columns()
         )
         return columns | {"loss_note": _explain_missing_loss(columns)}
 
@@ -617,7 +623,13 @@ class RunLengthForecast:
         return self._bills[reuse]
 
     def columns(self, row: dict[str, Any], *, pruned: bool, reuse: bool) -> dict[str, Any]:
-        """Return the columns `elongation` to `vs_recorded` of a replay; empty where unstudied."""
+        """Return the columns `elongation` to `vs_recorded` of a replay; empty where unstudied.
+
+        Args:
+            row: the score of the replay so far.
+            pruned: the rules prune single prompts.
+            reuse: summaries read the whole prompt from the cache.
+        """
         replay_kind = classify_replayed_policy(row, pruned=pruned)
         if replay_kind is None or self.kind is None:
             return {}

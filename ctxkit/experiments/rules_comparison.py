@@ -26,7 +26,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import describe_prediction
 from ctxkit.engine.replay import make_session_from_run
 from ctxkit.experiments.cost_and_loss_scores import score_session
 from ctxkit.experiments.score_columns import SCORE_COLUMNS, build_score_frame
-from ctxkit.experiments.setting_choice_and_display import (
+from ctxkit.experiments.setting_choice_and_sweep_display import (
     SettingChoice,
     SettingOutcome,
     check_max_loss,
@@ -34,10 +34,10 @@ from ctxkit.experiments.setting_choice_and_display import (
     mark_thrashing,
 )
 from ctxkit.experiments.sweep_runs import resolve_settings, run_settings
-from ctxkit.experiments.sweep_workers import SessionRunner, SweepOptions
+from ctxkit.experiments.sweep_workers import SessionRunner, SweepScoreOptions
 from ctxkit.formats.sessions_from_arguments import as_session
+from ctxkit.metrics.bootstrap_and_paired_tests import find_pareto_front
 from ctxkit.metrics.run_elongation import INTERVAL_LEVEL, NOISE_FLOOR, load_closed_loop_runs
-from ctxkit.metrics.run_statistics import find_pareto_front
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ctxkit.engine import Run
     from ctxkit.experiments.setting_grids_and_labels import RejectedSetting, RulesArgument
     from ctxkit.formats.sessions_from_arguments import SessionLike
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.session.session import Session
     from ctxkit.teams.context_view_comparison import ViewComparison
 
@@ -328,7 +328,7 @@ def compare(
         return compare_views(session, rules, loss=loss, reuse=reuse)
     settings, runner = resolve_settings(rules), _CachingRunner(session.origin or session)
     recorded = score_session(runner.session, runner.base, loss=loss, reuse=reuse)
-    recorded_sessions, options = [runner.session], SweepOptions(loss, reuse)
+    recorded_sessions, options = [runner.session], SweepScoreOptions(loss, reuse)
     replay_rows, interrupted = run_settings(
         recorded_sessions,
         settings,
@@ -476,7 +476,12 @@ class SettingVerdict(NamedTuple):
 # with equal figures are one setting in effect (a trigger that never fires, for instance) and share
 # a row of the table, which keeps the verdict with most words.
 def judge_settings(frame: pd.DataFrame, max_loss: float | None = None) -> list[SettingVerdict]:
-    """Return the verdict on each row of a frame of scores of one session."""
+    """Return the verdict on each row of a frame of scores.
+
+    Args:
+        frame: scores of one session, one row per rules.
+        max_loss: largest acceptable loss, as a share from 0 to 1; None: no limit.
+    """
     on_front, choice = find_pareto_rows(frame), choose_setting_from_frame(frame, max_loss)
     return [
         _judge_setting(row, choice.name_ends(str(row["rules"])), front=on)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.data_frame_display import VerdictTableNotes
+from ctxkit._internal.data_frame_display import AnnotatedTable
 from ctxkit._internal.formatting_and_sanitizing import (
     format_percent,
     format_usd,
@@ -15,8 +15,8 @@ from ctxkit._internal.formatting_and_sanitizing import (
 )
 from ctxkit._internal.gc_pause import pause_gc
 from ctxkit._internal.tables import Cell, Column, Table
-from ctxkit.metrics.frames.building import build_frame
-from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, FrameColumn
+from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, FrameColumn
+from ctxkit.metrics.frames.typed_frame_builder import build_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -212,7 +212,7 @@ _SCORE_ROWS = (
 """The figures of a score that are shown, each with its kind."""
 
 
-def display_score(score: pd.Series) -> VerdictTableNotes:
+def display_score(score: pd.Series) -> AnnotatedTable:
     """Return the display of a score: its chief figures with their meanings."""
     rows = tuple(
         (Cell(name), Cell(_format(score[name], kind)), Cell(_describe_figure(name, kind)))
@@ -225,7 +225,7 @@ def display_score(score: pd.Series) -> VerdictTableNotes:
         Column("meaning", number=False),
     )
     more = f".detail has all {len(score)} figures (docs/scores.md)."
-    return VerdictTableNotes(_describe_score(score), Table(heads, rows), (more,))
+    return AnnotatedTable(_describe_score(score), Table(heads, rows), (more,))
 
 
 def _describe_figure(name: str, kind: str) -> str:

@@ -1,5 +1,5 @@
-"""Forecasts of the calls, dollars and loss of an archive's next sessions, and their comparison with
-the sessions that came.
+"""Forecasts of the calls, dollars and loss of an archive's next sessions, compared with those
+sessions once they are there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     pluralize,
     sanitize_line,
 )
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.safe_files import SafeFolder
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.metrics.optimal_trigger import CompactionTimingAdvice
+    from ctxkit.metrics.optimal_trigger import TriggerFloorWaitAdvice
     from ctxkit.metrics.shared_threshold import SharedThreshold
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.session.session import Session
 
 
@@ -125,7 +125,7 @@ def write_forecast(
     return tuple(new)
 
 
-def format_trigger_setting(timing: CompactionTimingAdvice | SharedThreshold) -> str:
+def format_trigger_setting(timing: TriggerFloorWaitAdvice | SharedThreshold) -> str:
     """Return rules that follow `ck.when` as text: Pi's rules with its trigger and floor.
 
     Args:
@@ -142,7 +142,7 @@ def format_trigger_setting(timing: CompactionTimingAdvice | SharedThreshold) -> 
 
 def _parse_setting(rules: str) -> Rules | None:
     """Return the rules of a setting; None: as recorded."""
-    from ctxkit.presets.registry import resolve_rules
+    from ctxkit.presets.registry_and_setting_checks import resolve_rules
 
     return None if rules == RECORDED else resolve_rules(rules)
 
@@ -234,7 +234,7 @@ def _read_lines(folder: Path) -> list[bytes]:
 
 
 class ForecastOutcome(NamedTuple):
-    """A forecast, and the sessions of its tool that came later."""
+    """A forecast, and the later sessions of its tool."""
 
     forecast: Forecast
     values: dict[str, tuple[float, ...]]

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit._internal.formatting_and_sanitizing import format_percent, has_value, pluralize
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache
+from ctxkit.experiments.cost_and_loss_scores import SessionAnalysisCache
 from ctxkit.experiments.setting_grids_and_labels import resolve_rules_list
 from ctxkit.experiments.sweep_runs import get_recorded_sessions, mark_pareto_front, run_sweep
-from ctxkit.experiments.sweep_workers import SessionRunner, SweepOptions
-from ctxkit.metrics.growth_profile import DEFAULT_WINDOW, estimate_floor
-from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
-from ctxkit.metrics.run_statistics import (
+from ctxkit.experiments.sweep_workers import SessionRunner, SweepScoreOptions
+from ctxkit.metrics.bootstrap_and_paired_tests import (
     FEW_SESSIONS,
     average_cost_model_uncertainty,
     compare_settings,
 )
+from ctxkit.metrics.context_growth_and_floor import DEFAULT_WINDOW, estimate_floor
+from ctxkit.metrics.optimal_trigger import EXTRA_LOSS
 from ctxkit.metrics.threshold_replays import LossBoundByThreshold
 from ctxkit.tokens.context_windows import get_context_window
 
@@ -50,8 +50,8 @@ def advise(
 ) -> pd.DataFrame:
     """Recommend settings for sessions: the Pareto front, cheapest first, with saving and risk.
 
-    A setting is on the front where no other setting is at least as good in dollars, needed-later
-    loss and unpaid compactions, and better in one of them.
+    A setting is on the front if no other setting is at least as good in dollars, needed-later
+    loss and compactions not paid back, and better in one of them.
 
     Args:
         sessions: recorded sessions with text, usage and prices. With fewer than five nothing is
@@ -87,7 +87,7 @@ def advise(
     import pandas as pd
 
     from ctxkit._internal.data_frame_display import with_display
-    from ctxkit.experiments.setting_choice_and_display import display_advice
+    from ctxkit.experiments.setting_choice_and_sweep_display import display_advice
     from ctxkit.presets import none
 
     recorded = get_recorded_sessions(sessions)
@@ -103,7 +103,7 @@ def advise(
         return bench
 
     # One sweep scores all settings on all sessions; the bounds reuse the caches of its runners.
-    options = SweepOptions(loss=True)
+    options = SweepScoreOptions(loss=True)
     runs_frame = run_sweep(
         usable, settings, options, executor, progress=progress, make_runner=bounded
     )
@@ -115,7 +115,7 @@ def advise(
     best = front[front["on_pareto_front"]].reset_index(drop=True)
     # A session that a worker process ran has no runner here, so its bound is computed again.
     session_bounds = [
-        bounds[id(s)] if id(s) in bounds else _estimate_session_bound(SessionScoreCache(s))
+        bounds[id(s)] if id(s) in bounds else _estimate_session_bound(SessionAnalysisCache(s))
         for s in usable
     ]
     bounds_list = [bound for bound in session_bounds if bound is not None]
@@ -162,7 +162,7 @@ class _SessionBound(NamedTuple):
     """Share of the items used again that compacting at the full window puts at stake."""
 
 
-def _estimate_session_bound(base: SessionScoreCache) -> _SessionBound | None:
+def _estimate_session_bound(base: SessionAnalysisCache) -> _SessionBound | None:
     session = base.session
     try:
         floor = estimate_floor(session, base.message_sizes, base.memory)

@@ -8,15 +8,15 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.presets.inert_settings import find_inert_setting, have_same_effect
-from ctxkit.presets.registry import names, preset
-from ctxkit.presets.registry import resolve_rules as registry_resolve_rules
+from ctxkit.presets.registry_and_setting_checks import names, preset
+from ctxkit.presets.registry_and_setting_checks import resolve_rules as registry_resolve_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ctxkit.presets.registry import RulesLike
+    from ctxkit.presets.registry_and_setting_checks import RulesLike
 
     RulesSpec: TypeAlias = "RulesLike | RejectedSetting"
     """One setting of a sweep: rules, a policy, words for either, or a preset itself."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, build_score_frame
-from ctxkit.experiments.setting_choice_and_display import check_max_loss
+from ctxkit.experiments.setting_choice_and_sweep_display import check_max_loss
 from ctxkit.experiments.setting_grids_and_labels import (
     find_varying_settings,
     label_rules,
@@ -23,14 +23,14 @@ from ctxkit.experiments.sweep_workers import (
     NamedRules,
     RemainingTimeEstimate,
     SessionRunner,
-    SweepOptions,
+    SweepScoreOptions,
     make_process_pool,
     make_session_key,
     run_in_executor,
 )
 from ctxkit.formats.sessions_from_arguments import as_sessions
-from ctxkit.metrics.run_statistics import compare_settings, summarise_runs
-from ctxkit.metrics.run_statistics import find_pareto_front as _front
+from ctxkit.metrics.bootstrap_and_paired_tests import compare_settings, summarise_runs
+from ctxkit.metrics.bootstrap_and_paired_tests import find_pareto_front as _front
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -76,9 +76,9 @@ def sweep(
             session is used.
         rules: a grid, rules, policies, preset names, or ``"all"``.
         executor: any ``concurrent.futures.Executor``, such as ``ProcessPoolExecutor()``, or a Dask
-            ``Client``; None: this process, and in a notebook or console all cores
-            where the remaining work would take more than a few seconds. Rules and sessions that
-            cannot be pickled are run in this process.
+            ``Client``; None: this process, and in a notebook or console all cores where the
+            remaining work would take more than a few seconds. Rules and sessions that cannot be
+            pickled are run in this process.
         out: a JSON Lines file of finished runs; runs that it holds are not repeated.
         loss: also compute the columns of information loss.
         reuse: bill the call that writes a summary as reading the cached prompt; otherwise it sends
@@ -104,10 +104,10 @@ def sweep(
         [[8000, 4], [16000, 20]]
     """
     from ctxkit._internal.data_frame_display import with_display
-    from ctxkit.experiments.setting_choice_and_display import SweepDisplay
+    from ctxkit.experiments.setting_choice_and_sweep_display import SweepDisplay
 
     check_max_loss(max_loss)
-    options = SweepOptions(loss, reuse)
+    options = SweepScoreOptions(loss, reuse)
     runs = run_sweep(
         get_recorded_sessions(sessions), rules, options, executor, out, progress=progress
     )
@@ -124,7 +124,7 @@ def _as_executor(executor: Any) -> Executor | None:
 def run_sweep(
     sessions: Sequence[Session],
     rules: RulesArgument,
-    options: SweepOptions,
+    options: SweepScoreOptions,
     executor: Executor | None = None,
     out: str | Path | None = None,
     *,
@@ -184,7 +184,7 @@ def run_sweep(
 def run_settings(
     sessions: Sequence[Session],
     settings: Sequence[NamedRules],
-    options: SweepOptions,
+    options: SweepScoreOptions,
     task_name: str = "sweep",
     *,
     executor: Executor | None = None,
@@ -313,7 +313,7 @@ def _make_progress_bar(
 def _iter_rows(
     tasks: Sequence[SessionSweepTask],
     executor: Executor | None,
-    options: SweepOptions,
+    options: SweepScoreOptions,
     make_runner: Callable[[Session], SessionRunner],
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """Yield rows as they finish: one by one in this process, in batches from an executor.
@@ -345,7 +345,7 @@ def _iter_rows(
 
 
 def _iter_pool_rows(
-    tasks: Sequence[SessionSweepTask], pool: Executor, options: SweepOptions
+    tasks: Sequence[SessionSweepTask], pool: Executor, options: SweepScoreOptions
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """Yield the rows of tasks from a local pool, which is shut down at the end or an interrupt."""
     try:

@@ -23,7 +23,7 @@ from ctxkit.engine import get_run_of_replay, make_log_from_session, run_rules, w
 from ctxkit.engine.replay import build_replay_log, find_context_window
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.experiments.cost_and_loss_scores import (
-    SessionScoreCache,
+    SessionAnalysisCache,
     map_score_row_to_view_figures,
     score_run,
 )
@@ -33,14 +33,14 @@ from ctxkit.experiments.setting_grids_and_labels import (
     convert_setting_to_plain_value,
 )
 from ctxkit.metrics.view_value_registry import register_view_values
-from ctxkit.policies.context_rules import unwrap_function
+from ctxkit.policies.compaction_and_pruning_rules import unwrap_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
     from concurrent.futures import Future
 
     from ctxkit.engine import Run
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.session import Session
 
@@ -53,7 +53,7 @@ ROW_VERSION = 5
 """Version of the meaning of a row; a journal of another version is not resumed."""
 
 
-class SweepOptions(NamedTuple):
+class SweepScoreOptions(NamedTuple):
     """Options of all runs of a sweep (see `ctxkit.sweep`)."""
 
     loss: bool = False
@@ -97,7 +97,7 @@ class SessionRunner:
     def __init__(self, session: Session) -> None:
         self.name = make_session_key(session)
         self.session = with_message_ids(session)
-        self.base = SessionScoreCache(self.session)
+        self.base = SessionAnalysisCache(self.session)
         self.limit = find_context_window(self.session)
         self._logs: dict[Any, tuple[MessageLog, Rules]] = {}
 
@@ -134,7 +134,7 @@ class SessionRunner:
             raise BadArguments(rules.error)
         return run_rules(self.log(rules), rules, self.limit)
 
-    def row(self, setting: NamedRules, options: SweepOptions) -> dict[str, Any]:
+    def row(self, setting: NamedRules, options: SweepScoreOptions) -> dict[str, Any]:
         """Return the score row of one run; a failed run gives a row with its error.
 
         Args:
@@ -155,7 +155,7 @@ class SessionRunner:
         return row
 
     def rows(
-        self, settings: Sequence[NamedRules], options: SweepOptions
+        self, settings: Sequence[NamedRules], options: SweepScoreOptions
     ) -> Iterator[dict[str, Any]]:
         """Yield the score rows of runs under several settings, as they finish.
 
@@ -214,7 +214,9 @@ def _read_figures(session: Session) -> dict[str, Any]:
     if run is None:
         return {}
     runner = SessionRunner(session.origin or session)
-    return map_score_row_to_view_figures(runner.row(NamedRules.of("", run.rules), SweepOptions()))
+    return map_score_row_to_view_figures(
+        runner.row(NamedRules.of("", run.rules), SweepScoreOptions())
+    )
 
 
 BATCH_SECONDS = 0.25
@@ -377,11 +379,16 @@ class WorkPlan:
 def run_in_executor(
     tasks: Sequence[tuple[int, Session, Sequence[NamedRules]]],
     executor: Executor,
-    options: SweepOptions,
+    options: SweepScoreOptions,
 ) -> Iterator[tuple[int, Rows]]:
     """Yield the rows of batches as workers finish them.
 
     Batches that cannot be pickled, or whose worker failed, are run in this process.
+
+    Args:
+        tasks: index of each session, the session, and the rules to run on it.
+        executor: runs batches, for instance in processes.
+        options: options of all runs.
     """
     plan = WorkPlan([RemainingSessionWork(*task) for task in tasks], count_workers(executor))
     running: dict[Future[Any], tuple[Any, RemainingSessionWork, tuple[NamedRules, ...]]] = {}
@@ -430,7 +437,7 @@ def _cached_runner(name: str, session: Callable[[], Session]) -> SessionRunner:
 
 
 def run_batch(
-    name: str, session: bytes, settings: Sequence[NamedRules], options: SweepOptions
+    name: str, session: bytes, settings: Sequence[NamedRules], options: SweepScoreOptions
 ) -> BatchResult:
     """Run settings on a pickled session in a worker, which caches its last session."""
     start = perf_counter()
@@ -452,7 +459,7 @@ def run_batch(
 def _run_here(
     share: RemainingSessionWork,
     settings: Sequence[NamedRules],
-    options: SweepOptions,
+    options: SweepScoreOptions,
     error: BaseException,
 ) -> Rows:
     """Run a batch in this process after its worker failed.

@@ -1,7 +1,7 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
 from .chat_completions_conversion import MISSING_RESULT as MISSING_RESULT
 from .chat_completions_conversion import to_chat_messages as to_chat_messages
-from .log_source import Source as Source
+from .log_file_content import Source as Source
 from .reading import Sessions as Sessions
 from .reading import read as read
 from .reading import read_all as read_all

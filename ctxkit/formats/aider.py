@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import make_usage_from_total
+from ctxkit.formats.chat_api_parsers import make_usage_from_total
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import parse_timestamp
+from ctxkit.formats.untrusted_record_parsing import parse_timestamp
 from ctxkit.session.messages import Message, Text, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 NAME = "aider"

@@ -11,10 +11,10 @@ from ctxkit.formats.conversations_from_requests import (
     is_chat_list,
     is_chat_message,
 )
-from ctxkit.formats.log_source import Source
+from ctxkit.formats.log_file_content import Source
 from ctxkit.formats.raw_api_body_folder import has_raw_bodies, read_raw_body_sessions
 from ctxkit.formats.registry import get_reader
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -25,7 +25,7 @@ from ctxkit.formats.untrusted_fields import (
     parse_timestamp,
     str_or_none,
 )
-from ctxkit.session.messages import Image, Part, SizeOnly, Text, Thinking, ToolCall, Usage
+from ctxkit.session.messages import Attachment, Part, SizeOnly, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -111,7 +111,11 @@ def _split_record(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any
 
 
 def read(source: Source) -> list[Session]:
-    """Read the conversation of a file; messages missing from a later request become an edit."""
+    """Read the conversation of a file; messages missing from a later request become an edit.
+
+    Raises:
+        ReadError: the file has no message and no response.
+    """
     conversation = _open_conversation()
     document = source.document
     if type(document) is list:
@@ -264,8 +268,12 @@ def _parse_attachment(block_type: str, source: dict[str, Any]) -> Part:
     media_type = as_str(source.get("media_type")) or (
         "image/png" if block_type == "image" else "application/pdf"
     )
-    part_kind = "image" if block_type == "image" else "document"
-    return Image(media_type, as_str(source.get("data")), str_or_none(source.get("url")), part_kind)  # type: ignore[arg-type]
+    return Attachment(
+        media_type,
+        as_str(source.get("data")),
+        str_or_none(source.get("url")),
+        "image" if block_type == "image" else "document",
+    )
 
 
 def parse_anthropic_usage(value: Any) -> Usage | None:

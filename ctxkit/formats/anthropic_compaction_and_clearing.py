@@ -8,7 +8,13 @@ import msgspec
 
 from ctxkit.formats.claude_code_attachments import SUMMARY_PREFIX
 from ctxkit.formats.conversations_from_requests import ChatConversation, make_message_key
-from ctxkit.formats.untrusted_fields import as_dict, as_list, as_str, count_or_none, str_or_none
+from ctxkit.formats.untrusted_record_parsing import (
+    as_dict,
+    as_list,
+    as_str,
+    count_or_none,
+    str_or_none,
+)
 from ctxkit.session.messages import Edit, Message, SizeOnly, Text, Usage, get_plain_text
 
 if TYPE_CHECKING:

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import pluralize, sanitize_line, sanitize_text
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.safe_files import SafeFolder
 from ctxkit.errors import BadArguments, CtxkitError, ReadError
 from ctxkit.formats.compressed_files import is_compressed
 from ctxkit.formats.log_discovery import iter_location_folders
-from ctxkit.formats.log_source import SQLITE_MAGIC
+from ctxkit.formats.log_file_content import SQLITE_MAGIC
 from ctxkit.formats.native import encode_session_lines
 from ctxkit.formats.reading import read_all
 from ctxkit.formats.sessions_from_arguments import as_sessions
-from ctxkit.formats.untrusted_fields import json_to_text
+from ctxkit.formats.untrusted_record_parsing import json_to_text
 from ctxkit.session.messages import Message, ToolCall
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def keep(
         if selected_tools is None or location.tool in selected_tools
     ]
     try:
-        with Archive(archive_folder) as archive:
+        with ArchiveWriter(archive_folder) as archive:
             rows = [
                 _make_row(o, archive) for o in islice(_iter_unique_originals(chosen), _MAX_FILES)
             ]
@@ -139,7 +139,7 @@ def _iter_unique_originals(locations: list[tuple[LogLocation, Path]]) -> Iterato
                 yield original
 
 
-def _make_row(original: _OriginalFile, archive: Archive) -> dict[str, object]:
+def _make_row(original: _OriginalFile, archive: ArchiveWriter) -> dict[str, object]:
     try:
         result = archive.copy_original(original)
     except (OSError, CtxkitError, UnicodeError) as e:
@@ -238,7 +238,11 @@ def find(folder: SessionsLike, text: str, most: int = 1_000) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from ctxkit._internal.data_frame_display import ColumnsRenderer, DisplayColumn, with_display
+    from ctxkit._internal.data_frame_display import (
+        DisplayColumn,
+        FramePreviewRenderer,
+        with_display,
+    )
 
     if not isinstance(text, str) or not text.strip():
         raise BadArguments("find expects the words to look for.")
@@ -257,7 +261,7 @@ def find(folder: SessionsLike, text: str, most: int = 1_000) -> pd.DataFrame:
     frame = pd.DataFrame(columns).astype(FIND_COLUMNS)
     frame.attrs.update(truncated=is_truncated, failed=failed)
     display_columns = tuple(DisplayColumn(*column) for column in _DISPLAY_COLUMNS)
-    return with_display(frame, ColumnsRenderer(display_columns, _describe_hits))
+    return with_display(frame, FramePreviewRenderer(display_columns, _describe_hits))
 
 
 def _read_searched_sessions(folder: SessionsLike) -> tuple[list[Session], int]:
@@ -374,7 +378,7 @@ class _CopyResult:
     reason: str | None = None
 
 
-class Archive:
+class ArchiveWriter:
     """An archive, open for one writer at a time."""
 
     def __init__(self, folder: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import (
+from ctxkit.formats.chat_api_parsers import (
     count_skipped,
     encode_tool_schemas,
     parse_parts_and_results,
@@ -16,7 +16,7 @@ from ctxkit.formats.chat_messages import (
 )
 from ctxkit.formats.conversion_losses import count_conversion_losses, select_sent_messages
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -30,9 +30,9 @@ from ctxkit.formats.untrusted_fields import (
     str_or_none,
 )
 from ctxkit.session.messages import (
+    Attachment,
     Edit,
     Fault,
-    Image,
     Message,
     Part,
     Role,
@@ -46,7 +46,7 @@ from ctxkit.session.messages import (
 if TYPE_CHECKING:
     from collections import Counter
 
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 
@@ -263,8 +263,8 @@ def _parse_content(raw: Any, skipped: dict[str, int]) -> list[Part]:
     raw_parts = as_list(raw)
     for i, part in enumerate(parts):
         source = as_dict(as_dict(raw_parts[i]).get("source")) if i < len(raw_parts) else {}
-        if isinstance(part, Image) and str_or_none(source.get("path")):
-            parts[i] = Image(
+        if isinstance(part, Attachment) and str_or_none(source.get("path")):
+            parts[i] = Attachment(
                 as_str(source.get("media_type")) or "image/png", url=as_str(source.get("path"))
             )
     return parts
@@ -417,14 +417,16 @@ def _encode_result(message: Message) -> dict[str, Any]:
 
 
 def _encode_content(message: Message) -> Any:
-    has_images = any(isinstance(part, Image) and part.kind == "image" for part in message.parts)
+    has_images = any(
+        isinstance(part, Attachment) and part.kind == "image" for part in message.parts
+    )
     if not has_images:
         return get_plain_text(message)
     encoded: list[dict[str, Any]] = []
     for part in message.parts:
         if isinstance(part, Text):
             encoded.append({"type": "text", "text": part.text})
-        elif isinstance(part, Image):
+        elif isinstance(part, Attachment):
             address = part.url or f"data:{part.media_type};base64,{part.data}"
             encoded.append(
                 {"type": "image", "source": {"media_type": part.media_type, "path": address}}

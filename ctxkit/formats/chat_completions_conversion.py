@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.session.messages import Image, Message, Part, SizeOnly, Text, Thinking, ToolCall, Usage
+from ctxkit.session.messages import (
+    Attachment,
+    Message,
+    Part,
+    SizeOnly,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -60,11 +69,13 @@ def _images_after_results(messages: Iterable[Message]) -> Iterator[Message]:
             yield Message(role="user", parts=tuple(images_of_results))
             images_of_results = []
         images = (
-            [p for p in message.parts if isinstance(p, Image)] if message.role == "tool" else []
+            [p for p in message.parts if isinstance(p, Attachment)]
+            if message.role == "tool"
+            else []
         )
         if images:
             images_of_results += [Text(f"[the picture of {message.tool or 'the tool'}]"), *images]
-            others = tuple(p for p in message.parts if not isinstance(p, Image))
+            others = tuple(p for p in message.parts if not isinstance(p, Attachment))
             yield replace(message, parts=others)
         else:
             yield message
@@ -135,7 +146,7 @@ def _is_blank(message: Message) -> bool:
 
 
 def _encode_content(message: Message) -> str | list[dict[str, Any]]:
-    parts = [p for p in message.parts if isinstance(p, (Text, Image, SizeOnly))]
+    parts = [p for p in message.parts if isinstance(p, (Text, Attachment, SizeOnly))]
     if all(isinstance(p, Text) for p in parts):
         return "\n".join(p.text for p in parts if isinstance(p, Text))
     return [_encode_part(p) for p in parts]
@@ -144,7 +155,7 @@ def _encode_content(message: Message) -> str | list[dict[str, Any]]:
 def _encode_part(part: Part) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
-    if isinstance(part, Image) and part.data and part.kind == "image":
+    if isinstance(part, Attachment) and part.data and part.kind == "image":
         return {
             "type": "image_url",
             "image_url": {"url": f"data:{part.media_type};base64,{part.data}"},
@@ -154,7 +165,7 @@ def _encode_part(part: Part) -> dict[str, Any]:
 
 def describe_unrecorded_content(part: Part) -> str:
     """Return the text sent in place of content that the log does not have."""
-    name = part.kind if isinstance(part, (Image, SizeOnly)) else "content"
+    name = part.kind if isinstance(part, (Attachment, SizeOnly)) else "content"
     return f"[{name} not kept in the log]"
 
 
@@ -214,7 +225,14 @@ def _add_cache_mark(message: dict[str, Any]) -> dict[str, Any]:
 def from_chat_message(
     reply: Mapping[str, Any], *, stop: str | None, usage: Usage | None, model: str
 ) -> Message:
-    """Parse a provider's reply (the `message` of a choice)."""
+    """Parse a reply of a Chat Completions API.
+
+    Args:
+        reply: the `message` of a choice.
+        stop: why the reply ended; None: unknown.
+        usage: tokens of the call; None: not reported.
+        model: name of the model.
+    """
     parts: list[Part] = []
     if blocks := reply.get("thinking_blocks"):
         parts.extend(map(_parse_thinking, blocks))

@@ -19,8 +19,8 @@ from ctxkit.formats.claude_code_conversation import (
     SharedTranscriptState,
     TranscriptConversationReader,
 )
-from ctxkit.formats.log_source import Source
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.log_file_content import Source
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,

@@ -14,7 +14,7 @@ from ctxkit.formats.claude_code_attachments import (
     get_attachment_text,
 )
 from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,

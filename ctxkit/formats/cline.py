@@ -11,16 +11,16 @@ import msgspec
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.chat_messages import (
+from ctxkit.formats.chat_api_parsers import (
     fill_tool_names,
     is_supported_part,
     make_usage_from_total,
     parse_chat_message,
     subtract_cached,
 )
-from ctxkit.formats.log_source import Source, read_json_or_none
+from ctxkit.formats.log_file_content import Source, read_json_or_none
 from ctxkit.formats.session_builder import SessionBuilder, match_history_with_visible_messages
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.chat_messages import parse_tool_schemas
-from ctxkit.formats.codex_items import (
+from ctxkit.formats.chat_api_parsers import parse_tool_schemas
+from ctxkit.formats.codex_replies_from_items import (
     CALL_TYPES,
     OUTPUT_TYPES,
     SERVER_CALL_TYPES,
@@ -25,7 +25,7 @@ from ctxkit.formats.codex_items import (
     parse_summary_item,
 )
 from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -37,9 +37,9 @@ from ctxkit.formats.untrusted_fields import (
 )
 from ctxkit.session.messages import (
     SEALED_SUMMARY,
+    Attachment,
     Edit,
     Fault,
-    Image,
     Message,
     Part,
     Text,
@@ -49,7 +49,7 @@ from ctxkit.session.messages import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 
@@ -116,7 +116,11 @@ def _is_first_layout(document: Any) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Read the session of a rollout; each API call is one reply with its usage."""
+    """Read the session of a rollout; each API call is one reply with its usage.
+
+    Raises:
+        ReadError: the file has no line of a rollout.
+    """
     faults = list[Fault]()
     records: Iterable[tuple[int, Any]] = source.stream()
     early_items = [r.get("payload") for r in source.head[:12] if r.get("type") == "response_item"]
@@ -287,7 +291,7 @@ class _RolloutReader:
         if item_type in SERVER_CALL_TYPES:
             data = str_or_none(item.get("result"))
             self.replies.add_result(
-                call_id, (Image("image/png", data),) if data else (), time, kind="server"
+                call_id, (Attachment("image/png", data),) if data else (), time, kind="server"
             )
 
     # -- events -----------------------------------------------------------------------------------

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import count_skipped
-from ctxkit.formats.codex_items import parse_codex_usage
+from ctxkit.formats.chat_api_parsers import count_skipped
+from ctxkit.formats.codex_replies_from_items import parse_codex_usage
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -22,7 +22,7 @@ from ctxkit.formats.untrusted_fields import (
 from ctxkit.session.messages import Message, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.messages import Part
     from ctxkit.session.session import Session
 

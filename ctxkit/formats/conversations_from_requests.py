@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import fill_tool_names, parse_chat_message, parse_tool_schemas
+from ctxkit.formats.chat_api_parsers import fill_tool_names, parse_chat_message, parse_tool_schemas
 from ctxkit.formats.session_builder import MAX_PARTS, SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     DAMAGE_ERRORS,
     as_dict,
     as_list,
@@ -153,7 +153,12 @@ class ChatConversation:
         return end
 
     def count_replacement(self, messages: list[Message], start: int) -> int:  # noqa: ARG002
-        """Return the end of what replaced the old messages where none of them is left: all."""
+        """Return the end of what replaced the old messages where none of them is left: all.
+
+        Args:
+            messages: messages of the new request.
+            start: index of the first message that replaced old ones.
+        """
         return len(messages)
 
     def add_reply(self, raw: Any, **fields: Any) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ctxkit.session.messages import (
     MISSING_START_KIND,
+    Attachment,
     Edit,
-    Image,
     Message,
     SizeOnly,
     Thinking,
@@ -88,7 +88,7 @@ def _name_part_loss(part: object) -> str:
         return "contents known by size only"
     if isinstance(part, Thinking):
         return "thoughts"
-    if isinstance(part, Image):
+    if isinstance(part, Attachment):
         return "images" if part.kind == "image" else "documents and audio"
     return (
         "tool arguments that are no JSON object"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import count_skipped, make_usage_from_total
+from ctxkit.formats.chat_api_parsers import count_skipped, make_usage_from_total
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -22,7 +22,7 @@ from ctxkit.formats.untrusted_fields import (
 from ctxkit.session.messages import Edit, Fault, Message, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.messages import Part
     from ctxkit.session.session import Session
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import count_skipped, parse_stop_reason
+from ctxkit.formats.chat_api_parsers import count_skipped, parse_stop_reason
 from ctxkit.formats.read_only_sqlite import Database, decode_json_cell, open_database
 from ctxkit.formats.session_builder import SessionBuilder, nest_subagents
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -20,10 +20,10 @@ from ctxkit.formats.untrusted_fields import (
     parse_timestamp,
     str_or_none,
 )
-from ctxkit.session.messages import Edit, Image, Message, Text, Thinking, ToolCall
+from ctxkit.session.messages import Attachment, Edit, Message, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.messages import Part
     from ctxkit.session.session import Session
 
@@ -183,11 +183,11 @@ class _MessageReader:
             arguments = parse_arguments(data.get("input"))
             return [ToolCall(as_str(data.get("id")), as_str(data.get("name")), *arguments)]
         if part_type == "image_url":
-            return [Image(url=str_or_none(data.get("url")))]
+            return [Attachment(url=str_or_none(data.get("url")))]
         if part_type == "binary":
             mime = str_or_none(data.get("MIMEType")) or "application/octet-stream"
             image_kind = "image" if mime.startswith("image/") else "document"
-            return [replace(Image(mime, as_str(data.get("Data"))), kind=image_kind)]
+            return [replace(Attachment(mime, as_str(data.get("Data"))), kind=image_kind)]
         if part_type == "shell_command":
             return [Text(f"$ {as_str(data.get('command'))}\n{as_str(data.get('output'))}")]
         count_skipped(self.builder.skipped, "part: " + (part_type or "no type"))
@@ -197,7 +197,7 @@ class _MessageReader:
         text, mime = as_str(data.get("content")), as_str(data.get("mime_type"))
         parts: list[Part] = [Text(text)] if text else []
         if mime.startswith("image/"):
-            parts.append(Image(mime, as_str(data.get("data"))))
+            parts.append(Attachment(mime, as_str(data.get("data"))))
         self.builder.add_message(
             "tool",
             parts,

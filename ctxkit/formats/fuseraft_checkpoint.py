@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.formats.chat_messages import CHAT_ROLES, count_skipped
+from ctxkit.formats.chat_api_parsers import CHAT_ROLES, count_skipped
 from ctxkit.formats.fuseraft_turns_and_companion_files import add_turn, summarize_companion_files
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -17,10 +17,10 @@ from ctxkit.formats.untrusted_fields import (
     parse_timestamp,
     str_or_none,
 )
-from ctxkit.session.messages import Image, Part, Text, ToolCall
+from ctxkit.session.messages import Attachment, Part, Text, ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 NAME = "fuseraft-checkpoint"
@@ -129,7 +129,9 @@ def _add_repl_message(raw: dict[str, Any], builder: SessionBuilder, names: dict[
             results.append(content)
         elif content_type == "image":
             parts.append(
-                Image(as_str(content.get("MediaType")) or "image/png", as_str(content.get("Data")))
+                Attachment(
+                    as_str(content.get("MediaType")) or "image/png", as_str(content.get("Data"))
+                )
             )
         else:
             count_skipped(builder.skipped, f"content: {as_str(content_type) or 'no type'}")

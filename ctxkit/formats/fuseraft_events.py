@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.chat_messages import count_skipped, subtract_cached
+from ctxkit.formats.chat_api_parsers import count_skipped, subtract_cached
 from ctxkit.formats.fuseraft_turns_and_companion_files import (
     parse_turn_usage,
     summarize_companion_files,
 )
-from ctxkit.formats.log_source import Source
+from ctxkit.formats.log_file_content import Source
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_str,
     catch_damage,

@@ -12,9 +12,9 @@ from ctxkit.formats.fuseraft_turns_and_companion_files import (
     read_companion_file,
     summarize_companion_files,
 )
-from ctxkit.formats.log_source import Source
+from ctxkit.formats.log_file_content import Source
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_str,
     float_or_none,
     parse_timestamp,

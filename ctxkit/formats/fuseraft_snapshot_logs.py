@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_str,
     catch_damage,
     count_or_none,
@@ -19,7 +19,7 @@ from ctxkit.formats.untrusted_fields import (
 from ctxkit.session.messages import Edit, Usage
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 NAME = "fuseraft-snapshots"
@@ -46,6 +46,9 @@ def read(source: Source) -> list[Session]:
     billed, not the size of the context). Its `details` have the recorded running sum, the
     thresholds, and `resumed` if the running sum of an agent fell without a marker, which means that
     the process was restarted.
+
+    Raises:
+        ReadError: the file has no row of a snapshot.
     """
     rows_by_session: dict[str, _SessionRows] = {}
     faults = list(source.faults)

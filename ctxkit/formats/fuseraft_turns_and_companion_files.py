@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.formats.log_source import read_json_or_none
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.log_file_content import read_json_or_none
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -16,7 +16,7 @@ from ctxkit.formats.untrusted_fields import (
 from ctxkit.session.messages import Edit, Message, Part, Role, SizeOnly, Text, ToolCall, Usage
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.formats.session_builder import SessionBuilder
 
 _MAX_COMPANION_ENTRIES = 2_000
@@ -132,7 +132,12 @@ def summarize_companion_files(source: Source, session_id: str) -> dict[str, Any]
 
 
 def read_companion_file(source: Source, name: str) -> dict[str, Any]:
-    """Return the JSON object in a file beside a log, or an empty one."""
+    """Return the JSON object in a file beside a log; an empty one where there is none.
+
+    Args:
+        source: the log; one that is not on disk has no companions.
+        name: name of the file.
+    """
     return as_dict(read_json_or_none(source.path.parent / name)) if source.on_disk else {}
 
 

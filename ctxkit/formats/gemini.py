@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import (
+from ctxkit.formats.chat_api_parsers import (
     count_skipped,
     parse_chat_message,
     parse_parts_and_results,
     parse_tool_schemas,
 )
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -28,7 +28,7 @@ from ctxkit.formats.untrusted_fields import (
 from ctxkit.session.messages import Edit, Message, Part, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 NAME = "gemini-cli"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.formats.chat_messages import count_skipped
+from ctxkit.formats.chat_api_parsers import count_skipped
 from ctxkit.formats.read_only_sqlite import Database, decode_json_cell, open_database
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -18,12 +18,12 @@ from ctxkit.formats.untrusted_fields import (
     parse_timestamp,
     str_or_none,
 )
-from ctxkit.session.messages import Edit, Fault, Image, Message, Text, Thinking, ToolCall
+from ctxkit.session.messages import Attachment, Edit, Fault, Message, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.messages import Part
     from ctxkit.session.session import Session
 
@@ -235,7 +235,9 @@ class _ConversationReader:
             return [Thinking("", signature=str_or_none(block.get("data")), redacted=True)]
         if part_type == "image":
             return [
-                Image(str_or_none(block.get("mimeType")) or "image/png", as_str(block.get("data")))
+                Attachment(
+                    str_or_none(block.get("mimeType")) or "image/png", as_str(block.get("data"))
+                )
             ]
         if part_type in ("toolRequest", "frontendToolRequest"):
             tool_call = as_dict(block.get("toolCall"))
@@ -262,7 +264,7 @@ class _ConversationReader:
             text = as_str(part.get("text")) or as_str(resource.get("text"))
             if part.get("type") == "image":
                 parts.append(
-                    Image(
+                    Attachment(
                         str_or_none(part.get("mimeType")) or "image/png", as_str(part.get("data"))
                     )
                 )

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.chat_messages import (
+from ctxkit.formats.chat_api_parsers import (
     count_skipped,
     fill_tool_names,
     parse_chat_message,
@@ -22,9 +22,9 @@ from ctxkit.formats.conversations_from_requests import (
     make_keyed_message,
 )
 from ctxkit.formats.conversion_losses import count_conversion_losses, select_sent_messages
-from ctxkit.formats.log_source import read_zip_json
+from ctxkit.formats.log_file_content import read_zip_json
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -38,9 +38,9 @@ from ctxkit.formats.untrusted_fields import (
     str_or_none,
 )
 from ctxkit.session.messages import (
+    Attachment,
     Edit,
     Fault,
-    Image,
     Message,
     Text,
     Thinking,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Sequence
 
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import ModelCall, Session
 
 
@@ -97,7 +97,11 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Read one session per sample and epoch, also from an unfinished archive without header."""
+    """Read one session per sample and epoch, also from an unfinished archive without header.
+
+    Raises:
+        ReadError: the log has no sample.
+    """
     faults: list[Fault] = []
     if source.data.startswith(b"PK"):
         members = read_zip_json(
@@ -591,7 +595,7 @@ def _encode_content(message: Message) -> Any:
             encoded.append(
                 {"type": "reasoning", "reasoning": part.text, "signature": part.signature}
             )
-        elif isinstance(part, Image) and part.kind == "image":
+        elif isinstance(part, Attachment) and part.kind == "image":
             address = part.url or f"data:{part.media_type};base64,{part.data}"
             encoded.append({"type": "image", "image": address})
     return encoded or ""

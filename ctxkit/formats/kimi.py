@@ -12,15 +12,15 @@ import msgspec
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.chat_messages import (
+from ctxkit.formats.chat_api_parsers import (
     count_skipped,
     parse_chat_message,
     parse_parts_and_results,
     parse_stop_reason,
 )
-from ctxkit.formats.log_source import Source
+from ctxkit.formats.log_file_content import Source
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,

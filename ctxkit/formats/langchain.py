@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.formats.chat_messages import (
+from ctxkit.formats.chat_api_parsers import (
     fill_tool_names,
     parse_chat_message,
     parse_stop_reason,
     parse_usage,
 )
 from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
-from ctxkit.formats.untrusted_fields import as_dict, as_str, catch_damage, str_or_none
+from ctxkit.formats.untrusted_record_parsing import as_dict, as_str, catch_damage, str_or_none
 from ctxkit.session.messages import Edit, Message
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 NAME = "langchain"

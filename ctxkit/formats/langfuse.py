@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import (
+from ctxkit.formats.chat_api_parsers import (
     count_skipped,
     fill_tool_names,
     parse_chat_message,
@@ -21,7 +21,7 @@ from ctxkit.formats.conversations_from_requests import (
 )
 from ctxkit.formats.session_builder import SessionBuilder
 from ctxkit.formats.trace_spans import extract_prompt_and_reply, extract_raw_messages
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -35,7 +35,7 @@ from ctxkit.formats.untrusted_fields import (
 from ctxkit.session.messages import Fault, Message, ToolSchema, Usage
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 NAME = "langfuse"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting_and_sanitizing import pluralize, sanitize_text
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -94,7 +94,11 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from ctxkit._internal.data_frame_display import ColumnsRenderer, DisplayColumn, with_display
+    from ctxkit._internal.data_frame_display import (
+        DisplayColumn,
+        FramePreviewRenderer,
+        with_display,
+    )
 
     if home is not None and "\0" in os.fspath(home):
         raise BadArguments("A home directory is a path, without NUL characters.")
@@ -109,7 +113,7 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     frame = frame.sort_values("modified", ascending=False, ignore_index=True, kind="stable")
     frame.attrs["truncated"] = len(rows) >= _MAX_FILES
     columns = tuple(DisplayColumn(*column) for column in _SHOWN_COLUMNS)
-    return with_display(frame, ColumnsRenderer(columns, _describe_discovery))
+    return with_display(frame, FramePreviewRenderer(columns, _describe_discovery))
 
 
 _SHOWN_COLUMNS = (
@@ -182,7 +186,12 @@ def iter_location_folders(
 
 
 def get_location_project(location: LogLocation, folders: tuple[str, ...]) -> str | None:
-    """Return the project's name from the folders between a location and a file, or None."""
+    """Return a project's name from a log's path; None where the location has no folder for it.
+
+    Args:
+        location: a place of logs; it says which folder below it names the project.
+        folders: the folders between the location and the file.
+    """
     name = folders[location.project_level] if 0 <= location.project_level < len(folders) else None
     return sanitize_text(name, 200) if name else None
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.formats.chat_messages import (
+from ctxkit.formats.chat_api_parsers import (
     count_skipped,
     fill_tool_names,
     parse_chat_message,
@@ -15,7 +15,7 @@ from ctxkit.formats.chat_messages import (
 )
 from ctxkit.formats.conversations_from_requests import merge_reply_items
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -30,7 +30,7 @@ from ctxkit.formats.untrusted_fields import (
 from ctxkit.session.messages import Message, Text
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 NAME = "mini-swe-agent"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.formats.trace_spans import build_sessions_from_spans
-from ctxkit.formats.untrusted_fields import as_dict, as_list, as_str, parse_embedded_json
+from ctxkit.formats.untrusted_record_parsing import as_dict, as_list, as_str, parse_embedded_json
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 NAME = "mlflow"

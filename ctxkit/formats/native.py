@@ -16,7 +16,7 @@ from ctxkit.formats.pi_messages import (
     encode_message,
     parse_pi_parts,
 )
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     MOST_COUNT,
     as_dict,
     as_list,
@@ -26,11 +26,11 @@ from ctxkit.formats.untrusted_fields import (
     parse_unix_seconds,
     require_field,
 )
-from ctxkit.session.compactions_and_prunings import PRUNED_KEY, PromptPruning
+from ctxkit.session.compactions_and_prunings import PRUNED_KEY, PromptPruningChange
 from ctxkit.session.messages import (
+    Attachment,
     Edit,
     Fault,
-    Image,
     Message,
     Part,
     Provenance,
@@ -45,7 +45,7 @@ from ctxkit.session.session import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ctxkit.formats import log_source as sources
+    from ctxkit.formats import log_file_content as sources
 
 
 NAME = "native"
@@ -107,7 +107,7 @@ _DETAIL_TYPES: dict[str, Any] = {
     "cannot_tell": tuple[str, ...],
     "history_processor": _Processor,
     "output_source": Provenance,
-    PRUNED_KEY: PromptPruning,
+    PRUNED_KEY: PromptPruningChange,
     "replay": dict[str, Any],
     "source_tokens": _Count,
     "tools_digest": str,
@@ -416,7 +416,13 @@ def encode_end_line(session: Session) -> bytes:
 
 
 def encode_entry_lines(ids: EntryIdsAndParents, i: int, entry: Message | Edit) -> Iterator[bytes]:
-    """Yield the mark of an entry, and its Pi form if it has one."""
+    """Yield the lines of an entry: its mark, and its Pi form if it has one.
+
+    Args:
+        ids: ids and parents of all entries of the file.
+        i: index of the entry.
+        entry: a message or an edit.
+    """
     timestamp, parent_index = format_timestamp(entry.time), ids.before(i)
     parent = _ROOT_ID if parent_index < 0 else ids.id(parent_index)
     if isinstance(entry, Edit):
@@ -475,7 +481,7 @@ def _encode_part_extras(part: Any) -> Any:
         isinstance(part, ToolCall) and part.raw is not None
     )
     needs_all_fields = needs_all_fields or (
-        isinstance(part, Image)
+        isinstance(part, Attachment)
         and (part.kind != "image" or not part.data or not part.media_type or part.url is not None)
     )
     return msgspec.to_builtins(part) if needs_all_fields else None

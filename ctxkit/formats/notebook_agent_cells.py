@@ -8,15 +8,21 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.formats.chat_messages import count_skipped
+from ctxkit.formats.chat_api_parsers import count_skipped
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import as_dict, as_list, as_str, catch_damage, str_or_none
+from ctxkit.formats.untrusted_record_parsing import (
+    as_dict,
+    as_list,
+    as_str,
+    catch_damage,
+    str_or_none,
+)
 from ctxkit.session.messages import Edit, Message, SizeOnly, Text, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.messages import Part
     from ctxkit.session.session import Session
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.chat_messages import encode_tool_schemas, parse_stop_reason, parse_usage
+from ctxkit.formats.chat_api_parsers import encode_tool_schemas, parse_stop_reason, parse_usage
 from ctxkit.formats.conversations_from_requests import (
     ChatConversation,
     is_chat_list,
     is_chat_message,
 )
 from ctxkit.formats.conversion_losses import count_conversion_losses, select_sent_messages
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     catch_damage,
@@ -22,13 +22,13 @@ from ctxkit.formats.untrusted_fields import (
     parse_timestamp,
     str_or_none,
 )
-from ctxkit.session.messages import Fault, Image, Message, Text, get_plain_text
+from ctxkit.session.messages import Attachment, Fault, Message, Text, get_plain_text
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable
 
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 
@@ -76,7 +76,11 @@ def _split_request_response(record: dict[str, Any]) -> tuple[dict[str, Any], dic
 
 
 def read(source: Source) -> list[Session]:
-    """Read one conversation, or several if requests have different openings."""
+    """Read one conversation, or several if requests have different openings.
+
+    Raises:
+        ReadError: the file has no message and no request.
+    """
     document = source.document
     name = source.path.stem
     if type(document) is list:
@@ -197,7 +201,10 @@ def encode_session(session: Session) -> tuple[list[bytes], Counter[str]]:
     )
     messages = select_sent_messages(session.messages)
     losses["images in tool results or replies"] += sum(
-        isinstance(p, Image) for m in messages if m.role in ("tool", "assistant") for p in m.parts
+        isinstance(p, Attachment)
+        for m in messages
+        if m.role in ("tool", "assistant")
+        for p in m.parts
     )
     document: dict[str, Any] = {"messages": [encode_chat_message(m) for m in messages]}
     if session.model:
@@ -211,10 +218,10 @@ def encode_chat_message(message: Message) -> dict[str, Any]:
     """Return a message in the form of Chat Completions."""
     encoded: dict[str, Any] = {"role": message.sent_as}
     text = get_plain_text(message)
-    images = [p for p in message.parts if isinstance(p, Image) and p.kind == "image"]
+    images = [p for p in message.parts if isinstance(p, Attachment) and p.kind == "image"]
     if message.role in ("user", "summary") and images:
         encoded["content"] = [
-            _encode_content_part(p) for p in message.parts if isinstance(p, (Text, Image))
+            _encode_content_part(p) for p in message.parts if isinstance(p, (Text, Attachment))
         ]
     else:
         encoded["content"] = text or (None if message.tool_calls else "")
@@ -239,7 +246,7 @@ def encode_chat_message(message: Message) -> dict[str, Any]:
     return encoded
 
 
-def _encode_content_part(part: Text | Image) -> dict[str, Any]:
+def _encode_content_part(part: Text | Attachment) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
     return {

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.chat_messages import parse_usage
+from ctxkit.formats.chat_api_parsers import parse_usage
 from ctxkit.formats.conversations_from_requests import (
     ChatConversation,
     is_chat_message,
     merge_reply_items,
 )
 from ctxkit.formats.session_builder import match_history_with_visible_messages
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -26,7 +26,7 @@ from ctxkit.formats.untrusted_fields import (
 from ctxkit.session.messages import Edit, Message, Part, SizeOnly, Text
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 NAME = "openai-responses"
@@ -111,7 +111,11 @@ class _ResponsesConversation(ChatConversation):
 
 
 def read(source: Source) -> list[Session]:
-    """Read the conversation of a file."""
+    """Read the conversation of a file.
+
+    Raises:
+        ReadError: the file has no item.
+    """
     conversation, document = _ResponsesConversation(NAME), source.document
     session_id: str | None = None
     if type(document) is list:

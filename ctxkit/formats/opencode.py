@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.log_source import read_json_object_or_fault
+from ctxkit.formats.log_file_content import read_json_object_or_fault
 from ctxkit.formats.opencode_messages import build_session
 from ctxkit.formats.read_only_sqlite import Database, decode_json_cell, open_database
 from ctxkit.formats.session_builder import nest_subagents
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -29,7 +29,7 @@ from ctxkit.session.messages import Fault
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 
@@ -109,7 +109,11 @@ def sniff_folder(path: Path) -> bool:
 
 
 def read_folder(storage: Path) -> list[Session]:
-    """Read the main sessions of a storage; those of subagents are their children."""
+    """Read the main sessions of a storage; those of subagents are their children.
+
+    Raises:
+        ReadError: the storage has no session.
+    """
     sessions = {
         file.stem: _read_stored_session(storage, file)
         for file in sorted((storage / "session").glob("*/ses_*.json"))

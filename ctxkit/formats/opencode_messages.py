@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import count_skipped
+from ctxkit.formats.chat_api_parsers import count_skipped
 from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -22,9 +22,9 @@ from ctxkit.formats.untrusted_fields import (
     str_or_none,
 )
 from ctxkit.session.messages import (
+    Attachment,
     Edit,
     Fault,
-    Image,
     Message,
     Part,
     Text,
@@ -342,7 +342,7 @@ def _parse_file_part(raw: dict[str, Any], skipped: dict[str, int]) -> list[Part]
         return []
     data = url.split(",", 1)[1] if url.startswith("data:") and "," in url else ""
     return [
-        Image(
+        Attachment(
             mime,
             data,
             None if data else url or None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.formats.chat_messages import (
+from ctxkit.formats.chat_api_parsers import (
     count_skipped,
     fill_tool_names,
     parse_chat_message,
@@ -19,10 +19,10 @@ from ctxkit.formats.chat_messages import (
     parse_usage,
 )
 from ctxkit.formats.conversations_from_requests import PromptThreads, make_keyed_message
-from ctxkit.formats.log_source import Source, read_json_object_or_fault
+from ctxkit.formats.log_file_content import Source, read_json_object_or_fault
 from ctxkit.formats.openhands_v0 import is_v0_history, is_v0_run, read_v0_run
 from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -161,7 +161,11 @@ def sniff_folder(path: Path) -> bool:
 
 
 def read_folder(path: Path) -> list[Session]:
-    """Read the session of a conversation folder, or of completion logs in order of time."""
+    """Read the session of a conversation folder, or of completion logs in order of time.
+
+    Raises:
+        ReadError: the folder has neither completion logs nor event files.
+    """
     faults: list[Fault] = []
     numbered = _numbered_event_files(path)
     name = path.parent.name if path.name == "events" else path.name

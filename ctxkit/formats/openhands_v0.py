@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import (
+from ctxkit.formats.chat_api_parsers import (
     count_skipped,
     parse_chat_message,
     parse_parts_and_results,
@@ -15,7 +15,7 @@ from ctxkit.formats.chat_messages import (
     parse_usage,
 )
 from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -70,7 +70,12 @@ def is_v0_run(record: Any) -> bool:
 
 
 def read_v0_run(run: dict[str, Any], name: str) -> Session:
-    """Read one run; a damaged event becomes a fault with its index."""
+    """Read one run; a damaged event becomes a fault with its index.
+
+    Args:
+        run: the raw run, with `history` and `metrics`.
+        name: name of the session where the run has no id of its own.
+    """
     reader = _V0EventReader(as_dict(run.get("metrics")))
     events = [
         event
@@ -327,6 +332,10 @@ class _V0EventReader:
             Text(item) for item in (as_str(extras.get("repo_instructions")), *knowledge) if item
         ]
 
+    # A condensation names the forgotten events by id or as a span of ids. Several events can be one
+    # message, and some are none, so ids are mapped to messages, without duplicates and in order.
+    # Only messages that are still visible become targets: a later span includes earlier ones again.
+    # Beyond the bound on edits the event is kept as an edit without targets.
     def _read_condensation(self, event: dict[str, Any]) -> None:
         args = as_dict(event.get("args"))
         forgotten = {

@@ -12,18 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.formats.chat_messages import encode_tool_schemas
+from ctxkit.formats.chat_api_parsers import encode_tool_schemas
 from ctxkit.formats.conversion_losses import count_conversion_losses, select_sent_messages
 from ctxkit.formats.trace_spans import build_sessions_from_spans
-from ctxkit.formats.untrusted_fields import as_dict, as_list
-from ctxkit.session.messages import Edit, Image, SizeOnly, Text, Thinking, ToolCall, get_plain_text
+from ctxkit.formats.untrusted_record_parsing import as_dict, as_list
+from ctxkit.session.messages import (
+    Attachment,
+    Edit,
+    SizeOnly,
+    Text,
+    Thinking,
+    ToolCall,
+    get_plain_text,
+)
 from ctxkit.session.session import ListPrefix
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.messages import Message, Part, Usage
     from ctxkit.session.session import ModelCall, Session
 
@@ -369,11 +377,11 @@ def _encode_message(message: Message) -> dict[str, Any]:
     role = message.sent_as
     if message.role == "summary":
         parts: list[dict[str, Any]] = [{"type": "compaction", "content": message.text}]
-        parts += [_encode_part(p) for p in message.parts if isinstance(p, Image)]
+        parts += [_encode_part(p) for p in message.parts if isinstance(p, Attachment)]
     elif message.role == "tool":
         text = get_plain_text(message)
         parts = [{"type": "tool_call_response", "id": message.call_id or "", "response": text}]
-        parts += [_encode_part(p) for p in message.parts if isinstance(p, Image)]
+        parts += [_encode_part(p) for p in message.parts if isinstance(p, Attachment)]
     else:
         parts = [_encode_part(p) for p in message.parts]
     encoded: dict[str, Any] = {"role": role, "parts": parts}

@@ -26,7 +26,7 @@ from ctxkit.formats.pi_messages import (
     parse_user_shell_command,
 )
 from ctxkit.formats.session_builder import TOO_MANY_COMPACTIONS, SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     DAMAGE_ERRORS,
     as_dict,
     as_str,
@@ -42,7 +42,7 @@ from ctxkit.session.messages import Edit, Fault, Message, Part, Text, ToolCall
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_list,
     as_str,
     count_or_none,
@@ -23,8 +23,8 @@ from ctxkit.formats.untrusted_fields import (
 from ctxkit.session.messages import (
     MISSING_START_KIND,
     USER_VISIBLE_KEY,
+    Attachment,
     Edit,
-    Image,
     Message,
     Part,
     Text,
@@ -110,7 +110,14 @@ def _drop_unrun_calls(parts: tuple[Part, ...], details: dict[str, Any]) -> tuple
 def parse_result(
     record: dict[str, Any], message: dict[str, Any], message_id: str, *, is_visible: bool
 ) -> Message:
-    """Return the result of a call as a message."""
+    """Return the result of a call as a message.
+
+    Args:
+        record: the raw entry.
+        message: its raw message.
+        message_id: id of the new message.
+        is_visible: the model sees it.
+    """
     result = Message(
         role="tool",
         id=message_id,
@@ -127,7 +134,13 @@ def parse_result(
 def parse_user_shell_command(
     record: dict[str, Any], message: dict[str, Any], message_id: str
 ) -> Message:
-    """Return a shell command of the user and its output as a message."""
+    """Return a shell command of the user and its output as a message.
+
+    Args:
+        record: the raw entry.
+        message: its raw message; `excludeFromContext` makes it invisible.
+        message_id: id of the new message.
+    """
     command, exit_code = as_str(message.get("command")), message.get("exitCode")
     is_failed = message.get("cancelled") is True or (type(exit_code) is int and exit_code != 0)
     return Message(
@@ -149,7 +162,12 @@ def is_visible_to_model(message: dict[str, Any]) -> bool:
 
 
 def apply_kind_and_user_visibility(message: Message, raw: dict[str, Any]) -> Message:
-    """Return a message with the marks of ai: its kind, and whether the user sees it."""
+    """Return a message with the metadata of the agent `ai`: its kind, and whether the user sees it.
+
+    Args:
+        message: the parsed message.
+        raw: the raw message.
+    """
     metadata = raw.get("metadata")
     if type(metadata) is not dict:
         return message
@@ -212,7 +230,9 @@ def parse_pi_parts(content: Any) -> tuple[Part, ...]:
             )
         elif part_type == "image":
             parts.append(
-                Image(as_str(raw_part.get("mimeType")) or "image/png", as_str(raw_part.get("data")))
+                Attachment(
+                    as_str(raw_part.get("mimeType")) or "image/png", as_str(raw_part.get("data"))
+                )
             )
         else:
             parts.append(Text(json_to_text(raw_part)))  # an unknown part was sent to the model, too
@@ -239,7 +259,14 @@ def encode_line(value: Any) -> bytes:
 def encode_entry(
     fields: dict[str, Any], entry_id: str, parent: str | None, timestamp: str
 ) -> bytes:
-    """Return the line of an entry: type, id, parent, time, and its other fields."""
+    """Return the line of an entry.
+
+    Args:
+        fields: its `type` and all fields besides id, parent and time.
+        entry_id: its id.
+        parent: id of the entry before it; None: the first one.
+        timestamp: its time in ISO 8601.
+    """
     entry_type, other_fields = fields["type"], {k: v for k, v in fields.items() if k != "type"}
     return encode_line(
         {
@@ -339,13 +366,18 @@ def _encode_part(part: Part) -> dict[str, Any]:
         }
     if isinstance(part, ToolCall):
         return {"type": "toolCall", "id": part.id, "name": part.name, "arguments": part.arguments}
-    if isinstance(part, Image) and part.kind == "image" and part.data:
+    if isinstance(part, Attachment) and part.kind == "image" and part.data:
         return {"type": "image", "data": part.data, "mimeType": part.media_type}
     return {"type": "text", "text": ""}
 
 
 def encode_compaction(edit: Edit, first_retained: str) -> dict[str, Any] | None:
-    """Return a compaction in Pi's form; None if no summary replaced messages."""
+    """Return a compaction in Pi's form; None if no summary replaced messages.
+
+    Args:
+        edit: the recorded edit.
+        first_retained: id of the first entry that the summary does not replace.
+    """
     if edit.kind != "summarised" or not edit.inserted:
         return None
     return {
@@ -388,7 +420,12 @@ class EntryIdsAndParents:
         return parent if -1 <= parent < i else i - 1  # a parent cannot come later
 
     def first_kept(self, i: int, edit: Edit) -> str:
-        """Return the id of the first message after the targets of an edit, or the edit's own id."""
+        """Return the id of the first message after the targets of an edit, or the edit's own id.
+
+        Args:
+            i: index of the edit among the entries.
+            edit: a compaction.
+        """
         last_target = max(
             (self.index[target] for target in edit.targets if self.index.get(target, i) < i),
             default=-1,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import count_skipped, fill_tool_names, parse_chat_message
+from ctxkit.formats.chat_api_parsers import count_skipped, fill_tool_names, parse_chat_message
 from ctxkit.formats.session_builder import SessionBuilder, match_history_with_visible_messages
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -20,7 +20,7 @@ from ctxkit.formats.untrusted_fields import (
 from ctxkit.session.messages import Edit, Usage
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 NAME = "qwen-code"

@@ -20,7 +20,13 @@ from ctxkit.errors import ReadError
 from ctxkit.formats.anthropic_compaction_and_clearing import make_raw_message_key
 from ctxkit.formats.claude_code_attachments import REMINDER_PREFIX, SUMMARY_PREFIX, WRAPPER_PREFIXES
 from ctxkit.formats.transcript_and_raw_body_join import join_transcript, mark_compactions
-from ctxkit.formats.untrusted_fields import as_dict, as_list, as_str, parse_timestamp, str_or_none
+from ctxkit.formats.untrusted_record_parsing import (
+    as_dict,
+    as_list,
+    as_str,
+    parse_timestamp,
+    str_or_none,
+)
 from ctxkit.session.messages import (
     ATTACHMENT_KEY,
     INJECTED_KIND,

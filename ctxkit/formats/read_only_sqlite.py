@@ -16,7 +16,7 @@ from ctxkit.errors import ReadError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
 
 MAX_DATABASE_BYTES = 16 << 30
 """Databases above this size are refused."""

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit._internal.lazy_imports import call_hook, make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import call_hook, make_dunder_dir
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
-from ctxkit.formats.log_source import Source
-from ctxkit.formats.recording_repairs import drop_impossible_sizes, repair_session
+from ctxkit.formats.log_file_content import Source
+from ctxkit.formats.recorded_usage_repairs import drop_impossible_sizes, repair_session
 from ctxkit.formats.registry import (
     READER_MODULES,
     Reader,
@@ -148,7 +148,16 @@ def read_all(
 
 
 def find_logs(location: str | os.PathLike[str], reader: Reader | None = None) -> list[LogCandidate]:
-    """Return the files and session folders at a location that may be sessions, without reading."""
+    """Return the files and session folders that may be sessions, without reading them.
+
+    Args:
+        location: a file, folder or glob.
+        reader: the reader that looks for session folders; None: all readers.
+
+    Raises:
+        BadArguments: the location is no path.
+        ReadError: it is an empty text, or has a null character.
+    """
     return find_log_files(
         _check_path(location),
         # the readers are imported for a folder only

@@ -12,7 +12,7 @@ from ctxkit.errors import BadArguments, ReadError, UnknownFormat, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 ENTRY_POINT_GROUP = "ctxkit.readers"
@@ -235,7 +235,15 @@ def detect_reader(source: Source) -> Reader:
 
 
 def is_reader_of(reader: Reader, source: Source) -> bool:
-    """Return True if a reader recognizes a file; a reader that raises does not."""
+    """Return True if a reader recognizes a file; a reader with a bug does not.
+
+    Args:
+        reader: the reader of one format.
+        source: the file.
+
+    Raises:
+        ReadError: the file cannot be read.
+    """
     try:
         return bool(reader.sniff(source))
     except ReadError:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.formats.chat_messages import count_skipped, parse_tool_schemas
+from ctxkit.formats.chat_api_parsers import count_skipped, parse_tool_schemas
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -18,7 +18,7 @@ from ctxkit.formats.untrusted_fields import (
 from ctxkit.session.messages import Text, ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.messages import Part, Role
     from ctxkit.session.session import Session
 

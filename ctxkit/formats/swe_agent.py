@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit import tokens
-from ctxkit.formats.chat_messages import count_skipped, parse_parts_and_results, parse_tool_calls
+from ctxkit.formats.chat_api_parsers import count_skipped, parse_parts_and_results, parse_tool_calls
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     as_dict,
     as_list,
     as_str,
@@ -21,7 +21,7 @@ from ctxkit.formats.untrusted_fields import (
 from ctxkit.session.messages import Message, Part, Text, ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import fill_tool_names, parse_chat_message, parse_usage
+from ctxkit.formats.chat_api_parsers import fill_tool_names, parse_chat_message, parse_usage
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     DAMAGE_ERRORS,
     as_dict,
     as_list,
@@ -21,7 +21,7 @@ from ctxkit.formats.untrusted_fields import (
 from ctxkit.session.messages import Fault, Message, Role, Text, ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.formats.log_source import Source
+    from ctxkit.formats.log_file_content import Source
     from ctxkit.session.session import Session
 
 NAME = "tau-bench"

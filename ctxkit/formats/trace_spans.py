@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.formats.chat_messages import (
+from ctxkit.formats.chat_api_parsers import (
     count_skipped,
     fill_tool_names,
     make_usage_from_total,
@@ -25,7 +25,7 @@ from ctxkit.formats.conversations_from_requests import (
     make_keyed_message,
 )
 from ctxkit.formats.session_builder import SessionBuilder
-from ctxkit.formats.untrusted_fields import (
+from ctxkit.formats.untrusted_record_parsing import (
     DAMAGE_ERRORS,
     as_dict,
     as_list,
@@ -431,7 +431,15 @@ def extract_raw_messages(value: Any) -> list[Any]:
 def extract_prompt_and_reply(
     attributes: dict[str, Any], events: list[Any]
 ) -> tuple[list[Any], list[Any]]:
-    """Return the raw messages of a span's prompt and reply, from the first matching convention."""
+    """Extract the messages of a model call from its span, by the first convention that it follows.
+
+    Args:
+        attributes: attributes of the span.
+        events: events of the span.
+
+    Returns:
+        The raw messages of the prompt, and those of the reply.
+    """
     prompt, reply = _system_messages(attributes), list[Any]()
     prompt += extract_raw_messages(attributes.get("gen_ai.input.messages"))
     reply += extract_raw_messages(attributes.get("gen_ai.output.messages"))

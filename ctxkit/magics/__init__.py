@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,17 +43,17 @@ _EMPTY_CELL_CALL = re.compile(
 
 def load(shell: InteractiveShell) -> None:
     """Register the magics, their settings for `%config CtxKit`, and their completion."""
-    from ctxkit._internal.installed_distribution import warn_of_module_conflict
+    from ctxkit._internal.distribution_version_and_conflicts import warn_of_module_conflict
     from ctxkit.agent.ctxkit_folder_and_trust import Workspace
     from ctxkit.agent.system_prompt import SECTIONS
     from ctxkit.formats.registry import format_names
     from ctxkit.magics.line_parser import make_completion_matcher
+    from ctxkit.magics.magic_arguments_and_sessions import MEMORY_WORDS, open_memory_store
     from ctxkit.magics.magic_dispatch import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC
     from ctxkit.magics.magics_class import CONTEXT_SUBCOMMANDS, DEFAULT_SUBCOMMAND, CtxKit
     from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
-    from ctxkit.magics.session_settings import MEMORY_WORDS, open_memory_store
-    from ctxkit.policies.memory_entries import MEMORY_TYPES
-    from ctxkit.presets.registry import names as presets
+    from ctxkit.policies.memory_entries_and_digests import MEMORY_TYPES
+    from ctxkit.presets.registry_and_setting_checks import names as presets
 
     warn_of_module_conflict()
     unload(shell)

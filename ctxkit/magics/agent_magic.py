@@ -23,11 +23,11 @@ from ctxkit.agent.ctxkit_folder_and_trust import Workspace
 from ctxkit.agent.document_store import ContextStore
 from ctxkit.agent.event_loop_threads import BackgroundTask, run_coroutine
 from ctxkit.agent.models.model import accepts_images, images_unsupported_message
-from ctxkit.agent.session_settings import refuse_scripted_model_after_real
+from ctxkit.agent.signed_session_settings import refuse_scripted_model_after_real
 from ctxkit.agent.system_prompt import (
     PROJECT_FILES,
-    PromptSections,
     PromptSectionSources,
+    PromptSectionUpdater,
     parse_section_names,
 )
 from ctxkit.agent.tools.confined_root import RootFolder
@@ -40,15 +40,15 @@ from ctxkit.agent.tools.execution_and_results import (
 from ctxkit.agent.turn_state_and_events import Limits
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.magics.kernel_sessions import DEFAULT_SESSION
+from ctxkit.magics.magic_arguments_and_sessions import SESSION_SETTINGS, AgentArguments
 from ctxkit.magics.magic_dispatch import PreformattedText
 from ctxkit.magics.mcp_servers_and_acp_agents import check_acp_agent_options, find_acp_agent_log
-from ctxkit.magics.session_settings import SESSION_SETTINGS, AgentArguments
 from ctxkit.magics.turn_display import CellOutput, LiveTurnDisplay, TerminalOutput
 from ctxkit.magics.turn_handle_and_approvals import (
     ToolApprover,
-    TurnAnswer,
     TurnHandle,
     TurnInterrupted,
+    TurnResult,
     ask_by_input_async,
     parse_approval_tools,
 )
@@ -64,9 +64,9 @@ if TYPE_CHECKING:
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.turn_state_and_events import Outcome
     from ctxkit.magics.kernel_sessions import KitState
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.policies.history.history import History
-    from ctxkit.session.messages import Image
+    from ctxkit.session.messages import Attachment
     from ctxkit.session.session import Session
     from ctxkit.tokens import ContextBudget
 
@@ -144,8 +144,12 @@ def run_agent_magic(kit: KitState, arguments: AgentArguments, body: str) -> obje
 
 
 def run_turn_in_cell(
-    kit: KitState, live: LiveSession, prompt: str, out: str | None, pictures: Sequence[Image] = ()
-) -> TurnAnswer:
+    kit: KitState,
+    live: LiveSession,
+    prompt: str,
+    out: str | None,
+    pictures: Sequence[Attachment] = (),
+) -> TurnResult:
     """Run a turn while the cell waits; an interrupt keeps the text that has arrived.
 
     Args:
@@ -179,7 +183,7 @@ def run_turn_in_background(
     out: str | None,
     confirmed: frozenset[str],
     *,
-    pictures: Sequence[Image] = (),
+    pictures: Sequence[Attachment] = (),
 ) -> TurnHandle:
     """Take a turn beside the notebook; the variable that was asked for has the handle at once."""
     handle = TurnHandle(
@@ -188,7 +192,7 @@ def run_turn_in_background(
     live.agent.approve = ToolApprover(confirmed, kit.lives.always(live.name), handle.ask)
     screen = LiveTurnDisplay(live, handle if kit.rich else TerminalOutput())
 
-    async def work() -> TurnAnswer:
+    async def work() -> TurnResult:
         with screen:
             outcome = await live.turn(prompt, images=pictures)
         return _make_answer(kit, live, outcome, None, screen.final_view)
@@ -226,7 +230,11 @@ def show_session_status(kit: KitState, name: str | None) -> PreformattedText:
 
 
 def show_dry_run(
-    kit: KitState, name: str, arguments: AgentArguments, prompt: str, pictures: Sequence[Image] = ()
+    kit: KitState,
+    name: str,
+    arguments: AgentArguments,
+    prompt: str,
+    pictures: Sequence[Attachment] = (),
 ) -> PreformattedText:
     """Show the first prompt of a turn, its size and its cost; nothing is sent or stored.
 
@@ -261,7 +269,7 @@ def show_dry_run(
     memory = kit.lives.resolver.resolve_memory(settings["memory"], model)
     around = PromptSectionSources(folder=folder, root=root, own=system, store=ContextStore(),
                           memory=memory.text if memory is not None else None)  # fmt: skip
-    sections = PromptSections(parse_section_names(settings["sections"]), around)
+    sections = PromptSectionUpdater(parse_section_names(settings["sections"]), around)
     return PreformattedText(
         describe_dry_run(
             session, model, parts.rules, tools, prompt, sections=sections, pictures=pictures
@@ -290,7 +298,7 @@ def _make_answer(
     outcome: Outcome,
     out: str | None,
     display: TextAndHtml | None = None,
-) -> TurnAnswer:
+) -> TurnResult:
     """Return the answer of a turn.
 
     Raises:
@@ -298,7 +306,7 @@ def _make_answer(
     """
     chart = live.workspace.chart(live.id).relative_to(live.workspace.folder.parent)
     drawn = chart if outcome.spent.calls else None
-    answer = TurnAnswer(outcome, live.session, display, drawn, find_acp_agent_log(live))
+    answer = TurnResult(outcome, live.session, display, drawn, find_acp_agent_log(live))
     if answer.own is not None:
         kit.sessions.update(answer.own, f"{live.name}.own")
     if out:
@@ -341,7 +349,7 @@ def _update_limits(limits: Limits, changes: dict[str, float]) -> Limits:
 
 def load_attached_images(
     option_value: str | None, user_variables: Mapping[str, Any]
-) -> list[Image]:
+) -> list[Attachment]:
     """Return the pictures that `--attach` names, separated by commas.
 
     Args:
@@ -361,7 +369,7 @@ def load_attached_images(
     return [_load_attachment(w.strip(), user_variables) for w in names_or_paths if w.strip()]
 
 
-def _load_attachment(word: str, names: Mapping[str, Any]) -> Image:
+def _load_attachment(word: str, names: Mapping[str, Any]) -> Attachment:
     if word.isidentifier() and word in names:
         image = image_from_value(names[word])
         if image is None:
@@ -398,8 +406,8 @@ def describe_dry_run(
     tools: Sequence[str | Any],
     prompt: str,
     *,
-    sections: PromptSections,
-    pictures: Sequence[Image] = (),
+    sections: PromptSectionUpdater,
+    pictures: Sequence[Attachment] = (),
 ) -> str:
     """Return in words what a prompt's first call would send; nothing is sent, kept or
     made on disk.

@@ -66,7 +66,11 @@ def list_session_checkpoints(kit: KitState, arguments: SessionArguments) -> pd.D
     """Return one row a checkpoint."""
     import pandas as pd
 
-    from ctxkit._internal.data_frame_display import ColumnsRenderer, DisplayColumn, with_display
+    from ctxkit._internal.data_frame_display import (
+        DisplayColumn,
+        FramePreviewRenderer,
+        with_display,
+    )
     from ctxkit.agent.session_log import list_checkpoints
 
     checkpoints = list_checkpoints(kit.session(arguments.session))
@@ -93,7 +97,7 @@ def list_session_checkpoints(kit: KitState, arguments: SessionArguments) -> pd.D
         DisplayColumn("branch", "Branch", hover="opens a session of its own from here"),
         DisplayColumn("restore", "Restore", hover="goes back; what came after stays in the log"),
     )
-    return with_display(table, ColumnsRenderer(text, _describe_checkpoints))
+    return with_display(table, FramePreviewRenderer(text, _describe_checkpoints))
 
 
 def _describe_checkpoints(table: pd.DataFrame) -> str:

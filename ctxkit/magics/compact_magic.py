@@ -15,7 +15,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
 )
 from ctxkit.agent.compaction import KEEP_NEWEST_TURN
 from ctxkit.agent.event_loop_threads import run_coroutine
-from ctxkit.agent.summaries_and_unsuccessful_compactions import ModelSummariser
+from ctxkit.agent.model_summaries_and_backoff import ModelSummariser
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.magics.magic_dispatch import PreformattedText
 from ctxkit.policies.offline_summarisers import ExtractiveSummariser, may_call_model
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.magics.kernel_sessions import KitState
-    from ctxkit.magics.session_settings import CompactArguments
+    from ctxkit.magics.magic_arguments_and_sessions import CompactArguments
     from ctxkit.policies.base import BasePolicy
     from ctxkit.policies.protocols import Policy
     from ctxkit.session.messages import Edit

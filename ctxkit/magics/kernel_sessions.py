@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.agent.session_settings import read_session_settings
+from ctxkit.agent.signed_session_settings import read_session_settings
 from ctxkit.agent.system_prompt import parse_section_names
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.magics.mcp_servers_and_acp_agents import (
-    McpServerProcesses,
-    open_acp_session,
-)
-from ctxkit.magics.session_settings import (
+from ctxkit.magics.magic_arguments_and_sessions import (
     SESSION_SETTINGS,
     KitSettings,
     LiveSessionConfig,
     SettingNameResolver,
+)
+from ctxkit.magics.mcp_servers_and_acp_agents import (
+    McpServerProcesses,
+    open_acp_session,
 )
 from ctxkit.session.session import Session
 
@@ -93,6 +93,10 @@ class LiveSessions:
     def open(self, name: str, **options: Any) -> LiveSession:
         """Return a session ready for a turn: opened, resumed from its file, or as it is with what
         was asked again.
+
+        Args:
+            name: name of the session.
+            options: settings that the cell asks for; those left out stay as they were.
 
         Raises:
             BadArguments: it is busy; or a model, rules or a tool do not exist.
@@ -184,7 +188,12 @@ class LiveSessions:
     # -- what a session is made of ----------------------------------------------------------------
 
     def settings(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of a session: what was asked now, before, or else the kit's."""
+        """Return the settings of a session: those asked for now, else earlier ones, else the kit's.
+
+        Args:
+            name: name of the session.
+            options: settings that the cell asks for.
+        """
         live = self._open_sessions.get(name)
         before = live.settings if live is not None else self._remembered.get(name)
         if before is None:
@@ -287,6 +296,11 @@ class KitState(KitSettings):
     def use(self, what: str, name: str | None = None, format: str | None = None) -> Session:  # noqa: A002
         """Make a session the active one: known by name, held by a variable, or read from a file.
 
+        Args:
+            what: name of a session or a variable, or a path.
+            name: name under which the session is kept; None: its own.
+            format: format of the file; None: detect it.
+
         Raises:
             ReadError: the file cannot be read.
         """
@@ -315,6 +329,11 @@ class KitState(KitSettings):
     def add_branch(self, name: str, session: Session, origin: str | None) -> bool:
         """Keep a session under a new name; return True where it is live and continues as its
         origin would.
+
+        Args:
+            name: the new name.
+            session: the branch.
+            origin: name of the session that it branches from; None: none that is known here.
 
         Raises:
             BadArguments: there is one of that name.

@@ -15,7 +15,11 @@ from ctxkit.magics.line_parser import (
     strip_comment,
     strip_semicolon,
 )
-from ctxkit.magics.session_settings import AgentArguments, CompactArguments, TeamArguments
+from ctxkit.magics.magic_arguments_and_sessions import (
+    AgentArguments,
+    CompactArguments,
+    TeamArguments,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

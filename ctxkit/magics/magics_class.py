@@ -12,7 +12,7 @@ from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var
 
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.magics import checkpoint_commands, memory_commands, session_report_commands
-from ctxkit.magics import section_and_store_commands as context_commands
+from ctxkit.magics import prompt_section_and_document_commands as context_commands
 from ctxkit.magics.kernel_sessions import KitState
 from ctxkit.magics.line_parser import strip_semicolon
 from ctxkit.magics.magic_dispatch import (

@@ -114,6 +114,10 @@ class McpServerProcesses:
     def tools(self, session: str, servers: Mapping[str, McpServerCommand]) -> list[Tool]:
         """Return the tools of a session's servers; those that it has no more are ended.
 
+        Args:
+            session: name of the session.
+            servers: command and environment of each server, by name.
+
         Raises:
             BadArguments: one cannot be started, or speaks no MCP.
         """
@@ -239,7 +243,7 @@ def open_acp_session(
     from ctxkit.agent.acp_client import AcpClient
     from ctxkit.agent.ctxkit_folder_and_trust import Workspace
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.presets.registry import resolve_rules
+    from ctxkit.presets.registry_and_setting_checks import resolve_rules
 
     agent = AcpClient(command)
     model: Any = AcpModelPlaceholder(agent)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit.errors import BadArguments
 from ctxkit.magics.line_parser import option_field, positional_field, remaining_text_field
+from ctxkit.magics.magic_arguments_and_sessions import open_memory_store
 from ctxkit.magics.magic_dispatch import PreformattedText, Subcommand
 from ctxkit.magics.session_report_commands import (
     EmptyArguments,
     LiveSessionArguments,
     sanitize_text_columns,
 )
-from ctxkit.magics.session_settings import open_memory_store
-from ctxkit.policies.memory_entries import make_entry
+from ctxkit.policies.memory_entries_and_digests import make_entry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,7 @@ def list_memory_entries(_: KitState, arguments: MemoryListArguments) -> pd.DataF
     """
     import pandas as pd
 
-    from ctxkit.policies.memory_entries import rank_by_score
+    from ctxkit.policies.memory_entries_and_digests import rank_by_score
 
     store = open_memory_store()
     for fault in store.faults():
@@ -103,7 +103,7 @@ def add_memory_entry(kit: KitState, arguments: MemoryAddArguments) -> Preformatt
     Raises:
         BadArguments: there is no description.
     """
-    from ctxkit.policies.memory_entries import make_entry_name
+    from ctxkit.policies.memory_entries_and_digests import make_entry_name
 
     if not arguments.description.strip():
         raise BadArguments(

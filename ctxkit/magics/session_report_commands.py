@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit._internal.tables import Table
-    from ctxkit.agent.session_files import ContextReportStore
+    from ctxkit.agent.session_event_and_artifact_files import ContextReportStore
     from ctxkit.magics.kernel_sessions import KitState
-    from ctxkit.metrics.context_report import ContextReport
-    from ctxkit.metrics.cost.spend_report import Spend
+    from ctxkit.metrics.context_window_report import ContextReport
+    from ctxkit.metrics.cost.spend_breakdown import Spend
     from ctxkit.plots.chart import Chart
     from ctxkit.session.session import Session
 
@@ -97,7 +97,7 @@ def list_compactions(kit: KitState, options: SessionArguments) -> pd.DataFrame:
 
 def show_spending(kit: KitState, options: SessionArguments) -> Spend:
     """Show the cost of a session by turn, tool, file and cache."""
-    from ctxkit.metrics.cost.spend_report import spend
+    from ctxkit.metrics.cost.spend_breakdown import spend
 
     return spend(kit.session(options.session))
 
@@ -183,14 +183,14 @@ class StatusArguments(CallArguments):
 
 
 @dataclass(frozen=True)
-class WindowPartsArguments(CallArguments):
+class ContextListArguments(CallArguments):
     """The line of `%context list`."""
 
     user: bool = option_field("what the user sees, and what of it the agent sees", default=False)
 
 
 @dataclass(frozen=True)
-class DetailArguments(CallArguments):
+class ContextDetailArguments(CallArguments):
     """The line of `%context detail`."""
 
     kept: str | None = option_field("a report that was kept, by its id, or `last`")
@@ -276,11 +276,15 @@ def _make_status(kit: KitState, options: CallArguments) -> ContextStatus:
     return ContextStatus(report, count_compactions(session, stop), kit.contributors)
 
 
-def list_window_parts(kit: KitState, options: WindowPartsArguments) -> pd.DataFrame:
+def list_window_parts(kit: KitState, options: ContextListArguments) -> pd.DataFrame:
     """Return one row per section of the window."""
     if options.user:
         return list_user_visible_messages(kit, options)
-    from ctxkit._internal.data_frame_display import ColumnsRenderer, DisplayColumn, with_display
+    from ctxkit._internal.data_frame_display import (
+        DisplayColumn,
+        FramePreviewRenderer,
+        with_display,
+    )
 
     report = make_context_report(kit, options)
     columns = ["part", "name", "tokens", "share", "messages_n", "source"]
@@ -292,13 +296,17 @@ def list_window_parts(kit: KitState, options: WindowPartsArguments) -> pd.DataFr
     )
     sentence = _make_status(kit, options).one_line
     return with_display(
-        sanitize_text_columns(report.frame()[columns]), ColumnsRenderer(text, sentence)
+        sanitize_text_columns(report.frame()[columns]), FramePreviewRenderer(text, sentence)
     )
 
 
 def list_user_visible_messages(kit: KitState, options: SessionArguments) -> pd.DataFrame:
     """Return one row per message that the user sees, and whether the agent sees it."""
-    from ctxkit._internal.data_frame_display import ColumnsRenderer, DisplayColumn, with_display
+    from ctxkit._internal.data_frame_display import (
+        DisplayColumn,
+        FramePreviewRenderer,
+        with_display,
+    )
     from ctxkit.metrics.frames.per_message import audience as of
 
     table = of(kit.session(options.session))
@@ -310,7 +318,8 @@ def list_user_visible_messages(kit: KitState, options: SessionArguments) -> pd.D
         *(DisplayColumn("chars", "characters", "count"), DisplayColumn("text", "text")),
     )
     return with_display(
-        sanitize_text_columns(seen.set_index("position")), ColumnsRenderer(text, _describe_audience)
+        sanitize_text_columns(seen.set_index("position")),
+        FramePreviewRenderer(text, _describe_audience),
     )
 
 
@@ -319,7 +328,7 @@ def _describe_audience(table: pd.DataFrame) -> str:
     return f"The user sees {pluralize(len(table), 'message')}; the agent no longer sees {gone:,}."
 
 
-def show_full_report(kit: KitState, options: DetailArguments) -> ContextReport:
+def show_full_report(kit: KitState, options: ContextDetailArguments) -> ContextReport:
     """Return the full report of a call, or a stored one."""
     if options.kept is None:
         return make_context_report(kit, options)
@@ -329,7 +338,7 @@ def show_full_report(kit: KitState, options: DetailArguments) -> ContextReport:
 
 def make_context_report(kit: KitState, options: CallArguments) -> ContextReport:
     """Return the whole report."""
-    from ctxkit.metrics.context_report import report
+    from ctxkit.metrics.context_window_report import report
 
     session = kit.session(options.session)
     if options.call is not None:
@@ -383,14 +392,14 @@ VIEW_SUBCOMMANDS = (
     Subcommand(
         "list",
         "What fills the window at a call, one line a section.",
-        WindowPartsArguments,
+        ContextListArguments,
         list_window_parts,
         FILL_TASK,
     ),
     Subcommand(
         "detail",
         "The whole report of a call, with its largest messages.",
-        DetailArguments,
+        ContextDetailArguments,
         show_full_report,
         FILL_TASK,
     ),
@@ -465,7 +474,7 @@ def count_next_prompt_tokens(kit: KitState, options: SessionArguments) -> Prefor
 
 def _get_report_store(kit: KitState, name: str | None) -> ContextReportStore:
     from ctxkit.agent.ctxkit_folder_and_trust import Workspace
-    from ctxkit.agent.session_files import ContextReportStore
+    from ctxkit.agent.session_event_and_artifact_files import ContextReportStore
 
     session_name = name or kit.lives.current_name
     if session_name is not None and session_name in kit.lives:

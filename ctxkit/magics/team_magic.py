@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.magics.line_parser import get_setting_defaults_and_help
+from ctxkit.magics.magic_arguments_and_sessions import TeamArguments
 from ctxkit.magics.magic_dispatch import PreformattedText
-from ctxkit.magics.session_settings import TeamArguments
 from ctxkit.magics.turn_handle_and_approvals import (
     ToolApprover,
     TurnInterrupted,
@@ -87,7 +87,7 @@ def run_team_magic(kit: KitState, arguments: TeamArguments, task: str) -> Prefor
         )  # open, it would open all of its agents
     if arguments.out:
         kit.shell.user_ns[arguments.out] = opened_team
-    return TeamRunSummary(_describe_run(opened_team), _make_chart(opened_team))
+    return TeamDecisionsAndChart(_describe_run(opened_team), _make_chart(opened_team))
 
 
 def _check_task(arguments: TeamArguments, task: str) -> None:
@@ -103,7 +103,7 @@ def _check_task(arguments: TeamArguments, task: str) -> None:
 
 
 @dataclass(frozen=True, repr=False)
-class TeamRunSummary(PreformattedText):
+class TeamDecisionsAndChart(PreformattedText):
     """The decision after each turn of a team, and the chart of its cumulative input tokens."""
 
     chart: Chart | None = None

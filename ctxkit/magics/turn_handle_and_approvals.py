@@ -334,7 +334,7 @@ class TurnHandle:
             saved with the notebook and needs no kernel to be seen.
     """
 
-    running: BackgroundTask[TurnAnswer]
+    running: BackgroundTask[TurnResult]
 
     def __init__(self, name: str, *, leaves: bool = True) -> None:
         self.name, self._leaves = name, leaves
@@ -355,7 +355,7 @@ class TurnHandle:
         """Stop the turn; the text that has arrived is kept."""
         self.running.stop()
 
-    def result(self, seconds: float | None = None) -> TurnAnswer:
+    def result(self, seconds: float | None = None) -> TurnResult:
         """Return the answer when it is there.
 
         Raises:
@@ -527,7 +527,7 @@ class _HandleView:
 
 
 @dataclass(frozen=True, repr=False)
-class TurnAnswer:
+class TurnResult:
     """The result of a turn: `outcome` has the figures, `session` is the current session.
 
     `shown` is what stays of a turn beside the notebook; one in a cell has shown it there.

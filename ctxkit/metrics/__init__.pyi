@@ -1,8 +1,8 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
 # ruff: noqa: I001  functions first, then the modules that hold more of a kind
 from .cache_misses import find_cache_misses as find_cache_misses
-from .cost.pause_costs import idle as idle
-from .context_report import REPORT_COLUMNS as REPORT_COLUMNS
+from .cost.pause_cost_by_choice import idle as idle
+from .context_window_report import REPORT_COLUMNS as REPORT_COLUMNS
 from .cost.usage_limits import limits as limits
 from .frames import FRAME_COLUMNS as FRAME_COLUMNS, arrow as arrow
 from .frames.per_message import audience as audience
@@ -13,7 +13,7 @@ from .planted_facts_and_audits import audits as audits
 from .fact_retention import meaning as meaning
 from .compaction_outcomes import thrash as thrash
 from .optimal_trigger import when_to_compact as when_to_compact
-from .user_rules_after_compaction import user_rules as user_rules
+from .user_rule_loss_and_breaches import user_rules as user_rules
 
 from . import (
     compaction_formulas as compaction_formulas,

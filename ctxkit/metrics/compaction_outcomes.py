@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.formats.sessions_from_arguments import accepts_session
-from ctxkit.metrics.compaction_payback import (
-    CompactionAtCall,
-    CompactionVerdict,
+from ctxkit.metrics.compaction_savings_and_payback import (
+    CompactionRefillAndPayback,
+    CompactionsBeforeCall,
     drop_compactions_after_last_call,
     get_replay_compactions,
     get_replay_prompt_sizes,
@@ -38,9 +38,9 @@ from ctxkit.metrics.compaction_payback import (
     summarise_verdicts,
 )
 from ctxkit.metrics.compaction_sizes_and_detection import count_summary_tokens, measure_compactions
-from ctxkit.metrics.cost.bill_items import price_call
+from ctxkit.metrics.cost.call_and_summary_charges import price_call
 from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel, WrittenSummary
-from ctxkit.metrics.item_search_index import MessageRows
+from ctxkit.metrics.item_index_and_rule_matching import VisibleMessageRows
 from ctxkit.metrics.means_and_prediction_intervals import mean_or_none, median_or_none
 from ctxkit.metrics.message_visibility import get_visibility
 from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes, has_prompt_sizes
@@ -72,7 +72,7 @@ __all__ = [
 __dir__ = make_dunder_dir(__all__)
 
 
-class CompactionOutcome(CompactionVerdict, frozen=True, kw_only=True):
+class CompactionOutcome(CompactionRefillAndPayback, frozen=True, kw_only=True):
     """The outcome of one compaction. Sizes are tokens of the prompt; None: not known."""
 
     compaction: int
@@ -193,14 +193,14 @@ def get_compaction_outcomes(
     cost_model = ReplayCostModel.of(origin, anchored)
     summary_costs = [cost_model.summaries_usd(c.summaries) for c in observed]
     verdicts = judge_compactions(observed, prompts, cost_model, summary_costs)
-    rows = MessageRows(origin)
-    visibility, repeats = get_visibility(rows, session), ToolCallRepeats(rows)
+    rows = VisibleMessageRows(origin)
+    visibility, repeats = get_visibility(rows, session), ToolCallRequestIndex(rows)
     outcomes = []
     for compaction, verdict in zip(observed, verdicts, strict=True):
         call = compaction.call
         next_call = None if verdict.interval is None else call + verdict.interval
         rebound_call = None if verdict.rebound_calls is None else call + verdict.rebound_calls
-        activity = repeats.after(visibility, call) if call else ActivityAfterCompaction(None, None)
+        activity = repeats.after(visibility, call) if call else RereadAndReorientation(None, None)
         outcomes.append(
             CompactionOutcome(
                 **msgspec.structs.asdict(verdict),
@@ -221,8 +221,17 @@ def get_compaction_outcomes(
 
 def get_compactions_and_prompts(
     session: Session, anchored: MessageSizes
-) -> tuple[list[CompactionAtCall], SentPromptSizes]:
-    """Return all compactions of a session or a replay that have a size, and its prompts."""
+) -> tuple[list[CompactionsBeforeCall], SentPromptSizes]:
+    """Return the compactions of a session or a replay, and its prompts.
+
+    Args:
+        session: a recorded session or a replay.
+        anchored: sizes of its messages; they stand in for prompts that are not recorded.
+
+    Returns:
+        The compactions of known size, none where the log has no prompt sizes; and the tokens of
+        each call's prompt.
+    """
     if session.origin is not None:
         return get_replay_compactions(session), get_replay_prompt_sizes(session)
     recorded = (c.message.prompt_tokens for c in session.calls)
@@ -259,7 +268,7 @@ def _group_edits_by_call(session: Session) -> dict[int, _EditsBeforeCall]:
 
 def _recorded_compactions(
     session: Session, anchored: MessageSizes, prompts: list[int]
-) -> list[CompactionAtCall]:
+) -> list[CompactionsBeforeCall]:
     """Return all compactions of a record, also before the first and after the last call."""
     compactions, visible, position = [], list[Message](), 0
     # by the positions of first and last edit
@@ -300,7 +309,7 @@ def _recorded_compactions(
         is_common = [*map(is_, visible_before, visible), False]
         common_tokens = anchored.sum_of(visible[: is_common.index(False)])
         compactions.append(
-            CompactionAtCall(
+            CompactionsBeforeCall(
                 call=call,
                 before=before,
                 after=after,
@@ -361,7 +370,7 @@ call and its repeat are shorter.
 """
 
 
-class ActivityAfterCompaction(NamedTuple):
+class RereadAndReorientation(NamedTuple):
     """The tool calls after a compaction; None: there were none."""
 
     reread_rate: float | None
@@ -370,10 +379,10 @@ class ActivityAfterCompaction(NamedTuple):
     """Tool calls until the first that writes."""
 
 
-class ToolCallRepeats:
+class ToolCallRequestIndex:
     """The tool calls of a session, numbered so that equal requests have equal numbers."""
 
-    def __init__(self, rows: MessageRows) -> None:
+    def __init__(self, rows: VisibleMessageRows) -> None:
         messages = rows.session.messages
         numbers: dict[Any, int] = {}
         tool_calls = [(i, call) for i, m in enumerate(messages) for call in m.tool_calls]
@@ -420,8 +429,13 @@ class ToolCallRepeats:
         resumed = self._next_progress[call]
         return None if resumed is None else resumed - call
 
-    def after(self, visibility: Visibility, call: int) -> ActivityAfterCompaction:
-        """Return the activity after a compaction before a call."""
+    def after(self, visibility: Visibility, call: int) -> RereadAndReorientation:
+        """Return the activity after a compaction before a call.
+
+        Args:
+            visibility: visibility of the session's messages.
+            call: number of the call before which the compaction happened, from 0.
+        """
         start, tick = int(self._first_tool_call[call]), 2 * call + 1
         is_removed = visibility.visible_until[self._row] == tick
         restored = visibility.restored_spans
@@ -432,7 +446,7 @@ class ToolCallRepeats:
         next_requests = self._requests[start : start + REREAD_WINDOW].tolist()
         repeats = sum(request in removed_requests for request in next_requests)
         write = int(np.searchsorted(self._writes, start))
-        return ActivityAfterCompaction(
+        return RereadAndReorientation(
             repeats / len(next_requests) if next_requests else None,
             int(self._writes[write]) - start if write < len(self._writes) else None,
         )

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.metrics.message_token_counts import count_messages
-from ctxkit.session.compactions_and_prunings import (
-    EditGroup,
-    group_edits,
-    has_sealed_summary,
-)
+from ctxkit.session.compactions_and_prunings import CompactionEdits, group_edits, has_sealed_summary
 from ctxkit.session.messages import Edit, Message, has_sealed_part
 from ctxkit.session.session import apply_edit
 from ctxkit.tokens.live_prompt_sizes import get_sizes_around_compaction
@@ -34,7 +30,7 @@ if TYPE_CHECKING:
 class MeasuredCompaction(NamedTuple):
     """A compaction, and the prompt sizes around it in tokens; None: unknown."""
 
-    group: EditGroup
+    group: CompactionEdits
     call: int | None
     """The first call after it; None where none followed."""
     model: str | None
@@ -163,7 +159,7 @@ def _cache_sizes(size: SizeOf) -> SizeOf:
 class _CompactionMoment(NamedTuple):
     """A compaction, and the state of the session around it."""
 
-    group: EditGroup
+    group: CompactionEdits
     calls: int
     """Calls made before it."""
     model: str | None

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ctxkit._internal.data_frame_display import VerdictTableNotes
+from ctxkit._internal.data_frame_display import AnnotatedTable
 from ctxkit._internal.formatting_and_sanitizing import format_change, format_percent, pluralize
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
-from ctxkit.session.messages import Image, Message, SizeOnly, Text, Thinking, ToolCall
+from ctxkit.session.messages import Attachment, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.tokens import can_count_exactly, get_counter
 from ctxkit.tokens.message_sizes import CountedMessages, iter_usage_anchors, measure_sizes
 
@@ -98,7 +98,7 @@ class EstimatorErrors:
         return self.kinds
 
     @property
-    def display(self) -> VerdictTableNotes:
+    def display(self) -> AnnotatedTable:
         """The closest estimator in a sentence, above a row per estimator."""
         return _display_calibration(self)
 
@@ -248,7 +248,7 @@ def _reply_kind(message: Message) -> str:
     argument_chars = sum(
         len(p.raw or str(p.arguments)) for p in message.parts if isinstance(p, ToolCall)
     )
-    if any(isinstance(p, (SizeOnly, Image)) for p in message.parts):
+    if any(isinstance(p, (SizeOnly, Attachment)) for p in message.parts):
         return "other"
     return "tool calls" if argument_chars > text_chars else "replies"
 
@@ -348,7 +348,7 @@ _MAX_KINDS = 4
 """Kinds of content that have a column, those with most recorded tokens."""
 
 
-def _display_calibration(result: EstimatorErrors) -> VerdictTableNotes:
+def _display_calibration(result: EstimatorErrors) -> AnnotatedTable:
     sizes = result.kinds.groupby("kind")["recorded_tokens"].max().drop(_ALL_CONTENT)
     kinds = list(sizes[sizes > 0].sort_values(ascending=False).index[:_MAX_KINDS])
     threshold = None if result.triggers.empty else int(result.triggers["threshold"].max())
@@ -366,7 +366,7 @@ def _display_calibration(result: EstimatorErrors) -> VerdictTableNotes:
         if threshold is not None:
             cells.append(_late_cell(_find_trigger(result, name, threshold)))
         rows.append((Cell(name), *cells))
-    return VerdictTableNotes(
+    return AnnotatedTable(
         _describe_closest(result, names, threshold),
         Table(tuple(heads), tuple(rows)),
         (_MORE_FRAMES,),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.losable_items import extract_items
@@ -236,7 +236,13 @@ def _contains_value(value: str, text: str) -> bool:
 
 
 def is_whole_value(text: str, start: int, end: int) -> bool:
-    """Return True if the value at ``start..end`` of a text is not part of a longer value."""
+    """Return True if the value at ``start..end`` of a text is not part of a longer value.
+
+    Args:
+        text: a text.
+        start: first character of the value.
+        end: one past its last character.
+    """
     before, after = text[max(start - 1, 0) : start], text[end : end + 1]
     if before == "." or _is_word_char(before) or _is_word_char(after):
         return False

@@ -36,7 +36,7 @@ from ctxkit.metrics.losable_items import ITEM_FAMILIES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.metrics.item_search_index import ItemIndex
+    from ctxkit.metrics.item_index_and_rule_matching import ItemIndex
     from ctxkit.metrics.losable_items import LosableItem
     from ctxkit.metrics.message_visibility import Visibility
 
@@ -458,7 +458,12 @@ class TimeSpans(NamedTuple):
         return self.end_keys & ((1 << self.bits) - 1)
 
     def contain(self, owners: Ints, ticks: Ints | int) -> Flags:
-        """Return whether a span of the owner contains the tick, for each pair of owner and tick."""
+        """Return whether a span of the owner contains the tick, for each pair of owner and tick.
+
+        Args:
+            owners: numbers of owners (rows or items).
+            ticks: a point in time for each of them, or one for all.
+        """
         if not len(self.start_keys):
             return np.zeros(len(owners), bool)
         keys = (owners << self.bits) + ticks

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.engine import get_run_of_replay
 from ctxkit.formats.sessions_from_arguments import accepts_session
-from ctxkit.metrics.compaction_payback import get_replay_compactions
-from ctxkit.metrics.item_search_index import ItemIndex
+from ctxkit.metrics.compaction_savings_and_payback import get_replay_compactions
+from ctxkit.metrics.item_index_and_rule_matching import ItemIndex
 from ctxkit.metrics.losable_items import ITEM_FAMILIES, MessageItemCache
 from ctxkit.metrics.loss_analysis import ITEM_FATES, NO_CALL, LossAnalysis, OracleBound
 from ctxkit.metrics.means_and_prediction_intervals import median_or_none
@@ -297,7 +297,7 @@ def drift(session: Session) -> pd.DataFrame:
         ==============  ==========================================================================
         session         id of the session
         cohort          the compaction that removed the items first, from 0
-        compactions_n          compactions since then; 1 is that compaction itself
+        compactions_n   compactions since then; 1 is that compaction itself
         call            the first call after the latest of them
         items_n         items of the cohort
         retained        share of them that the prompt states again at that call

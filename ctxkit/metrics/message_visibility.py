@@ -28,7 +28,7 @@ import numpy as np
 
 from ctxkit.engine import Run
 from ctxkit.engine.replay import find_prompt_source
-from ctxkit.metrics.item_search_index import make_text_key
+from ctxkit.metrics.item_index_and_rule_matching import make_text_key
 from ctxkit.session.compactions_and_prunings import get_original_id, group_edits
 from ctxkit.session.messages import Edit, Message
 
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
     from ctxkit.engine import Compaction
     from ctxkit.engine.run_segments_and_prompts import RunSegment
-    from ctxkit.metrics.item_search_index import MessageRows
+    from ctxkit.metrics.item_index_and_rule_matching import VisibleMessageRows
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.schedules.pruning_layers import StateChange
+    from ctxkit.policies.schedules.pruned_message_states import StateChange
     from ctxkit.policies.schedules.pruning_schedule import Schedule
-    from ctxkit.session.compactions_and_prunings import EditGroup
+    from ctxkit.session.compactions_and_prunings import CompactionEdits
     from ctxkit.session.session import Session
 
     Ints = NDArray[np.int64]
@@ -53,8 +53,13 @@ _APPENDED_SLOT = -(1 << 63)
 """The slot of the text that a pruning appends to each prompt."""
 
 
-def get_visibility(rows: MessageRows, session: Session) -> Visibility:
-    """Return what the compactions and prunings of a session leave visible at each of its calls."""
+def get_visibility(rows: VisibleMessageRows, session: Session) -> Visibility:
+    """Return which messages are visible at each call, after all compactions and prunings.
+
+    Args:
+        rows: the visible messages of the session.
+        session: a recorded session or a replay.
+    """
     source = find_prompt_source(session)
     if isinstance(source, Run):
         return get_run_visibility(rows, source)
@@ -66,8 +71,8 @@ def get_visibility(rows: MessageRows, session: Session) -> Visibility:
 # -- a session with its edits ----------------------------------------------------------------------
 
 
-def get_session_visibility(rows: MessageRows, session: Session) -> Visibility:
-    """Return what the edits of a session leave visible at each of its calls."""
+def get_session_visibility(rows: VisibleMessageRows, session: Session) -> Visibility:
+    """Return which messages are visible at each call of a session after its edits."""
     recorder, slots, free_slot = VisibilityRecorder(rows), dict[str, list[int]](), -1
     row, position = 0, 0
     for call, group in _find_calls_after_edits(session):
@@ -83,7 +88,7 @@ def get_session_visibility(rows: MessageRows, session: Session) -> Visibility:
     return recorder.build()
 
 
-def _find_calls_after_edits(session: Session) -> list[tuple[int, EditGroup]]:
+def _find_calls_after_edits(session: Session) -> list[tuple[int, CompactionEdits]]:
     """Return each compaction with the first call after it; the number of calls: none follows."""
     reply_positions = [c.position for c in session.calls]
     return [(bisect_left(reply_positions, g.position), g) for g in group_edits(session)]
@@ -127,7 +132,7 @@ def _record_edit(
 # -- a session whose log records prunings ----------------------------------------------------------
 
 
-def _get_pruned_visibility(rows: MessageRows, session: Session) -> Visibility:
+def _get_pruned_visibility(rows: VisibleMessageRows, session: Session) -> Visibility:
     """Return what the prompts of a session show, prompt by prompt, as its log records them."""
     recorder, inserted_slots = VisibilityRecorder(rows), dict[str, int]()
     for call, group in _find_calls_after_edits(session):
@@ -160,8 +165,13 @@ def _get_pruned_visibility(rows: MessageRows, session: Session) -> Visibility:
 # -- a run -----------------------------------------------------------------------------------------
 
 
-def get_run_visibility(rows: MessageRows, run: Run) -> Visibility:
-    """Return what the compactions and prunings of a run leave visible at each call."""
+def get_run_visibility(rows: VisibleMessageRows, run: Run) -> Visibility:
+    """Return which messages are visible at each call of a run after its compactions and prunings.
+
+    Args:
+        rows: the visible messages of the session.
+        run: the run that made the prompts.
+    """
     recorder, last = VisibilityRecorder(rows), _HistorySlots((), {}, 0, set())
     for number, segment in enumerate(run.segments()):
         if segment.compaction is not None:
@@ -327,7 +337,7 @@ class VisibilityRecorder:
     The content of a slot is a row (0 or more), an inserted text (a number below 0), or None.
     """
 
-    def __init__(self, rows: MessageRows) -> None:
+    def __init__(self, rows: VisibleMessageRows) -> None:
         self._rows, self.end = rows, 2 * rows.calls + 2
         self._arrival = (2 * rows.arrival_call).tolist()
         self._visible_until = [self.end] * len(self._arrival)
@@ -361,7 +371,13 @@ class VisibilityRecorder:
         return self._text_numbers[key]
 
     def set_content(self, slot: int, content: int | None, tick: int) -> None:
-        """Fill a slot with a row, a text or nothing, starting at a tick."""
+        """Fill a slot with a row, a text or nothing, starting at a tick.
+
+        Args:
+            slot: number of the slot; below 0: one for an inserted text.
+            content: row or text that it shows; None: nothing.
+            tick: point in time, in ticks of two per call (see the head of this file).
+        """
         before, since = self._current.get(slot, _NO_CONTENT)
         if before is None and slot >= 0 and self._visible_until[slot] == self.end:
             before, since = slot, self._arrival[slot]

@@ -15,8 +15,9 @@
 # the range is narrowed to triggers whose replays cost about the same (`threshold_replays`).
 #
 # Dollars alone would compact far too early, as each carried token costs. So two lower bounds apply:
-# the tokens that must stay bound the floor (`growth_profile.estimate_floor`), and the loss that
-# replays of the record measure bounds the trigger (`growth_profile.LossBoundByThreshold`).
+# the tokens that must stay bound the floor (`context_growth_and_floor.estimate_floor`), and the
+# loss that replays of the record measure bounds the trigger
+# (`context_growth_and_floor.LossBoundByThreshold`).
 
 from __future__ import annotations
 
@@ -34,31 +35,35 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
     wrap_lines,
 )
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
-from ctxkit.metrics.coding_agent_trigger_settings import describe_trigger_setting
+from ctxkit.metrics.coding_agent_trigger_config import describe_trigger_setting
 from ctxkit.metrics.compaction_formulas import best_trigger, requests_until_reset_pays
-from ctxkit.metrics.growth_profile import (
+from ctxkit.metrics.context_growth_and_floor import (
     ContextFloor,
     GrowthProfile,
     estimate_floor,
     get_compaction_floor,
 )
-from ctxkit.metrics.item_search_index import ItemIndex
+from ctxkit.metrics.item_index_and_rule_matching import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
 from ctxkit.metrics.message_visibility import get_visibility
-from ctxkit.metrics.threshold_replays import NEAR_OPTIMAL, LossBoundByThreshold, TriggerReplays
+from ctxkit.metrics.threshold_replays import (
+    NEAR_OPTIMAL,
+    LossBoundByThreshold,
+    ThresholdReplayCosts,
+)
 from ctxkit.session.titles import get_title
 
 if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-__all__ = ["CompactionTimingAdvice", "TriggerCost", "when_to_compact"]
+__all__ = ["TriggerCost", "TriggerFloorWaitAdvice", "when_to_compact"]
 __dir__ = make_dunder_dir(__all__)
 
 
@@ -75,7 +80,7 @@ _TABLE_COLUMNS = (
 )
 
 
-class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
+class TriggerFloorWaitAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """The recommended trigger, floor and wait, and the figures that they follow from.
 
     Sizes are tokens, prices dollars per token; None: the log cannot say.
@@ -189,7 +194,7 @@ class CompactionTimingAdvice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_change(self) -> bool:
-        """True where the best trigger differs from what the session did."""
+        """True where the best trigger differs from the session's own."""
         if self.recorded is None:
             return self.peak > self.best
         return not self.low <= self.recorded <= self.high
@@ -378,7 +383,7 @@ def when_to_compact(
     summary_tokens: int | None = None,
     item_index: ItemIndex | None = None,
     progress: bool = True,
-) -> CompactionTimingAdvice:
+) -> TriggerFloorWaitAdvice:
     """Compute at which prompt size to compact, to which size, and whether to wait for a pause.
 
     The trigger is the cheapest in dollars among those that put at most 5 % more of the reused items
@@ -436,7 +441,7 @@ def when_to_compact(
     low, high = costs.find_near_optimal(
         best, window, smallest=best if best > cheapest else floor + 1
     )
-    replays = TriggerReplays(session, profile.message_sizes, floor - front - summary, summary)
+    replays = ThresholdReplayCosts(session, profile.message_sizes, floor - front - summary, summary)
     low, high = replays.find_alike(best, low, high, profile.growth / 2, progress=progress)
     rates = costs.rates(best)
     triggers = {"best": best, "twice as often": (best + floor) // 2}
@@ -445,7 +450,7 @@ def when_to_compact(
     triggers |= {"dollars alone": cheapest} if cheapest < best else {}
     triggers = {name: size for name, size in triggers.items() if floor < size <= window}
     recorded = profile.recorded_trigger.get("recorded")
-    return CompactionTimingAdvice(
+    return TriggerFloorWaitAdvice(
         session=session.id,
         title=get_title(session),
         format=(session.origin or session).format,
@@ -555,7 +560,7 @@ class TriggerCost(NamedTuple):
     """
 
 
-class TokenPrices(NamedTuple):
+class ReadWriteCarryPrices(NamedTuple):
     """Dollars per token of a prompt of some size."""
 
     read: float
@@ -585,11 +590,11 @@ class TriggerCostModel:
         self.rewrite = (at_floor.write - at_floor.read) * (floor - front)
         """Dollars of writing the floor again behind its front."""
 
-    def rates(self, size: int) -> TokenPrices:
+    def rates(self, size: int) -> ReadWriteCarryPrices:
         """Return the prices of a prompt of a size."""
         p = self.price.at(size)
         read, write = p.read, p.write(hour=self.hour)
-        return TokenPrices(read, write, read + self.miss_share * max(write - read, 0.0))
+        return ReadWriteCarryPrices(read, write, read + self.miss_share * max(write - read, 0.0))
 
     def cost_compaction(self, size: int) -> float:
         """Return the dollars of a compaction whose summary reads all that it replaces."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.policies.texts import summary_prompts_and_audits
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.session.compactions_and_prunings import EditGroup
+    from ctxkit.session.compactions_and_prunings import CompactionEdits
     from ctxkit.session.messages import Edit
 
 
@@ -239,7 +239,7 @@ def _iter_audit_rows(session: Session, sections: Sequence[str]) -> Iterator[dict
 
 
 def _audit_compaction(
-    group: EditGroup,
+    group: CompactionEdits,
     before: Sequence[Message],
     visible: Sequence[Message],
     requests: Sequence[Message],

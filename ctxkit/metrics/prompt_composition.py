@@ -12,8 +12,8 @@ from ctxkit.session.messages import (
     ATTACHMENT_KEY,
     MISSING_START_KIND,
     WHOLE_PROMPTS_KEY,
+    Attachment,
     Edit,
-    Image,
     Text,
     Thinking,
     ToolCall,
@@ -37,7 +37,7 @@ from ctxkit.tokens.message_token_counting import count_part_chars, estimate_part
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.policies.schedules.unpruned_messages import MessageState
+    from ctxkit.policies.schedules.messages_before_pruning import MessageState
     from ctxkit.session.messages import Message, Part, Provenance
     from ctxkit.session.session import Session
     from ctxkit.tokens.token_counters import TokenCounter
@@ -208,7 +208,12 @@ def _groups_of_prompt(
 
 
 def scale_groups(groups: dict[str, int], total: int) -> dict[str, int]:
-    """Return the groups scaled to add up to a total."""
+    """Return the tokens of groups, scaled so that they add up to a total.
+
+    Args:
+        groups: tokens by name of the group.
+        total: their sum after scaling.
+    """
     names = sorted(groups, key=GROUPS.index)
     return dict(
         zip(names, split_tokens_by_weight(total, [groups[name] for name in names]), strict=True)
@@ -221,7 +226,12 @@ def _add_groups(totals: dict[str, int], parts: list[tuple[str, int]]) -> None:
 
 
 def get_recorded_prompt(sized: MessageSizes, call: int | None) -> int | None:
-    """Return the recorded prompt of a call; None if there is none or it sums a whole turn."""
+    """Return the recorded prompt of a call; None if there is none or it sums a whole turn.
+
+    Args:
+        sized: sizes of a session's messages.
+        call: number of the call, from 0; None: the next call, which has no record.
+    """
     return None if call is None else sized.recorded[call]
 
 
@@ -235,6 +245,12 @@ def measure_tokens_outside_messages(
     fixed at the agent's first call; later tokens above it are later additions. In a log of whole
     requests all of it belongs to schemas, within the error of counting. Where the prompt fell
     without a mark in the log, fewer messages were sent than are visible.
+
+    Args:
+        session: the session.
+        sized: sizes of its messages.
+        call: number of the call, from 0; None: the next call.
+        visible: tokens of the messages in the prompt.
     """
     schemas = _estimate_schema_tokens(session)
     if not has_recorded_prompt(session):
@@ -387,7 +403,7 @@ def _named_section(message: Message, name: str, text: str, raw_chars: int) -> Pr
 
 
 def _group_of_part(message: Message, part: Part) -> tuple[str, str]:
-    if isinstance(part, Image):
+    if isinstance(part, Attachment):
         return _BINARY_GROUPS[part.kind], ""
     if isinstance(part, ToolCall):
         return TOOL_CALLS, part.name
@@ -418,7 +434,12 @@ def _attachment_name(message: Message) -> str:
 
 
 def split_tokens_by_weight(total: int, weights: Sequence[int]) -> list[int]:
-    """Split an integer by weights into integers that add up to it (largest remainder method)."""
+    """Split an integer by weights into integers that add up to it (largest remainder method).
+
+    Args:
+        total: the integer to split.
+        weights: weight of each part; if all are 0, the first part gets all.
+    """
     if not any(weights):
         return [total if i == 0 else 0 for i in range(len(weights))]
     return split_by_weight(total, weights)

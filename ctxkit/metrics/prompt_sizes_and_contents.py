@@ -78,7 +78,13 @@ class SentPromptSizes:
         return self._prompts[call]
 
     def find_first_reaching(self, full: float, start: int, stop: int) -> int | None:
-        """Return the first call in start..stop whose prompt has at least `full` tokens."""
+        """Return the first call in start..stop whose prompt has at least `full` tokens.
+
+        Args:
+            full: minimum size in tokens.
+            start: first call, from 0.
+            stop: one past the last call.
+        """
         return next((c for c in range(start, stop) if self.prompt(c) >= full), None)
 
     def shared(self, call: int) -> int:
@@ -280,6 +286,9 @@ def _has_provider_usage(session: Session, index: int | None) -> bool:
     return source != "derived"
 
 
+# Counted sizes are scaled to the prompt's billed (or modelled) size by the largest remainder
+# method, with the fixed part as one of the weights, so that the parts add up to the total. A fixed
+# part below 0 means that fewer tokens were sent than the messages count: it becomes `excess`.
 def _contents_of_run(session: Session, index: int | None) -> PromptContents:
     """Return a prompt of a run by its own sizes, scaled where the provider billed the prompt.
 

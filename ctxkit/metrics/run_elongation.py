@@ -14,7 +14,7 @@ from math import exp, log, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ _STUDENT_T = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.3
 """Student's t for an 80 % interval, by degrees of freedom from 1."""
 _NORMAL_QUANTILE = 1.282
 """Quantile of the normal distribution, for more degrees of freedom than the table has."""
+_MIN_ERROR = 1e-6
+"""Smallest standard error of a study, for one that states none."""
 _MIN_FAMILY_STUDIES = 3
 """Studies of one family of models that are enough to leave out those of other families."""
 _FAMILIES = ("gemini", "qwen")
@@ -230,10 +232,11 @@ def pool_studies(
         log_ratios: logarithm of the ratio and its standard error, one pair per study.
         is_unchanged: two settings of one family: the mean ratio is 1, and both settings vary.
     """
-    weights = [1 / max(e, 1e-6) ** 2 for _, e in log_ratios]
+    errors = [max(e, _MIN_ERROR) for _, e in log_ratios]
+    weights = [1 / e**2 for e in errors]
     mean = _weighted_mean(log_ratios, weights)
     between = _between_studies(log_ratios, weights, mean)
-    weights = [1 / (e * e + between) for _, e in log_ratios]
+    weights = [1 / (e**2 + between) for e in errors]
     mean = 0.0 if is_unchanged else _weighted_mean(log_ratios, weights)
     degrees_of_freedom = len(log_ratios) - 1
     t = (

@@ -16,18 +16,18 @@ from ctxkit._internal.formatting_and_sanitizing import (
     pluralize,
     wrap_lines,
 )
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit._internal.tables import TERMINAL_COLUMNS, TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import as_sessions
-from ctxkit.metrics.coding_agent_trigger_settings import (
+from ctxkit.metrics.bootstrap_and_paired_tests import FEW_SESSIONS, bootstrap_mean
+from ctxkit.metrics.coding_agent_trigger_config import (
     describe_trigger_setting,
     find_default_trigger,
 )
-from ctxkit.metrics.growth_profile import GrowthProfile
+from ctxkit.metrics.context_growth_and_floor import GrowthProfile
 from ctxkit.metrics.optimal_trigger import EXTRA_LOSS, when_to_compact
-from ctxkit.metrics.run_statistics import FEW_SESSIONS, bootstrap_mean
 from ctxkit.metrics.threshold_replays import (
     average_loss_at_threshold,
     average_usd_at_threshold,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.formats.sessions_from_arguments import SessionsLike
-    from ctxkit.metrics.optimal_trigger import CompactionTimingAdvice
+    from ctxkit.metrics.optimal_trigger import TriggerFloorWaitAdvice
     from ctxkit.metrics.threshold_replays import LaterSessionsTrial, SessionThresholdCosts
     from ctxkit.session.session import Session
 
@@ -60,7 +60,7 @@ def when(
     extra_loss: float = EXTRA_LOSS,
     tool: str | None = None,
     progress: bool = True,
-) -> CompactionTimingAdvice | SharedThreshold:
+) -> TriggerFloorWaitAdvice | SharedThreshold:
     """Say at which prompt size to compact: for one session, or one setting for many.
 
     For one session see `metrics.when_to_compact`. For several sessions the threshold is the
@@ -82,7 +82,7 @@ def when(
         progress: show a progress bar where it takes longer than a second.
 
     Returns:
-        A `CompactionTimingAdvice` for one session, else a `SharedThreshold`. Both print as
+        A `TriggerFloorWaitAdvice` for one session, else a `SharedThreshold`. Both print as
         sentences and a table, and have `answer`, `setting`, `best` and `window`.
 
     Raises:
@@ -226,7 +226,7 @@ class SharedThreshold(NamedTuple):
 
     @property
     def more_loss(self) -> MeanInterval | None:
-        """Share of the items used again that is removed in addition to what the default removes."""
+        """Share of the items used again that is lost in addition to the default's loss."""
         return self.compare_loss(self.best)
 
     def compare_usd(self, size: int) -> MeanInterval:

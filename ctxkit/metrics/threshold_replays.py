@@ -4,11 +4,12 @@
 #
 # Every session is replayed with compactions at each of some sizes, down to the floor from its own
 # log (`threshold_replays`), and the items that these would remove before their use are counted
-# (`growth_profile.LossBoundByThreshold`). So everything that a bill depends on is the person's own:
-# growth, pauses that outlive the cache, one-hour writes, price tiers. The threshold is the cheapest
-# size over all sessions whose loss exceeds that of the tool's default by at most a given share. It
-# aims at `ALLOWANCE_USED` of that share: the cheapest size within a bound is often one whose loss
-# in these few sessions is low by chance, and on later sessions it would exceed the bound.
+# (`context_growth_and_floor.LossBoundByThreshold`). So everything that a bill depends on is the
+# person's own: growth, pauses that outlive the cache, one-hour writes, price tiers. The threshold
+# is the cheapest size over all sessions whose loss exceeds that of the tool's default by at most a
+# given share. It aims at `ALLOWANCE_USED` of that share: the cheapest size within a bound is often
+# one whose loss in these few sessions is low by chance, and on later sessions it would exceed the
+# bound.
 #
 # Price steps: a tool compacts at the first prompt above its threshold, and some settings are shares
 # of the window in whole per cent. So sizes closer to a step than `STEP_MARGIN` are not candidates;
@@ -28,23 +29,23 @@ import numpy as np
 from ctxkit._internal.progress_bar import make_progress_bar
 from ctxkit.engine import make_log_from_session, run_rules
 from ctxkit.engine.replay import build_replay_log
-from ctxkit.metrics.compaction_payback import get_run_compactions
+from ctxkit.metrics.compaction_savings_and_payback import get_run_compactions
+from ctxkit.metrics.context_growth_and_floor import estimate_floor, get_compaction_floor
 from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel, bill_replay
-from ctxkit.metrics.growth_profile import estimate_floor, get_compaction_floor
-from ctxkit.metrics.item_search_index import ItemIndex
+from ctxkit.metrics.item_index_and_rule_matching import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.message_visibility import get_run_visibility
 from ctxkit.metrics.prompt_sizes_and_contents import RunPromptSizes
 from ctxkit.policies import triggers
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.offline_summarisers import FixedSizeSummariser
 from ctxkit.policies.summary_compaction import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.metrics.growth_profile import GrowthProfile
+    from ctxkit.metrics.context_growth_and_floor import GrowthProfile
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.session import Session
     from ctxkit.tokens.message_sizes import MessageSizes
@@ -64,7 +65,7 @@ LATER_SESSIONS = 2
 """Fewest sessions on which a choice from the earlier sessions is tried."""
 
 
-class ThresholdCost(NamedTuple):
+class ThresholdCostAndLoss(NamedTuple):
     """Cost and loss of a session with compactions at a size."""
 
     usd: float
@@ -84,7 +85,7 @@ class SessionThresholdCosts(NamedTuple):
     """Tokens of its largest prompt."""
     steps: tuple[int, ...]
     """Sizes above which prompts have a higher price."""
-    costs: dict[int, ThresholdCost]
+    costs: dict[int, ThresholdCostAndLoss]
 
 
 def list_candidate_thresholds(
@@ -126,13 +127,13 @@ def measure_costs_by_threshold(
     stays = estimate_floor(session, anchored, index)
     tokens, _ = get_compaction_floor(profile, stays, summary) if floor is None else (floor, "")
     front = min(stays.fixed, tokens)
-    replays = TriggerReplays(session, anchored, tokens - front - summary, summary)
+    replays = ThresholdReplayCosts(session, anchored, tokens - front - summary, summary)
     risk = None if index is None else LossBoundByThreshold(index, anchored, tokens, front)
     costs = {}
     for size in sizes:
         usd = replays.bill(size) if size > tokens else None
         if usd is not None:
-            costs[size] = ThresholdCost(usd, None if risk is None else risk.at(size))
+            costs[size] = ThresholdCostAndLoss(usd, None if risk is None else risk.at(size))
     return SessionThresholdCosts(
         session.id, tokens, tokens - front, profile.peak, list_price_steps(profile), costs
     )
@@ -171,17 +172,32 @@ def choose_threshold(
 
 
 def is_near_price_step(size: int, steps: Iterable[int]) -> bool:
-    """Return whether a size is closer to a price step than `STEP_MARGIN` of the step."""
+    """Return whether a size is closer to a price step than `STEP_MARGIN` of the step.
+
+    Args:
+        size: tokens of a prompt.
+        steps: sizes in tokens above which the price per token is higher.
+    """
     return any(abs(size / step - 1) < STEP_MARGIN - 1e-9 for step in steps)
 
 
 def average_usd_at_threshold(measured: Sequence[SessionThresholdCosts], size: int) -> float:
-    """Return the mean dollars of some sessions at a size."""
+    """Return the mean cost of some sessions, in US dollars.
+
+    Args:
+        measured: the sessions, each with its cost at several thresholds.
+        size: the threshold, in tokens.
+    """
     return fmean(m.costs[size].usd for m in measured)
 
 
 def average_loss_at_threshold(measured: Sequence[SessionThresholdCosts], size: int) -> float | None:
-    """Return the mean loss of the sessions that reuse items; None: none does."""
+    """Return the mean loss of the sessions that use items again; None where none does.
+
+    Args:
+        measured: the sessions, each with its loss at several thresholds.
+        size: the threshold, in tokens.
+    """
     costs = (m.costs.get(size) for m in measured)
     losses = [c.loss for c in costs if c is not None and c.loss is not None]
     return fmean(losses) if losses else None
@@ -246,7 +262,7 @@ MIN_REPLAYS = 10
 """Triggers on each side that also the longest session is replayed at."""
 
 
-class TriggerReplays:
+class ThresholdReplayCosts:
     """Replays of a record that compact to one floor, at triggers of any size.
 
     Args:
@@ -407,6 +423,11 @@ class LossBoundByThreshold:
         """Return the smallest size in ``low..high`` whose loss is at most `max_loss`, else `high`.
 
         Bisection to 2 % of the size: the loss falls as the size grows.
+
+        Args:
+            low: smallest size in tokens.
+            high: largest size in tokens.
+            max_loss: largest acceptable loss, as a share from 0 to 1.
         """
         while high - low > max(high // 50, 1):
             middle = (low + high) // 2

@@ -24,7 +24,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
     sanitize_text,
 )
-from ctxkit._internal.lazy_imports import call_hook
+from ctxkit._internal.lazy_exports_and_hooks import call_hook
 from ctxkit._internal.tables import SCROLL_BOX_CSS
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats.sessions_from_arguments import as_session, as_sessions
@@ -84,7 +84,7 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class PlotlyDrawing(Drawing):
+class ExternalPlotlyFigure(Drawing):
     """A plotly figure that another library made."""
 
     go_figure: Any
@@ -133,7 +133,9 @@ class Chart:
         """
         layout_title = figure.layout.title.text
         return cls(
-            title=title or layout_title or "Figure", caption=caption, drawing=PlotlyDrawing(figure)
+            title=title or layout_title or "Figure",
+            caption=caption,
+            drawing=ExternalPlotlyFigure(figure),
         )
 
     def figure(self) -> Any:
@@ -278,7 +280,14 @@ class Chart:
 
 
 def write_page(path: str | Path, text: str) -> Path:
-    """Write a page atomically (a failure leaves an existing file unchanged); return its path.
+    """Write a page atomically: a failure leaves an existing file unchanged.
+
+    Args:
+        path: the file.
+        text: the HTML.
+
+    Returns:
+        The path.
 
     Raises:
         BadArguments: the page cannot be written there.
@@ -299,7 +308,13 @@ def write_page(path: str | Path, text: str) -> Path:
 def render_small_table(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = ""
 ) -> str:
-    """Return a small HTML table; cells with numbers are aligned to the right."""
+    """Return a small HTML table; cells with numbers are aligned to the right.
+
+    Args:
+        head: titles of the columns; they are escaped. Empty: no table.
+        rows: texts of the cells.
+        caption: text above the table; empty: none.
+    """
     if not head:
         return ""
     heads = "".join(
@@ -465,7 +480,12 @@ _SHARES = (
 
 
 def format_column_value(column: str, value: float | None) -> str:
-    """Return a number of a column as text for a table: dollars, per cent, or a count."""
+    """Return a number as text for a table: dollars, per cent or a count, by the name of its column.
+
+    Args:
+        column: name of the column, such as `cost_usd` or `loss`.
+        value: the number; None or NaN is "unknown".
+    """
     if value is None or not math.isfinite(value):
         return "unknown"
     if column.endswith("_usd"):

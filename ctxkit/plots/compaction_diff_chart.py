@@ -10,7 +10,7 @@ from ctxkit.engine import Run
 from ctxkit.engine.run_segments_and_prompts import build_uncompacted_prompt
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
-from ctxkit.metrics.context_report import preview_message
+from ctxkit.metrics.context_window_report import preview_message
 from ctxkit.metrics.view_value_registry import register_view_values
 from ctxkit.plots.chart import Chart, add_session_notes
 from ctxkit.plots.xy_figure import Trace, XyDrawing

@@ -14,7 +14,7 @@ from ctxkit._internal.chart_style import (
 )
 from ctxkit._internal.formatting_and_sanitizing import format_percent
 from ctxkit.formats.sessions_from_arguments import accepts_session
-from ctxkit.metrics.context_report import report
+from ctxkit.metrics.context_window_report import report
 from ctxkit.metrics.prompt_composition import GROUPS, NOT_IN_LOG, count_groups_by_call
 from ctxkit.plots.chart import Chart, Drawing, add_session_notes, escape_plotly_label
 from ctxkit.plots.growth_chart import (
@@ -30,7 +30,7 @@ from ctxkit.session.titles import get_title
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.context_report import ContextReport
+    from ctxkit.metrics.context_window_report import ContextReport
     from ctxkit.metrics.prompt_composition import GroupTokensByCall
     from ctxkit.session.session import Session
     from ctxkit.tokens.token_counters import TokenCounter
@@ -55,7 +55,12 @@ _NOTHING_KNOWN = "The log holds neither content nor the size of a prompt."
 
 @accepts_session
 def composition_data(session: Session, *, counter: TokenCounter | None = None) -> CompositionData:
-    """Return the tokens of each group at each call, and the compactions."""
+    """Return the tokens of each group at each call, and the compactions.
+
+    Args:
+        session: a recorded session or a replay.
+        counter: counts the tokens of messages; None: sizes that fit the recorded prompts.
+    """
     marks = collect_compaction_marks(session)
     compactions = tuple(m for m in marks if m.number is not None or m.is_failed)
     return CompositionData(session.id, count_groups_by_call(session, counter), compactions)

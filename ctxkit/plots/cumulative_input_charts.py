@@ -11,7 +11,7 @@ from ctxkit._internal.chart_style import COLOURS, DASHES, STOP_COLOUR, TEXT_COLO
 from ctxkit._internal.formatting_and_sanitizing import format_percent, pluralize
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.frames import frame
-from ctxkit.metrics.team_log import tabulate_recorded_turns
+from ctxkit.metrics.team_agent_logs_and_turns import tabulate_recorded_turns
 from ctxkit.plots.chart import Chart, add_session_notes
 from ctxkit.plots.small_multiples import Panel, PanelGrid
 from ctxkit.plots.xy_figure import LimitLine, Trace, VerticalMark, XyDrawing
@@ -50,7 +50,7 @@ class CumulativeAgentTokens(NamedTuple):
     """Output tokens; 0 if the log has none."""
 
 
-class CumulativeInputData(NamedTuple):
+class CumulativeInputAndThresholds(NamedTuple):
     """The data of `plots.budget`: running sums of input tokens, thresholds and compactions."""
 
     agents: tuple[CumulativeAgentTokens, ...]
@@ -58,12 +58,12 @@ class CumulativeInputData(NamedTuple):
     """Places on the axis of turns, between the turn after which each fired and the next turn."""
     warn_at: int | None
     cutover_at: int | None
-    handed: tuple[HandOff, ...] = ()
+    handed: tuple[HandoffMark, ...] = ()
     hides_compactions: bool = False
     """True where the log cannot record compactions."""
 
 
-class HandOff(NamedTuple):
+class HandoffMark(NamedTuple):
     """A hand-off from one agent of a team to another."""
 
     turn: int
@@ -74,7 +74,7 @@ class HandOff(NamedTuple):
 
 def get_cumulative_input_data(
     of: Session | Iterable[Session] | pd.DataFrame,
-) -> CumulativeInputData:
+) -> CumulativeInputAndThresholds:
     """Return the running sums of every agent of sessions, a turn frame, or a frame of snapshots.
 
     The thresholds come from the first row that has one, as in fuseraft's own chart.
@@ -119,7 +119,7 @@ def get_cumulative_input_data(
     # A marker row has the number of the turn after the compaction; a flag in a turn's row belongs
     # to the turn before the compaction.
     compactions = np.where(marker, turn - 0.5, turn + 0.5)[fired & np.isfinite(turn)]
-    return CumulativeInputData(
+    return CumulativeInputAndThresholds(
         tuple(agents),
         tuple(compactions.tolist()),
         _first_positive(table, "warn_at"),
@@ -134,13 +134,15 @@ def _turn_table(of: Session | Iterable[Session]) -> pd.DataFrame:
     return frame(of, per="turn") if team is None else team
 
 
-def _find_hand_offs(table: pd.DataFrame) -> tuple[HandOff, ...]:
+def _find_hand_offs(table: pd.DataFrame) -> tuple[HandoffMark, ...]:
     """Return the hand-offs of a team, from the column `to`."""
     if "to" not in table.columns:
         return ()
     rows = table[table["to"].astype(str) != ""]
     columns = (rows["turn"], rows["cumulative_input_tokens"], rows["to"])
-    return tuple(HandOff(int(n), int(sum_), str(to)) for n, sum_, to in zip(*columns, strict=True))
+    return tuple(
+        HandoffMark(int(n), int(sum_), str(to)) for n, sum_, to in zip(*columns, strict=True)
+    )
 
 
 @add_session_notes
@@ -169,7 +171,7 @@ def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
 
 
 def draw_cumulative_input_chart(
-    data: CumulativeInputData, cutovers: Mapping[str, int] | None = None
+    data: CumulativeInputAndThresholds, cutovers: Mapping[str, int] | None = None
 ) -> Chart:
     """Return the chart of running sums.
 
@@ -222,7 +224,7 @@ def _compaction_marks(places: Sequence[float], extent: float) -> tuple[VerticalM
     return tuple(marks)
 
 
-def _describe_budget(data: CumulativeInputData) -> str:
+def _describe_budget(data: CumulativeInputAndThresholds) -> str:
     if not data.agents:
         return "The log has no input tokens of any turn."
     compactions_n = len(data.compactions)
@@ -242,7 +244,7 @@ def _agent_trace(agent: CumulativeAgentTokens, i: int) -> Trace:
     return Trace(name=agent.name, x=agent.turns, y=agent.cumulative, hover=hover, look=i)
 
 
-def make_hand_off_traces(data: CumulativeInputData) -> tuple[Trace, ...]:
+def make_hand_off_traces(data: CumulativeInputAndThresholds) -> tuple[Trace, ...]:
     """Return the points of the hand-offs, each with the name of the agent that takes over."""
     if not data.handed:
         return ()
@@ -320,7 +322,7 @@ _NEAR_PEAK = 1.5
 """Largest ratio of a threshold to the highest sum; a higher one would flatten all lines."""
 
 
-class TeamViewComparison(Protocol):
+class HasTurnsByView(Protocol):
     """The result of ``ck.compare`` for a team and views."""
 
     turns: pd.DataFrame
@@ -329,7 +331,7 @@ class TeamViewComparison(Protocol):
 
 
 @add_session_notes
-def views(of: TeamViewComparison) -> Chart:
+def views(of: HasTurnsByView) -> Chart:
     """Chart each agent's cumulative input tokens under each view, as fuseraft charts one of them.
 
     The sums are billed tokens. Triangles are turns after which the work is handed on; the

@@ -16,7 +16,7 @@ from ctxkit.session.session import Session
 from ctxkit.session.titles import get_title
 
 
-class EstimatorLine(NamedTuple):
+class EstimatorPromptSizes(NamedTuple):
     """One estimator's prompt sizes and its error."""
 
     name: str
@@ -33,7 +33,7 @@ class CalibrationData(NamedTuple):
     session: str
     calls: tuple[int, ...]
     recorded: tuple[int, ...]
-    estimates: tuple[EstimatorLine, ...]
+    estimates: tuple[EstimatorPromptSizes, ...]
     threshold: int | None
     fires: int | None
     """First call at or above the threshold by the provider's count."""
@@ -49,7 +49,7 @@ def calibration_data(of: Session | EstimatorErrors) -> CalibrationData:
     threshold = None if result.triggers.empty else int(result.triggers["threshold"].max())
     at_threshold = result.triggers[result.triggers["threshold"] == threshold].set_index("estimator")
     estimates = tuple(
-        EstimatorLine(
+        EstimatorPromptSizes(
             name,
             tuple(result.calls[name].tolist()),
             None if pd.isna(result.error(name)) else result.error(name),
@@ -144,11 +144,11 @@ def _describe_fires(names_by_call: dict[int, list[str]]) -> str:
     return f"the call at which a trigger at the threshold fires, {'; '.join(places)}."
 
 
-def _error_size(line: EstimatorLine) -> float:
+def _error_size(line: EstimatorPromptSizes) -> float:
     return math.inf if line.error is None else abs(line.error)
 
 
-def _estimator_row(line: EstimatorLine) -> tuple[str, str, str]:
+def _estimator_row(line: EstimatorPromptSizes) -> tuple[str, str, str]:
     error = "unknown" if line.error is None else format_change(line.error)
     return line.name, error, _format_call(line.fires)
 

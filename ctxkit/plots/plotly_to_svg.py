@@ -11,7 +11,7 @@ import numpy as np
 from ctxkit._internal.chart_style import GRID_COLOUR, SVG_DASHES, TEXT_COLOUR, choose_text_colour
 from ctxkit._internal.formatting_and_sanitizing import escape_html
 from ctxkit._internal.tables import SCROLL_BOX_CSS
-from ctxkit.plots.figure_geometry import (
+from ctxkit.plots.plotly_axes_and_labels import (
     MAX_RECTANGLES,
     FigureAxis,
     LineTrace,

@@ -11,7 +11,7 @@ import numpy as np
 from ctxkit._internal.chart_style import PLOTLY_LAYOUT, TEXT_COLOUR, choose_text_colour
 from ctxkit._internal.formatting_and_sanitizing import pluralize
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.run_statistics import (
+from ctxkit.metrics.bootstrap_and_paired_tests import (
     average_cost_model_uncertainty,
     find_pareto_front,
     summarise_runs,
@@ -24,7 +24,7 @@ from ctxkit.plots.chart import (
     escape_plotly_label,
     format_column_value,
 )
-from ctxkit.plots.figure_geometry import COLOUR_SCALE, interpolate_colours
+from ctxkit.plots.plotly_axes_and_labels import COLOUR_SCALE, interpolate_colours
 from ctxkit.plots.xy_figure import AXIS_STYLE, Trace, XyDrawing
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ def frontier_data(
 
     Args:
         runs: what `sweep` or `compare` returned.
-        x: column across; small is good.
-        y: column upward; small is good.
+        x: column on the horizontal axis; lower is better.
+        y: column on the vertical axis; lower is better.
         by: column that names a setting.
 
     Raises:
@@ -138,8 +138,8 @@ def frontier(
 
     Args:
         runs: what `sweep` or `compare` returned.
-        x: column across; small is good.
-        y: column upward; small is good.
+        x: column on the horizontal axis; lower is better.
+        y: column on the vertical axis; lower is better.
         by: column that names a setting.
 
     Returns:
@@ -306,8 +306,8 @@ def heatmap_data(
 
     Args:
         runs: what `sweep` returned.
-        x: column across, a setting.
-        y: column upward, a setting.
+        x: setting on the horizontal axis.
+        y: setting on the vertical axis.
         z: column that is shown.
 
     Raises:
@@ -370,8 +370,8 @@ def heatmap(
 
     Args:
         runs: what `sweep` returned.
-        x: column across, a setting; None: where two settings vary, the first of them.
-        y: column upward, a setting; None: where two settings vary, the other one.
+        x: setting on the horizontal axis; None: where two settings vary, the first of them.
+        y: setting on the vertical axis; None: where two settings vary, the other one.
         z: column that is shown, as a mean over sessions.
 
     Returns:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit.formats.sessions_from_arguments import accepts_session
-from ctxkit.metrics.user_rules_after_compaction import trace_user_rules
+from ctxkit.metrics.user_rule_loss_and_breaches import trace_user_rules
 from ctxkit.plots.chart import Chart, add_session_notes
 from ctxkit.plots.xy_figure import Trace, VerticalMark, XyDrawing
 from ctxkit.session.titles import get_title
@@ -15,7 +15,7 @@ from ctxkit.session.titles import get_title
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.user_rules_after_compaction import UserRuleFate, UserRuleFates
+    from ctxkit.metrics.user_rule_loss_and_breaches import UserRuleTimeline, UserRuleTimelines
     from ctxkit.session.session import Session
 
 MAX_RULES = 40
@@ -71,12 +71,12 @@ def user_rules(session: Session) -> Chart:
     )
 
 
-def _describe(trace: UserRuleFates, omitted: int) -> str:
+def _describe(trace: UserRuleTimelines, omitted: int) -> str:
     more = f" {omitted} more are not drawn." if omitted else ""
     return f"{trace.answer} A line runs while the prompts state the rule, in any words.{more}"
 
 
-def _make_traces(fates: Sequence[UserRuleFate]) -> tuple[Trace, ...]:
+def _make_traces(fates: Sequence[UserRuleTimeline]) -> tuple[Trace, ...]:
     # One trace for all rules: a gap (None) parts the spans, so that the legend has one entry.
     xs, ys = list[float](), list[float | None]()
     for i, fate in enumerate(fates):
@@ -93,7 +93,7 @@ def _make_traces(fates: Sequence[UserRuleFate]) -> tuple[Trace, ...]:
     return tuple(traces)
 
 
-def _make_row(number: int, fate: UserRuleFate) -> tuple[str, ...]:
+def _make_row(number: int, fate: UserRuleTimeline) -> tuple[str, ...]:
     until = "stands" if fate.removed_by is None else f"compaction {fate.removed_by}"
     last = "" if fate.in_sight else f"call {fate.last_call}"
     against = "" if fate.against is None else f"call {fate.against_call}: {redact(fate.against)}"

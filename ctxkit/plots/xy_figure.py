@@ -17,7 +17,7 @@ from ctxkit._internal.chart_style import (
     pick_symbol,
 )
 from ctxkit.plots.chart import Drawing, escape_plotly_label, escape_plotly_label_lines
-from ctxkit.plots.figure_geometry import (
+from ctxkit.plots.plotly_axes_and_labels import (
     MAX_POINTS,
     PointLabel,
     decimate_points,

@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 
-from ctxkit._internal.setting_types import coerce_setting, is_number
+from ctxkit._internal.setting_value_validation import coerce_setting, is_number
 from ctxkit.errors import BadArguments, ModelError, short_repr
 from ctxkit.policies.history.history import History
 from ctxkit.policies.protocols import (
@@ -56,7 +56,13 @@ class BasePolicy(HasName):
         keeps = None
 
     def first(self, forecast: PromptForecast, start: int, stop: int) -> int:  # noqa: ARG002
-        """Return the first call in start..stop at which it can have an effect, or `stop`."""
+        """Return the first call in start..stop at which it can have an effect, or `stop`.
+
+        Args:
+            forecast: the prompts of the calls start..stop if nothing is compacted.
+            start: first call that is searched, from 0.
+            stop: one past the last call that is searched.
+        """
         return start
 
     def using(self, summariser: Any) -> BasePolicy:  # noqa: ARG002
@@ -439,7 +445,12 @@ class ScheduledPruning(DataclassPolicy):
         return ()
 
     def schedule(self, view: ScheduleView, budget: ContextBudget) -> None:
-        """Say, by methods of the view, which messages change at its new calls."""
+        """Change or hide messages at the new calls by calling methods of the view.
+
+        Args:
+            view: the messages and the new calls, `view.start` to `view.stop`.
+            budget: the limit and reserve in tokens.
+        """
         raise NotImplementedError
 
     def __call__(self, history: History, budget: ContextBudget) -> History:
@@ -455,7 +466,19 @@ class ScheduledPruning(DataclassPolicy):
         return history.call
 
     def stepped(self, history: History, budget: ContextBudget) -> History:  # noqa: ARG002
-        """Return the prompt of this call where a step defines its own `__call__`."""
+        """Prune one call, where a step defines its own `__call__` and so cannot be scheduled.
+
+        Args:
+            history: the messages of the call.
+            budget: the limit and reserve in tokens.
+
+        Returns:
+            The prompt of the call.
+
+        Raises:
+            BadArguments: a step defines its own `__call__`, and the class does not define
+                `stepped`.
+        """
         raise BadArguments(
             f"A step of {type(self).__name__} defines its own `__call__`: define `stepped`, which"
             " prunes one call."

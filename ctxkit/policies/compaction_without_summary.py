@@ -10,11 +10,11 @@ import numpy as np
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import CompositePolicy, DataclassPolicy, ScheduledPruning, apply_policy
 from ctxkit.policies.guards import keep_if_smaller
-from ctxkit.policies.history.growing_columns import ASSISTANT, SUMMARY, USER
+from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, SUMMARY, USER
 from ctxkit.policies.history.history import find_end_of_leading_summaries
 from ctxkit.policies.message_shortening import ResultShortening
-from ctxkit.policies.texts import message_content
-from ctxkit.policies.tool_result_clearing import Clear
+from ctxkit.policies.result_clearing_and_cache_ttl import Clear
+from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.session.messages import Message, SizeOnly, get_plain_text
 from ctxkit.tokens.provider_rules import get_value
 
@@ -238,10 +238,10 @@ def get_last_resort_stages(pruning: BasePolicy | None) -> tuple[TrimStage | With
 
 def _trim_message(message: Message, max_chars: int) -> Message:
     text = get_plain_text(message)
-    if len(text) <= max_chars or message_content.has_images(message):
+    if len(text) <= max_chars or message_content_and_truncation.has_images(message):
         return message
-    return message_content.replace_text(
-        message, message_content.truncate_end(text, max_chars, TRIM_SUFFIX)
+    return message_content_and_truncation.replace_text(
+        message, message_content_and_truncation.truncate_end(text, max_chars, TRIM_SUFFIX)
     )
 
 
@@ -251,7 +251,7 @@ def _strip_tools(message: Message) -> Message | None:
         return None
     if not message.tool_calls:
         return message
-    text = message_content.without_calls(message, {c.id for c in message.tool_calls})
+    text = message_content_and_truncation.without_calls(message, {c.id for c in message.tool_calls})
     return text if text.parts else None
 
 
@@ -306,7 +306,13 @@ class ProviderCompaction(DataclassPolicy):
 
 
 def replace_with_opaque_item(history: History, first: int, tokens: int) -> History:
-    """Return the history with an item of `tokens` in place of all before `first`, if smaller."""
+    """Return the history with an item of `tokens` in place of all before `first`, if smaller.
+
+    Args:
+        history: the messages of the prompt.
+        first: first position that is kept.
+        tokens: size of the item.
+    """
     item = make_opaque_item(tokens)
     new = history.summarise(first, item, "the provider compacts", tokens=tokens, method="native")
     return keep_if_smaller(history, new)

@@ -7,13 +7,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import ValidatedSettings
-from ctxkit.policies.coming_prompt_sizes import get_turn_of_call
 from ctxkit.policies.history.message_log import ColdCacheCalls
 from ctxkit.policies.protocols import HasName, name_of
 from ctxkit.policies.triggers import first_call_in
+from ctxkit.policies.unpruned_prompt_forecast import get_turn_of_call
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
 
 if TYPE_CHECKING:
@@ -81,7 +81,12 @@ def get_guard_label(guard: Guard) -> str:
 
 
 def get_blocking_reason(guard: Guard, past: RunHistory) -> str:
-    """Return why a guard postpones a compaction: its own reason, else its name."""
+    """Return why a guard postpones a compaction: its own reason, else its name.
+
+    Args:
+        guard: the guard that blocks.
+        past: the log and the compactions so far.
+    """
     return guard.why(past) if isinstance(guard, BaseGuard) else name_of(guard)
 
 
@@ -372,7 +377,14 @@ def describe_not_smaller(was: History, new: History) -> str:
 
 
 def keep_if_smaller(was: History, new: History) -> History:
-    """Return the new history if it has fewer tokens, else the one before; note a refusal."""
+    """Return the result of a compaction if it has fewer tokens, else the history before it.
+
+    A refusal is recorded for the caller of the policy.
+
+    Args:
+        was: the history before.
+        new: the result of the compaction.
+    """
     if new.tokens < was.tokens:
         return new
     refusals = _REFUSALS.get()

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.policies.base import EarlierTurnsFilter, ScheduledPruning
-from ctxkit.policies.history.growing_columns import ASSISTANT, TOOL, USER
-from ctxkit.policies.history.history_view import get_role_code
-from ctxkit.policies.schedules.pruning_layers import UNDO_CHANGE
+from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, TOOL, USER
+from ctxkit.policies.history.history_columns_and_searches import get_role_code
+from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
 from ctxkit.policies.schedules.schedule_method_input import (
-    SlidingWindow,
+    OldAndNewPositions,
     VisibilityChanges,
     VisiblePositions,
 )
-from ctxkit.policies.texts import message_content
+from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.session.messages import (
     CORRECTION_KIND,
     OTHER_AGENT_CALL_KIND,
@@ -176,8 +176,8 @@ class TurnAge(EarlierTurnsFilter):
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide older messages when a turn begins after enough replies."""
         visible: VisiblePositions = view.memory.setdefault("shown", VisiblePositions())
-        replies: SlidingWindow = view.memory.setdefault("replies", SlidingWindow())
-        pinned: SlidingWindow = view.memory.setdefault("pinned", SlidingWindow())
+        replies: OldAndNewPositions = view.memory.setdefault("replies", OldAndNewPositions())
+        pinned: OldAndNewPositions = view.memory.setdefault("pinned", OldAndNewPositions())
         for call, added, hidden, _ in view.iter_visibility_changes() if self.turns else ():
             visible.follow(added, hidden)
             for of in (replies, pinned):
@@ -232,8 +232,8 @@ class Tail(EarlierTurnsFilter):
         if not self.messages:
             return
         visible: VisiblePositions = view.memory.setdefault("shown", VisiblePositions())
-        pinned: SlidingWindow = view.memory.setdefault("pinned", SlidingWindow())
-        free: SlidingWindow = view.memory.setdefault("free", SlidingWindow())
+        pinned: OldAndNewPositions = view.memory.setdefault("pinned", OldAndNewPositions())
+        free: OldAndNewPositions = view.memory.setdefault("free", OldAndNewPositions())
         for call, added, hidden, protected in view.iter_visibility_changes():
             visible.follow(added, hidden)
             for p in hidden:
@@ -283,7 +283,7 @@ def _strip_to_text(message: Message) -> Message | None:
     """Return a message with its text only; None where it has none, or is a tool result."""
     if message.role == "tool" or message.kind == OTHER_AGENT_CALL_KIND:
         return None
-    text = message_content.strip_to_text(message)
+    text = message_content_and_truncation.strip_to_text(message)
     return text if get_plain_text(text) else None
 
 
@@ -420,11 +420,12 @@ class PruneToolCalls(ScheduledPruning):
         if message.role == "tool" and message.call_id in removed_ids:
             return None
         if message.role == "assistant":
-            new = message_content.without_calls(message, removed_ids)
-            new = new if keeps_reasoning else message_content.without_reasoning(new)
+            new = message_content_and_truncation.without_calls(message, removed_ids)
+            new = new if keeps_reasoning else message_content_and_truncation.without_reasoning(new)
         return (
             None
-            if self.empty_messages == "remove" and message_content.is_empty_message(new)
+            if self.empty_messages == "remove"
+            and message_content_and_truncation.is_empty_message(new)
             else new
         )
 
@@ -445,7 +446,7 @@ class _Pruned:
         self.rule = rule
         self.changed: set[int] = set()
         """Positions that have a change."""
-        self._visible, self._units = VisiblePositions(), SlidingWindow()
+        self._visible, self._units = VisiblePositions(), OldAndNewPositions()
         """Visible positions, and of them the first of each message in the SDK's sense."""
         self._positions: dict[str, list[int]] = {}
         """For each call id the visible positions with it."""
@@ -488,7 +489,7 @@ class _Pruned:
         """Change a message from a call on, where it has something to drop."""
         rule, gone = self.rule, frozenset(i for i in _call_ids(view, p) if i in self._dropped)
         thinks = rule.reasoning != "none" and view.role(p) == ASSISTANT
-        empty = emptied or message_content.is_empty_message(view.rows.message(p))
+        empty = emptied or message_content_and_truncation.is_empty_message(view.rows.message(p))
         if gone or thinks or empty or p in self.changed:
             self.changed.add(p)
             keeps_reasoning = {"none": True, "all": p >= self._turn}.get(
@@ -566,7 +567,7 @@ class MessageCountCap(ScheduledPruning):
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Hide the messages between the head and the newest ones when there are too many."""
         visible: VisiblePositions = view.memory.setdefault("shown", VisiblePositions())
-        protected: SlidingWindow = view.memory.setdefault("stays", SlidingWindow())
+        protected: OldAndNewPositions = view.memory.setdefault("stays", OldAndNewPositions())
         for call, added, hidden, newly_protected in (
             view.iter_visibility_changes() if self.max_messages else ()
         ):
@@ -590,7 +591,11 @@ class MessageCountCap(ScheduledPruning):
             all_hidden ^= to_hide | to_restore
 
     def _apply(
-        self, view: ScheduleView, visible: VisiblePositions, protected: SlidingWindow, call: int
+        self,
+        view: ScheduleView,
+        visible: VisiblePositions,
+        protected: OldAndNewPositions,
+        call: int,
     ) -> list[int]:
         """Return the positions that stay: hide until at most `max_messages` are left."""
         positions = visible.positions
@@ -604,7 +609,11 @@ class MessageCountCap(ScheduledPruning):
         return positions
 
     def _apply_once(
-        self, view: ScheduleView, visible: VisiblePositions, protected: SlidingWindow, call: int
+        self,
+        view: ScheduleView,
+        visible: VisiblePositions,
+        protected: OldAndNewPositions,
+        call: int,
     ) -> list[int]:
         """Return the positions that one pass of Tyrum's cap leaves; groups are not parted."""
         positions, most = visible.positions, self.max_messages

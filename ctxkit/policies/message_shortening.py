@@ -12,10 +12,10 @@ import msgspec
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import ScheduledPruning, check_at_least
-from ctxkit.policies.history.growing_columns import TOOL
-from ctxkit.policies.schedules.pruning_layers import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_method_input import SlidingWindow
-from ctxkit.policies.texts import message_content
+from ctxkit.policies.history.growing_columns_and_sums import TOOL
+from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
+from ctxkit.policies.schedules.schedule_method_input import OldAndNewPositions
+from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.session.messages import (
     OTHER_AGENT_CALL_KIND,
     OTHER_AGENT_KIND,
@@ -236,7 +236,7 @@ class OutputShortening(ScheduledPruning):
         # A result that is short, or has the note of a cut already, stays as it is.
         texts = (p.text for p in message.parts if isinstance(p, Text))
         text = "".join(texts)  # as `ai`: blocks without a separator
-        short = message_content.truncate_output(
+        short = message_content_and_truncation.truncate_output(
             text,
             max_lines=self.max_lines,
             max_chars=self.max_chars,
@@ -244,7 +244,7 @@ class OutputShortening(ScheduledPruning):
             mode=self.mode,
         )
         done = short == text or "\n[tool output truncated: " in text[-200:]
-        return message if done else message_content.replace_text(message, short)
+        return message if done else message_content_and_truncation.replace_text(message, short)
 
 
 def _is_kind(view: ScheduleView, p: int, kind: str) -> bool:
@@ -255,9 +255,15 @@ def _is_kind(view: ScheduleView, p: int, kind: str) -> bool:
 def _cut_message(message: Message, cap: int, suffix: str) -> Message:
     """Return a message cut; itself where it is short, cut already, or has images."""
     text = get_plain_text(message)
-    if len(text) <= cap or message_content.has_images(message) or _is_cut(text, suffix):
+    if (
+        len(text) <= cap
+        or message_content_and_truncation.has_images(message)
+        or _is_cut(text, suffix)
+    ):
         return message
-    return message_content.replace_text(message, message_content.truncate_end(text, cap, suffix))
+    return message_content_and_truncation.replace_text(
+        message, message_content_and_truncation.truncate_end(text, cap, suffix)
+    )
 
 
 def _is_cut(text: str, suffix: str) -> bool:
@@ -343,12 +349,15 @@ def _calling_reply(view: ScheduleView, p: int) -> int:
 
 
 def get_matching_call_path(call: ToolCall, tools: tuple[str, ...]) -> str:
-    """Return the path of a call of one of these tools, in lower case and without a leading `./`;
-    else an empty string.
+    """Return the path of a tool call, in lower case and without a leading `./`.
+
+    Args:
+        call: the tool call.
+        tools: globs of tool names; where none matches, the result is empty.
     """
     if not matches_tool(call.name, tools):
         return ""
-    return _LEADING_DOTS.sub("", message_content.get_path_argument(call).casefold())
+    return _LEADING_DOTS.sub("", message_content_and_truncation.get_path_argument(call).casefold())
 
 
 _LEADING_DOTS = re.compile(r"^(?:\./+)+(?=[^/])")
@@ -392,10 +401,13 @@ class IntermediateReplyShortening(ScheduledPruning):
             else:
                 parts.append(part)
         short = msgspec.structs.replace(message, parts=tuple(parts))
-        return message_content.replace_arguments(short, self._arguments)
+        return message_content_and_truncation.replace_arguments(short, self._arguments)
 
     def _arguments(self, call: ToolCall) -> dict[str, object] | None:
-        chars = {k: len(message_content.get_argument_text(v)) for k, v in call.arguments.items()}
+        chars = {
+            k: len(message_content_and_truncation.get_argument_text(v))
+            for k, v in call.arguments.items()
+        }
         elided = {k: _elided_argument(n) for k, n in chars.items() if n > self.max_argument_chars}
         return {**call.arguments, **elided} if elided else None
 
@@ -486,7 +498,7 @@ class _Elidable:
     """
 
     def __init__(self, placeholder: str) -> None:
-        self.placeholder, self.window = placeholder, SlidingWindow()
+        self.placeholder, self.window = placeholder, OldAndNewPositions()
         self.sizes: dict[int, tuple[int, int]] = {}
         """For each position its characters, and the characters that eliding it saves."""
         self._nominal_sums, self._saved_sums = [0], [0]
@@ -519,7 +531,7 @@ class _Elidable:
         state = view.state_before(p, call)
         if state.message is None or state.chars <= len(self.placeholder) or view.stays(p, call):
             return False
-        return view.role(p) == TOOL or message_content.is_text_only(state.message)
+        return view.role(p) == TOOL or message_content_and_truncation.is_text_only(state.message)
 
     def _truncate_sums(self, p: int) -> None:
         """Drop the sums that include a position."""
@@ -562,6 +574,7 @@ def _newest_position(view: ScheduleView, call: int) -> int:
 
 
 def _cut_to_share(result: Message, share: int) -> Message:
-    return message_content.replace_text(
-        result, message_content.truncate_end(get_plain_text(result), share, TRUNCATED_HERE)
+    return message_content_and_truncation.replace_text(
+        result,
+        message_content_and_truncation.truncate_end(get_plain_text(result), share, TRUNCATED_HERE),
     )

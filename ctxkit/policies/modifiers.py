@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import BasePolicy, CompositePolicy, ValidatedSettings
 from ctxkit.policies.history.history import is_new_request
-from ctxkit.policies.offline_summarisers import Passage, get_summary_text
+from ctxkit.policies.offline_summarisers import SummariserInput, get_summary_text
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.triggers import BaseTrigger, Share
-from ctxkit.policies.user_rules import KeepUserRules
+from ctxkit.policies.user_rule_extraction import KeepUserRules
 from ctxkit.session.messages import Message, Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.policies.base import PositiveShare
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.policies.history.history import History
     from ctxkit.policies.protocols import PromptForecast
     from ctxkit.tokens.token_counters import ContextBudget
@@ -39,7 +39,7 @@ MAX_LEVEL = 3
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LeveledSummary(BasePolicy):
+class HierarchicalSummary(BasePolicy):
     """Summaries of summaries: `fan` summaries of one level in a row become one of the next level.
 
     A log-structured merge tree works the same way. Old text is rewritten once per level, not at
@@ -66,11 +66,11 @@ class LeveledSummary(BasePolicy):
         """Tokens that the inner policy always leaves."""
         return self.inner.keeps
 
-    def using(self, summariser: Any) -> LeveledSummary:
+    def using(self, summariser: Any) -> HierarchicalSummary:
         """Return the policy with a summariser, where the inner policy has none."""
         return replace(self, inner=self.inner.using(summariser))
 
-    def focused(self, focus: str) -> LeveledSummary:
+    def focused(self, focus: str) -> HierarchicalSummary:
         """Return the policy with a focus for the inner policy."""
         return replace(self, inner=self.inner.focused(focus))
 
@@ -83,7 +83,7 @@ class LeveledSummary(BasePolicy):
         while full_row := self._find_full_level(new):
             first, before, level = full_row
             inner = self.inner
-            passage = Passage(new, before, first, inner.limit, inner.summary_instructions())
+            passage = SummariserInput(new, before, first, inner.limit, inner.summary_instructions())
             summary = inner.summarise_passage(inner.maker, passage)
             leveled_summary = _at_level(summary, min(level + 1, MAX_LEVEL))
             why = f"{before - first} summaries of level {level}"
@@ -142,10 +142,10 @@ def leveled(rules: Rules, fan: int = 4) -> Rules:
         5
     """
 
-    def level(part: Summary | LeveledSummary) -> LeveledSummary:
-        if isinstance(part, LeveledSummary):
+    def level(part: Summary | HierarchicalSummary) -> HierarchicalSummary:
+        if isinstance(part, HierarchicalSummary):
             return replace(part, fan=fan)
-        return LeveledSummary(inner=replace(part, summaries_stay=True), fan=fan)
+        return HierarchicalSummary(inner=replace(part, summaries_stay=True), fan=fan)
 
     return _replace_summaries(rules, level)
 
@@ -190,21 +190,23 @@ def stable_first(rules: Rules) -> Rules:
     return _replace_summaries(rules, partial(_with_settings, request_stays=True))
 
 
-def _with_settings(part: Summary | LeveledSummary, **more: Any) -> Summary | LeveledSummary:
-    if isinstance(part, LeveledSummary):
+def _with_settings(
+    part: Summary | HierarchicalSummary, **more: Any
+) -> Summary | HierarchicalSummary:
+    if isinstance(part, HierarchicalSummary):
         return replace(part, inner=replace(part.inner, **more))
     return replace(part, **more)
 
 
 def _replace_summaries(
-    rules: Rules, make_policy: Callable[[Summary | LeveledSummary], BasePolicy]
+    rules: Rules, make_policy: Callable[[Summary | HierarchicalSummary], BasePolicy]
 ) -> Rules:
     """Return rules where each policy that writes summaries is replaced by `make_policy` of it."""
     has_summary = False
 
     def replace_in(part: Any) -> Any:
         nonlocal has_summary
-        if isinstance(part, (Summary, LeveledSummary)):
+        if isinstance(part, (Summary, HierarchicalSummary)):
             has_summary = True
             return make_policy(part)
         if isinstance(part, CompositePolicy):
@@ -220,14 +222,14 @@ def _replace_summaries(
 
 
 @dataclass(frozen=True)
-class TwoStepSummariser:
+class DraftAndFinalSummariser:
     """A summariser in two steps: one writes a draft, the other the summary with the draft."""
 
-    prepare: Callable[[Passage], Message | str | int | None]
-    commit: Callable[[Passage], Message | str | int | None]
+    prepare: Callable[[SummariserInput], Message | str | int | None]
+    commit: Callable[[SummariserInput], Message | str | int | None]
     name = "prepared"
 
-    def __call__(self, passage: Passage) -> Message | str | int | None:
+    def __call__(self, passage: SummariserInput) -> Message | str | int | None:
         """Return the second summariser's summary of the passage and the draft, if there is one."""
         text = get_summary_text(self.prepare(passage))
         if not text.strip():
@@ -238,7 +240,9 @@ class TwoStepSummariser:
 
 
 def prepared(
-    rules: Rules, prepare: Callable[[Passage], Any], commit: Callable[[Passage], Any] | None = None
+    rules: Rules,
+    prepare: Callable[[SummariserInput], Any],
+    commit: Callable[[SummariserInput], Any] | None = None,
 ) -> Rules:
     """Return rules whose summaries are drafted by one summariser and finished by another.
 
@@ -258,7 +262,7 @@ def prepared(
         'prepared'
     """
     committer = rules.summariser if commit is None else commit
-    new = rules.but(summariser=TwoStepSummariser(prepare, committer))
+    new = rules.but(summariser=DraftAndFinalSummariser(prepare, committer))
     if new.policy == new.bare:
         raise BadArguments(
             f"The rules {rules.label!r} do not use another summariser: give a policy that writes "
@@ -311,7 +315,7 @@ def at_boundaries(rules: Rules, share: float = 0.5) -> Rules:
 
 
 def keep_rules(rules: Rules, tokens: int = 400) -> Rules:
-    """Return rules whose compactions carry on what the user demanded, word for word.
+    """Return rules whose compactions carry on the user's demands verbatim.
 
     Behind each compaction stands a message with the user's rules ("never push to main", "answer in
     German", a version, an id) that are no longer in the prompt. No model is called.

@@ -13,12 +13,12 @@ import numpy as np
 from msgspec import structs
 
 from ctxkit._internal.formatting_and_sanitizing import format_error_line
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.errors import BadArguments, ModelError, did_you_mean, short_repr
 from ctxkit.policies.base import ValidatedSettings
-from ctxkit.policies.texts import extracts
-from ctxkit.policies.texts import message_line_index as line_index
-from ctxkit.policies.texts.extracts import parse_focus as focus_of
+from ctxkit.policies.texts import message_lines_for_extracts as line_index
+from ctxkit.policies.texts import tfidf_extracts_and_focus
+from ctxkit.policies.texts.tfidf_extracts_and_focus import parse_focus as focus_of
 from ctxkit.session.messages import (
     RECORD_CHARS_KEY,
     SUMMARY_ERROR_KEY,
@@ -39,15 +39,15 @@ __all__ = [
     "ExtractiveSummariser",
     "FixedSizeSummariser",
     "InputShareSummariser",
-    "Passage",
     "RecordedSummariser",
+    "SummariserInput",
     "parse_summariser",
 ]
 __dir__ = make_dunder_dir(__all__)
 
 
 @dataclass(frozen=True)
-class Passage:
+class SummariserInput:
     """The messages to summarise: positions start..before of a history, without protected ones.
 
     Args:
@@ -122,7 +122,7 @@ class Passage:
 _FOCUS = re.compile(r"Additional focus:(?:\n(.+)| (.+?)(?=\n\n|\Z))", re.DOTALL)
 """The focus, as `summary_prompts_and_audits` writes it into the instructions."""
 
-Summariser = Callable[[Passage], Message | str | int | None]
+Summariser = Callable[[SummariserInput], Message | str | int | None]
 """Returns a text, a message, or its size in tokens; None or an empty text is a failure."""
 
 
@@ -145,7 +145,7 @@ class FixedSizeSummariser(ValidatedSettings):
     name = "fixed"
     needs_model = False
 
-    def __call__(self, passage: Passage) -> int:
+    def __call__(self, passage: SummariserInput) -> int:
         """Return the size in tokens, at most the limit of the passage."""
         return self.tokens if passage.limit is None else min(self.tokens, passage.limit)
 
@@ -181,7 +181,7 @@ class InputShareSummariser(ValidatedSettings):
         if self.floor > self.cap:
             raise BadArguments(f"A summary's floor lies between 1 and its cap; got {self}.")
 
-    def __call__(self, passage: Passage) -> int:
+    def __call__(self, passage: SummariserInput) -> int:
         """Return ``min(cap, max(floor, share x input))`` tokens, at most the passage's limit."""
         size = min(self.cap, max(self.floor, round(self.share * passage.tokens)))
         return size if passage.limit is None else min(size, passage.limit)
@@ -209,7 +209,7 @@ class RecordedSummariser:
     name = "recorded"
     needs_model = False
 
-    def __call__(self, passage: Passage) -> Message | str | int | None:
+    def __call__(self, passage: SummariserInput) -> Message | str | int | None:
         """Return the recorded summary message, or the other summariser's result."""
         history, log = passage.history, passage.history.log
         row = history.row(passage.before) if passage.before < len(history) else history.hi
@@ -255,32 +255,40 @@ class ExtractiveSummariser(ValidatedSettings):
     name = "extractive"
     needs_model = False
 
-    def __call__(self, passage: Passage) -> str:
+    def __call__(self, passage: SummariserInput) -> str:
         """Return the extract, one sentence per line; empty where there is no text."""
         # At least 40 tokens, even of a short passage; 3.5 characters count as one token.
         budget = min(self.tokens, max(int(self.share * passage.tokens), 40))
         budget = budget if passage.limit is None else min(budget, passage.limit)
         focus = focus_of(passage.focus)
         lines, parts, among = _passage_parts(passage, focused=focus is not None)
-        return extracts.write_extract(
-            lines, parts, extracts.ExtractOptions(3.5 * budget, self.user, focus), among
+        return tfidf_extracts_and_focus.write_extract(
+            lines,
+            parts,
+            tfidf_extracts_and_focus.ExtractOptions(3.5 * budget, self.user, focus),
+            among,
         )
 
     def extract(self, messages: Iterable[Message], tokens: int) -> str:
-        """Return the extract of messages, at 3.5 characters per token."""
+        """Return the extract of messages, at 3.5 characters per token.
+
+        Args:
+            messages: the messages to extract sentences from, in order.
+            tokens: maximum size of the extract.
+        """
         messages = list(messages)
         if not messages:
             return ""
         lines = line_index.index_for_messages(messages)
         parts = lines.parts(messages)
         line_index.cache_last_index(lines)
-        return extracts.write_extract(
-            lines, parts, extracts.ExtractOptions(3.5 * tokens, self.user), parts
+        return tfidf_extracts_and_focus.write_extract(
+            lines, parts, tfidf_extracts_and_focus.ExtractOptions(3.5 * tokens, self.user), parts
         )
 
 
 def _passage_parts(
-    passage: Passage, *, focused: bool
+    passage: SummariserInput, *, focused: bool
 ) -> tuple[line_index.LineIndex, NDArray[Any], NDArray[Any]]:
     """Return the line index of a log, the parts of the passage, and all parts so far."""
     history, places = passage.history, passage.places
@@ -319,7 +327,12 @@ def validate_summary(summary: Any) -> Message | str | int:
 
 
 def with_summary_error(summary: Message | str, error: object) -> Message:
-    """Return a fallback summary as a message whose details hold the error."""
+    """Return a fallback summary as a message whose details hold the error.
+
+    Args:
+        summary: the text or message that stands in for the failed summary.
+        error: why the summary failed: an exception or a sentence.
+    """
     message = (
         Message(role="summary", parts=(Text(summary),)) if isinstance(summary, str) else summary
     )

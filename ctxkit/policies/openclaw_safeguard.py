@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import ModelError
-from ctxkit.policies.history.growing_columns import USER
+from ctxkit.policies.history.growing_columns_and_sums import USER
 from ctxkit.policies.history.history import find_turn_start
 from ctxkit.policies.offline_summarisers import get_summary_text
 from ctxkit.policies.summary_compaction import LOCAL_SUMMARISERS, PiSummary
-from ctxkit.policies.texts import message_content, tool_actions
+from ctxkit.policies.texts import message_content_and_truncation, tool_outcomes_and_files
 from ctxkit.session.messages import get_plain_text
 from ctxkit.session.tool_calls import pair_with_calls
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.base import Proportion
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.offline_summarisers import Passage
+    from ctxkit.policies.offline_summarisers import SummariserInput
     from ctxkit.session.messages import Message
     from ctxkit.tokens import ContextBudget
 
@@ -36,13 +36,13 @@ MAX_FAILURES = 8
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Safeguard(PiSummary):
+class PiSummaryInStages(PiSummary):
     """Pi's summary, in stages where the history is long, with a list of tool failures.
 
     Example:
         >>> import ctxkit as ck
         >>> above = ck.policies.triggers.Above(4_000)
-        >>> rules = ck.policies.Rules(Safeguard(keep_tokens=2000), above)
+        >>> rules = ck.policies.Rules(PiSummaryInStages(keep_tokens=2000), above)
         >>> replay = ck.replay(ck.read(ck.samples.path("incident")), rules)
         >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
         [('summarised', 4424, 4414)]
@@ -85,10 +85,10 @@ class Safeguard(PiSummary):
             return summary
         places = np.arange(self.front(history), first)
         return summary + format_failures_section(
-            tool_actions.map_messages(history, places, format_failure_line)
+            tool_outcomes_and_files.map_messages(history, places, format_failure_line)
         )
 
-    def summarise_passage(self, maker: Any, passage: Passage) -> Message | str | int:
+    def summarise_passage(self, maker: Any, passage: SummariserInput) -> Message | str | int:
         """Return the summary of a passage, in chunks if long, each given the summary so far."""
         if isinstance(maker, LOCAL_SUMMARISERS):
             return super().summarise_passage(maker, passage)
@@ -159,12 +159,16 @@ def format_failures_section(lines: Sequence[str]) -> str:
 
 def format_failure_line(message: Message) -> str | None:
     """Return one line on a failed tool result, at most 240 characters of it; None: no failure."""
-    if message.role != "tool" or not tool_actions.is_failed_result(message):
+    if message.role != "tool" or not tool_outcomes_and_files.is_failed_result(message):
         return None
     text = get_plain_text(message)
-    acts = tool_actions.ToolAction(message.tool or "tool", "", "", "failed", text, 0, "", 0)
+    acts = tool_outcomes_and_files.ToolCallOutcome(
+        message.tool or "tool", "", "", "failed", text, 0, "", 0
+    )
     status = "" if acts.exit is None else f" (exitCode={acts.exit})"
-    return f"- {acts.tool}{status}: {message_content.format_one_line(acts.output, 240)}"
+    return (
+        f"- {acts.tool}{status}: {message_content_and_truncation.format_one_line(acts.output, 240)}"
+    )
 
 
 RowIndices = tuple[int, ...]
@@ -199,7 +203,13 @@ def _last_result_row(message: Message, at: dict[int, int]) -> int:
 def chunk_by_size(
     messages: Sequence[Message], sizes: Sequence[int], limit: int
 ) -> list[RowIndices]:
-    """Return chunks of whole groups, of at most `limit` / 1.2 tokens or one group."""
+    """Return chunks of whole groups, of at most `limit` / 1.2 tokens or one group.
+
+    Args:
+        messages: messages in order.
+        sizes: tokens of each message.
+        limit: tokens of a request; 1.2 is the margin for errors of counting.
+    """
     budget = max(1, int(limit / SAFETY_MARGIN))
     return _pack_groups(group_calls_with_results(messages), sizes, lambda total, _: total > budget)
 
@@ -207,7 +217,13 @@ def chunk_by_size(
 def chunk_by_share(
     messages: Sequence[Message], sizes: Sequence[int], parts: int = 2
 ) -> list[RowIndices]:
-    """Return at most `parts` chunks of whole groups with similar numbers of tokens."""
+    """Return at most `parts` chunks of whole groups with similar numbers of tokens.
+
+    Args:
+        messages: messages in order.
+        sizes: tokens of each message.
+        parts: maximum number of chunks.
+    """
     target = sum(sizes) / max(1, parts)
     return _pack_groups(
         group_calls_with_results(messages),
@@ -235,6 +251,11 @@ def drop_older_halves(
 ) -> tuple[RowIndices, RowIndices, int]:
     """Drop the older half, by tokens, until the rest fits the budget.
 
+    Args:
+        messages: messages in order.
+        sizes: tokens of each message.
+        budget: tokens that the rest may have.
+
     Returns:
         The remaining rows, the dropped rows, the number of halvings.
     """
@@ -251,7 +272,13 @@ def drop_older_halves(
 
 
 def compute_chunk_share(messages: int, tokens: int, window: int) -> float:
-    """Return the share of the window for a chunk: 0.4, down to 0.15 where messages are large."""
+    """Return the share of the window for a chunk: 0.4, down to 0.15 where messages are large.
+
+    Args:
+        messages: number of messages.
+        tokens: their tokens.
+        window: context window in tokens.
+    """
     if not messages or not window:
         return 0.4
     mean = tokens / messages * SAFETY_MARGIN / window
@@ -259,7 +286,13 @@ def compute_chunk_share(messages: int, tokens: int, window: int) -> float:
 
 
 def compute_chunk_tokens(messages: int, tokens: int, window: int) -> int:
-    """Return the most tokens of history in one summary request."""
+    """Return the maximum tokens of history in one summary request.
+
+    Args:
+        messages: number of messages.
+        tokens: their tokens.
+        window: context window in tokens.
+    """
     return max(1, int(window * compute_chunk_share(messages, tokens, window)) - REQUEST_OVERHEAD)
 
 
@@ -269,6 +302,11 @@ def exclude_oversized_messages(
     """Return the rows that fit a summary request, and a note for each message that does not.
 
     A message whose tokens times 1.2 exceed half the window is left out, with its calls and results.
+
+    Args:
+        messages: messages in order.
+        sizes: tokens of each message.
+        window: context window in tokens.
     """
     large = {i for i, n in enumerate(sizes) if n * SAFETY_MARGIN > window / 2}
     notes = tuple(
@@ -308,6 +346,12 @@ def plan_stages(
     """Return the requests of a summary in stages: for each part its chunks, in order.
 
     Fewer than four messages, or messages that fit one chunk, are one part.
+
+    Args:
+        messages: messages in order.
+        sizes: tokens of each message.
+        window: context window in tokens.
+        parts: maximum number of parts.
     """
     limit = compute_chunk_tokens(len(messages), sum(sizes), window)
     if len(messages) < 4 or sum(sizes) <= limit:

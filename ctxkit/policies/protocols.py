@@ -38,7 +38,12 @@ class Policy(Protocol):
     """
 
     def __call__(self, history: History, budget: ContextBudget, /) -> History | Sequence[Message]:
-        """Return the history from this call on; the same object where nothing changes."""
+        """Return the history from this call on; the same object where nothing changes.
+
+        Args:
+            history: the messages of the coming call, and the log behind them.
+            budget: the limit and reserve in tokens.
+        """
 
 
 @runtime_checkable
@@ -59,7 +64,12 @@ class Pruning(Protocol):
     """
 
     def __call__(self, history: History, budget: ContextBudget, /) -> History | Sequence[Message]:
-        """Return the prompt of this call as a history."""
+        """Return the prompt of this call as a history.
+
+        Args:
+            history: the messages that the call would be sent without pruning.
+            budget: the limit and reserve in tokens.
+        """
 
 
 @runtime_checkable
@@ -78,14 +88,20 @@ class Trigger(Protocol):
     """
 
     def __call__(self, history: History, budget: ContextBudget, /) -> bool:
-        """Return True where a compaction is due before this call."""
+        """Return True where a compaction is due before this call.
+
+        Args:
+            history: the messages of the coming call.
+            budget: the limit and reserve in tokens.
+        """
 
 
 class PromptForecast(Protocol):
     """The prompts of coming calls if nothing is compacted, as triggers search them.
 
-    Each search returns the first call in start..stop that meets its condition, or `stop`. Sizes are
-    in tokens. An object of this kind is handed to a trigger; nothing needs to be built by hand.
+    Each search returns the first call in start..stop that meets its condition, or `stop`. Calls
+    count from 0, and `stop` is one past the last one. Sizes are in tokens. An object of this kind
+    is handed to a trigger; nothing needs to be built by hand.
 
     Example:
         >>> from ctxkit.policies.triggers import BaseTrigger
@@ -106,19 +122,43 @@ class PromptForecast(Protocol):
         """The log; its columns of calls may be read up to the call in question."""
 
     def above(self, limit: float, start: int, stop: int, /, estimated: bool = False) -> int:
-        """The prompt has more than `limit` tokens, or its messages by `Rules.estimator`."""
+        """Return the first call whose prompt has more than `limit` tokens, or `stop`.
+
+        Args:
+            limit: tokens.
+            start: first call that is searched.
+            stop: one past the last call that is searched.
+            estimated: compare the messages by `Rules.estimator`, not the prompt in counted tokens.
+        """
 
     def count(self, n: int, roles: tuple[str, ...], start: int, stop: int, /) -> int:
-        """The prompt holds at least `n` messages of these roles (no roles: of any)."""
+        """Return the first call whose prompt has at least `n` messages of some roles, or `stop`.
+
+        Args:
+            n: minimum number of messages.
+            roles: roles that count; empty: all.
+            start: first call that is searched.
+            stop: one past the last call that is searched.
+        """
 
     def turns(self, n: int, start: int, stop: int, /) -> int:
-        """At least `n` turns have begun since the last compaction."""
+        """Return the first call with `n` turns begun since the last compaction, or `stop`."""
 
     def spent(self, limit: float, start: int, stop: int, /, *, agent: str | None = None) -> int:
-        """The prompts of one agent (None: of any) since the last compaction sum up to `limit`."""
+        """Return the first call by which prompts sum up to `limit` since the last compaction.
+
+        Args:
+            limit: the sum, in tokens; `stop` where no call reaches it.
+            start: first call that is searched.
+            stop: one past the last call that is searched.
+            agent: the agent whose calls count; None: all agents.
+        """
 
     def turn_spent(self, limit: float, start: int, stop: int, /) -> int:
-        """The prompts of the current turn, or the one just ended, sum up to more than `limit`."""
+        """Return the first call at which a turn's prompts exceed `limit` tokens, or `stop`.
+
+        The prompts of the turn are added up. The turn is the current one, or the one just ended.
+        """
 
     def prompts(self, start: int, stop: int, /) -> NDArray[Any]:
         """Return the prompt tokens of each call start..stop."""
@@ -143,10 +183,23 @@ class Guard(Protocol):
     """
 
     def first(self, past: RunHistory, forecast: PromptForecast, start: int, stop: int, /) -> int:
-        """Return the first call in start..stop at which a due compaction may happen, or `stop`."""
+        """Return the first call in start..stop at which a due compaction may happen, or `stop`.
+
+        Args:
+            past: the log and the compactions so far.
+            forecast: the prompts of the calls start..stop if nothing is compacted.
+            start: the call at which a compaction is due, from 0.
+            stop: one past the last call that is searched.
+        """
 
     def refuses(self, past: RunHistory, was: History, new: History, /) -> str | None:
-        """Return why the result of a compaction is refused; None: it is accepted."""
+        """Return why the result of a compaction is refused; None: it is accepted.
+
+        Args:
+            past: the log and the compactions so far.
+            was: the history before the compaction.
+            new: its result.
+        """
 
 
 class RunHistory(Protocol):
@@ -229,6 +282,10 @@ def is_only_call_overridden(part: object, method: str) -> bool:
 
     The inherited method describes a `__call__` that no longer exists, so it must not be used. A
     method inherited from a base without a `__call__` describes the first one that is defined.
+
+    Args:
+        part: a policy, trigger or guard.
+        method: name of the method that predicts `__call__`, such as `first`.
     """
     # Compare the places in the method resolution order: a lower place is nearer to the class.
     classes = type(part).__mro__

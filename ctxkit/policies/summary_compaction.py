@@ -15,7 +15,7 @@ from ctxkit._internal.formatting_and_sanitizing import format_error_line
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.policies.base import BasePolicy, DataclassPolicy
 from ctxkit.policies.guards import keep_if_smaller
-from ctxkit.policies.history.growing_columns import USER
+from ctxkit.policies.history.growing_columns_and_sums import USER
 from ctxkit.policies.history.history import (
     find_end_of_leading_summaries,
     find_first_since_compaction,
@@ -27,14 +27,14 @@ from ctxkit.policies.offline_summarisers import (
     ExtractiveSummariser,
     FixedSizeSummariser,
     InputShareSummariser,
-    Passage,
     RecordedSummariser,
+    SummariserInput,
     get_summary_text,
     validate_summary,
     with_summary_error,
 )
 from ctxkit.policies.protocols import FUNCTION_METHOD
-from ctxkit.policies.texts import summary_prompts_and_audits, tool_actions
+from ctxkit.policies.texts import summary_prompts_and_audits, tool_outcomes_and_files
 from ctxkit.policies.texts.summary_prompts_and_audits import PI_SECTIONS, PI_TURN_SECTIONS
 from ctxkit.session.messages import SUMMARY_ERROR_KEY, Message
 
@@ -196,7 +196,12 @@ class Summary(DataclassPolicy):
     # -- the range that is summarised --------------------------------------------------------------
 
     def front(self, history: History, first: int = 0) -> int:
-        """Return the first position, from `first` on, that may be summarised."""
+        """Return the first position, from `first` on, that may be summarised.
+
+        Args:
+            history: the messages of the prompt.
+            first: position before which nothing is summarised.
+        """
         if self.request_stays:
             request = history.next(first, "user")
             if 0 <= request < len(history) - 1:
@@ -206,7 +211,12 @@ class Summary(DataclassPolicy):
         return first
 
     def find_cut(self, history: History, budget: ContextBudget) -> int:
-        """Return the first position that is kept; 0 where nothing can be summarised."""
+        """Return the first position that is kept; 0 where nothing can be summarised.
+
+        Args:
+            history: the messages of the prompt.
+            budget: the limit and reserve in tokens; `keep_share` is a share of the limit.
+        """
         if self.keep_turns is not None:
             return history.safe_before(max(history.nth_last_request(self.keep_turns), 0))
         if self.keep_messages is not None:
@@ -224,7 +234,12 @@ class Summary(DataclassPolicy):
         return cut or history.safe_before(min(position, max(len(history) - 1, 0)))
 
     def find_split_turn(self, history: History, first: int) -> int:
-        """Return the start of the turn that a cut splits; 0: it splits none, or the first one."""
+        """Return the start of the turn that a cut splits; 0: it splits none, or the first one.
+
+        Args:
+            history: the messages of the prompt.
+            first: first position that is kept.
+        """
         splits = self.apart and 0 < first < len(history)
         if not splits or history.item(first).role(history.log) == USER:
             return 0
@@ -233,20 +248,30 @@ class Summary(DataclassPolicy):
     # -- the text of the summary -------------------------------------------------------------------
 
     def write_summary(self, history: History, first: int) -> Message | str | int:
-        """Return the summary of all messages before a position: a message, a text, or its size."""
+        """Return the summary of all messages before a position: a message, a text, or its size.
+
+        Args:
+            history: the messages of the prompt.
+            first: first position that is kept.
+        """
         maker = self._time_limited(self.maker)  # one limit for all passages
         if isinstance(
             maker, FixedSizeSummariser
         ):  # its size is fixed, so a split turn needs no second summary
-            parts = [Passage(history, first, 0, self.limit)]
+            parts = [SummariserInput(history, first, 0, self.limit)]
         else:
             parts = self.passages_behind_front(history, first)
         return self.join_summaries(
             [self.summarise_passage(maker, passage) for passage in parts], parts
         )
 
-    def passages_behind_front(self, history: History, first: int) -> list[Passage]:
-        """Return the passages without the messages that stay in front."""
+    def passages_behind_front(self, history: History, first: int) -> list[SummariserInput]:
+        """Return the passages without the messages that stay in front.
+
+        Args:
+            history: the messages of the prompt.
+            first: first position that is kept.
+        """
         start, parts = self.front(history), self.passages(history, first)
         return [
             p if p.start >= start else replace(p, start=start) for p in parts if p.before > start
@@ -256,18 +281,23 @@ class Summary(DataclassPolicy):
         """Return the first position that is read: 0."""
         return 0
 
-    def passages(self, history: History, first: int) -> list[Passage]:
-        """Return the passages to summarise: the old turns, and the first part of a split turn."""
+    def passages(self, history: History, first: int) -> list[SummariserInput]:
+        """Return the passages to summarise: the old turns, and the first part of a split turn.
+
+        Args:
+            history: the messages of the prompt.
+            first: first position that is kept.
+        """
         instructions, start, turn = (
             self.summary_instructions(),
             self.find_read_start(history),
             self.find_split_turn(history, first),
         )
         if turn <= start or not has_summarisable_messages(history, turn, start):
-            return [Passage(history, first, start, self.limit, instructions)]
+            return [SummariserInput(history, first, start, self.limit, instructions)]
         return [
-            Passage(history, turn, start, self.limit, instructions),
-            Passage(history, first, turn, self.split_limit or self.limit, instructions),
+            SummariserInput(history, turn, start, self.limit, instructions),
+            SummariserInput(history, first, turn, self.split_limit or self.limit, instructions),
         ]
 
     def summary_instructions(self) -> str:
@@ -280,9 +310,15 @@ class Summary(DataclassPolicy):
         return "\n\n".join(t for t in (self.instructions, sections, rest) if t)
 
     def join_summaries(
-        self, summaries: list[Message | str | int], parts: list[Passage]
+        self, summaries: list[Message | str | int], parts: list[SummariserInput]
     ) -> Message | str | int:
-        """Return one summary, joined from the summaries of the passages."""
+        """Return one summary, joined from the summaries of the passages.
+
+        Args:
+            summaries: what the summariser returned for each passage: a message, a text, or a size
+                in tokens.
+            parts: the passages, in the same order.
+        """
         failed = [m for m in summaries if isinstance(m, Message) and SUMMARY_ERROR_KEY in m.details]
         used_fallback = self.otherwise is not None and bool(failed)
         if len(summaries) == 1 and not isinstance(summaries[0], str) and not used_fallback:
@@ -298,17 +334,31 @@ class Summary(DataclassPolicy):
         )
         if self.file_lists:
             file_paths = (
-                tool_actions.map_messages(p.history, p.places, tool_actions.get_files_in_message)
+                tool_outcomes_and_files.map_messages(
+                    p.history, p.places, tool_outcomes_and_files.get_files_in_message
+                )
                 for p in parts
             )
-            text += tool_actions.format_file_lists(chain.from_iterable(file_paths))
+            text += tool_outcomes_and_files.format_file_lists(chain.from_iterable(file_paths))
         text = text if text.startswith(self.prefix) else self.prefix + text
         return with_summary_error(text, failed[0].details[SUMMARY_ERROR_KEY]) if failed else text
 
     def summarise_passage(
-        self, maker: Callable[[Passage], Any], passage: Passage
+        self, maker: Callable[[SummariserInput], Any], passage: SummariserInput
     ) -> Message | str | int:
-        """Return the summary of a passage; retry while the audit finds something missing."""
+        """Return the summary of a passage; retry while the audit finds something missing.
+
+        Args:
+            maker: the summariser, called with the passage.
+            passage: the messages to summarise, with instructions and a limit in tokens.
+
+        Returns:
+            A text, a message, or a size in tokens. If the summariser fails and `otherwise` is set,
+            its summary, with the error in the details.
+
+        Raises:
+            ModelError: the summariser failed, and there is no `otherwise`.
+        """
         try:
             summary = self._once(maker, passage)
             for _ in range(0 if isinstance(maker, LOCAL_SUMMARISERS) else self.retries):
@@ -330,16 +380,25 @@ class Summary(DataclassPolicy):
             raise ModelError(f"No summary was made: {error}") from error
         return summary
 
-    def _once(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
+    def _once(
+        self, maker: Callable[[SummariserInput], Any], passage: SummariserInput
+    ) -> Message | str | int:
         return validate_summary(self._time_limited(maker)(passage))
 
-    def _time_limited(self, maker: Callable[[Passage], Any]) -> Callable[[Passage], Any]:
+    def _time_limited(
+        self, maker: Callable[[SummariserInput], Any]
+    ) -> Callable[[SummariserInput], Any]:
         if self.seconds is None or isinstance(maker, (*LOCAL_SUMMARISERS, TimeLimitedSummariser)):
             return maker
         return TimeLimitedSummariser(maker, self.seconds)
 
-    def audit(self, summary: Message | str | int, passage: Passage) -> tuple[str, ...]:
-        """Return what a summary is missing: sections, identifiers (`strict`), the last request."""
+    def audit(self, summary: Message | str | int, passage: SummariserInput) -> tuple[str, ...]:
+        """Return what a summary is missing: sections, identifiers (`strict`), the last request.
+
+        Args:
+            summary: what the summariser returned; a size in tokens passes.
+            passage: the messages that it replaces.
+        """
         if isinstance(summary, int):
             return ()
         texts = [summary_prompts_and_audits.get_text_without_reasoning(m) for m in passage.messages]
@@ -394,9 +453,13 @@ class PiSummary(Summary):
     """
 
     estimated: bool = True
+    """Measure kept tokens by the system's own estimate."""
     file_lists: bool = True
+    """Append the lists of read and changed files to the summary."""
     sections: tuple[str, ...] = PI_SECTIONS
+    """Headings that a summary must have."""
     instructions: str = PI_INSTRUCTIONS
+    """Instructions for the summariser."""
     quirks: bool = False
     """Reproduce Pi's defects: what its second compaction lost, and where it cut nothing."""
     remembers: bool = False
@@ -434,7 +497,7 @@ class PiSummary(Summary):
         first = history.safe(max(position, start))
         return first if first > start else 0
 
-    def passages(self, history: History, first: int) -> list[Passage]:
+    def passages(self, history: History, first: int) -> list[SummariserInput]:
         """Return the old turns, and a split turn's first part, with Pi's instructions."""
         parts = super().passages(history, first)
         if len(parts) > 1:
@@ -458,11 +521,11 @@ class TimeLimitedSummariser:
         seconds: the limit.
     """
 
-    def __init__(self, maker: Callable[[Passage], Any], seconds: float) -> None:
+    def __init__(self, maker: Callable[[SummariserInput], Any], seconds: float) -> None:
         self._maker, self._seconds = maker, seconds
         self._deadline = monotonic() + seconds
 
-    def __call__(self, passage: Passage) -> Any:
+    def __call__(self, passage: SummariserInput) -> Any:
         """Return what the summariser returns.
 
         Raises:

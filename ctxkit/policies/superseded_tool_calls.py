@@ -1,4 +1,4 @@
-"""Prunings that empty superseded tool calls: rewritten files, repeated looks and commands.
+"""Prunings that empty superseded tool calls: rewritten files, repeated reads and commands.
 
 The rules are fuseraft's.
 """
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from ctxkit.policies.base import ScheduledPruning
 from ctxkit.policies.message_shortening import get_matching_call_path
-from ctxkit.policies.schedules.pruning_layers import UNDO_CHANGE
-from ctxkit.policies.texts import message_content, tool_actions
+from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
+from ctxkit.policies.texts import message_content_and_truncation, tool_outcomes_and_files
 from ctxkit.session.messages import get_plain_text
 from ctxkit.session.tool_calls import matches_tool
 
@@ -80,8 +80,11 @@ class Superseded(ScheduledPruning):
         if "emptied" not in view.memory:
             written_path = partial(get_matching_call_path, tools=self.writers)
             rewritten_path = partial(get_matching_call_path, tools=self.whole_writers)
-            kinds = RepeatRule(written_path, rewritten_path), RepeatRule(self._look, self._look)
-            view.memory["emptied"] = _Emptied(RepeatTracker(kinds), self.min_chars)
+            kinds = (
+                SupersessionRule(written_path, rewritten_path),
+                SupersessionRule(self._look, self._look),
+            )
+            view.memory["emptied"] = _Emptied(SupersessionTracker(kinds), self.min_chars)
         emptied: _Emptied = view.memory["emptied"]
         news = {
             call: (added, hidden)
@@ -103,7 +106,7 @@ class _Emptied:
     crossed in either direction, all of them change.
     """
 
-    def __init__(self, repeats: RepeatTracker, min_chars: int) -> None:
+    def __init__(self, repeats: SupersessionTracker, min_chars: int) -> None:
         self.repeats, self.min_chars = repeats, min_chars
         self.enough = not min_chars
         self._total = 0
@@ -152,7 +155,7 @@ class _Emptied:
         for p in sorted(results):
             kind = self._rule_of(view, p) if enough else -1
             what = (
-                partial(message_content.replace_text, text=GONE_TEXTS[kind])
+                partial(message_content_and_truncation.replace_text, text=GONE_TEXTS[kind])
                 if kind >= 0
                 else UNDO_CHANGE
             )
@@ -191,7 +194,10 @@ class RepeatedCommands(ScheduledPruning):
     def schedule(self, view: ScheduleView, _budget: ContextBudget) -> None:
         """Replace a result by one word when its command is run again."""
         if "repeats" not in view.memory:
-            view.memory["repeats"] = RepeatTracker((RepeatRule(self._command, self._command),)), {}
+            view.memory["repeats"] = (
+                SupersessionTracker((SupersessionRule(self._command, self._command),)),
+                {},
+            )
         repeats, shortened = view.memory["repeats"]
         for call, added, hidden, _ in view.iter_visibility_changes("assistant", "tool"):
             for i in sorted(repeats.follow(view, added, hidden)):
@@ -211,7 +217,7 @@ class RepeatedCommands(ScheduledPruning):
             return ""
         command = [call.arguments.get(k) for k in _COMMAND]
         return (
-            call.name + message_content.get_argument_text(command)
+            call.name + message_content_and_truncation.get_argument_text(command)
             if any(command[:2])
             else _call_identity(call)
         )
@@ -219,7 +225,7 @@ class RepeatedCommands(ScheduledPruning):
 
 def _with_notes(message: Message, notes: dict[str, str]) -> Message:
     """Return a reply with a note in place of the arguments of some calls, by their ids."""
-    return message_content.replace_arguments(
+    return message_content_and_truncation.replace_arguments(
         message, lambda c: {"_note": notes[c.id]} if c.id in notes else None
     )
 
@@ -229,19 +235,21 @@ def _outcome_only(result: Message) -> Message:
     text = get_plain_text(result)
     if text in GONE_TEXTS:
         return result
-    status = tool_actions.EXIT_STATUS_PATTERN.search(text[-200:])
+    status = tool_outcomes_and_files.EXIT_STATUS_PATTERN.search(text[-200:])
     is_failure = result.is_error or (status is not None and status[1] != "0")
     if status is None and result.is_error is None:
-        return message_content.replace_text(result, "done, outcome unknown")
+        return message_content_and_truncation.replace_text(result, "done, outcome unknown")
     failed = f"failed [EXIT {status[1]}]" if status else "failed"
-    return message_content.replace_text(result, failed if is_failure else "succeeded")
+    return message_content_and_truncation.replace_text(
+        result, failed if is_failure else "succeeded"
+    )
 
 
 def _call_identity(call: ToolCall) -> str:
     return call.name + json.dumps(call.arguments, sort_keys=True, ensure_ascii=False, default=str)
 
 
-class RepeatRule:
+class SupersessionRule:
     """A rule by which a call supersedes earlier ones: its `by` equals their `key`.
 
     For each key the positions of earlier and of superseding calls are sorted lists; per call id it
@@ -310,19 +318,19 @@ class RepeatRule:
         return (call_id,)
 
 
-class RepeatTracker:
+class SupersessionTracker:
     """The visible calls with a result, by id, and which of them are superseded by which rule.
 
     Where an id is used twice its last result counts. Calls are read as recorded.
     """
 
-    def __init__(self, rules: Sequence[RepeatRule]) -> None:
+    def __init__(self, rules: Sequence[SupersessionRule]) -> None:
         self.rules = rules
         self._results: dict[str, list[int]] = {}
         self._callers: dict[str, list[int]] = {}
 
     def follow(self, view: ScheduleView, added: list[int], hidden: list[int]) -> set[str]:
-        """Apply the news of a call; return the ids that may have changed."""
+        """Apply the changes of visibility at a call; return the call ids that may have changed."""
         changed: set[str] = set()
         for p in hidden:
             changed.update(self._remove_message(view, p))

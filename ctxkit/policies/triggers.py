@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.errors import BadArguments, short_repr
 from ctxkit.policies.base import ValidatedSettings, check_at_least
 from ctxkit.policies.history.history import is_new_request
-from ctxkit.policies.history.history_view import get_role_code
+from ctxkit.policies.history.history_columns_and_searches import get_role_code
 from ctxkit.policies.history.message_log import ColdCacheCalls
 from ctxkit.policies.protocols import FunctionWrapper, HasName, is_only_call_overridden, name_of
 from ctxkit.tokens.provider_rules import DEFAULT_CACHE_LIFE
@@ -89,16 +89,27 @@ class BaseTrigger(HasName):
     """The reason in the log of compactions (`window_size`, `turn_count`, ...); empty: the name."""
 
     def why(self, forecast: PromptForecast, call: int) -> str:  # noqa: ARG002  combined triggers use them
-        """Return the reason why it is due at a call."""
+        """Return the reason why it is due at a call.
+
+        Args:
+            forecast: the prompts of the calls since the last compaction.
+            call: the call at which the trigger is due.
+        """
         return self.name or self.word or name_of(self)
 
     def first(self, forecast: PromptForecast, start: int, stop: int) -> int:
-        """Return the first call in start..stop at which it is due, or `stop`."""
+        """Return the first call in start..stop at which it is due, or `stop`.
+
+        Args:
+            forecast: the prompts of the calls start..stop if nothing is compacted.
+            start: first call that is searched, from 0.
+            stop: one past the last call that is searched.
+        """
         raise NotImplementedError
 
     def __call__(self, history: History, budget: ContextBudget) -> bool:
         """Return True where it is due before the history's call."""
-        from ctxkit.policies.coming_prompt_sizes import UnprunedForecast
+        from ctxkit.policies.unpruned_prompt_forecast import UnprunedForecast
 
         return (
             self.first(UnprunedForecast(history, budget), history.call, history.call + 1)
@@ -151,6 +162,10 @@ class _HasFirst(Protocol):
 def as_trigger(candidate: object, what: str = "trigger") -> BaseTrigger:
     """Return a trigger as a `BaseTrigger`; a function, or a redefined `__call__`, is wrapped.
 
+    Args:
+        candidate: a trigger or a function ``(history, budget) -> bool``.
+        what: the word for it in an error.
+
     Raises:
         BadArguments: it cannot be called.
     """
@@ -179,7 +194,12 @@ class CompositeTrigger(BaseTrigger):
 
 
 def has_trigger(trigger: BaseTrigger | None, kind: type[BaseTrigger]) -> bool:
-    """Return whether a trigger is of a kind, or has a part that is."""
+    """Return whether a trigger is of a kind, or has a part that is.
+
+    Args:
+        trigger: a trigger, which may combine others; None has no parts.
+        kind: the class that is looked for.
+    """
     return trigger is not None and (
         isinstance(trigger, kind) or any(has_trigger(part, kind) for part in trigger.parts)
     )
@@ -652,6 +672,11 @@ def _is_overflow_error(message: Message) -> bool:
 def first_call_in(calls: list[int], start: int, stop: int) -> int:
     """Return the first of some sorted calls that is in start..stop, or `stop`.
 
+    Args:
+        calls: numbers of calls, in rising order.
+        start: first call that counts.
+        stop: one past the last call that counts.
+
     Example:
         >>> first_call_in([3, 8, 21], 5, 30), first_call_in([3, 8, 21], 5, 7)
         (8, 7)
@@ -703,7 +728,13 @@ class LastUsageOverBudget(BaseTrigger):
 
     @staticmethod
     def total(forecast: PromptForecast, last: int, request: int) -> int:
-        """Return the tokens of a call with its reply, and of the messages up to a request."""
+        """Return the tokens of a call with its reply, and of the messages up to a request.
+
+        Args:
+            forecast: the prompts of the calls so far.
+            last: the call whose usage counts.
+            request: row of the user's request in the log.
+        """
         log = forecast.log
         first = log.upto[last]
         between = log.tokens.P[max(request, first)] - log.tokens.P[first]

@@ -1,8 +1,8 @@
 # The public names: type checkers and editors read this stub, `lazy_exports` at run time.
-from .registry import names as names
-from .registry import preset as preset
-from .registry import preset_differences as preset_differences
-from .registry import resolve_rules as resolve_rules
+from .registry_and_setting_checks import names as names
+from .registry_and_setting_checks import preset as preset
+from .registry_and_setting_checks import preset_differences as preset_differences
+from .registry_and_setting_checks import resolve_rules as resolve_rules
 from .systems.adk import adk as adk
 from .systems.agent_framework import agent_framework as agent_framework
 from .systems.ai import ai as ai

@@ -12,7 +12,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_text
-from ctxkit._internal.setting_types import (
+from ctxkit._internal.setting_value_validation import (
     FLAG,
     LABEL,
     ONE_OR_MORE_NAMES,
@@ -27,8 +27,8 @@ from ctxkit.presets import config_syntax
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ctxkit._internal.setting_types import ValueKind
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit._internal.setting_value_validation import ValueKind
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
 
 
 MAX_HINTS = 500
@@ -194,14 +194,19 @@ class SystemConfigFile:
 
 
 def parse_keys(keys: str, section: str = "") -> frozenset[str]:
-    """Return the keys in a blank-separated list, each below a section if one is named."""
+    """Return the keys in a blank-separated list, each below a section if one is named.
+
+    Args:
+        keys: names of keys, separated by blanks.
+        section: dotted path of the section that holds them; empty: the top of the file.
+    """
     return frozenset(f"{section}.{word}" if section else word for word in keys.split())
 
 
 def get_section(
     config: Any, path: str | Iterable[str], *, any_case: bool = False, default: Any = None
 ) -> Any:
-    """Return what is at a path.
+    """Return the value at a path.
 
     Args:
         config: a section.
@@ -253,7 +258,16 @@ class ConfigSection:
         return self._fold.get(name.casefold())
 
     def read(self, name: str, kind: ValueKind, default: Any = None) -> Any:
-        """Return a value of a kind, or the default where the section says nothing."""
+        """Return a value of a kind, or the default where the section says nothing.
+
+        Args:
+            name: key in the section.
+            kind: kind of value.
+            default: the value where the key is missing or null.
+
+        Raises:
+            BadArguments: the value is of another kind.
+        """
         value = self.get(name)
         return default if value is None else kind.check(value, f"{name} must be {{words}}")
 
@@ -343,7 +357,7 @@ class ConfigWriter:
         return config_syntax.dump_config(tree, self.syntax or config.syntax)
 
     def _check_unchanged(self, rules: Rules, parameters: dict[str, Any]) -> None:
-        from ctxkit.presets.registry import preset
+        from ctxkit.presets.registry_and_setting_checks import preset
 
         # The rules are rebuilt from their parameters. What still differs was changed by hand and
         # has no key in the file; what no file can say (a summariser, a counter, ...) is taken over
@@ -393,7 +407,7 @@ def get_preset_defaults(system: str) -> dict[str, Any]:
         UnknownPreset: the kit has no such preset.
     """
     from ctxkit import presets
-    from ctxkit.presets.registry import names
+    from ctxkit.presets.registry_and_setting_checks import names
 
     if system not in names():
         raise UnknownPreset(f"There is no preset {system!r}; there are {', '.join(names())}.")

@@ -26,8 +26,9 @@ CONFIG_NOTE = (
 
 
 def load_config(path: str | Path) -> tuple[dict[str, Any], str]:
-    """Return what a config file says and the syntax it has: `json` (comments allowed), `yaml` or
-    `toml`.
+    """Parse a config file; return its values and its syntax.
+
+    The syntax is `json` (comments allowed), `yaml` or `toml`.
 
     Args:
         path: a file of at most `MAX_BYTES`; its suffix or its content decides the syntax.
@@ -60,7 +61,12 @@ def load_config(path: str | Path) -> tuple[dict[str, Any], str]:
 
 
 def dump_config(tree: Mapping[str, Any], syntax: str) -> str:
-    """Return a config as text in `json`, `yaml` or `toml` (flat, and tables of one level)."""
+    """Return a config as text.
+
+    Args:
+        tree: the settings, nested as in the file.
+        syntax: "json", "yaml", "toml" (flat, and tables of one level) or "env" (flat).
+    """
     return {"json": _to_json, "yaml": _to_yaml, "toml": _to_toml, "env": _to_env}[syntax](tree)
 
 

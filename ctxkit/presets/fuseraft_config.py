@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_text
-from ctxkit._internal.setting_types import (
+from ctxkit._internal.setting_value_validation import (
     COUNTS,
     FLAG,
     NAMES,
@@ -363,6 +363,11 @@ def check_team_counts(config: Mapping[str, Any]) -> None:
 def check_team_count(what: str, count: int, max_count: int) -> None:
     """Refuse a list of a team that is too long.
 
+    Args:
+        what: the plural for the items, such as "agents".
+        count: number of items.
+        max_count: maximum number of items.
+
     Raises:
         BadArguments: there are more than `max_count`.
     """
@@ -398,7 +403,7 @@ def _body(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def get_orchestration_section(config: Mapping[str, Any]) -> ConfigSection:
-    """Return what is under `Orchestration`, or the file itself.
+    """Return the section `Orchestration`; the whole file where there is none.
 
     Raises:
         BadArguments: `Orchestration` is no section, or names a key twice.

@@ -3,7 +3,7 @@
 A setting is inert where a preset makes equal rules with any value of it (`has_effect` makes them).
 `INERT_SETTINGS` declares for each such setting the reason, and the setting that holds it. Some
 settings make other rules and still change no replay, because no model writes a summary or no live
-session runs: `InertSettingScope` marks them.
+session runs: `SettingEffectScope` marks them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ctxkit.errors import CtxkitError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
 
 
-class InertSettingScope(Enum):
+class SettingEffectScope(Enum):
     """Where a setting without effect would have one."""
 
     OTHER_SETTINGS = "under other settings of the preset"
@@ -40,7 +40,7 @@ class InertSetting(NamedTuple):
     why: str
     free: Any = None
     """A value of `controller` under which they have an effect."""
-    scope: InertSettingScope = InertSettingScope.OTHER_SETTINGS
+    scope: SettingEffectScope = SettingEffectScope.OTHER_SETTINGS
 
     def describe(self) -> str:
         """Return the reason as the end of a sentence: what holds the setting, and why."""
@@ -53,11 +53,11 @@ def _inert_unless(settings: str, controller: str, free: Any, why: str) -> InertS
 
 def _for_models(settings: str) -> InertSetting:
     why = "only a model reads it, and no model writes the summaries"
-    return InertSetting(tuple(settings.split()), "summariser", why, scope=InertSettingScope.MODEL)
+    return InertSetting(tuple(settings.split()), "summariser", why, scope=SettingEffectScope.MODEL)
 
 
 def _for_live_sessions(settings: str, why: str) -> InertSetting:
-    return InertSetting(tuple(settings.split()), "", why, scope=InertSettingScope.LIVE)
+    return InertSetting(tuple(settings.split()), "", why, scope=SettingEffectScope.LIVE)
 
 
 _NO_WINDOW = _for_live_sessions(
@@ -335,11 +335,11 @@ def find_inert_setting(
     reasons = [r for r in INERT_SETTINGS.get(name, ()) if setting in r.settings]
     for reason in reasons:
         has_model = parameters.get("summariser") is not None
-        if reason.scope is InertSettingScope.LIVE or (
-            reason.scope is InertSettingScope.MODEL and not has_model
+        if reason.scope is SettingEffectScope.LIVE or (
+            reason.scope is SettingEffectScope.MODEL and not has_model
         ):
             return reason
-    blocked = [r for r in reasons if r.scope is InertSettingScope.OTHER_SETTINGS]
+    blocked = [r for r in reasons if r.scope is SettingEffectScope.OTHER_SETTINGS]
     values = [v for v in others if v != parameters[setting]]
     if not blocked or has_effect(name, parameters, setting, values) is not False:
         return None
@@ -360,6 +360,12 @@ def has_effect(
     name: str, parameters: Mapping[str, Any], setting: str, values: Iterable[Any]
 ) -> bool | None:
     """Return whether a preset makes other rules with any of some values of a setting.
+
+    Args:
+        name: name of the preset.
+        parameters: the preset's other settings.
+        setting: name of the setting.
+        values: values of it to try.
 
     Returns:
         None where the preset refuses the settings as they are, or with each of the values.
@@ -418,7 +424,12 @@ def list_inert_settings(name: str) -> list[str]:
 
 
 def add_inert_settings(doc: str, name: str) -> str:
-    """Return a preset's docstring with a note on its settings that can be without effect."""
+    """Return a preset's docstring with a note on its settings that can be without effect.
+
+    Args:
+        doc: the docstring as in the code, with an example; the note is put before the example.
+        name: name of the preset.
+    """
     rows = [f"        {row}." for row in list_inert_settings(name)]
     if not rows:
         return doc

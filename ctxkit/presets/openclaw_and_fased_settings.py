@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from ctxkit._internal.setting_types import (
+from ctxkit._internal.setting_value_validation import (
     DURATION,
     FLAG,
     NAMES,
@@ -16,7 +16,7 @@ from ctxkit._internal.setting_types import (
     WHOLE,
     make_choice_kind,
 )
-from ctxkit.policies.tool_result_clearing import CacheTtl
+from ctxkit.policies.result_clearing_and_cache_ttl import CacheTtl
 from ctxkit.presets.config_key_mapping import (
     ConfigKey,
     count_matching_keys,
@@ -35,19 +35,36 @@ RESERVE_FLOOR = 20_000
 def get_effective_reserve(
     reserve_tokens: int | None = None, reserve_tokens_floor: int = RESERVE_FLOOR
 ) -> int:
-    """Return the reserved tokens: as configured (default 16,384), at least the floor."""
+    """Return the reserved tokens: as configured (default 16,384), at least the floor.
+
+    Args:
+        reserve_tokens: configured reserve in tokens; None: 16,384.
+        reserve_tokens_floor: minimum reserve in tokens.
+    """
     return max(16_384 if reserve_tokens is None else reserve_tokens, reserve_tokens_floor)
 
 
 def cap_reserve(reserve: int, window: int | None) -> int:
-    """Return the reserved tokens of OpenClaw 2026.9: at most a quarter of the window."""
+    """Return the reserved tokens of OpenClaw 2026.9: at most a quarter of the window.
+
+    Args:
+        reserve: configured reserve in tokens.
+        window: context window in tokens; None: 200,000.
+    """
     return min(reserve, (window or 200_000) // 4)
 
 
 def make_summary_settings(
     parameters: Mapping[str, Any], reserve: int, *, focus: str, seconds: float
 ) -> dict[str, Any]:
-    """Return the settings of a summary in either mode; limits are 0.8 and 0.5 of the reserve."""
+    """Return the settings of a summary in either mode.
+
+    Args:
+        parameters: settings of the preset.
+        reserve: reserve in tokens; a summary may take 0.8 of it, the one of a split turn 0.5.
+        focus: what the summary should focus on; empty: nothing.
+        seconds: time limit of the summariser.
+    """
     return {
         "keep_tokens": parameters["keep_recent_tokens"],
         "limit": max(int(0.8 * reserve), 1),
@@ -58,7 +75,12 @@ def make_summary_settings(
 
 
 def make_cache_ttl_pruning(parameters: Mapping[str, Any], **extra: Any) -> CacheTtl:
-    """Return the pruning of old results after a pause, from the preset's settings."""
+    """Return the pruning of old results after a pause, from the preset's settings.
+
+    Args:
+        parameters: settings of the preset.
+        extra: further settings of `CacheTtl`.
+    """
     return CacheTtl(
         **{f.name: parameters[f.name] for f in fields(CacheTtl) if f.name in parameters},
         placeholder=parameters["hard_clear_placeholder"],
@@ -124,6 +146,10 @@ def count_identifying_keys(config: Mapping[str, Any], *, openclaw: bool) -> int:
     """Count the keys of a file that point to OpenClaw or to Fased.
 
     Both share their keys: a key that only OpenClaw documents decides for it, else Fased wins.
+
+    Args:
+        config: the parsed file.
+        openclaw: count for OpenClaw; False: for Fased.
     """
     agents = config.get("agents")
     shared_signs = count_matching_keys(sum(k in config for k in SHARED_SECTIONS))

@@ -12,7 +12,7 @@ from ctxkit._internal.formatting_and_sanitizing import sanitize_text
 from ctxkit.errors import BadArguments, UnknownFormat, UnknownPreset, did_you_mean
 from ctxkit.presets import config_syntax
 from ctxkit.presets.config_key_mapping import ConfigWriter, get_preset_defaults
-from ctxkit.presets.registry import names, preset
+from ctxkit.presets.registry_and_setting_checks import names, preset
 from ctxkit.presets.systems import (
     ai,
     codex,
@@ -26,7 +26,7 @@ from ctxkit.presets.systems import (
 )
 
 if TYPE_CHECKING:
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.presets.config_key_mapping import ParsedConfig, SystemConfigFile
 
 
@@ -75,7 +75,7 @@ def load_rules(
 def parse_rules(
     path: str | Path | Mapping[str, str], system: str | None, agent: str | None = None
 ) -> tuple[Rules, ParsedConfig, str]:
-    """Return the rules of a config file, what was found in it, and its path as a text.
+    """Return the rules of a config file, the parsed settings, and its path as text.
 
     Args and errors are those of `load_rules`; nothing is warned of.
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import DataclassPolicy, ScheduledPruning
-from ctxkit.policies.history.growing_columns import ASSISTANT, TOOL
-from ctxkit.policies.schedules.pruning_layers import UNDO_CHANGE
-from ctxkit.policies.schedules.schedule_method_input import SlidingWindow
-from ctxkit.policies.schedules.unpruned_messages import NEVER
+from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT, TOOL
+from ctxkit.policies.schedules.messages_before_pruning import NEVER
+from ctxkit.policies.schedules.pruned_message_states import UNDO_CHANGE
+from ctxkit.policies.schedules.schedule_method_input import OldAndNewPositions
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import message_content
+from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.triggers import Above, Both, Count, Either, Share
 from ctxkit.session.messages import Message, SizeOnly, Text
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MiddleSummary(Summary):
-    """Summarise what is between the beginning and the newest messages."""
+    """Summarise the messages between the beginning and the newest ones."""
 
     apart: bool = False
     keep_first: int = 0
@@ -74,7 +74,13 @@ class SummariseAll(CustomCutSummary):
 
 
 def make_removable_mask(history: History, start: int, stop: int) -> NDArray[Any]:
-    """Return a mask over start..stop: True for recorded messages that may be removed."""
+    """Return a mask over start..stop: True for recorded messages that may be removed.
+
+    Args:
+        history: the messages of the prompt.
+        start: first position.
+        stop: one past the last position.
+    """
     recorded = np.array([history.row(p) >= 0 for p in range(start, stop)], bool)
     return np.asarray(recorded & ~history.role("summary")[start:stop] & ~history.stays[start:stop])
 
@@ -95,7 +101,12 @@ def find_end_of_removable(history: History) -> int:
 
 
 def as_summary_message(written: Message | str | int, prefix: str = "") -> Message:
-    """Return a summary as a message: text begins with the prefix, an int gives only the size."""
+    """Return a summary as a message.
+
+    Args:
+        written: a message, which is returned as it is; a text; or a size in tokens.
+        prefix: text with which the summary begins; it is added where it is missing.
+    """
     if isinstance(written, Message):
         return written
     if isinstance(written, int):
@@ -185,7 +196,7 @@ LANGCHAIN_ROLES = ("user", "assistant", "tool", "summary")
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LangChainKeepSummary(Summary):
-    """Summarise all but what is kept in LangChain's words."""
+    """Summarise all but the messages that LangChain's `keep` clause names."""
 
     apart: bool = False
     keep: tuple[str, float] = ("messages", 20)
@@ -198,6 +209,13 @@ class LangChainKeepSummary(Summary):
 
 def check_langchain_clause(size: Any, what: str) -> tuple[str, float]:
     """Validate and return a LangChain size clause, such as ``("tokens", 4000)``.
+
+    Args:
+        size: what the user wrote.
+        what: name of the setting, for the error.
+
+    Returns:
+        "tokens", "messages" or "fraction", and the number or share.
 
     Raises:
         BadArguments: it is not valid; the sentence shows valid ones.
@@ -255,7 +273,13 @@ def _clause_trigger(size: tuple[str, float]) -> Any:
 
 
 def find_langchain_cut(history: History, budget: ContextBudget, keep: tuple[str, float]) -> int:
-    """Return LangChain's cut: the start of the kept messages, with the calls they answer."""
+    """Return LangChain's cut: the first kept position; no tool call is parted from its result.
+
+    Args:
+        history: the messages of the prompt.
+        budget: the limit in tokens, of which "fraction" is a share.
+        keep: what is kept: ("messages", number), ("tokens", number) or ("fraction", share).
+    """
     kind, value = keep
     n = len(history)
     if kind == "messages":
@@ -351,7 +375,7 @@ class _ClearedUses:
         self.rule = rule
         self.aim = rule.clear_at_least if rule.enough else 0
         """Tokens after which the clearing stops; 0: everything clearable is cleared."""
-        self._counted, self._clearable = SlidingWindow(), SlidingWindow()
+        self._counted, self._clearable = OldAndNewPositions(), OldAndNewPositions()
         self._freed = [0]
         """Prefix sums of freed tokens, as far as they are computed."""
 
@@ -441,4 +465,6 @@ def _emptied(message: Message, *, ids: frozenset[str]) -> Message:
     """Return a reply without the arguments of some calls, by their ids."""
     if not any(c.id in ids and c.arguments for c in message.tool_calls):
         return message
-    return message_content.replace_arguments(message, lambda c: {} if c.id in ids else None)
+    return message_content_and_truncation.replace_arguments(
+        message, lambda c: {} if c.id in ids else None
+    )

@@ -6,9 +6,9 @@ from .messages import OTHER_AGENT_CALL_KIND as OTHER_AGENT_CALL_KIND
 from .messages import OTHER_AGENT_KIND as OTHER_AGENT_KIND
 from .messages import OTHER_AGENT_KINDS as OTHER_AGENT_KINDS
 from .messages import RECALLED_KIND as RECALLED_KIND
+from .messages import Attachment as Attachment
 from .messages import Edit as Edit
 from .messages import Fault as Fault
-from .messages import Image as Image
 from .messages import Message as Message
 from .messages import Part as Part
 from .messages import SizeOnly as SizeOnly

@@ -32,10 +32,10 @@ class HasEdits(Protocol):
         """The session of which it is a replay; None for a recorded session."""
 
 
-class EditGroup(NamedTuple):
+class CompactionEdits(NamedTuple):
     """The edits of one compaction, and their position in the log.
 
-    Its effect on prompts is `metrics.compaction_payback.CompactionAtCall`.
+    Its effect on prompts is `metrics.compaction_savings_and_payback.CompactionsBeforeCall`.
     """
 
     number: int
@@ -44,7 +44,7 @@ class EditGroup(NamedTuple):
     edits: tuple[Edit, ...]
 
 
-def group_edits(session: HasEdits) -> tuple[EditGroup, ...]:
+def group_edits(session: HasEdits) -> tuple[CompactionEdits, ...]:
     """Return the compactions of a session's path, in order.
 
     The edits of a replay's n-th compaction have the ids ``rules-n.0``, ``rules-n.1``, ...: they are
@@ -52,14 +52,14 @@ def group_edits(session: HasEdits) -> tuple[EditGroup, ...]:
     """
     if not session.edits:
         return ()
-    groups: list[EditGroup] = []
+    groups: list[CompactionEdits] = []
     previous_stem, previous_position = None, -1
     for position, entry in [(i, e) for i, e in enumerate(session.path) if type(e) is Edit]:
         stem = _get_group_stem(entry)
         if stem is not None and stem == previous_stem and position == previous_position + 1:
             groups[-1] = groups[-1]._replace(edits=(*groups[-1].edits, entry))
         else:
-            groups.append(EditGroup(len(groups), position, (entry,)))
+            groups.append(CompactionEdits(len(groups), position, (entry,)))
         previous_stem, previous_position = stem, position
     return tuple(groups)
 
@@ -114,12 +114,12 @@ def _get_group_stem(edit: Edit) -> str | None:
 # Cost: O(changes) to store, O(records) for all calls in order.
 
 PRUNED_KEY = "pruned"
-"""Key of the details of a reply for how prunings changed its prompt (`PromptPruning`)."""
+"""Key of the details of a reply for how prunings changed its prompt (`PromptPruningChange`)."""
 
 
 # A pruning, or a trim to fit, changes the prompt of one call and leaves the conversation unchanged,
 # so it is no `Edit`. The program that runs the session records it with the reply of that call.
-class PrunedMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class MessagePruningState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How a message is sent from a call on."""
 
     id: str
@@ -129,7 +129,7 @@ class PrunedMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The parts that are sent; None: the message is left out."""
 
 
-class AddedMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class PromptOnlyMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A message that a rule adds to a prompt without adding it to the conversation."""
 
     message: Message
@@ -138,11 +138,11 @@ class AddedMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Id of the message after which it comes; "": it is first; None: it is last."""
 
 
-class PromptPruning(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class PromptPruningChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How the pruning of a prompt differs from that of the prompt before."""
 
-    changes: tuple[PrunedMessage, ...] = ()
-    added: tuple[AddedMessage, ...] | None = None
+    changes: tuple[MessagePruningState, ...] = ()
+    added: tuple[PromptOnlyMessage, ...] | None = None
     """Messages that are added to this prompt; None: the same as to the prompt before."""
     counter: str = ""
     """Name of the counter that counts its tokens; empty: the same as that of the prompt before."""
@@ -150,12 +150,12 @@ class PromptPruning(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Whether it did not fit and was trimmed: the next prompt is tried whole again."""
 
 
-class PrunedPrompt(NamedTuple):
+class PromptPruningState(NamedTuple):
     """The pruning of one prompt."""
 
-    changes: Mapping[str, PrunedMessage] = {}
+    changes: Mapping[str, MessagePruningState] = {}
     """Changed and left out messages, by original id."""
-    added: tuple[AddedMessage, ...] = ()
+    added: tuple[PromptOnlyMessage, ...] = ()
     counter: str = ""
     """Name of the counter that counts its tokens; empty: it is not known."""
 
@@ -183,7 +183,11 @@ def get_original_id(message_id: str) -> str:
 
 
 def encode_pruning(
-    before: PrunedPrompt, after: PrunedPrompt, ids: Iterable[str], *, trimmed: bool = False
+    before: PromptPruningState,
+    after: PromptPruningState,
+    ids: Iterable[str],
+    *,
+    trimmed: bool = False,
 ) -> dict[str, Any]:
     """Return the record of a prompt as details of its reply; empty where nothing differs.
 
@@ -194,7 +198,7 @@ def encode_pruning(
         trimmed: whether this prompt did not fit and was trimmed.
     """
     changes = tuple(
-        after.changes.get(name, PrunedMessage(name))
+        after.changes.get(name, MessagePruningState(name))
         for name in ids
         if before.changes.get(name) != after.changes.get(name)
     )
@@ -202,7 +206,7 @@ def encode_pruning(
     counter = "" if before.counter == after.counter else after.counter
     if not changes and added is None and not counter:
         return {}
-    return {PRUNED_KEY: msgspec.to_builtins(PromptPruning(changes, added, counter, trimmed))}
+    return {PRUNED_KEY: msgspec.to_builtins(PromptPruningChange(changes, added, counter, trimmed))}
 
 
 def has_new_pruning(reply: Message) -> bool:
@@ -211,7 +215,7 @@ def has_new_pruning(reply: Message) -> bool:
     return isinstance(record, dict) and not {"changes", "added"}.isdisjoint(record)
 
 
-def advance_pruning(state: PrunedPrompt, record: PromptPruning) -> PrunedPrompt:
+def advance_pruning(state: PromptPruningState, record: PromptPruningChange) -> PromptPruningState:
     """Return the pruning of the prompt with this record, given that of the prompt before."""
     changes = dict(state.changes)
     for change in record.changes:
@@ -220,7 +224,7 @@ def advance_pruning(state: PrunedPrompt, record: PromptPruning) -> PrunedPrompt:
         else:
             changes[change.id] = change
     added = state.added if record.added is None else record.added
-    return PrunedPrompt(changes, added, record.counter or state.counter)
+    return PromptPruningState(changes, added, record.counter or state.counter)
 
 
 class RecordedPrunings:
@@ -231,19 +235,19 @@ class RecordedPrunings:
     """
 
     def __init__(self, replies: Iterable[Message]) -> None:
-        self._records: list[tuple[int, PromptPruning]] = []
+        self._records: list[tuple[int, PromptPruningChange]] = []
         for call, reply in enumerate(replies):
             record = _decode_record(reply.details.get(PRUNED_KEY))
             if record is not None:
                 self._records.append((call, record))
-        self._last: tuple[int, PrunedPrompt] = 0, PrunedPrompt()
+        self._last: tuple[int, PromptPruningState] = 0, PromptPruningState()
         """How many records are folded, and the state after them; threads replace it as a whole."""
 
     def __bool__(self) -> bool:
         """Return whether the log records prunings, even if none changed a prompt."""
         return bool(self._records)
 
-    def at(self, call: int | None) -> PrunedPrompt:
+    def at(self, call: int | None) -> PromptPruningState:
         """Return the pruning of a call's prompt; None: of the last one that was not trimmed."""
         if call is None:
             records = self._records
@@ -253,7 +257,7 @@ class RecordedPrunings:
             call = records[n_records - 1][0] if n_records else -1
         n_folded, state = self._last
         if n_folded and self._records[n_folded - 1][0] > call:
-            n_folded, state = 0, PrunedPrompt()
+            n_folded, state = 0, PromptPruningState()
         while n_folded < len(self._records):
             at, record = self._records[n_folded]
             if at > call:
@@ -263,21 +267,21 @@ class RecordedPrunings:
         return state
 
 
-def _decode_record(record: Any) -> PromptPruning | None:
+def _decode_record(record: Any) -> PromptPruningChange | None:
     if record is None:
         return None
     try:
-        return msgspec.convert(record, PromptPruning)
+        return msgspec.convert(record, PromptPruningChange)
     except msgspec.ValidationError:
         return None
 
 
-def has_sealed_summary(group: EditGroup) -> bool:
+def has_sealed_summary(group: CompactionEdits) -> bool:
     """Return True if the log lacks the text of the summary that a model wrote."""
     return any(e.details.get(SEALED_SUMMARY) is True for e in group.edits)
 
 
-MessageState = Literal[
+MessageFateKind = Literal[
     "shown", "hidden", "dropped", "shortened", "replaced", "summarised", "pruned"
 ]
 
@@ -285,7 +289,7 @@ MessageState = Literal[
 class MessageFate(NamedTuple):
     """The state of a message after the edits, and the compaction that caused it."""
 
-    state: MessageState
+    state: MessageFateKind
     replacement: Message | None
     """The message that a model sees in its place; None: it was removed."""
     compaction: int | None = None

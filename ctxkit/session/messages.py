@@ -89,12 +89,14 @@ class Thinking(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True, 
     redacted: bool = False
 
 
-class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, gc=False):
+class Attachment(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, gc=False):
     """An image or other attachment; `data` is base64, or empty where the log holds none."""
 
     media_type: str = "image/png"
+    """MIME type."""
     data: str = ""
     url: str | None = None
+    """Address of the content; None: it is in `data`, or nowhere."""
     kind: Literal["image", "audio", "document"] = "image"
 
 
@@ -109,7 +111,9 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True,
     """
 
     id: str
+    """Id by which the result refers to it; empty where the log has none."""
     name: str
+    """Name of the tool."""
     arguments: dict[str, Any] = {}
     raw: str | None = None
 
@@ -127,7 +131,7 @@ class SizeOnly(msgspec.Struct, frozen=True, tag="sized", omit_defaults=True, gc=
     tokens: int | None = None
 
 
-Part = Text | Thinking | Image | ToolCall | SizeOnly
+Part = Text | Thinking | Attachment | ToolCall | SizeOnly
 
 ABANDONED = "abandoned"
 """Stop reason of a billed reply that no later prompt holds: the user continued from before it."""
@@ -321,6 +325,7 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=Fal
 
     kind: EditKind
     id: str = ""
+    """Unique in the session."""
     targets: tuple[str, ...] = ()
     inserted: tuple[Message, ...] = ()
     reason: str = ""
@@ -330,7 +335,9 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=Fal
     method: str | None = None
     """The method by its own name in the policy or tool."""
     agent: str | None = None
+    """The agent whose prompt changed; None: the session's."""
     time: float | None = None
+    """Seconds since 1970, UTC."""
     tokens_before: int | None = None
     """Tokens of the prompt before."""
     tokens_after: int | None = None
@@ -340,7 +347,9 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=Fal
     usage: Usage | None = None
     """Usage of the summary call, where one was made and is known."""
     model: str | None = None
+    """The model that wrote the summary."""
     details: dict[str, Any] = {}
+    """Further small JSON values, such as the error of a summary."""
 
 
 def join_summary_errors(edits: Iterable[Edit]) -> str:
@@ -373,8 +382,11 @@ class ToolSchema(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """
 
     name: str
+    """Name of the tool."""
     description: str = ""
+    """Description that the model reads."""
     parameters: dict[str, Any] = {}
+    """JSON schema of its arguments."""
     chars: int | None = None
 
 

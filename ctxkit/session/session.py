@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import format_count, sanitize_line
-from ctxkit._internal.lazy_imports import call_hook
+from ctxkit._internal.lazy_exports_and_hooks import call_hook
 from ctxkit.errors import BadArguments
 from ctxkit.session.compactions_and_prunings import RecordedPrunings, count_compactions
 from ctxkit.session.messages import (
@@ -78,9 +78,11 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     """
 
     id: str
+    """Unique among the sessions of one program."""
     format: str = "native"
     """Name of the format that it was read from, or `live`, or `replay`."""
     log: tuple[Message | Edit, ...] = ()
+    """All entries in the order of writing, branches included."""
     parents: tuple[int, ...] = ()
     """For each entry its parent's index in the log (-1: a root). Empty: the entry before it."""
     leaf: int = -1
@@ -90,13 +92,19 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     product: str | None = None
     """The program that wrote the log, as it calls itself (`pi`, `claude-code`, `codex`, ...)."""
     version: str | None = None
+    """Version of that program."""
     cwd: str | None = None
+    """Working folder of the session."""
     title: str | None = None
+    """Title that a person or a program gave it."""
     started: float | None = None
     """Seconds since 1970, UTC."""
     model: str | None = None
+    """Model of all replies that name none."""
     context_window: int | None = None
+    """The model's context window in tokens, where the log has it."""
     tools: tuple[ToolSchema, ...] = ()
+    """Tools offered to the model, as far as the log has them."""
     children: tuple[Session, ...] = ()
     parent: str | None = None
     """Id of the session of which this one is a subagent or a continuation."""
@@ -107,6 +115,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     faults: tuple[Fault, ...] = ()
     """Places that could not be read."""
     details: dict[str, Any] = {}
+    """Further JSON values of the format."""
     notes: tuple[str, ...] = ()
     """What the log does not show or shows wrongly, as sentences to print beside its figures."""
     origin: Session | None = None

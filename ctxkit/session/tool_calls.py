@@ -285,7 +285,12 @@ SEARCH_TOOL_PATTERNS = ("*search*", "*grep*", "*find*", "*glob*", "*list*", "ls"
 
 @lru_cache(4096)
 def matches_tool(name: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether a tool's name matches one of some globs; case is ignored."""
+    """Return whether a tool's name matches a pattern; case is ignored.
+
+    Args:
+        name: name of the tool.
+        patterns: globs (`*`, `?`, `[...]`), one of which must match.
+    """
     return any(fnmatchcase(name.lower(), pattern.lower()) for pattern in patterns)
 
 

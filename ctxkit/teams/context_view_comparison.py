@@ -22,14 +22,14 @@ from ctxkit.engine.replay import find_context_window
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel, bill_replay
 from ctxkit.metrics.cost.session_bill import bill_session
-from ctxkit.metrics.item_search_index import ItemIndex
+from ctxkit.metrics.item_index_and_rule_matching import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.loss_analysis import LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
 from ctxkit.metrics.message_visibility import get_run_visibility
 from ctxkit.metrics.prompt_sizes_and_contents import RunPromptSizes
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_sizes as plain_prompts
-from ctxkit.metrics.team_log import (
+from ctxkit.metrics.team_agent_logs_and_turns import (
     ARTIFACTS,
     HANDOFF,
     HANDOFF_KEY,
@@ -40,9 +40,9 @@ from ctxkit.metrics.team_log import (
     tabulate_team_turns,
 )
 from ctxkit.policies.base import BasePolicy, Chain, ScheduledPruning
-from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.history.growing_columns import ASSISTANT
-from ctxkit.policies.texts.message_content import get_path_argument
+from ctxkit.policies.compaction_and_pruning_rules import Rules
+from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT
+from ctxkit.policies.texts.message_content_and_truncation import get_path_argument
 from ctxkit.presets.config_key_mapping import ConfigSection
 from ctxkit.presets.fuseraft_config import VIEW_KEYS, make_history_filters
 from ctxkit.session.messages import OTHER_AGENT_KINDS, Message, Text
@@ -50,19 +50,19 @@ from ctxkit.session.titles import get_title
 from ctxkit.session.tool_calls import is_write_tool, map_results_by_call
 from ctxkit.teams.handoffs_and_contracts import (
     SUMMARY_FILE,
-    SourceFilesAndChanges,
-    TurnChanges,
+    ContextSourceInputs,
+    TurnFilesAndCommands,
     format_declared_context,
     make_turn_changes,
     parse_context_sources,
 )
-from ctxkit.teams.member_views_and_permissions import (
+from ctxkit.teams.member_views_and_sub_agents import (
     FRESH_TURN_KEY,
     ISOLATIONS,
-    DeclaredContextFilter,
+    OwnHistoryFilter,
     get_own_history_limits,
 )
-from ctxkit.teams.plan import TeamPlan
+from ctxkit.teams.team_definition import TeamPlan
 from ctxkit.tokens.message_sizes import MessageSizes
 from ctxkit.tokens.token_counters import default_counter
 
@@ -70,11 +70,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ctxkit.engine import Run
-    from ctxkit.metrics.team_log import AgentLog, TeamTurn
+    from ctxkit.metrics.team_agent_logs_and_turns import OwnAndSharedSession, TeamTurn
     from ctxkit.policies.schedules.schedule_method_input import ScheduleView
     from ctxkit.session.messages import Provenance, ToolCall
     from ctxkit.session.session import Session
-    from ctxkit.teams.plan import ContextSource
+    from ctxkit.teams.team_definition import ContextSource
     from ctxkit.tokens import ContextBudget
 
 
@@ -139,13 +139,11 @@ class TeamView:
         if self.context:
             hears = IsolationFilter(agent=agent, isolation="fresh", handoffs=False)
             turns, chars = get_own_history_limits(self.context)
-            pruning = Chain.of(hears, DeclaredContextFilter(turns=turns, max_chars=chars))
+            pruning = Chain.of(hears, OwnHistoryFilter(turns=turns, max_chars=chars))
             return Rules(name=self.name, pruning=pruning)
         hears = IsolationFilter(agent=agent, isolation=self.isolation)
         parts: list[Any] = [hears] if self.isolation != "shared" else []
-        parts += (
-            [DeclaredContextFilter(keeps_other_agents=True)] if self.hides_own_earlier_turns else []
-        )
+        parts += [OwnHistoryFilter(keeps_other_agents=True)] if self.hides_own_earlier_turns else []
         parts += self.filters
         return Rules(name=self.name, pruning=Chain.of(*parts) if parts else None)
 
@@ -167,6 +165,10 @@ def parse_views(views: object) -> list[TeamView]:
 
 def parse_view(name: str, keys: object) -> TeamView:
     """Return one view from the keys of a config.
+
+    Args:
+        name: name of the view, for the error.
+        keys: the section of the config.
 
     Raises:
         BadArguments: it has other keys, or a value of the wrong kind.
@@ -210,7 +212,9 @@ def _make_window_filter(section: ConfigSection) -> tuple[BasePolicy, ...]:
 _DERIVED: Provenance = "derived"
 
 
-def correct_sizes_for_view(log: AgentLog, keys: Mapping[str, Any]) -> AgentLog:
+def correct_sizes_for_view(
+    log: OwnAndSharedSession, keys: Mapping[str, Any]
+) -> OwnAndSharedSession:
     """Return an agent's log with sizes corrected for what its view hid.
 
     Within a turn a prompt grows by its new messages only, whatever a view hides. The ratio of this
@@ -257,20 +261,22 @@ def _token_scale(prompts: Sequence[int | None], counts: Sequence[int]) -> float:
 
 
 def add_declared_context(
-    logs: Sequence[AgentLog], turns: Sequence[TeamTurn], declared: Sequence[ContextSource]
-) -> list[AgentLog]:
+    logs: Sequence[OwnAndSharedSession],
+    turns: Sequence[TeamTurn],
+    declared: Sequence[ContextSource],
+) -> list[OwnAndSharedSession]:
     """Return the agents' logs with the block of a declared context before each turn's prompt.
 
     Only files that recorded calls wrote are known; what existed before is missing.
     """
     by_name = {log.agent: log for log in logs}
     folder = next((log.record.cwd for log in logs if log.record.cwd), "") or ""
-    files, changes = ReconstructedTeamFolder(folder), list[TurnChanges]()
+    files, changes = ReconstructedTeamFolder(folder), list[TurnFilesAndCommands]()
     blocks: dict[str, dict[int, str]] = {name: {} for name in by_name}
     for number, turn in enumerate(turns):
         if turn.agent not in by_name or not turn.calls:
             continue
-        source_files = SourceFilesAndChanges(
+        source_files = ContextSourceInputs(
             root=files, brief=TeamPlan.brief_path, changes=tuple(changes)
         )
         # the block is made before the turn's own writes are applied: it shows earlier turns
@@ -291,7 +297,7 @@ def _turn_messages(session: Session, calls: Sequence[int]) -> list[Message]:
     return [m for m in session.messages if id(m) in kept_ids]
 
 
-def _insert_blocks(log: AgentLog, blocks: dict[int, str]) -> AgentLog:
+def _insert_blocks(log: OwnAndSharedSession, blocks: dict[int, str]) -> OwnAndSharedSession:
     """Insert each block before the prompt of its call, if that has one."""
     out: list[Message] = []
     # `prompt` is where the last request stands since the last reply; -1: there was none
@@ -454,7 +460,7 @@ class _AgentView(NamedTuple):
 def compare_views(
     session: Session, views: object = "views", *, loss: bool = True, reuse: bool = False
 ) -> ViewComparison:
-    """Return what a recorded team's agents would have been sent under several views.
+    """Compare the prompts that a recorded team's agents would have been sent under several views.
 
     Args:
         session: a team's session, a session with subagents, or a log with several agents.
@@ -498,7 +504,7 @@ def compare_views(
     return comparison
 
 
-def _view_as_recorded(log: AgentLog, *, reuse: bool) -> _AgentView:
+def _view_as_recorded(log: OwnAndSharedSession, *, reuse: bool) -> _AgentView:
     sizes, source = plain_prompts(log.record)
     recorded_sizes = [n for n in sizes if n]
     row = {
@@ -510,14 +516,16 @@ def _view_as_recorded(log: AgentLog, *, reuse: bool) -> _AgentView:
     return _AgentView(row, sizes, find_compacted_calls(log.record))
 
 
-def _view_sub_agent(log: AgentLog, *, reuse: bool, loss: bool) -> _AgentView:
+def _view_sub_agent(log: OwnAndSharedSession, *, reuse: bool, loss: bool) -> _AgentView:
     """Return the row of a sub-agent: no view changes it, and nothing is lost."""
     recorded = _view_as_recorded(log, reuse=reuse)
     lost = {"needed_lost_n": 0, "reused_items_n": 0} if loss else {}
     return recorded._replace(row={**recorded.row, **lost})
 
 
-def _view_agent(log: AgentLog, view: TeamView, whole: AgentLog, *, loss: bool) -> _AgentView:
+def _view_agent(
+    log: OwnAndSharedSession, view: TeamView, whole: OwnAndSharedSession, *, loss: bool
+) -> _AgentView:
     """Return what an agent would have been sent under a view; `whole` is its log as recorded."""
     base = make_log_from_session(log.shared, Rules(), anchored=log.message_sizes)
     run = run_rules(base, view.rules(log.agent), find_context_window(log.shared))
@@ -529,14 +537,14 @@ def _view_agent(log: AgentLog, view: TeamView, whole: AgentLog, *, loss: bool) -
     return _AgentView(row, [sent.prompt(c) for c in range(len(sheet.billed))], ())
 
 
-def _count_lost(log: AgentLog, run: Run) -> dict[str, Any]:
+def _count_lost(log: OwnAndSharedSession, run: Run) -> dict[str, Any]:
     items = ItemIndex(log.shared, MessageItemCache(log.message_sizes))
     loss_columns = make_loss_columns(LossAnalysis(items, get_run_visibility(items, run)))
     return {k: loss_columns[k] for k in ("needed_later_loss", "needed_lost_n", "reused_items_n")}
 
 
 def _agent_rows(
-    logs: Sequence[AgentLog], results: dict[str, list[_AgentView]]
+    logs: Sequence[OwnAndSharedSession], results: dict[str, list[_AgentView]]
 ) -> list[dict[str, Any]]:
     """Return the rows by agent, then those of all agents together."""
     out = []
@@ -573,7 +581,9 @@ def _sum_rows(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _turn_frame(
-    logs: Sequence[AgentLog], turns: Sequence[TeamTurn], results: dict[str, list[_AgentView]]
+    logs: Sequence[OwnAndSharedSession],
+    turns: Sequence[TeamTurn],
+    results: dict[str, list[_AgentView]],
 ) -> pd.DataFrame:
     names = {log.agent for log in logs}
     agent_turns = [t for t in turns if t.agent in names and t.calls]

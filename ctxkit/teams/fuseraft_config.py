@@ -22,29 +22,16 @@ from ctxkit.presets.fuseraft_config import (
     read_config,
 )
 from ctxkit.teams.handoffs_and_contracts import parse_context_sources
-from ctxkit.teams.member_views_and_permissions import (
+from ctxkit.teams.member_views_and_sub_agents import (
     get_model_name,
     is_plugin_supported,
     parse_envelope,
     parse_members,
 )
-from ctxkit.teams.plan import (
-    FAILURE_KINDS,
-    ContractRequirement,
-    HandoffContract,
-    StateDefinition,
-    StopCondition,
-    TeamPlan,
-    Transition,
-    check_pattern,
-    parse_condition,
-    parse_failure_limits,
-    parse_verifier,
-)
-from ctxkit.teams.selection_state_graphs import (
+from ctxkit.teams.next_agent_selection import (
     VALIDATORS,
     SelectionConfigParts,
-    SelectionStateGraph,
+    SelectionPlan,
     check_unique,
     get_validator_names,
     match_name,
@@ -57,17 +44,30 @@ from ctxkit.teams.selection_state_graphs import (
     route_map_reduce,
     route_scatter_gather,
 )
+from ctxkit.teams.team_definition import (
+    FAILURE_KINDS,
+    ContractRequirement,
+    HandoffContract,
+    ReplyStopCondition,
+    StateDefinition,
+    TeamPlan,
+    Transition,
+    check_pattern,
+    parse_condition,
+    parse_failure_limits,
+    parse_verifier,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ctxkit.teams.plan import Member, TurnOrder
+    from ctxkit.teams.team_definition import Member, TurnOrder
 
     _IgnoredKey = tuple[str, Sequence[str], str]
 
 
 ROUND_SELECTIONS = ("roundrobin", "sequential")
-ROUTING_PARSERS: dict[str, Callable[[SelectionConfigParts], SelectionStateGraph]] = {
+ROUTING_PARSERS: dict[str, Callable[[SelectionConfigParts], SelectionPlan]] = {
     "keyword": route_by_keyword,
     "structured": route_by_json,
     "graph": route_by_graph,
@@ -168,7 +168,7 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
     return _with_routing(plan, ROUTING_PARSERS[order](parts))
 
 
-def _with_routing(plan: TeamPlan, routing: SelectionStateGraph) -> TeamPlan:
+def _with_routing(plan: TeamPlan, routing: SelectionPlan) -> TeamPlan:
     """Return a plan with the routing of its selection."""
     limits, n = plan.failure_limits, routing.retries
     if n is not None:
@@ -309,7 +309,7 @@ def _parse_requirement(section: ConfigSection, contract: str) -> ContractRequire
     return requirement
 
 
-def _parse_stops(section: ConfigSection, names: Sequence[str]) -> list[StopCondition]:
+def _parse_stops(section: ConfigSection, names: Sequence[str]) -> list[ReplyStopCondition]:
     out = []
     for row in section.rows("Strategies") or [section]:
         who = tuple(
@@ -317,11 +317,13 @@ def _parse_stops(section: ConfigSection, names: Sequence[str]) -> list[StopCondi
         )
         if row.text("Pattern"):
             out.append(
-                StopCondition(pattern=check_pattern(row.text("Pattern"), "Termination"), agents=who)
+                ReplyStopCondition(
+                    pattern=check_pattern(row.text("Pattern"), "Termination"), agents=who
+                )
             )
         if row.get("Condition") is not None:
             when = parse_condition(row.section("Condition"), "A structured Termination")
-            out.append(StopCondition(when=when, agents=who))
+            out.append(ReplyStopCondition(when=when, agents=who))
     return out
 
 

@@ -12,11 +12,11 @@ from ctxkit._internal.formatting_and_sanitizing import sanitize_text
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.tools.tool import Tool, tool
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
-from ctxkit.policies.texts import message_content
-from ctxkit.policies.texts.message_content import get_call_target, get_path_argument
+from ctxkit.policies.texts import message_content_and_truncation
+from ctxkit.policies.texts.message_content_and_truncation import get_call_target, get_path_argument
 from ctxkit.session.messages import get_plain_text
 from ctxkit.session.tool_calls import is_write_tool
-from ctxkit.teams.plan import OWN_HISTORY_CHARS, SOURCE_CHARS, ContextSource, matches_any
+from ctxkit.teams.team_definition import OWN_HISTORY_CHARS, SOURCE_CHARS, ContextSource, matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ctxkit.presets.config_key_mapping import ConfigSection
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.session.session import Session
-    from ctxkit.teams.plan import ContractRequirement, HandoffContract, TeamPlan
+    from ctxkit.teams.team_definition import ContractRequirement, HandoffContract, TeamPlan
 
 
 SOURCE_KINDS = ("session_context", "changes_recent", "brief_field", "file", "own_history")
@@ -88,17 +88,15 @@ def _parse_source(section: ConfigSection, where: str, *, allow_own: bool) -> Con
 
 # A hand-off has context blocks made of files, tools to hand on, and an end of turn.
 @dataclass(frozen=True, kw_only=True)
-class SourceFilesAndChanges:
+class ContextSourceInputs:
     """Files and changes from which sources are read."""
 
-    root: ReadableFolder
+    root: FolderReader
     brief: str
-    changes: Sequence[TurnChanges]
+    changes: Sequence[TurnFilesAndCommands]
 
 
-def format_handoff(
-    files: SourceFilesAndChanges, sources: Sequence[ContextSource], agent: str
-) -> str:
+def format_handoff(files: ContextSourceInputs, sources: Sequence[ContextSource], agent: str) -> str:
     """Return the block of a hand-off; empty if its sources are.
 
     Args:
@@ -113,7 +111,7 @@ def format_handoff(
 
 
 def format_declared_context(
-    source_files: SourceFilesAndChanges, sources: Sequence[ContextSource]
+    source_files: ContextSourceInputs, sources: Sequence[ContextSource]
 ) -> str:
     """Return the block of a declared context; empty if its sources are.
 
@@ -129,7 +127,7 @@ def format_declared_context(
 
 
 def list_empty_sources(
-    files: SourceFilesAndChanges, sources: Sequence[ContextSource]
+    files: ContextSourceInputs, sources: Sequence[ContextSource]
 ) -> tuple[str, ...]:
     """Return the names of the empty sources, as in the config.
 
@@ -143,12 +141,14 @@ def list_empty_sources(
     return tuple(s.name for s in sources if s.kind != "own_history" and not _read_source(files, s))
 
 
-def _format_block(head: str, files: SourceFilesAndChanges, sources: Sequence[ContextSource]) -> str:
+def _format_block(head: str, files: ContextSourceInputs, sources: Sequence[ContextSource]) -> str:
     parts = []
     for source in sources:
         text = _read_source(files, source)
         if text:
-            text = message_content.truncate_end(text, source.max_chars, _TRUNCATED_SOURCE)
+            text = message_content_and_truncation.truncate_end(
+                text, source.max_chars, _TRUNCATED_SOURCE
+            )
             parts.append(f"\n\n## {source.label or _source_label(source)}\n{text}")
     return head + "".join(parts) if parts else ""
 
@@ -161,7 +161,7 @@ def _source_label(source: ContextSource) -> str:
     return {"session_context": "Session Context", "changes_recent": "Recent Changes"}[source.kind]
 
 
-def _read_source(files: SourceFilesAndChanges, source: ContextSource) -> str:
+def _read_source(files: ContextSourceInputs, source: ContextSource) -> str:
     """Return the current text of a source, redacted; empty if it does not exist."""
     if source.kind == "changes_recent":
         # without a number all, as fuseraft documents it (its program takes three)
@@ -179,7 +179,7 @@ def _brief_field(brief: dict[str, Any], name: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def read_brief(root: ReadableFolder, path: str) -> dict[str, Any]:
+def read_brief(root: FolderReader, path: str) -> dict[str, Any]:
     """Return the brief, a JSON object that an agent writes; empty if there is none."""
     return read_json(root, path) or {}
 
@@ -202,7 +202,7 @@ def make_team_tools(
     *,
     by_call: bool,
     summary: bool,
-    changes: Callable[[], Sequence[TurnChanges]] | None = None,
+    changes: Callable[[], Sequence[TurnFilesAndCommands]] | None = None,
 ) -> list[Tool]:
     """Return the tools of one agent.
 
@@ -236,7 +236,9 @@ def make_team_tools(
     return [*tools, tool(changes_read_latest), tool(changes_read)] if changes else tools
 
 
-def _format_changes(changes: Callable[[], Sequence[TurnChanges]] | None, count: int) -> str:
+def _format_changes(
+    changes: Callable[[], Sequence[TurnFilesAndCommands]] | None, count: int
+) -> str:
     entries = list(changes() if changes is not None else ())[-min(max(count, 1), _MAX_CHANGES) :]
     return redact("\n".join(entry.text for entry in entries)) or NO_CHANGES
 
@@ -293,12 +295,12 @@ _FILE_WORD = re.compile(r"[\w.\-/\\]*(?:/[\w.\-]+|[\w\-]\.(?:[A-Za-z]\w{1,7}|[ch
 
 # A contract is checked against the files that agents wrote and the commands that they ran.
 @dataclass(frozen=True, kw_only=True)
-class ContractEvidence:
+class ContractChecker:
     """The facts that contracts are checked against: the folder, the changes, the turn."""
 
     root: RootFolder
     plan: TeamPlan
-    changes: Sequence[TurnChanges]
+    changes: Sequence[TurnFilesAndCommands]
     turn: int = -1
     """Number of the turn that hands off."""
 
@@ -326,7 +328,7 @@ class ContractEvidence:
                   "Brief": self._check_brief}  # fmt: skip
         return checks[r.kind](r)
 
-    def _relevant_changes(self, r: ContractRequirement) -> Sequence[TurnChanges]:
+    def _relevant_changes(self, r: ContractRequirement) -> Sequence[TurnFilesAndCommands]:
         return [c for c in self.changes if c.turn == self.turn] if r.this_turn else self.changes
 
     def _check_file(self, r: ContractRequirement) -> str:
@@ -437,7 +439,7 @@ _FAILED_COMMAND = re.compile(r"\[(?:exit status \d+|stopped after [\d.]+ seconds
 
 
 @dataclass(frozen=True, kw_only=True)
-class TurnChanges:
+class TurnFilesAndCommands:
     """Files that an agent wrote and commands that it ran in one turn of the team."""
 
     turn: int
@@ -496,7 +498,9 @@ def find_written_files_and_commands(
     return tuple(written), tuple(commands)
 
 
-def make_turn_changes(turn: int, agent: str, messages: Sequence[Message]) -> TurnChanges | None:
+def make_turn_changes(
+    turn: int, agent: str, messages: Sequence[Message]
+) -> TurnFilesAndCommands | None:
     """Return what an agent changed in a turn; None if it changed nothing.
 
     Args:
@@ -511,10 +515,10 @@ def make_turn_changes(turn: int, agent: str, messages: Sequence[Message]) -> Tur
     if not written and not commands:
         return None
     time = next((m.time for m in reversed(messages) if m.time is not None), 0.0)
-    return TurnChanges(turn=turn, agent=agent, time=time, files=written, commands=commands)
+    return TurnFilesAndCommands(turn=turn, agent=agent, time=time, files=written, commands=commands)
 
 
-def collect_changes(turns: Iterable[tuple[int, str, Session, int]]) -> list[TurnChanges]:
+def collect_changes(turns: Iterable[tuple[int, str, Session, int]]) -> list[TurnFilesAndCommands]:
     """Return the changes of turns: number, agent, its session, and the turn in it.
 
     Args:
@@ -533,7 +537,7 @@ def collect_changes(turns: Iterable[tuple[int, str, Session, int]]) -> list[Turn
     return out
 
 
-def read_json(root: ReadableFolder, path: str) -> dict[str, Any] | None:
+def read_json(root: FolderReader, path: str) -> dict[str, Any] | None:
     """Return a JSON object from the team's folder; None if there is none.
 
     Args:
@@ -550,7 +554,7 @@ def read_json(root: ReadableFolder, path: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def read_text(root: ReadableFolder, path: str) -> str:
+def read_text(root: FolderReader, path: str) -> str:
     """Return a text from the team's folder, at most a million bytes; empty if unreadable.
 
     Args:
@@ -566,11 +570,16 @@ def read_text(root: ReadableFolder, path: str) -> str:
         return ""
 
 
-class ReadableFolder(Protocol):
+class FolderReader(Protocol):
     """A folder, or a reconstruction of one."""
 
     def read(self, name: str, most: int, /) -> bytes:
-        """Return a file's bytes; raise StoreError if there is none."""
+        """Return a file's bytes; raise StoreError if there is none.
+
+        Args:
+            name: path of the file in the folder.
+            most: maximum bytes; the rest of a longer file is not read.
+        """
 
 
 _MAX_READ_BYTES = 1_000_000

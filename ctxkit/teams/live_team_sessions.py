@@ -24,9 +24,9 @@ from ctxkit.agent.system_prompt import OFF
 from ctxkit.agent.tools.built_in_tools import FILE_TOOLS, make_tools
 from ctxkit.agent.tools.file_and_document_tools import make_file_tools
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.policies.memory_entries import get_memory_folder_name
+from ctxkit.policies.memory_entries_and_digests import get_memory_folder_name
 from ctxkit.teams.handoffs_and_contracts import make_team_tools
-from ctxkit.teams.member_views_and_permissions import (
+from ctxkit.teams.member_views_and_sub_agents import (
     ASKING,
     PLUGIN_TOOLS,
     SUB_AGENT_INSTRUCTIONS,
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from ctxkit.agent.tools.execution_and_results import Approve
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.agent.turn_state_and_events import Limits, Listener
-    from ctxkit.policies.context_rules import Rules
-    from ctxkit.teams.handoffs_and_contracts import TurnChanges
-    from ctxkit.teams.plan import Member, SubAgentPlan, TeamPlan, ToolCapabilities
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
+    from ctxkit.teams.handoffs_and_contracts import TurnFilesAndCommands
+    from ctxkit.teams.team_definition import Member, SubAgentPlan, TeamPlan, ToolCapabilities
 
 
 _SUMMARY_MODEL = "Compaction.Model"
@@ -160,7 +160,7 @@ class SessionFactory:
         workspace: Workspace,
         *,
         sub: SubAgent | None,
-        changes: Callable[[], Sequence[TurnChanges]],
+        changes: Callable[[], Sequence[TurnFilesAndCommands]],
     ) -> LiveSession:
         """Open or resume the session of an agent, which may have a sub-agent.
 
@@ -186,7 +186,14 @@ class SessionFactory:
     def open_sub(
         self, member: Member, team: str, parent: LiveSession, workspace: Workspace
     ) -> LiveSession:
-        """Open the session of a sub-agent."""
+        """Open the session of a sub-agent.
+
+        Args:
+            member: the team's member with a sub-agent.
+            team: id of the team.
+            parent: session of the member.
+            workspace: folder of the session's files.
+        """
         plan = cast("SubAgentPlan", member.sub_agent)
         model = self._subs.get(member.name) or self._models[member.name]
         granted = [t for t in plan.tools if t in self._tools]
@@ -288,7 +295,7 @@ class SessionFactory:
         self,
         member: Member,
         workspace: Workspace | None,
-        changes: Callable[[], Sequence[TurnChanges]],
+        changes: Callable[[], Sequence[TurnFilesAndCommands]],
     ) -> list[str | Tool]:
         granted = [t for t in self._tools if t in member.tools or not isinstance(t, str)]
         own_tools = make_team_tools(
@@ -411,8 +418,8 @@ def describe_missing_grants(
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ctxkit.teams.member_views_and_permissions import SubAgentListener
-    from ctxkit.teams.plan import Member
+    from ctxkit.teams.member_views_and_sub_agents import SubAgentListener
+    from ctxkit.teams.team_definition import Member
 
     Open = Callable[[Member, SubAgent | None], LiveSession]
     OpenSub = Callable[[Member, LiveSession], LiveSession]

@@ -1,4 +1,4 @@
-"""A team at work: the task, one turn after the other, and the decision after each."""
+"""Runner of a team: gives the task, runs one turn after another, and decides after each."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ctxkit.agent.ctxkit_folder_and_trust import Workspace, check_session_name
 from ctxkit.agent.event_loop_threads import BackgroundTask, run_coroutine
 from ctxkit.agent.session_log import SessionLog
 from ctxkit.errors import BadArguments, ModelError, StoreError
-from ctxkit.metrics.team_log import ARTIFACTS, SOURCE_KEY
-from ctxkit.policies.evidence_summaries import TEAM_STATE_KEY
+from ctxkit.metrics.team_agent_logs_and_turns import ARTIFACTS, SOURCE_KEY
+from ctxkit.policies.tool_evidence_summaries import TEAM_STATE_KEY
 from ctxkit.session.messages import Message, Text, get_plain_text
 from ctxkit.session.session import Session
 from ctxkit.teams.handoffs_and_contracts import (
     HANDOFF_TOOL,
-    ContractEvidence,
-    SourceFilesAndChanges,
+    ContextSourceInputs,
+    ContractChecker,
     collect_changes,
     find_called_signals,
     format_declared_context,
@@ -31,8 +31,11 @@ from ctxkit.teams.handoffs_and_contracts import (
     make_turn_changes,
 )
 from ctxkit.teams.live_team_sessions import TeamSessions, get_session_names
-from ctxkit.teams.shared_history_and_files import SharedHistory, TeamFilesWriter
-from ctxkit.teams.state_machine import (
+from ctxkit.teams.shared_history_and_checkpoint import (
+    EventAndCheckpointWriter,
+    SharedHistoryAndStatus,
+)
+from ctxkit.teams.turn_decisions import (
     check_resumable,
     decide_turn,
     get_current_state_name,
@@ -57,9 +60,9 @@ if TYPE_CHECKING:
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.turn_state_and_events import Listener, Outcome
-    from ctxkit.teams.handoffs_and_contracts import TurnChanges
+    from ctxkit.teams.handoffs_and_contracts import TurnFilesAndCommands
     from ctxkit.teams.live_team_sessions import SessionFactory
-    from ctxkit.teams.plan import Member, TeamPlan
+    from ctxkit.teams.team_definition import Member, TeamPlan
     from ctxkit.teams.turn_prompts_and_status import TeamStatus
 
 
@@ -108,11 +111,13 @@ class Team:
         with ExitStack() as undo:
             log = SessionLog(workspace.sessions, name, fresh, self._vouch_for)
             undo.callback(log.close)
-            self.ledger = SharedHistory(log, clock)
+            self.ledger = SharedHistoryAndStatus(log, clock)
             check_resumable(plan, self.status, self.ledger.list_active_agents(), name)
             self.ledger.store_plan(plan, dict(words or {}))
             self.root = session_factory.root
-            self._files = TeamFilesWriter(workspace, self.id, plan, clock, self.status.turns)
+            self._files = EventAndCheckpointWriter(
+                workspace, self.id, plan, clock, self.status.turns
+            )
             undo.callback(self._files.close)
             self.sessions = TeamSessions(
                 plan.members,
@@ -323,10 +328,10 @@ class TurnRunner:
     def __init__(
         self,
         plan: TeamPlan,
-        ledger: SharedHistory,
+        ledger: SharedHistoryAndStatus,
         sessions: TeamSessions,
         root: RootFolder,
-        files: TeamFilesWriter,
+        files: EventAndCheckpointWriter,
     ) -> None:
         self._plan, self._ledger, self._sessions = plan, ledger, sessions
         self._root, self._files = root, files
@@ -405,7 +410,7 @@ class TurnRunner:
         self,
         member: Member,
         status: TeamStatus,
-        earlier: Sequence[TurnChanges],
+        earlier: Sequence[TurnFilesAndCommands],
         last: dict[str, Any],
     ) -> Callable[[Message], dict[str, Any]]:
         """Return a function that returns the team's status after a result if it is new, else {}."""
@@ -426,7 +431,7 @@ class TurnRunner:
         return describe
 
     def _status_details(
-        self, member: Member, status: TeamStatus, changes: Sequence[TurnChanges]
+        self, member: Member, status: TeamStatus, changes: Sequence[TurnFilesAndCommands]
     ) -> dict[str, Any]:
         """Return the team's status as details of a message, for later summaries.
 
@@ -435,7 +440,7 @@ class TurnRunner:
         state = self._plan.states.get(status.state)
         if state is None:
             return {}
-        proof = ContractEvidence(
+        proof = ContractChecker(
             root=self._root, plan=self._plan, changes=changes, turn=status.turns
         )
         failures = [f"{way}: {n} in a row" for way, n in status.failures.items()]
@@ -492,7 +497,7 @@ class TurnRunner:
             if (m.turn or 0) > concluded_turn and SOURCE_KEY not in m.details
         ]
         changes = self.collect_changes(member, concluded_turn, status.turns)
-        proof = ContractEvidence(
+        proof = ContractChecker(
             root=self._root, plan=self._plan, changes=changes, turn=status.turns
         )
         # a turn that only hands off counts as one without tools
@@ -520,7 +525,7 @@ class TurnRunner:
         return decision
 
     def _format_handoff(
-        self, decision: TurnDecision, to: str, changes: Sequence[TurnChanges]
+        self, decision: TurnDecision, to: str, changes: Sequence[TurnFilesAndCommands]
     ) -> str:
         """Return the block of a hand-off; empty if there is none."""
         if (
@@ -534,7 +539,7 @@ class TurnRunner:
 
     def collect_changes(
         self, member: Member | None = None, since: int = 0, number: int = 0
-    ) -> list[TurnChanges]:
+    ) -> list[TurnFilesAndCommands]:
         """Return all changes; `member`: with its changes since `since`, not yet in the ledger."""
         # turns in the ledger, then the turn that is being concluded
         turns = [
@@ -549,5 +554,5 @@ class TurnRunner:
             turns += [(number, member.name, session, t) for t in range(since + 1, last + 1)]
         return collect_changes(turns)
 
-    def _source_files(self, changes: Sequence[TurnChanges]) -> SourceFilesAndChanges:
-        return SourceFilesAndChanges(root=self._root, brief=self._plan.brief_path, changes=changes)
+    def _source_files(self, changes: Sequence[TurnFilesAndCommands]) -> ContextSourceInputs:
+        return ContextSourceInputs(root=self._root, brief=self._plan.brief_path, changes=changes)

@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_text
-from ctxkit.agent.models.scripted import SCRIPT_OVER, ScriptedModel, make_reply
+from ctxkit.agent.models.scripted_and_lookup_models import SCRIPT_OVER, ScriptedModel, make_reply
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.presets import config_syntax
 from ctxkit.session.messages import Message, Text, ToolCall
-from ctxkit.teams.member_views_and_permissions import sub_agent_name
-from ctxkit.teams.plan import matches_any
-from ctxkit.teams.state_machine import get_current_state_name
+from ctxkit.teams.member_views_and_sub_agents import sub_agent_name
+from ctxkit.teams.team_definition import matches_any
+from ctxkit.teams.turn_decisions import get_current_state_name
 from ctxkit.tokens import default_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ctxkit.agent.models.scripted import ScriptTurn
-    from ctxkit.teams.plan import (
+    from ctxkit.agent.models.scripted_and_lookup_models import ScriptTurn
+    from ctxkit.teams.team_definition import (
         ContractRequirement,
         JsonCondition,
         Member,

@@ -13,7 +13,7 @@ import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_text
 from ctxkit.agent.ctxkit_folder_and_trust import Workspace, check_session_name
-from ctxkit.agent.session_settings import read_session_settings
+from ctxkit.agent.signed_session_settings import read_session_settings
 from ctxkit.agent.tools import confined_root
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.agent.turn_state_and_events import Limits, ignore_event
@@ -23,7 +23,7 @@ from ctxkit.presets.config_key_mapping import ConfigSection
 from ctxkit.presets.fuseraft_config import check_team_counts, get_orchestration_section
 from ctxkit.teams.fuseraft_config import parse_plan
 from ctxkit.teams.live_team_sessions import SessionFactory, describe_missing_grants
-from ctxkit.teams.member_views_and_permissions import extend_envelope_from_brief
+from ctxkit.teams.member_views_and_sub_agents import extend_envelope_from_brief
 from ctxkit.teams.runner import Team
 from ctxkit.teams.scripted_teams import (
     SCRIPTED_CONFIG,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.tools.execution_and_results import Approve
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.agent.turn_state_and_events import Listener
-    from ctxkit.teams.plan import TeamPlan
+    from ctxkit.teams.team_definition import TeamPlan
 
 
 def team(
@@ -61,40 +61,40 @@ def team(
     seed: str = "",
     words: Mapping[str, Any] | None = None,
 ) -> Team:
-    """Return a team of agents that take turns on one task; `team.run(task)` lets it work.
+    """Return a team of agents that take turns on one task; `team.run(task)` runs it.
 
     A config has the keys of fuseraft's orchestration file: `Agents` with their own model, tools,
     instructions, `ContextWindow` or `Context`, `Isolation`; `Selection` (statemachine, roundrobin,
     sequential, keyword, structured, graph, magentic, llm, adversarial, scattergather, mapreduce);
     `Contracts`, `FailureHandling`, `Verifier`, `Termination`, `ContextBudget`, `Compaction`,
-    `Memory`. `team.notes` says what is not obeyed.
+    `Memory`. `team.notes` lists the keys that have no effect.
 
     Args:
         config: the config, the path of such a file (YAML or JSON), or `"scripted"`: a team that
             needs no key, and really writes and tests a small program. None: the team of that name
-            continues as it began, with the tools, the folder and the models that were named then.
-        name: of the team; one that was begun continues where it stood.
-        model: of all agents, in place of what the config names; `scripted`: a script that follows
-            from the config, without a key; `scripted:FILE`: one from a file (see
+            continues, with the tools, the folder and the models with which it was opened.
+        name: name of the team; an existing team continues.
+        model: model of all agents, instead of those in the config; `scripted`: a script that
+            follows from the config, without a key; `scripted:FILE`: a script from a file (see
             `teams.scripted_teams`).
         models: models by an agent's name, or by the config's name for a model.
-        tools: what agents may have at most: `files`, `document`, `shell`, `python`, tools of one's
-            own; None: `files`. A config alone gives nobody a shell.
-        root: the folder in which all of them work; None: a scratch folder of the team.
-        allow: protected names that their tools may write all the same, such as `.fuseraft`.
-        limits: of each turn of each agent.
-        approve: asked before each tool call.
-        sections: what else is in each agent's system message, as `%%agent --sections` names it
-            (`on`: all of it); empty: its instructions, the `.gitignore` of `root` and the index of
-            the context store where there are any, and what is remembered where the config says
+        tools: the most that agents may have: `files`, `document`, `shell`, `python`, your own
+            tools; None: `files`. A config alone never grants a shell.
+        root: the folder in which all agents work; None: a scratch folder of the team.
+        allow: protected names that their tools may write, such as `.fuseraft`.
+        limits: limits of each turn of each agent.
+        approve: called before each tool call; it decides whether the tool runs.
+        sections: further sections of each agent's system message, as `%%agent --sections` names
+            them (`on`: all); empty: its instructions, the `.gitignore` of `root` and the index of
+            the context store where there are any, and its memory where the config sets
             `EnableMemory` or `Memory`.
-        memory: what a `Memory` or `EnableMemory` of the config reaches beyond the team's own:
-            `user` (what you keep of agents of these names, and so does fuseraft), `webhook`.
-        listener: is told every event of every agent.
-        folder: the working folder, in whose `.ctxkit` the team is kept; None: the current one.
-        clock: seconds since 1970.
-        seed: what ids follow from; empty: by chance.
-        words: what else is kept of how it was opened.
+        memory: memory beyond the team's own, for a config with `Memory` or `EnableMemory`:
+            `user` (your memory of agents with these names, which fuseraft shares), `webhook`.
+        listener: called with every event of every agent.
+        folder: the working folder, in whose `.ctxkit` the team is stored; None: the current one.
+        clock: returns seconds since 1970.
+        seed: seed of all ids; empty: random ids.
+        words: further settings, stored with the team.
 
     Returns:
         The team; it holds the lock of its sessions until `close()`, or the end of a `with` block.

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from ctxkit._internal.redaction import redact
 from ctxkit.teams.handoffs_and_contracts import get_last_reply
-from ctxkit.teams.plan import find_json_object
+from ctxkit.teams.team_definition import find_json_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ctxkit.agent.live_session import LiveSession
-    from ctxkit.teams.plan import Member, StateDefinition, TeamPlan, Transition
+    from ctxkit.teams.team_definition import Member, StateDefinition, TeamPlan, Transition
 
 
 class TeamStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.safe_files import get_ctxkit_cache_folder
 from ctxkit.tokens.exact_counters import (
     Claude2Counter,

@@ -332,7 +332,12 @@ def _join_surrogate_pair(pair: re.Match[str]) -> str:
 
 
 def count_in_pieces(encoding: tiktoken.Encoding, text: str) -> int:
-    """Count a text as tiktoken does, split by `regex` with the encoding's own pattern."""
+    """Count a text as tiktoken does, split by `regex` with the encoding's own pattern.
+
+    Args:
+        encoding: encoding of tiktoken.
+        text: the text to count.
+    """
     import regex  # type: ignore[import-untyped]  # comes with tiktoken
 
     core = encoding._core_bpe  # noqa: SLF001  no public way around the splitter
@@ -414,6 +419,10 @@ def find_litellm_tokenizers() -> Path | None:
 def load_encoding(name: str, *, allow_download: bool = False) -> tiktoken.Encoding:
     """Load a tiktoken encoding from a vocabulary on this machine, once in a process.
 
+    Args:
+        name: name of the encoding, such as `o200k_base`, or an alias.
+        allow_download: download a vocabulary that is missing.
+
     Raises:
         StoreError: the vocabulary is not here and no download was allowed, or the download failed.
     """
@@ -430,6 +439,10 @@ def load_encoding(name: str, *, allow_download: bool = False) -> tiktoken.Encodi
 
 def get_encoding_definition(name: str, *, allow_download: bool = False) -> dict[str, Any]:
     """Return tiktoken's definition of an encoding: the arguments of `tiktoken.Encoding`.
+
+    Args:
+        name: name of the encoding, such as `o200k_base`.
+        allow_download: download a vocabulary that is missing.
 
     Raises:
         StoreError: as for `load_encoding`.

@@ -43,7 +43,7 @@ class PromptSize(NamedTuple):
     """`recorded` where the provider billed it, else `estimated`."""
 
 
-class BilledPrompt(NamedTuple):
+class CountedAndBilledTokens(NamedTuple):
     """The counted tokens of a prompt, tool schemas included, and the billed ones."""
 
     counted: int
@@ -77,7 +77,7 @@ def estimate_schema_tokens(tools: Iterable[ToolSchema]) -> int:
 
 def list_counted_and_billed_prompts(
     replies: Iterable[Message | None], base: int
-) -> list[BilledPrompt]:
+) -> list[CountedAndBilledTokens]:
     """Return the bills of prompts whose count is known, of the model and tools of the last call.
 
     Args:
@@ -87,7 +87,7 @@ def list_counted_and_billed_prompts(
     Returns:
         Counted and billed tokens of each, in order of calls.
     """
-    out: list[BilledPrompt] = []
+    out: list[CountedAndBilledTokens] = []
     model: str | None = None
     for reply in replies:
         billed = None if reply is None else get_billed_prompt(reply)
@@ -96,12 +96,14 @@ def list_counted_and_billed_prompts(
         if reply.model != model or TOOLS_DIGEST_KEY in reply.details:
             out, model = [], reply.model
         if COUNTED_TOKENS_KEY in reply.details and _is_plausible_bill(reply, base):
-            out.append(BilledPrompt(base + reply.details[COUNTED_TOKENS_KEY], billed))
+            out.append(CountedAndBilledTokens(base + reply.details[COUNTED_TOKENS_KEY], billed))
     return out
 
 
 def estimate_billed_tokens(
-    counted: int, billed_prompts: Sequence[BilledPrompt], base: BilledPrompt | None = None
+    counted: int,
+    billed_prompts: Sequence[CountedAndBilledTokens],
+    base: CountedAndBilledTokens | None = None,
 ) -> int:
     """Estimate the billed tokens of a prompt from its counted ones.
 
@@ -131,7 +133,12 @@ def estimate_billed_tokens(
 
 
 def get_prompt_size(session: Session, call: int) -> PromptSize:
-    """Return the size of the prompt of a call of a live session."""
+    """Return the tokens of a call's prompt: billed ones if recorded, else the loop's estimate.
+
+    Args:
+        session: a live session.
+        call: number of the call, from 0.
+    """
     billed = get_billed_prompt(session.calls[call].message)
     if billed is not None:
         return PromptSize(billed, "recorded")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import format_change
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.session.compactions_and_prunings import has_new_pruning
 from ctxkit.session.messages import WHOLE_PROMPTS_KEY, Edit, Message, Provenance, SizeOnly
 from ctxkit.session.session import Session, apply_edit
@@ -409,7 +409,12 @@ class _LastPrompt(NamedTuple):
 
 
 def iter_usage_anchors(session: Session, slots: CountedMessages) -> Iterator[UsageAnchor]:
-    """Yield the anchors of a log in order, in one pass."""
+    """Yield the anchors of a log in order, in one pass.
+
+    Args:
+        session: a recorded session.
+        slots: the messages with their counted tokens.
+    """
     prompts, calls = _recorded_prompts(session), iter(session.calls)
     last_of_agent: dict[str, _LastPrompt] = {}
     since: dict[str, list[int]] = {}

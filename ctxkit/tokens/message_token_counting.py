@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit.session.messages import Image, SizeOnly, Text, Thinking, ToolCall
+from ctxkit.session.messages import Attachment, SizeOnly, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,12 +39,21 @@ def to_compact_json(value: object, *, ordered: bool = False) -> str:
     """Encode a value as compact JSON without escaping non-ASCII characters.
 
     Values that JSON does not have are written as their `str()`.
+
+    Args:
+        value: any value.
+        ordered: sort the keys of objects.
     """
     return to_compact_json_bytes(value, ordered=ordered).decode("utf-8", "surrogatepass")
 
 
 def to_compact_json_bytes(value: object, *, ordered: bool = False) -> bytes:
-    """Encode a value as `to_compact_json` does, in UTF-8; a lone surrogate has three bytes."""
+    """Encode a value as `to_compact_json` does, in UTF-8; a lone surrogate has three bytes.
+
+    Args:
+        value: any value.
+        ordered: sort the keys of objects.
+    """
     try:
         return (_sorted_json_encoder if ordered else _json_encoder).encode(value)
     # lone surrogates, values without a JSON form, huge integers
@@ -62,6 +71,10 @@ def count_message_tokens(counter: Callable[[str], int], message: Message) -> int
     an image, sound or document as `IMAGE_TOKENS`; content of which only the size is recorded by its
     tokens, else one token per four characters. Hidden thinking without a text counts one token per
     four characters of its blob. Role names and delimiters are not counted.
+
+    Args:
+        counter: returns the tokens of a text.
+        message: the message to count.
     """
     parts = message.parts
     if len(parts) == 1 and type(parts[0]) is Text:  # most messages
@@ -77,7 +90,7 @@ def count_part_tokens(counter: Callable[[str], int], part: Part) -> int:
         return counter(part.text) if part.text else ceil(part.hidden / 4)
     if isinstance(part, ToolCall):
         return counter(part.name) + counter(encode_arguments(part))
-    if isinstance(part, Image):
+    if isinstance(part, Attachment):
         return IMAGE_TOKENS
     return count_size_only_tokens(part)
 
@@ -119,7 +132,7 @@ def estimate_part_tokens(part: Part) -> int:
     """Estimate the tokens of a part: recorded, `IMAGE_TOKENS`, or a quarter of its characters."""
     if isinstance(part, SizeOnly) and part.tokens is not None:
         return part.tokens
-    if isinstance(part, Image):
+    if isinstance(part, Attachment):
         return IMAGE_TOKENS
     return -(-count_part_chars(part) // 4)
 
@@ -151,7 +164,9 @@ def count_chars_and_estimate_tokens(message: Message) -> tuple[int, int]:
         else:
             part_chars = count_part_chars(part)
             chars += part_chars
-            if isinstance(part, Image) or (isinstance(part, SizeOnly) and part.tokens is not None):
+            if isinstance(part, Attachment) or (
+                isinstance(part, SizeOnly) and part.tokens is not None
+            ):
                 fixed_tokens += estimate_part_tokens(part)
                 fixed_chars += part_chars
     return chars, fixed_tokens - (-(chars - fixed_chars) // 4)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.safe_files import SafeFolder, get_ctxkit_cache_folder
 from ctxkit.data import DATA_DIR
 from ctxkit.errors import BadArguments, StoreError

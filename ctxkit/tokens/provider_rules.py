@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.data import DATA_DIR
 
 __all__ = [
@@ -192,7 +192,12 @@ def _find_rules(fact: Fact, model: str, day: str | None) -> tuple[ProviderRule, 
 
 
 def find_rule(fact: Fact, model: str | None, *, at: float | None = None) -> ProviderRule | None:
-    """Return the rule of a fact for a model; None where no rule is known. As `find_rules`.
+    """Return the last of `find_rules`: the rule of a fact for a model. None where no rule is known.
+
+    Args:
+        fact: what the rule is about, such as "cache_life".
+        model: name of the model; None: unknown.
+        at: seconds since 1970 at which the rule holds; None: today's rule.
 
     Example:
         >>> find_rule("cache_life", "gpt-6-sol").value, find_rule("cache_life", "llama-4")

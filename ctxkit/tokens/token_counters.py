@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 import msgspec
 
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.session.messages import Image, Message, SizeOnly, Text, Thinking, ToolCall
+from ctxkit.session.messages import Attachment, Message, SizeOnly, Text, Thinking, ToolCall
 from ctxkit.tokens.exact_counters import (
     ENCODINGS,
     anthropic_counter,
@@ -192,7 +192,7 @@ class EstimatedCounter(msgspec.Struct, frozen=True, kw_only=True):
     def _units_of(self, part: Part, message: Message) -> float:
         if isinstance(part, SizeOnly):
             return part.tokens * self.divisor if part.tokens is not None else part.chars or 0
-        if isinstance(part, Image):
+        if isinstance(part, Attachment):
             is_own = message.role == "user" and self.user_image != -1
             units = self.user_image if is_own else self.image
             return self._json_units(_to_ai_sdk_part(part, message)) if units is None else units
@@ -244,7 +244,7 @@ def _to_ai_sdk_part(part: Part, message: Message) -> dict[str, Any]:
     if isinstance(part, ToolCall):
         value = part.arguments if part.raw is None else part.raw
         return {"type": "tool-call", "toolCallId": part.id, "toolName": part.name, "input": value}
-    if isinstance(part, Image):
+    if isinstance(part, Attachment):
         return {"type": "image", "image": part.data or part.url or "", "mediaType": part.media_type}
     if isinstance(part, Thinking):
         return {"type": "reasoning", "text": part.text}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, overload
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.formats.sessions_from_arguments import accepts_session, as_session
 from ctxkit.session.titles import get_title
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from ctxkit.formats.sessions_from_arguments import SessionLike
-    from ctxkit.presets.registry import RulesLike
+    from ctxkit.presets.registry_and_setting_checks import RulesLike
     from ctxkit.session.session import Session
     from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
     from ctxkit.widgets.break_even_widget import BreakEvenWidget
-    from ctxkit.widgets.budget_thresholds_widget import BudgetWidget
-    from ctxkit.widgets.explorer import Explorer
+    from ctxkit.widgets.budget_threshold_hits_widget import BudgetWidget
     from ctxkit.widgets.session_compactions_widget import SavingsWidget
-    from ctxkit.widgets.session_diff import SessionDiffWidget
+    from ctxkit.widgets.session_explorer import Explorer
+    from ctxkit.widgets.session_pair_diff import SessionDiffWidget
     from ctxkit.widgets.tuner import Tuner
     from ctxkit.widgets.watcher import Watcher
 
@@ -57,31 +57,31 @@ def explore(
     """
     resolved = as_session(session)
     if beside is not None:
-        from ctxkit.widgets.session_diff import SessionDiffWidget
+        from ctxkit.widgets.session_pair_diff import SessionDiffWidget
 
         return SessionDiffWidget(resolved, as_session(beside))
-    from ctxkit.widgets.explorer import Explorer
+    from ctxkit.widgets.session_explorer import Explorer
 
     return Explorer(resolved, resolved.call(call).index if resolved.calls else 0)
 
 
 @accepts_session
 def break_even(session: Session, call: int = -1) -> BreakEvenWidget:
-    """Return a widget that takes a result out of one prompt, and says when that has paid.
+    """Return a widget that removes a result from one prompt, and says when this is paid back.
 
-    What comes after it must be written to the cache again, where it would have been read; then
-    each call reads less: ``N > (w - r) S / (r x)``, with `w` and `r` the prices of a written and a
-    read token, `x` tokens taken and `S` tokens behind them.
+    The tokens behind the result must be written to the cache again, where they would have been
+    read; then each call reads less. It is paid back after ``N > (w - r) S / (r x)`` calls, with `w`
+    and `r` the prices of a written and a read token, `x` removed tokens and `S` tokens behind them.
 
     Args:
         session: a session whose record tells cached from uncached input, or a replay of one.
-        call: number of the call, negatives from the end.
+        call: number of the call, negative from the end.
 
     Returns:
         The widget; its `removal` holds the values of its controls, its `answer` the sentence.
 
     Raises:
-        BadArguments: there is no such call, nothing says what it read, or its model has no price.
+        BadArguments: there is no such call, its cache read is unknown, or its model has no price.
 
     Example:
         >>> import ctxkit as ck
@@ -89,27 +89,26 @@ def break_even(session: Session, call: int = -1) -> BreakEvenWidget:
         >>> type(widget).__name__
         'BreakEvenWidget'
     """
-    from ctxkit.plots.cache_charts import get_prompt_strip
+    from ctxkit.plots.cache_and_prompt_strip_charts import get_prompt_strip
     from ctxkit.widgets.break_even_widget import BreakEvenWidget
 
     return BreakEvenWidget(session, get_prompt_strip(session, call))
 
 
 def tune(session: Any, rules: RulesLike | None = None, **ranges: tuple[float, ...]) -> Tuner:
-    """Return a widget with a slider for each numeric setting; the replay of the session is drawn as
-    they move.
+    """Return a widget with a slider for each numeric setting; each move draws a replay.
 
     Args:
-        session: a recorded session, the path of a log, or a list of messages; of a replay the
-            recorded one is taken. A live session, or the name of one of `%%agent`: it is tried
-            again after each turn, and its button "from here on" leads it by the settings.
-        rules: the name of a preset, rules (with the settings that they have), or a function of
-            yours that makes rules from numbers that it has defaults for, such as ``def
-            rules(trigger=30_000, keep=8_000)``; None: those of a live session.
+        session: a recorded session, the path of a log, or a list of messages; of a replay, its
+            recorded session is used. A live session, or its name in `%%agent`: the settings are
+            tried again after each turn, and the button "from here on" applies them to it.
+        rules: the name of a preset, rules (with their settings), or a function that makes rules
+            from numbers with defaults, such as ``def rules(trigger=30_000, keep=8_000)``; None: the
+            rules of a live session.
         ranges: ends (and step) of a setting's slider, such as ``keep=(1_000, 20_000, 500)``.
 
     Returns:
-        The widget; its `settings` can be set, its `rules` are those of the sliders as they stand.
+        The widget; its `settings` can be set, its `rules` are those of the sliders.
 
     Raises:
         BadArguments: not a session; rules without a numeric setting; a range for a setting that
@@ -123,7 +122,7 @@ def tune(session: Any, rules: RulesLike | None = None, **ranges: tuple[float, ..
     """
     from ctxkit.errors import BadArguments
     from ctxkit.widgets.data_source import get_live_session
-    from ctxkit.widgets.setting_trials import TrialRunner
+    from ctxkit.widgets.trial_replays_and_tables import TrialRunner
     from ctxkit.widgets.tuner import Tuner
     from ctxkit.widgets.tuner_controls import make_setting_controls
 
@@ -141,17 +140,17 @@ def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
     """Return a widget that shows how full a context is, how it grew, and its last calls.
 
     Args:
-        session: the name of a session of `%%agent`, or a live session: it is followed while it
-            runs; the path of a log: it is followed while another program writes it, with what the
-            last call added and when the next compaction is due; a session or a list of messages: it
-            is shown as it stands. None: the session that the magics speak of.
+        session: a live session or its name in `%%agent`: it is followed while it runs. The path of
+            a log: it is followed while another program writes it, with the growth of the last call
+            and the next compaction. A session or a list of messages: shown without following. None:
+            the active session of the magics.
         every: seconds between two looks at a file; `Watcher.stop` ends them.
 
     Returns:
         The widget; its `state` is the newest reading.
 
     Raises:
-        BadArguments: there is no such session, or no time passes between two looks.
+        BadArguments: there is no such session, or `every` is not above 0.
         ReadError: the file cannot be read.
 
     Example:
@@ -181,24 +180,25 @@ def budget(
 ) -> BudgetWidget:
     """Return a chart of each agent's input tokens, summed by turn, with lines for two thresholds.
 
-    Drag a line, move it with the arrow keys, or type a number: the browser says which turns would
+    Drag a line, move it with the arrow keys, or type a number: the chart says which turns would
     have warned and compacted, also while a cell runs and in an exported page.
 
     Args:
         of: a session or several, a path or a folder, a turn frame, snapshots (their frame, file or
-            folder), a live session or its name (it is followed); None: the one of the magics.
-        warn: tokens at which the first line stands; None: as the log has it, else off. Where
-            neither line is given and the log has none, they begin at 60 and 80 % of the highest
-            sum.
-        cutover: the same for the other one.
-        again: let sums start again after each cut, instead of taking them as recorded.
+            folder), a live session or its name (it is followed); None: the active session of the
+            magics.
+        warn: threshold of the warning in tokens; None: as recorded, else off. If neither threshold
+            is given and the log has none, they start at 60 and 80 % of the highest sum.
+        cutover: threshold of the compaction in tokens; None: as for `warn`.
+        again: start the sums again after each compaction by these thresholds, instead of taking the
+            recorded sums.
 
     Returns:
         The widget; `warn` and `cutover` follow the lines, `verdict` has the turns that reach them,
         by agent.
 
     Raises:
-        BadArguments: it is none of these, or a threshold below 0.
+        BadArguments: `of` is none of these, or a threshold is below 0.
         ReadError: a file cannot be read.
 
     Example:
@@ -207,26 +207,28 @@ def budget(
         >>> type(chart).__name__
         'BudgetWidget'
     """
-    from ctxkit.widgets.budget_thresholds_widget import BudgetWidget
+    from ctxkit.widgets.budget_threshold_hits_widget import BudgetWidget
     from ctxkit.widgets.data_source import resolve_source
 
     return BudgetWidget(resolve_source(of), warn=warn, cutover=cutover, again=again)
 
 
 def savings(of: Any = None) -> SavingsWidget:
-    """Return a chart of what each compaction kept and saved; a click tells what it did.
+    """Return a chart of what each compaction kept and saved; a click shows its details.
 
-    That is its diff, what it cost and when that is paid back, and what was needed of it later.
+    These are its diff, its cost and when that is paid back, and the removed items that were needed
+    later.
 
     Args:
-        of: what `budget` takes, or a frame of compactions. Of snapshots no sizes are known, and
+        of: what `budget` takes, or a frame of compactions. For snapshots sizes are unknown, and
             there is no diff.
 
     Returns:
-        The widget; its `compactions` are the rows drawn, its `detail` what a click shows.
+        The widget; its `compactions` are the rows drawn, its `detail` the details of the last
+        click.
 
     Raises:
-        BadArguments: it is none of these.
+        BadArguments: `of` is none of these.
         ReadError: a file cannot be read.
 
     Example:
@@ -248,22 +250,23 @@ def thrash(
     window: int = 10,
     by: Literal["tokens", "messages"] = "tokens",
 ) -> ThrashWidget:
-    """Return a chart of the share that each compaction saved, with an anti-thrash guard to turn.
+    """Return a chart of the share that each compaction saved, with an adjustable anti-thrash guard.
 
-    The browser says where the guard closes; of a replay also what that comes to in dollars.
+    The chart says where the guard closes and, for a replay, what that costs or saves in US dollars.
 
     Args:
         of: what `savings` takes.
-        min_savings: share from 0 to 1 that a compaction has to save; 0 turns the guard off.
-        window: so many in a row that save less close it; 0 turns it off.
-        by: whether the share is of tokens, as the bill counts, or of messages, as fuseraft does.
+        min_savings: share from 0 to 1 that a compaction must save; 0 turns the guard off.
+        window: number of compactions in a row below that share that close the guard; 0 turns it
+            off.
+        by: count the share in "tokens", as the bill does, or in "messages", as fuseraft does.
 
     Returns:
         The widget; its `min_savings`, `window` and `by` can be set, its `closes` says where the
         guard closes.
 
     Raises:
-        BadArguments: it is none of these, or a setting that no guard can have.
+        BadArguments: `of` is none of these, or a setting is out of its range.
         ReadError: a file cannot be read.
 
     Example:

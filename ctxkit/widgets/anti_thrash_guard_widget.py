@@ -11,7 +11,7 @@ import traitlets as t
 from ctxkit.engine import get_run_of_replay
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.frames import per_compaction
-from ctxkit.plots.compaction_charts import (
+from ctxkit.plots.savings_thrash_loss_charts import (
     build_thrash_data,
     draw_thrash_chart,
     find_guard_closing,
@@ -26,13 +26,13 @@ from ctxkit.widgets.session_compactions_widget import (
     CompactionRow,
     list_frame_compactions,
 )
-from ctxkit.widgets.setting_trials import TrialRunner
+from ctxkit.widgets.trial_replays_and_tables import TrialRunner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.plots.chart import Chart
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.policies.protocols import PromptForecast, RunHistory
     from ctxkit.session.session import Session
     from ctxkit.widgets.data_source import WidgetDataSource
@@ -85,7 +85,7 @@ class ThrashWidget(ChartWidget):
         return sessions
 
     def shares(self, session: int | None = None) -> list[float | None]:
-        """Return what each compaction of a session saved, by what is chosen."""
+        """Return the saving of each compaction of a session, by tokens or by messages."""
         shares_saved: list[float | None] = self.rows[self.session if session is None else session][
             self.by
         ]
@@ -245,7 +245,7 @@ class GuardCostComparison:
         return TrialRunner(self.session.origin or self.session)
 
     def usd(self, closes: int | None) -> float | None:
-        """Return what the replay costs where no compaction comes after that one; None: all of them.
+        """Return the US dollars of the replay without compactions after one; None: with all.
 
         Raises:
             BadArguments: the rules cannot work.

@@ -14,7 +14,7 @@ from ctxkit._internal.formatting_and_sanitizing import escape_html, format_usd, 
 from ctxkit.engine.cache_model.call_features import has_hour_writes
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.compaction_formulas import mutation_gain, reads_until_mutation_pays
-from ctxkit.plots.cache_charts import (
+from ctxkit.plots.cache_and_prompt_strip_charts import (
     BILLING_KINDS,
     BlockRow,
     BlockRowsDrawing,
@@ -78,7 +78,7 @@ class BlockRemoval:
         )
 
     def gain(self, calls: int) -> float:
-        """Return the dollars gained over so many calls to come; negative where it costs."""
+        """Return the dollars gained over a number of coming calls; negative where it costs."""
         alive = 0.0 if self.cold else 1.0
         write, read = self.shares
         tokens = mutation_gain(

@@ -40,7 +40,7 @@ class WidgetDataSource(NamedTuple):
 
 
 def resolve_source(source: Any) -> WidgetDataSource:
-    """Return what is to be drawn.
+    """Return the data that a widget draws.
 
     Args:
         source: a session or several, the path of a log or a folder, a turn frame, snapshots (their

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit._internal.distribution_version_and_conflicts import get_version
 from ctxkit._internal.file_cache import FileCache, FileStamp
 from ctxkit._internal.formatting_and_sanitizing import (
     NO_MATHJAX,
@@ -23,15 +24,13 @@ from ctxkit._internal.formatting_and_sanitizing import (
     pluralize,
     sanitize_line,
 )
-from ctxkit._internal.installed_distribution import get_version
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.safe_files import get_ctxkit_cache_folder
 from ctxkit._internal.tables import TEXT_COLOR_CSS, Column, Table
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
 from ctxkit.formats.reading import LOG_SUFFIXES, find_log_files, read_all
 from ctxkit.widgets.base_widget import ChartWidget, build_javascript_module
 from ctxkit.widgets.data_source import WidgetDataSource
-from ctxkit.widgets.explorer import Explorer
 from ctxkit.widgets.folder_board_rows import (
     BOARD_HEADS,
     GROUP_HEADS,
@@ -46,6 +45,7 @@ from ctxkit.widgets.folder_board_rows import (
     read_session_of_row,
 )
 from ctxkit.widgets.python_to_javascript import ROWS_PER_CHUNK
+from ctxkit.widgets.session_explorer import Explorer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,8 +121,12 @@ class Board:
         return read_session_of_row(self.rows[number])
 
     def where(self, words: str = "", **columns: str) -> Board:
-        """Return the rows that hold every word, and whose columns are as given:
-        ``where(project="cli")``.
+        """Return the board with some of its rows only.
+
+        Args:
+            words: words that a row must hold, separated by blanks; case is ignored. Empty: all
+                rows.
+            columns: a value by column, such as ``project="cli"``.
 
         Raises:
             BadArguments: there is no such column.
@@ -148,7 +152,7 @@ class Board:
         return Board(rows)
 
     def by(self, way: str) -> Table:
-        """Return one row a day, project, tool, model or agent, the dearest first.
+        """Return one row per day, project, tool, model or agent, the most expensive first.
 
         Raises:
             BadArguments: there is no such way.
@@ -183,7 +187,7 @@ class Board:
     # `finally`, so an interrupt loses nothing that was read. Rows are unique by path and id; the
     # newest reading of a session replaces an older one.
     def go_on(self, seconds: float | None = None) -> Board:
-        """Read on where the first look stopped, for so many seconds or to the end; return all rows.
+        """Read the rest of the logs, for a number of seconds or to the end; return all rows.
 
         Of a board that `where` made, those that it asked for.
         """
@@ -301,17 +305,17 @@ def board(
 ) -> Board:
     """Return all sessions of a folder or a glob in one table, the newest first.
 
-    In a notebook it is filtered, sorted and grouped by hand, a click reads a session, and what was
-    not read yet comes by itself. What was read is kept in the cache folder (`CTXKIT_CACHE_DIR`,
-    else the user's own: figures and titles, no messages), so that only files that changed are read
+    In a notebook the table can be filtered, sorted and grouped; a click reads a session, and logs
+    that were not read yet are added by themselves. Figures and titles (no messages) are kept in the
+    cache folder (`CTXKIT_CACHE_DIR`, else the user's own), so that only files that changed are read
     again.
 
     Args:
-        where: a folder (everything below it), a file or a glob; None: what the tools of this
-            machine keep, as `ctxkit.discover` finds it.
-        seconds: how long the newest files are read before the table is shown; None: until all are.
-            The rest is read by `Board.go_on`.
-        follow: whether its display continues looking for files that are new or have changed.
+        where: a folder (everything below it), a file or a glob; None: the logs of the tools on this
+            machine, as `ctxkit.discover` finds them.
+        seconds: seconds for which the newest files are read before the table is shown; None: until
+            all are. `Board.go_on` reads the rest.
+        follow: keep looking for new and changed files while it is displayed.
 
     Returns:
         The board, a sequence of rows; `where`, `by` and `of` make smaller boards and sums, `open`

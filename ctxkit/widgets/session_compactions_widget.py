@@ -24,13 +24,13 @@ from ctxkit.metrics import compaction_outcomes, loss_tables
 from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel
 from ctxkit.metrics.frames import per_compaction
 from ctxkit.metrics.view_value_registry import register_view_values
-from ctxkit.plots.compaction_charts import (
-    CompactionSaving,
+from ctxkit.plots.compaction_diff_chart import get_diff_data
+from ctxkit.plots.savings_thrash_loss_charts import (
+    CompactionSizes,
     draw_savings_chart,
     drop_unmarked_compactions,
     hides_all_compactions,
 )
-from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.widgets.base_widget import ChartWidget, build_javascript_module
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class SavingsWidget(ChartWidget):
 
     def _build_chart(self) -> Chart:
         data = [
-            CompactionSaving(r.number, r.call, r.before, r.after, r.put, r.what, r.source, r.name)
+            CompactionSizes(r.number, r.call, r.before, r.after, r.put, r.what, r.source, r.name)
             for r in self._rows
         ]
         titles = list(dict.fromkeys([*self.feed.titles.values(), *(r.name for r in self._rows)]))
@@ -154,7 +154,12 @@ class CompactionDetails:
         return ReplayCostModel.of(self.session.origin or self.session)
 
     def of(self, number: int, one: CompactionRow) -> dict[str, Any]:
-        """Return the sentences, the diff and the items of a compaction, as plain values."""
+        """Return the details of a compaction as plain values: sentences, diff and items.
+
+        Args:
+            number: number of the compaction, from 0.
+            one: its row in the table.
+        """
         changes = get_diff_data(self.session, number)
         changed = [c for c in changes if c.action != "kept"]
         changed.sort(key=lambda c: (c.action != "inserted", -c.before))

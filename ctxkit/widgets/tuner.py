@@ -13,13 +13,13 @@ import traitlets as t
 from ctxkit._internal.formatting_and_sanitizing import escape_html, render_notes_html, sanitize_line
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.presets.config_key_mapping import get_preset_defaults
-from ctxkit.presets.registry import names, resolve_rules
-from ctxkit.widgets import setting_trials
+from ctxkit.presets.registry_and_setting_checks import names, resolve_rules
+from ctxkit.widgets import trial_replays_and_tables
 from ctxkit.widgets.anti_thrash_guard_widget import ThrashWidget
 from ctxkit.widgets.base_widget import TEXT_COLOUR, StaticOutputsMixin
-from ctxkit.widgets.budget_thresholds_widget import BudgetWidget
+from ctxkit.widgets.budget_threshold_hits_widget import BudgetWidget
 from ctxkit.widgets.data_source import WidgetDataSource
-from ctxkit.widgets.setting_trials import TrialRunner, compute_mean_summary_tokens
+from ctxkit.widgets.trial_replays_and_tables import TrialRunner, compute_mean_summary_tokens
 from ctxkit.widgets.tuner_controls import (
     InertSettingNotes,
     arrange_controls_by_effect,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.live_session import LiveSession
     from ctxkit.agent.turn_state_and_events import LiveEvent
-    from ctxkit.policies.context_rules import Rules
-    from ctxkit.widgets.setting_trials import Trial
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
+    from ctxkit.widgets.trial_replays_and_tables import Trial
     from ctxkit.widgets.tuner_controls import SettingControls
 
 
@@ -102,7 +102,9 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
         self.from_here = None if live is None else ApplyToLiveButton(live, lambda: self.words)
         self.copier = CopyTextButton()
         wide = w.Layout(width="auto")
-        self.when = w.HTML(setting_trials.render_trigger_advice(*trials.when), layout=wide)
+        self.when = w.HTML(
+            trial_replays_and_tables.render_trigger_advice(*trials.when), layout=wide
+        )
         self.growth, self.figures, self.steps = (w.HTML(layout=wide) for _ in range(3))
         self.panes = w.Accordion(
             [w.VBox(), w.VBox()], titles=("Budget", "Guard"), selected_index=None
@@ -147,7 +149,7 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
         return f"{self.setting_controls.label}:{', '.join(f'{n}={v}' for n, v in settings.items())}"
 
     def hear(self, event: LiveEvent) -> None:
-        """Try the settings on what a live session has become."""
+        """Try the settings again when a turn of the live session has ended."""
         if event.kind not in ("turn_end", "cancelled") or self.live is None:
             return
         # The record has grown: the log, sizes and prices that the old runner holds are out of date.
@@ -236,7 +238,7 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
                 trial = self.trials.at(self.rules, None if exact else self._summary)
                 loss = self.trials.loss(trial) if exact else self.trials.quick_loss(trial)
                 is_bound = bool(loss) and not exact and trial.wrote
-                trial = trial.with_loss({**loss, setting_trials.LOSS_IS_BOUND: is_bound})
+                trial = trial.with_loss({**loss, trial_replays_and_tables.LOSS_IS_BOUND: is_bound})
             else:
                 trial = self.begun
             self._trial, self._error = trial, ""
@@ -252,7 +254,7 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
 
     @property
     def written(self) -> RulesConfigText:
-        """The settings as the system's own config, else in Python: what the button copies."""
+        """The settings as the system's own config, else in Python: the text that the button copies."""
         return format_rules_as_config(self.rules, self.setting_controls.label, self.settings)
 
     def _draw_trial(self) -> None:
@@ -265,15 +267,15 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
         if not self._error:
             self.inert_notes.update(self.rules.parameters)
         rows = self._figure_rows()
-        chart = setting_trials.render_trial_growth_chart(
+        chart = trial_replays_and_tables.render_trial_growth_chart(
             self.trials.prompts, self._trial, self._error, self._pinned[1] if self._pinned else None
         )
         self.growth.value = (
-            setting_trials.render_trial_verdict(self._describe_verdict(rows)) + chart
+            trial_replays_and_tables.render_trial_verdict(self._describe_verdict(rows)) + chart
         )
         notes = render_notes_html(self.trials.session.notes)
-        self.figures.value = setting_trials.render_trial_figures(rows, note) + notes
-        self.steps.value = setting_trials.render_trial_compactions(self._trial)
+        self.figures.value = trial_replays_and_tables.render_trial_figures(rows, note) + notes
+        self.steps.value = trial_replays_and_tables.render_trial_compactions(self._trial)
         self._fill_pane()
 
     def _figure_rows(self) -> dict[str, dict[str, Any]]:
@@ -294,7 +296,7 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
 
     def _describe_verdict(self, rows: dict[str, dict[str, Any]]) -> str:
         label = self.setting_controls.label
-        return setting_trials.describe_trial_verdict(label, rows["recorded"], rows["now"])
+        return trial_replays_and_tables.describe_trial_verdict(label, rows["recorded"], rows["now"])
 
     def to_text(self) -> str:
         """Return what is shown as text: the verdict, the settings, the figures, the compactions."""
@@ -304,8 +306,8 @@ class Tuner(StaticOutputsMixin, w.VBox):  # type: ignore[misc]
             [
                 self._describe_verdict(rows),
                 *self._describe_settings(),
-                *setting_trials.format_trial_figures(rows),
-                setting_trials.describe_trial_compactions(self._trial),
+                *trial_replays_and_tables.format_trial_figures(rows),
+                trial_replays_and_tables.describe_trial_compactions(self._trial),
                 *notes,
             ]
         )

@@ -17,16 +17,16 @@ from ctxkit import presets
 from ctxkit._internal.formatting_and_sanitizing import escape_html
 from ctxkit.engine.replay import find_context_window
 from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
-from ctxkit.policies.context_rules import Rules, unwrap_function
+from ctxkit.policies.compaction_and_pruning_rules import Rules, unwrap_function
 from ctxkit.presets.inert_settings import INERT_SETTINGS, find_inert_setting
-from ctxkit.presets.registry import names, preset, resolve_rules
+from ctxkit.presets.registry_and_setting_checks import names, preset, resolve_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from ctxkit.presets.registry import RulesLike
+    from ctxkit.presets.registry_and_setting_checks import RulesLike
     from ctxkit.session.session import Session
-    from ctxkit.widgets.setting_trials import Trial, TrialRunner
+    from ctxkit.widgets.trial_replays_and_tables import Trial, TrialRunner
 
 
 _SMALL = 50
@@ -83,6 +83,11 @@ def make_setting_controls(
 ) -> SettingControls:
     """Return the settings of a preset, of rules, or of a function that makes rules, as controls.
 
+    Args:
+        rules: name of a preset, rules, or a function that makes rules from numbers.
+        session: the session on which they are tried; it gives the ranges of sizes in tokens.
+        ranges: by setting, its smallest and largest value, and optionally the step.
+
     Raises:
         BadArguments: there is no numeric setting, or a range is none.
         UnknownPreset: a name means nothing, or a range is for a setting that does not exist.
@@ -123,7 +128,12 @@ def make_setting_controls(
 def replace_zeros_with_none(
     values: Mapping[str, Any], nullable_names: Collection[str]
 ) -> dict[str, Any]:
-    """Return settings with None for those that are turned off by a 0."""
+    """Return settings in which a 0 that turns a setting off is None.
+
+    Args:
+        values: settings by name.
+        nullable_names: settings that a 0 turns off.
+    """
     return {n: None if n in nullable_names and not v else v for n, v in values.items()}
 
 
@@ -316,7 +326,12 @@ _FEW = 6
 def arrange_controls_by_effect(
     controls: Sequence[w.Widget], effects: Sequence[SettingPromptEffect]
 ) -> list[w.Widget]:
-    """Return controls in a grid, those folded away that change least, with the reason."""
+    """Return controls in a grid; of many, those that change least are folded away, with the reason.
+
+    Args:
+        controls: the controls, those with the largest effect first.
+        effects: the effect of each setting, in the same order.
+    """
     grid = w.Layout(grid_template_columns="repeat(auto-fill, minmax(380px, 1fr))", flex="0 0 auto")
     first = len(controls)
     if first > _FEW:
@@ -444,7 +459,15 @@ class SettingPromptEffect(NamedTuple):
 def measure_setting_effects(
     trials: TrialRunner, setting_controls: SettingControls, summary: int
 ) -> list[SettingPromptEffect]:
-    """Return the effect of each setting, the largest first, then unknown ones, then none."""
+    """Return the effect of each setting, the largest first, then unknown ones, then none.
+
+    Each setting is tried at both ends of its range, for at most `EFFECT_SECONDS` of processor time.
+
+    Args:
+        trials: runs the session under settings.
+        setting_controls: the settings and their ranges.
+        summary: size of a summary, in tokens.
+    """
     was = _prompt_array(trials.at(setting_controls.make({}), summary))
     end = time.process_time() + EFFECT_SECONDS
     effects = dict[str, float].fromkeys((one.name for one in setting_controls.all), 0.0)

@@ -155,7 +155,7 @@ class Watcher(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc]
         ]
 
     @property
-    def state(self) -> ContextGauge:
+    def state(self) -> SessionStatusLine:
         """The state of the session as plain values."""
         session, live = self._session(), self._live()
         done = len(session.calls), count_compactions(session)
@@ -163,7 +163,7 @@ class Watcher(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc]
             failed = self._tail.failed if self._tail is not None else ""
             note = failed and f"the last look failed: {failed}"
             state = "followed" if self._tail is not None else ""
-            return ContextGauge(
+            return SessionStatusLine(
                 self.name,
                 _last_prompt_tokens(session),
                 _context_window(session),
@@ -172,7 +172,9 @@ class Watcher(StaticOutputsMixin, anywidget.AnyWidget):  # type: ignore[misc]
                 note,
             )
         state = "running" if self._turning else "at rest"
-        return ContextGauge(self.name, *live.agent.gauge(), *done, state, live.agent.model.notice)
+        return SessionStatusLine(
+            self.name, *live.agent.gauge(), *done, state, live.agent.model.notice
+        )
 
     def to_text(self) -> str:
         """Return what is shown as text."""
@@ -213,7 +215,7 @@ _NEARLY_FULL = 0.8
 _CALLS_HEAD = ("call", "turn", "prompt", "cached", "out", "then")
 
 
-class ContextGauge(NamedTuple):
+class SessionStatusLine(NamedTuple):
     """The state of a session: window, calls, compactions."""
 
     name: str
@@ -286,7 +288,7 @@ def render_sentences(sentences: list[str]) -> str:
 
 
 def list_recent_calls(session: Session) -> list[tuple[str, ...]]:
-    """Return the last calls, the newest first: place, recorded sizes, what the reply asked for."""
+    """Return the last calls, the newest first: number, recorded sizes, tools called."""
     out = []
     for call in reversed(session.calls[-RECENT_CALLS:]):
         m, u = call.message, call.message.usage
@@ -333,7 +335,7 @@ _MAX_NAMED_TOOLS = 3
 
 
 def describe_last_prompt_growth(session: Session) -> str:
-    """Return what came between the last two prompts, in a sentence; empty where it cannot be said.
+    """Describe what was added between the last two prompts; empty where it is not known.
 
     The sum is as recorded where the log has usage; the parts are estimates of their text.
     """

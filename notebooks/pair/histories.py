@@ -15,7 +15,7 @@ from ctxkit.course.pair.tiny_language_model import PLACEHOLDERS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.course.pair.number_lookup_task import LookupTask
+    from ctxkit.course.pair.number_lookup_task import ConfigLookupTask
 
 
 class HistoryStep(NamedTuple):
@@ -33,7 +33,7 @@ class _Result(NamedTuple):
 
 
 def make_conversation(
-    world: LookupTask,
+    world: ConfigLookupTask,
     keep_recent: int | None = None,
     visible_share: float = 1.0,
     random: Random | None = None,
@@ -92,7 +92,7 @@ def draw_conversation(
 
 
 def choose_step(
-    world: LookupTask, question: int, visible: set[str], read: set[str]
+    world: ConfigLookupTask, question: int, visible: set[str], read: set[str]
 ) -> tuple[str, str]:
     """Return the right step and its kind, given services with visible files and those ever read."""
     missing = [service for service, _ in world.questions[question] if service not in visible]
@@ -107,7 +107,7 @@ def format_read_call(service: str) -> str:
 
 
 def _label_steps(
-    world: LookupTask,
+    world: ConfigLookupTask,
     messages: Sequence[tuple[str, str]],
     visible: Sequence[bool],
     placeholder: str,

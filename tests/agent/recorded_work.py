@@ -35,7 +35,7 @@ from ctxkit.agent.recorders.api_call_parsers import parse_call
 from ctxkit.agent.tools import file_search
 from ctxkit.errors import CtxkitError
 from ctxkit.policies import Above, Rules, Summary
-from ctxkit.policies.memory_entries import make_entry
+from ctxkit.policies.memory_entries_and_digests import make_entry
 from ctxkit.session import Message, Text
 
 if TYPE_CHECKING:

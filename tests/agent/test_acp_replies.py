@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit.agent import ReplyBuilder
+from ctxkit.agent import AcpReplyBuilder
 
 USAGE = {"usage": {"inputTokens": 1200, "outputTokens": 25, "totalTokens": 1225}}
 ANNOUNCED = {"toolCallId": "c1", "status": "pending", "title": "Shell", "rawInput": {},
@@ -16,7 +16,7 @@ def piece(text, **more):
 
 
 def build(*updates):
-    builder, out = ReplyBuilder("own"), []
+    builder, out = AcpReplyBuilder("own"), []
     for update in updates:
         out += (
             builder.update_call(update)

@@ -17,13 +17,13 @@ from ctxkit.agent import (
     MemoryStore,
     ScriptedModel,
     SessionMemory,
-    Webhook,
+    WebhookMemoryProvider,
     Workspace,
     import_files,
 )
-from ctxkit.agent.models.scripted import make_reply
+from ctxkit.agent.models.scripted_and_lookup_models import make_reply
 from ctxkit.policies import Chain, LessonRecall
-from ctxkit.policies.memory_entries import make_entry
+from ctxkit.policies.memory_entries_and_digests import make_entry
 from ctxkit.session import Message, ToolCall
 from ctxkit.tokens import estimate_schema_tokens
 
@@ -92,7 +92,11 @@ def test_live_log_and_replay_agree_with_all_layers_on(place, mode):
     rules = replace(rules, counter=COUNT, policy=Chain.of(rules.policy, LessonRecall()))
     with hook(block="The user prefers tabs.") as (url, asked):
         memory = SessionMemory(
-            held, [LocalMemoryProvider(held), Webhook(load_url=url, save_url=url, save_every=2)]
+            held,
+            [
+                LocalMemoryProvider(held),
+                WebhookMemoryProvider(load_url=url, save_url=url, save_every=2),
+            ],
         )
         model = ScriptedModel(tuple(turns()), name="made", counter=COUNT, clock=tick)
         with LiveSession("main", model=model, rules=rules, clock=tick, workspace=Workspace(place),

@@ -17,7 +17,7 @@ from ctxkit.agent.change_intent_evidence_records import (
     encode_record,
     find_claims,
 )
-from ctxkit.policies import evidence_summaries as evidence
+from ctxkit.policies import tool_evidence_summaries as evidence
 
 KEY = "sk-ant-api03-" + "Ab1" * 30
 

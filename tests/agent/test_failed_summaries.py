@@ -251,7 +251,7 @@ def test_a_result_whose_summary_fails_is_told_and_stands_as_an_excerpt(how, monk
     heard = []
     rules = presets.ai(context_window=50_000, tool_call_cutoff=2, tool_summary_strategy="llm")
     monkeypatch.setattr(
-        "ctxkit.agent.summaries_and_unsuccessful_compactions.SUMMARY_SECONDS",
+        "ctxkit.agent.model_summaries_and_backoff.SUMMARY_SECONDS",
         0.05 if how == "times out" else 300,
     )
     with failing(how) as model:

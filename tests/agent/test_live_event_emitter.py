@@ -32,7 +32,7 @@ SCREENS = {
     ("magics/turn_handle_and_approvals.py", "_read_answer"): "the question whether a call may run, for the person alone",
     ("magics/turn_handle_and_approvals.py", "show_question_and_yield_prompt"): "the call that is asked about, which its redacted form replaces",
     ("magics/turn_handle_and_approvals.py", "_ipython_display_"): "a turn beside the notebook: what `TurnRenderer` made",
-    ("magics/section_and_store_commands.py", "list_store_items"): "what is damaged in the library",
+    ("magics/prompt_section_and_document_commands.py", "list_store_items"): "what is damaged in the library",
     ("magics/memory_commands.py", "list_memory_entries"): "what is damaged in the memory",
     ("widgets/progress_notice.py", "_show_html"): "a fixed line of the kit while something takes long",
     ("magics/turn_display.py", "__init__"): "the turn in its cell: what `TurnRenderer` made",

@@ -11,12 +11,12 @@ from stand_in_models import ECHO, Says, agent, run, said
 
 import ctxkit as ck
 from ctxkit.agent import ProviderModel
-from ctxkit.engine.provider_guard import OPENING
+from ctxkit.engine.prompt_checks_and_repairs import OPENING
 from ctxkit.errors import ModelError
 from ctxkit.metrics import count_groups_by_call
 from ctxkit.presets import preset, swe_agent_mask
 from ctxkit.session import ToolCall, Usage
-from ctxkit.widgets.explorer_values import ExplorerSession
+from ctxkit.widgets.explorer_messages_and_search import ExplorerSession
 
 PRUNING = ("ai", "fuseraft", "tyrum", "swe_agent_mask", "inspect_edit", "codex")
 

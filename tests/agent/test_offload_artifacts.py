@@ -11,7 +11,7 @@ from ctxkit import presets
 from ctxkit.agent import tool
 from ctxkit.agent.tools.file_and_document_tools import describe_artifact_reading
 from ctxkit.policies import ResultOffload
-from ctxkit.policies.offload import STUB_PREFIX
+from ctxkit.policies.result_excerpts_and_offload import STUB_PREFIX
 from ctxkit.presets import preset
 from ctxkit.session import ToolCall
 

@@ -11,7 +11,11 @@ from ctxkit import tokens
 from ctxkit.agent import ArtifactStore, LiveContext, Workspace
 from ctxkit.errors import StoreError
 from ctxkit.policies import Chain, Fallback, ResultOffload, ResultShortening, Rules
-from ctxkit.policies.offload import STUB_PREFIX, compute_artifact_id, find_artifact_in_stub
+from ctxkit.policies.result_excerpts_and_offload import (
+    STUB_PREFIX,
+    compute_artifact_id,
+    find_artifact_in_stub,
+)
 
 COUNT = tokens.get_counter("chars/4")
 LONG = "row\n" * 500

@@ -12,11 +12,11 @@ from stand_in_models import COUNT, ECHO, USAGE, Says, agent, run, said
 import ctxkit as ck
 from ctxkit.agent import Limits, SpentInTurn, tool
 from ctxkit.agent.live_context_and_transcript import LOST_RESULT
-from ctxkit.agent.summaries_and_unsuccessful_compactions import ModelSummariser
+from ctxkit.agent.model_summaries_and_backoff import ModelSummariser
 from ctxkit.engine import make_log_from_session
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.formats import MISSING_RESULT, to_chat_messages
-from ctxkit.policies import Above, Clear, History, Passage, Rules, Summary
+from ctxkit.policies import Above, Clear, History, Rules, SummariserInput, Summary
 from ctxkit.session import Thinking, ToolCall, Usage
 
 # -- pairs ---------------------------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_a_summary_that_would_pass_a_limit_is_not_asked_for():
         writer, loop, exceeded_limit=lambda tokens: "the limit of 1 calls" if tokens > 100 else None
     )
     with pytest.raises(ModelError, match="would exceed the limit of 1 calls"):
-        write(Passage(log, 1))
+        write(SummariserInput(log, 1))
     loop.close()
     assert not writer.asked
 

@@ -13,8 +13,8 @@ from ctxkit.agent import ContextStore, RootFolder
 from ctxkit.agent.system_prompt import (
     MAX_PROJECT_BYTES,
     SECTIONS,
-    PromptSections,
     PromptSectionSources,
+    PromptSectionUpdater,
     fence_text,
     parse_section_names,
 )
@@ -179,7 +179,9 @@ def test_what_is_no_section_is_refused(words, match):
 # -- when they are said ------------------------------------------------------------------------------
 
 
-def grown(session: Session, sections: PromptSections, now: float) -> tuple[Session, Message | None]:
+def grown(
+    session: Session, sections: PromptSectionUpdater, now: float
+) -> tuple[Session, Message | None]:
     from msgspec.structs import replace
 
     due = sections.make_update(session, now)
@@ -196,7 +198,9 @@ def names(message: Message | None) -> list[str]:
 def test_a_session_begins_with_its_sections_and_says_again_only_what_changed(root, tmp_path):
     store = ContextStore(tmp_path)
     (root.folder / ".gitignore").write_text("build/")
-    sections = PromptSections(parse_section_names("on"), around(root, own="In verse.", store=store))
+    sections = PromptSectionUpdater(
+        parse_section_names("on"), around(root, own="In verse.", store=store)
+    )
     session, first = grown(Session(id="s"), sections, NOW)
     assert (first.role, names(first)) == ("system", ["base", "own", "runtime", "gitignore", "time"])
     assert "\n\n## Runtime Environment" in first.text
@@ -222,7 +226,7 @@ def test_what_a_compaction_took_away_is_said_again(root, tmp_path):
     from ctxkit.session import Edit
 
     store = ContextStore(tmp_path)
-    sections = PromptSections(("base", "store"), around(root, store=store))
+    sections = PromptSectionUpdater(("base", "store"), around(root, store=store))
     session, _ = grown(Session(id="s"), sections, NOW)
     store.put("spec", {"a.md": (b"x", 1)})
     session, again = grown(session, sections, NOW)
@@ -235,16 +239,16 @@ def test_what_a_compaction_took_away_is_said_again(root, tmp_path):
 
 def test_instructions_of_its_own_are_never_left_out_but_by_off(root):
     with_own = around(root, own="In verse.")
-    assert names(PromptSections(("base",), with_own).make_update(Session(id="s"), NOW)) == [
+    assert names(PromptSectionUpdater(("base",), with_own).make_update(Session(id="s"), NOW)) == [
         "base",
         "own",
     ]
-    assert PromptSections((), with_own).names == ()
+    assert PromptSectionUpdater((), with_own).names == ()
 
 
 def test_a_memory_is_asked_before_each_turn(root):
     facts = ["MEMORY\n[fact] a: 1"]
-    sections = PromptSections(("base", "memory"), around(root, memory=lambda: facts[0]))
+    sections = PromptSectionUpdater(("base", "memory"), around(root, memory=lambda: facts[0]))
     session, first = grown(Session(id="s"), sections, NOW)
     assert names(first) == ["base", "memory"]
     facts[0] = "MEMORY\n[fact] a: 2"
@@ -253,17 +257,17 @@ def test_a_memory_is_asked_before_each_turn(root):
 
 
 def test_a_session_keeps_the_instructions_it_began_with(root):
-    sections = PromptSections(("base", "own"), around(root, own="In verse."))
+    sections = PromptSectionUpdater(("base", "own"), around(root, own="In verse."))
     session, _ = grown(Session(id="s"), sections, NOW)
     sections.check(session)
     with pytest.raises(BadArguments, match="began with other instructions"):
-        PromptSections(("base", "own"), around(root, own="In prose.")).check(session)
-    bare, _ = grown(Session(id="s"), PromptSections(("base",), around(root)), NOW)
+        PromptSectionUpdater(("base", "own"), around(root, own="In prose.")).check(session)
+    bare, _ = grown(Session(id="s"), PromptSectionUpdater(("base",), around(root)), NOW)
     with pytest.raises(BadArguments, match="began with no instructions"):
         sections.check(bare)
     plain = Session(id="s").append(Message(role="system", id="s0", parts=(Text("In verse."),)))
     sections.check(plain)
-    windows = PromptSections(("base", "own"), around(root, own="In verse.\r\nIn rhyme.\r\n"))
+    windows = PromptSectionUpdater(("base", "own"), around(root, own="In verse.\r\nIn rhyme.\r\n"))
     session, _ = grown(Session(id="s"), windows, NOW)
     windows.check(session)
 

@@ -16,13 +16,13 @@ from stand_in_models import COUNT, ECHO, USAGE, Says, agent, run, said
 from waiting import HANG
 
 from ctxkit.agent import (
+    AcpReplyBuilder,
     Agent,
     Delta,
     Limits,
     LiveSession,
     MemoryStore,
     ProviderModel,
-    ReplyBuilder,
     Request,
     SessionMemory,
     TurnState,
@@ -246,7 +246,10 @@ def test_of_a_reply_with_too_many_calls_none_is_run():
 
 def test_a_huge_result_does_not_hold_the_turn_while_it_is_redacted(tmp_path, monkeypatch):
     over = threading.Event()
-    monkeypatch.setattr("ctxkit.agent.session_files.redact", lambda text: over.wait(HANG) and text)
+    monkeypatch.setattr(
+        "ctxkit.agent.session_event_and_artifact_files.redact",
+        lambda text: over.wait(HANG) and text,
+    )
 
     def work(n: int) -> str:
         """Say much."""
@@ -298,7 +301,7 @@ def test_a_memory_that_hangs_counts_for_the_limit(tmp_path, monkeypatch, hangs):
 
 
 def test_calls_of_an_agent_without_an_end_are_replies_of_a_bounded_size():
-    builder, replies = ReplyBuilder("acp/x"), []
+    builder, replies = AcpReplyBuilder("acp/x"), []
     for n in range(2_500):
         replies += builder.update_call(
             {"toolCallId": f"c{n}", "title": "Run it", "kind": "execute"}

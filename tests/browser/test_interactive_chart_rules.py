@@ -12,10 +12,14 @@ from widgets.team_snapshots_and_long_session import team
 
 import ctxkit as ck
 from browser.jupyterlab_driver import Seen, browser_page, settle
-from ctxkit.plots.compaction_charts import find_guard_closing, is_guard_off, is_saving_too_small
 from ctxkit.plots.cumulative_input_charts import CumulativeAgentTokens
+from ctxkit.plots.savings_thrash_loss_charts import (
+    find_guard_closing,
+    is_guard_off,
+    is_saving_too_small,
+)
 from ctxkit.widgets.base_widget import read_widget_asset
-from ctxkit.widgets.budget_thresholds_widget import judge_turns, pack_agent_for_browser
+from ctxkit.widgets.budget_threshold_hits_widget import judge_turns, pack_agent_for_browser
 from ctxkit.widgets.python_to_javascript import translate_function_to_javascript
 
 if TYPE_CHECKING:

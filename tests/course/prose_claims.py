@@ -23,7 +23,7 @@ from ctxkit.course.lessons.appendix_and_capstone_exercises import _sweep_fuseraf
 from ctxkit.course.lessons.lesson_07_sweeps import measure_losses_near_trigger as jitter
 from ctxkit.course.lessons.lessons_02_03_policies_and_thrash import measure_growth_per_call
 from ctxkit.course.lessons.lessons_08_09_snapshot_logs_and_replay_trust import _measure_masked_costs
-from ctxkit.course.sample_sessions import (
+from ctxkit.course.sample_replays_and_scores import (
     load_sample,
     make_rules_with_trigger,
     replay_sample,
@@ -43,11 +43,15 @@ from ctxkit.metrics import (
     means_and_prediction_intervals,
     when_to_compact,
 )
-from ctxkit.metrics.compaction_payback import MIN_PROGRESS, get_replay_compactions, is_thrashing
-from ctxkit.metrics.growth_profile import GrowthProfile
+from ctxkit.metrics.compaction_savings_and_payback import (
+    MIN_PROGRESS,
+    get_replay_compactions,
+    is_thrashing,
+)
+from ctxkit.metrics.context_growth_and_floor import GrowthProfile
 from ctxkit.metrics.losable_items import ITEM_FAMILIES
-from ctxkit.policies import Rules, guards, memory_entries, modifiers, triggers
-from ctxkit.policies.offload import EXCERPT_MARKER, ResultExcerpts
+from ctxkit.policies import Rules, guards, memory_entries_and_digests, modifiers, triggers
+from ctxkit.policies.result_excerpts_and_offload import EXCERPT_MARKER, ResultExcerpts
 from ctxkit.policies.texts import summary_prompts_and_audits
 from ctxkit.presets.systems.tyrum import CheckpointSummariser
 from ctxkit.session.messages import Message, Text
@@ -657,13 +661,13 @@ CLAIMS = {
     },
     "10": {
         "as much as five calls that read 10,000 tokens each from the cache": lambda: 5 * 10_000 * PRICE.cache_read == pytest.approx(0.015),
-        "With `--memory on` the prompt gets at most 8,000 characters of notes": lambda: memory_entries.MAX_BLOCK_CHARS == 8_000,
+        "With `--memory on` the prompt gets at most 8,000 characters of notes": lambda: memory_entries_and_digests.MAX_BLOCK_CHARS == 8_000,
         "12 notes and 2,400 characters, with less for each kind (6 facts and 800 characters)": lambda: (
-            ((of := memory_entries.MemoryDigestBudgets()).items, of.chars, of.kinds["fact"]) == (12, 2_400, (6, 800))
+            ((of := memory_entries_and_digests.MemoryDigestLimits()).items, of.chars, of.kinds["fact"]) == (12, 2_400, (6, 800))
         ),
         "**The store** holds ten times that": lambda: (
-            (of := memory_entries.MemoryDigestBudgets())
-            and memory_entries.MemoryDigestBudgets(
+            (of := memory_entries_and_digests.MemoryDigestLimits())
+            and memory_entries_and_digests.MemoryDigestLimits(
                 items=10 * of.items,
                 chars=10 * of.chars,
                 kinds={kind: (10 * n, 10 * chars) for kind, (n, chars) in of.kinds.items()},

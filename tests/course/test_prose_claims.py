@@ -16,7 +16,7 @@ from numpy import median
 
 import ctxkit as ck
 from ctxkit.course import load_exercises
-from ctxkit.course.sample_sessions import replay_sample
+from ctxkit.course.sample_replays_and_scores import replay_sample
 from ctxkit.metrics import compaction_outcomes
 
 

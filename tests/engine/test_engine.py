@@ -13,7 +13,7 @@ from policy_contract import kinds, made_of
 from random_sessions import Fours, by_chance, size
 
 from ctxkit.engine import Compaction, Run, advance_run, make_log_from_session, run_rules
-from ctxkit.engine.pruned_prompt_forecast import PrunedForecast
+from ctxkit.engine.pruned_prompt_forecast import PrunedPromptForecast
 from ctxkit.errors import BadArguments, ModelError, UnsoundHistory
 from ctxkit.policies import BaseTrigger, LastUsageOverBudget, MessageLog, Rules, UnprunedForecast
 from ctxkit.policies import guards as g
@@ -186,7 +186,7 @@ def fold(log, rules):
         view = (
             UnprunedForecast(h, done.budget, sent)
             if not rules.pruning
-            else PrunedForecast(h, done.budget, rules.pruning, done.clock, u, sent=sent)
+            else PrunedPromptForecast(h, done.budget, rules.pruning, done.clock, u, sent=sent)
         )
         first = getattr(rules.trigger, "first", None)
         due = first(view, u, u + 1) == u if first else rules.trigger(h, done.budget)

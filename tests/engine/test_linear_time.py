@@ -10,7 +10,7 @@ from builders import assistant, result, session, tool_call, usage, user
 
 import ctxkit as ck
 from ctxkit.formats import otel
-from ctxkit.policies import memory_entries, memory_flush_and_lessons
+from ctxkit.policies import lesson_extraction_and_recall, memory_entries_and_digests
 from ctxkit.session import Edit
 
 SMALL = "pi:context_window=20_000,reserve_tokens=4_000,keep_recent_tokens=4_000"
@@ -67,13 +67,13 @@ def test_each_message_is_encoded_once_however_many_prompts_show_it(monkeypatch, 
 
 
 def test_each_lesson_becomes_an_entry_once_however_many_compactions_recall_it(monkeypatch):
-    make, made = memory_entries.make_entry, Counter()
+    make, made = memory_entries_and_digests.make_entry, Counter()
 
     def counted(name, description, *rest, **more):
         made[description] += 1
         return make(name, description, *rest, **more)
 
-    monkeypatch.setattr(memory_flush_and_lessons, "make_entry", counted)
+    monkeypatch.setattr(lesson_extraction_and_recall, "make_entry", counted)
     table = ck.experiments.with_memory(talk(300), SMALL).set_index("variant")
     assert table.loc["with memory", "compactions_n"] > 3
     assert len(made) > 300

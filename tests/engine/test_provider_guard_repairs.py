@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import assistant, result, session, summarised, system, tool_call, user
 
-from ctxkit.engine.provider_guard import (
+from ctxkit.engine.prompt_checks_and_repairs import (
     OPENING,
     ChatPromptRepairer,
     PromptRepairer,

@@ -27,13 +27,13 @@ from tool_loop_agents import (
 )
 
 import ctxkit as ck
-from ctxkit._internal.setting_types import COUNTS, FLAG, NAMES, NUMBER, WHOLE
+from ctxkit._internal.setting_value_validation import COUNTS, FLAG, NAMES, NUMBER, WHOLE
 from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments
 from ctxkit.policies import EarlierTurnsFilter, MessageLog, Rules
 from ctxkit.presets.fuseraft_config import AGENT_CONFIG_KEYS
 from ctxkit.session import OTHER_AGENT_KINDS, Message
-from ctxkit.teams.member_views_and_permissions import ISOLATIONS
+from ctxkit.teams.member_views_and_sub_agents import ISOLATIONS
 
 VIEWS = dict(views())
 TWO, THREE = [2] * TURNS, [3] * TURNS

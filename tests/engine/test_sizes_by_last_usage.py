@@ -7,8 +7,8 @@ from builders import assistant, session, summarised, user
 from random_sessions import Fours
 
 from ctxkit.engine import compute_billing_offset, count_sizes_by_last_usage
-from ctxkit.engine.run_conversion import MAX_COUNT_PER_BILL
 from ctxkit.session import Usage
+from ctxkit.tokens.live_prompt_sizes import MAX_COUNT_PER_BILL
 
 
 def billed(prompt: int, text: str = "x" * 40):

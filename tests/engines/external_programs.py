@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ctxkit.formats import read_all
 from ctxkit.presets import preset_differences
-from ctxkit.session import Image, Message, SizeOnly, Text, Thinking, ToolCall
+from ctxkit.session import Attachment, Message, SizeOnly, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -128,7 +128,11 @@ def part(p: Any) -> dict[str, Any] | None:
             "type": "text",
             "text": "x" * (4 * p.tokens if p.tokens is not None else p.chars or 0),
         }
-    return {"type": "image", "data": "", "mimeType": "image/png"} if isinstance(p, Image) else None
+    return (
+        {"type": "image", "data": "", "mimeType": "image/png"}
+        if isinstance(p, Attachment)
+        else None
+    )
 
 
 def as_pi(message: Message) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ctxkit import presets
 from ctxkit.engine import make_log_from_session
 from ctxkit.policies import History
 from ctxkit.presets.systems.gemini import find_split_point
-from ctxkit.session import Image, Text, ToolCall
+from ctxkit.session import Attachment, Text, ToolCall
 from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.engines
@@ -59,7 +59,11 @@ def part(p):
         return {"text": p.text}
     if isinstance(p, ToolCall):
         return {"functionCall": {"id": p.id, "name": p.name, "args": p.arguments}}
-    return {"inlineData": {"mimeType": p.media_type, "data": ""}} if isinstance(p, Image) else None
+    return (
+        {"inlineData": {"mimeType": p.media_type, "data": ""}}
+        if isinstance(p, Attachment)
+        else None
+    )
 
 
 def test_what_is_left_of_a_compressed_chat(engines, real, tmp_path):

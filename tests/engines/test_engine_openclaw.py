@@ -16,9 +16,9 @@ from ctxkit import presets
 from ctxkit.engine import make_log_from_session
 from ctxkit.policies import Rules
 from ctxkit.policies import openclaw_safeguard as safeguard
-from ctxkit.policies.history import growing_columns
-from ctxkit.policies.texts import message_content
-from ctxkit.session import Image, Message, SizeOnly, ToolCall, get_plain_text
+from ctxkit.policies.history import growing_columns_and_sums
+from ctxkit.policies.texts import message_content_and_truncation
+from ctxkit.session import Attachment, Message, SizeOnly, ToolCall, get_plain_text
 from ctxkit.tokens import get_counter
 from ctxkit.tokens.message_token_counting import encode_arguments
 from ctxkit.tokens.token_counters import OPENCLAW
@@ -50,7 +50,7 @@ def asked(engines, jobs):
 
 def of_several(message):
     """Whether a message is sized as the preset's difference tells."""
-    return len(message.parts) > 1 or any(isinstance(p, Image) for p in message.parts)
+    return len(message.parts) > 1 or any(isinstance(p, Attachment) for p in message.parts)
 
 
 def test_sizes_of_messages(engines, found):
@@ -106,7 +106,7 @@ def program_chars(message):
 
 
 def part_chars(p):
-    if isinstance(p, Image):
+    if isinstance(p, Attachment):
         return 8000
     if isinstance(p, ToolCall):
         return len(encode_arguments(p))
@@ -125,7 +125,7 @@ def test_what_a_call_after_a_pause_is_sent(engines, found, tmp_path, monkeypatch
     talks = [each[:4] for each in found if len(each[1].calls) <= 100 and plain(each[1])]
     longer = [lengthened(each, tmp_path / f"{i}.json") for i, each in enumerate(talks)]
     runs, answers = both_sides(engines, talks)
-    counting = growing_columns.count_chars
+    counting = growing_columns_and_sums.count_chars
     users = [m for m in [*sys.modules.values()] if vars(m).get("count_chars") is counting]
     assert len(users) > 3
     for module in users:
@@ -173,9 +173,13 @@ def lengthened(talk, file):
 def relength(message):
     text = get_plain_text(message)
     if len(text) < 200:
-        return message_content.replace_text(message, f"{text} {' '.join(map(str, range(100)))}")
+        return message_content_and_truncation.replace_text(
+            message, f"{text} {' '.join(map(str, range(100)))}"
+        )
     return (
-        message_content.replace_text(message, text[:4000]) if 4000 < len(text) < 5000 else message
+        message_content_and_truncation.replace_text(message, text[:4000])
+        if 4000 < len(text) < 5000
+        else message
     )
 
 

@@ -14,7 +14,7 @@ from ctxkit.engine import run_replay
 from ctxkit.engine.replay import compute_shared_tokens
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import SCORE_COLUMN_NAMES
-from ctxkit.experiments.cost_and_loss_scores import SessionScoreCache, score_run, score_session
+from ctxkit.experiments.cost_and_loss_scores import SessionAnalysisCache, score_run, score_session
 from ctxkit.experiments.rules_comparison import DETAIL_HEADS
 from ctxkit.metrics.prompt_sizes_and_contents import SentPromptSizes
 from ctxkit.policies import Above, Rules, recorded_rules
@@ -61,7 +61,7 @@ def test_a_cut_rewrites_everything_behind_the_first_changed_token():
     s = talk()
     rules = ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed")
     done, again = run_replay(s, rules), ck.replay(s, rules)
-    cut, sheet = done.compactions[0], SessionScoreCache(s).sheet
+    cut, sheet = done.compactions[0], SessionAnalysisCache(s).sheet
     sent = SentPromptSizes(done.prompts.tolist(), compute_shared_tokens(done).tolist())
     assert sheet.count_read_tokens(cut.call, sent) == min(cut.new.stable, done.prompts[cut.call])
     assert sheet.count_read_tokens(cut.call, sent) < done.prompts[cut.call - 1]
@@ -82,7 +82,7 @@ def test_a_recorded_pause_is_carried_over_and_keeps_no_more_than_it_kept():
         for e in s.log
     ]
     cold = session(*log)
-    a, b = (SessionScoreCache(x).sheet for x in (s, cold))
+    a, b = (SessionAnalysisCache(x).sheet for x in (s, cold))
     assert a.read_limits[4] > 10**9
     assert b.read_limits[4] == 3000
 
@@ -123,7 +123,7 @@ def test_a_run_and_the_session_made_of_it_have_one_row():
         ck.presets.none(),
     ):
         a, b = (
-            score_run(SessionScoreCache(s), run_replay(s, rules), rules.label),
+            score_run(SessionAnalysisCache(s), run_replay(s, rules), rules.label),
             score_session(ck.replay(s, rules), loss=False),
         )
         assert a == b
@@ -140,7 +140,7 @@ def test_a_run_of_two_agents_is_full_again_at_the_call_of_its_replay(limit):
     s, rules = session(*log), Rules(policy="window:keep_tokens=1000", trigger=Above(limit))
     done = run_replay(s, rules)
     assert not done.log.tokens.rising
-    assert score_run(SessionScoreCache(s), done, rules.label) == score_session(
+    assert score_run(SessionAnalysisCache(s), done, rules.label) == score_session(
         ck.replay(s, rules), loss=False
     )
 

@@ -11,18 +11,18 @@ from ctxkit._internal.formatting_and_sanitizing import format_percent
 from ctxkit.experiments import SCORE_COLUMNS
 from ctxkit.metrics import (
     compaction_outcomes,
-    compaction_payback,
-    item_search_index,
+    compaction_savings_and_payback,
+    item_index_and_rule_matching,
     run_elongation,
 )
 
 MEANINGS = {column.name: column.meaning for column in SCORE_COLUMNS}
 DOCS = Path(__file__).parents[2] / "docs"
 NUMBERS = {
-    "no_progress_streak": f"less than {format_percent(compaction_payback.MIN_PROGRESS)}",
-    "rebound_calls": f"at {format_percent(compaction_payback.REFILLED_SHARE)} of its size",
+    "no_progress_streak": f"less than {format_percent(compaction_savings_and_payback.MIN_PROGRESS)}",
+    "rebound_calls": f"at {format_percent(compaction_savings_and_payback.REFILLED_SHARE)} of its size",
     "reread_rate": f"{compaction_outcomes.REREAD_WINDOW} tool calls",
-    "weighted_loss": f"weighs {item_search_index.USER_WEIGHT:g}",
+    "weighted_loss": f"weighs {item_index_and_rule_matching.USER_WEIGHT:g}",
 }
 
 

@@ -11,7 +11,7 @@ import ctxkit as ck
 from ctxkit.agent import ContextStore
 from ctxkit.errors import BadArguments
 from ctxkit.experiments import SECTION_COLUMNS
-from ctxkit.experiments.context_ablations import TIME_AT_TOP_ROW, _paste_session
+from ctxkit.experiments.section_store_memory_ablations import TIME_AT_TOP_ROW, _paste_session
 from ctxkit.tokens import default_counter
 
 
@@ -179,7 +179,7 @@ REAL = (
 
 
 def test_of_real_sessions_the_rows_add_up_to_the_bill_without_all(real):
-    from ctxkit.experiments.context_ablations import PromptVariantBilling
+    from ctxkit.experiments.section_store_memory_ablations import PromptVariantBilling
 
     seen = 0
     for pattern in REAL:

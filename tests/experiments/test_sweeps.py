@@ -18,7 +18,7 @@ from ctxkit.experiments.sweep_workers import (
     NamedRules,
     RemainingSessionWork,
     SessionRunner,
-    SweepOptions,
+    SweepScoreOptions,
     WorkPlan,
 )
 from ctxkit.policies import recorded_rules
@@ -283,13 +283,13 @@ def test_runs_are_let_go_at_once():
     """Ten thousand runs are not to wait for the collector of garbage, each with all that it holds."""
     bench, kept = SessionRunner(ck.read(ck.samples.path("incident"))), {}
     settings = [NamedRules.of(name, resolve_rules(name)) for name in ck.presets.names()]
-    assert all("error" not in row for row in bench.rows(settings, SweepOptions(loss=True)))
+    assert all("error" not in row for row in bench.rows(settings, SweepScoreOptions(loss=True)))
     gc.collect()
     gc.disable()
     gc.freeze()
     try:
         for setting in settings:
-            bench.row(setting, SweepOptions(loss=True))
+            bench.row(setting, SweepScoreOptions(loss=True))
             kept[setting.label] = gc.collect()
     finally:
         gc.unfreeze()

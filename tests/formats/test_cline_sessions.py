@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import ctxkit as ck
-from ctxkit.session import Image
+from ctxkit.session import Attachment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,7 @@ def test_a_session_is_read_with_what_lies_beside_it(tmp_path: Path):
     assert (usage.output_tokens, usage.cost_usd, second.usage) == (7, 0.5, None)
     assert json.loads(answer.text) == [{"query": "a", "result": "x = 1", "success": True}]
     assert (answer.tool, answer.call_id) == ("read_files", "c1")
-    assert [p.media_type for p in seen.parts if isinstance(p, Image)] == ["image/png"]
+    assert [p.media_type for p in seen.parts if isinstance(p, Attachment)] == ["image/png"]
     assert (notice.kind, seen.kind) == ("injected", "")
     assert not found.skipped
     assert ck.read(tmp_path / "s1" / "s1.messages.json") == found

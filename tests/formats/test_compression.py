@@ -19,7 +19,7 @@ from log_damage import cut, flip
 import ctxkit as ck
 from ctxkit.errors import ReadError
 from ctxkit.formats import Source, read_source
-from ctxkit.formats import log_source as room
+from ctxkit.formats import log_file_content as room
 
 GOLDEN = Path(__file__).parent / "golden" / "codex.jsonl"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from crush_databases import crush
 
 import ctxkit as ck
-from ctxkit.session import Image
+from ctxkit.session import Attachment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def test_a_picture_that_a_tool_gave_is_kept(tmp_path: Path):
         database.execute("UPDATE messages SET parts = ? WHERE id = 'm2'", (parts,))
     database.close()
     (found,) = (m for m in ck.read(tmp_path / "crush.db").messages if m.text == "Loaded")
-    assert found.parts[1:] == (Image("image/png", "AA=="),)
+    assert found.parts[1:] == (Attachment("image/png", "AA=="),)
 
 
 def test_a_reply_that_ended_in_an_error_is_no_answer(tmp_path: Path):

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.formats import Source, read_source
-from ctxkit.session import Edit, Image, Thinking
+from ctxkit.session import Attachment, Edit, Thinking
 
 if TYPE_CHECKING:
     from ctxkit.session import Session
@@ -217,7 +217,7 @@ def test_histories_of_openhands_show_pictures_and_tie_pairs():
     )
     pair = [act(1, action="run", args={"command": "ls"}), act(-1, observation="run", content="out")]
     session = read({"trajectory": [asked, act(2, action="condensation_request", args={}), *pair]})
-    assert isinstance(session.messages[0].parts[1], Image)
+    assert isinstance(session.messages[0].parts[1], Attachment)
     (paired,) = read_source(
         Source("s", json.dumps({"instance_id": "i", "history": [pair]}).encode())
     )
@@ -424,7 +424,7 @@ def test_refusals_pictures_and_providers_results_are_kept():
     picture = {"type": "input_image", "image_url": "data:image/png;base64,AA"}
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c", "output": [picture]}
-    assert isinstance(read([call, output]).messages[-1].parts[0], Image)
+    assert isinstance(read([call, output]).messages[-1].parts[0], Attachment)
     used = {"type": "server_tool_use", "id": "w", "name": "web_search", "input": {}}
     found = {
         "type": "web_search_tool_result",

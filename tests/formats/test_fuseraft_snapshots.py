@@ -13,7 +13,7 @@ from ctxkit.errors import ReadError
 from ctxkit.formats import fuseraft_snapshot_logs as fuseraft_snapshots
 from ctxkit.magics.session_report_commands import ContextStatus
 from ctxkit.session import get_title
-from ctxkit.widgets.explorer_values import ExplorerSession
+from ctxkit.widgets.explorer_messages_and_search import ExplorerSession
 
 if TYPE_CHECKING:
     from pathlib import Path

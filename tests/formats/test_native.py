@@ -16,11 +16,11 @@ import ctxkit as ck
 from ctxkit.errors import ReadError
 from ctxkit.formats import Source, native, pi
 from ctxkit.formats.native import encode_session_lines
-from ctxkit.formats.untrusted_fields import MOST_COUNT
+from ctxkit.formats.untrusted_record_parsing import MOST_COUNT
 from ctxkit.session import (
+    Attachment,
     Edit,
     Fault,
-    Image,
     Message,
     Session,
     SizeOnly,
@@ -50,7 +50,7 @@ objects = st.dictionaries(
 parts = st.one_of(
     st.builds(Text, words),
     st.builds(Thinking, words, maybe, st.integers(0, 99)),
-    st.builds(Image, words, words, maybe, st.sampled_from(["image", "audio", "document"])),
+    st.builds(Attachment, words, words, maybe, st.sampled_from(["image", "audio", "document"])),
     st.builds(ToolCall, words, words, objects, maybe),
     st.builds(SizeOnly, words, counts, counts),
 )

@@ -11,7 +11,7 @@ from formats.golden_sessions import FIGURES, count_figures
 from real_logs import FORMATS, rows
 
 from ctxkit.formats import Source, detect_reader, read_source
-from ctxkit.session import Edit, Image
+from ctxkit.session import Attachment, Edit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,7 +81,7 @@ def counts(sessions: list[Session]) -> Counter[str]:
                 continue
             n["errors"] += bool(e.is_error) and e.role in ("tool", "assistant")
             n["tool_calls"] += len(e.tool_calls)
-            n["images"] += sum(isinstance(p, Image) and p.kind == "image" for p in e.parts)
+            n["images"] += sum(isinstance(p, Attachment) and p.kind == "image" for p in e.parts)
             if e.usage is not None and e.kind != "turn":
                 n["max_context_tokens"] = max(n["max_context_tokens"], e.usage.prompt_tokens or 0)
     return n

@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import ctxkit
-from ctxkit.agent import ReplyBuilder
+from ctxkit.agent import AcpReplyBuilder
 from ctxkit.errors import BadArguments
 from ctxkit.magics.turn_handle_and_approvals import (
     KEYS_WOULD_BE_SAVED_MESSAGE,
@@ -147,7 +147,7 @@ def test_where_a_terminal_is_a_file_a_key_is_not_printed(monkeypatch, capsys):
 
 
 def permission(**told) -> str:
-    builder = ReplyBuilder("acp/x")
+    builder = AcpReplyBuilder("acp/x")
     list(builder.update_call({"toolCallId": "c1", "title": "Run", "kind": "execute"}))
     list(builder.update_call({"toolCallId": "c1", **told}))
     return make_approval_question(builder.get_call_for_review("c1")).whole

@@ -31,7 +31,7 @@ def plot(shell, tmp_path):
 def test_pictures_are_kept_with_the_prompt_and_read_again(plot):
     answer = run(plot, "%%agent --attach plot.png,fig\nWhat is it?")
     first = answer.session.messages[0]
-    assert [type(p).__name__ for p in first.parts] == ["Text", "Image", "Image"]
+    assert [type(p).__name__ for p in first.parts] == ["Text", "Attachment", "Attachment"]
     assert ck.read(".ctxkit/sessions/main.jsonl").messages[0].parts == first.parts
     assert ck.frame(answer.session, per="session").images_n[0] == 2
 

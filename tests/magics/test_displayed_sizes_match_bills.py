@@ -15,7 +15,7 @@ from ctxkit.agent import LiveSession, ProviderModel, Workspace, tool
 from ctxkit.magics.turn_display import LiveTurnDisplay
 from ctxkit.metrics import count_groups_by_call, thrash
 from ctxkit.plots import growth
-from ctxkit.plots.compaction_charts import savings_data, thrash_data
+from ctxkit.plots.savings_thrash_loss_charts import savings_data, thrash_data
 from ctxkit.tokens.live_prompt_sizes import find_current_call
 
 pytestmark = pytest.mark.filterwarnings("default")

@@ -7,7 +7,11 @@ from __future__ import annotations
 import re
 
 from ctxkit.metrics import LosableItem, extract_items
-from ctxkit.metrics.item_search_index import USER_WEIGHT, RuleMatcher, _find_file_paths
+from ctxkit.metrics.item_index_and_rule_matching import (
+    USER_WEIGHT,
+    RuleParaphraseMatcher,
+    _find_file_paths,
+)
 from ctxkit.metrics.losable_items import ERROR_LINE_CHARS, MessageItemCache, expand_path_endings
 from ctxkit.session import Text
 
@@ -57,7 +61,9 @@ def by_definition(session, views, moments, elsewhere=()):
         for m in session.messages
         if (path := _find_file_paths(session).get(id(m)))
     }
-    rules = RuleMatcher((f, f) for m in rows for f in index.items(m) if f.family == "constraint")
+    rules = RuleParaphraseMatcher(
+        (f, f) for m in rows for f in index.items(m) if f.family == "constraint"
+    )
 
     def given(m):
         """The rules that a message of the user or the agent gives, in whatever words."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from metrics.oracle_inputs import PageInputs, PromptHistory, average, divide
 
-from ctxkit.metrics.item_search_index import RuleMatcher
+from ctxkit.metrics.item_index_and_rule_matching import RuleParaphraseMatcher
 from ctxkit.metrics.losable_items import (
     LosableItem,
     expand_path_endings,
@@ -41,7 +41,7 @@ class LossFigures:
         named = [expand_path_endings(items) for items in self.stated]
         paths = {LosableItem("path", path) for path in self.files.values()}
         self.items = sorted(paths.union(*named))
-        self.rules = RuleMatcher(
+        self.rules = RuleParaphraseMatcher(
             (n, i) for n, i in enumerate(self.items) if i.family == "constraint"
         )
         self.named = [n | self.find_rules(m) for n, m in zip(named, inputs.rows, strict=True)]

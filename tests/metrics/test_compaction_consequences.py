@@ -6,7 +6,7 @@ import pytest
 from builders import assistant, result, session, step, summarised, tool_call, user
 
 import ctxkit as ck
-from ctxkit.metrics.user_rules_after_compaction import (
+from ctxkit.metrics.user_rule_loss_and_breaches import (
     extract_value_pairs,
     tabulate_user_rules_after_compaction,
 )

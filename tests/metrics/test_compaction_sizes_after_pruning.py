@@ -7,7 +7,10 @@ from conftest import sample
 
 import ctxkit as ck
 from ctxkit.engine import run_replay
-from ctxkit.metrics.compaction_payback import get_replay_compactions, get_run_compactions
+from ctxkit.metrics.compaction_savings_and_payback import (
+    get_replay_compactions,
+    get_run_compactions,
+)
 from ctxkit.presets import names, resolve_rules
 from ctxkit.widgets.anti_thrash_guard_widget import MaxCompactionsGuard
 

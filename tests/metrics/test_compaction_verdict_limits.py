@@ -18,8 +18,8 @@ from ctxkit.metrics.compaction_formulas import (
     estimate_append_only_prompts,
     get_append_only_token_ratio,
 )
-from ctxkit.metrics.compaction_payback import (
-    CompactionAtCall,
+from ctxkit.metrics.compaction_savings_and_payback import (
+    CompactionsBeforeCall,
     judge_compactions,
     summarise_verdicts,
 )
@@ -95,7 +95,8 @@ def judge(*intervals: int, cost: float = 0.15):
     """
     calls = list(accumulate(intervals, initial=1))
     compactions = [
-        CompactionAtCall(c, 100_000, 50_000, 9, 5, 7, unchanged_front_tokens=50_000) for c in calls
+        CompactionsBeforeCall(c, 100_000, 50_000, 9, 5, 7, unchanged_front_tokens=50_000)
+        for c in calls
     ]
     prompts = SentPromptSizes([50_000] * (calls[-1] + 1))
     cost_model = SimpleNamespace(

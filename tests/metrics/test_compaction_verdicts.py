@@ -8,10 +8,10 @@ from builders import assistant, session, summarised, user
 
 import ctxkit as ck
 from ctxkit.metrics import compaction_formulas, thrash
-from ctxkit.metrics import compaction_payback as sizes_module
-from ctxkit.metrics.compaction_payback import (
+from ctxkit.metrics import compaction_savings_and_payback as sizes_module
+from ctxkit.metrics.compaction_savings_and_payback import (
     SPIRAL_LENGTH,
-    CompactionAtCall,
+    CompactionsBeforeCall,
     count_requests_to_break_even,
     is_thrashing,
     judge_compactions,
@@ -51,7 +51,7 @@ def sheet(**more) -> ReplayCostModel:
 
 
 changed = msgspec.structs.replace
-CUT = CompactionAtCall(10, 30_000, 10_000, 20, 4, 500)
+CUT = CompactionsBeforeCall(10, 30_000, 10_000, 20, 4, 500)
 
 
 def pays(cut, of):

@@ -110,6 +110,12 @@ def test_pooled_studies_lie_within_their_interval_and_agree_with_the_plain_mean(
     assert 1.2 < t < 3.2
 
 
+def test_studies_without_an_error_are_pooled_too():
+    assert run_elongation.pool_studies([(0.1, 0.0)]).factor == pytest.approx(exp(0.1))
+    exact = run_elongation.pool_studies([(0.1, 0.0), (0.1, 0.0)])
+    assert exact.low == pytest.approx(exact.high, rel=1e-4)
+
+
 @pytest.mark.parametrize(
     ("told", "kind"),
     [

@@ -6,18 +6,18 @@ import pandas as pd
 import pytest
 
 from ctxkit.errors import BadArguments
+from ctxkit.metrics.bootstrap_and_paired_tests import (
+    average_cost_model_uncertainty,
+    compare_settings,
+    find_pareto_front,
+    summarise_runs,
+)
 from ctxkit.metrics.means_and_prediction_intervals import (
     PredictionInterval,
     mean_or_none,
     median_or_none,
     predict_interval,
     sum_if_complete,
-)
-from ctxkit.metrics.run_statistics import (
-    average_cost_model_uncertainty,
-    compare_settings,
-    find_pareto_front,
-    summarise_runs,
 )
 
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.metrics import LosableItem, extract_items
-from ctxkit.metrics.item_search_index import (
+from ctxkit.metrics.item_index_and_rule_matching import (
+    InsertedTextItemMatcher,
     MultiTextSearch,
-    RuleMatcher,
-    TextItemMatcher,
+    RuleParaphraseMatcher,
     WholeWordSearch,
 )
 from ctxkit.metrics.losable_items import ERROR_LINE_CHARS
@@ -60,8 +60,8 @@ def held(text, *given):
     """The items of some texts that are in another."""
     numbers = {f: n for n, f in enumerate({f for t in given for f in extract_items(user(t))})}
     known = list(numbers)
-    rules = RuleMatcher((n, f) for f, n in numbers.items() if f.family == "constraint")
-    return {known[n].text for n in TextItemMatcher(numbers, rules).of(assistant(text))}
+    rules = RuleParaphraseMatcher((n, f) for f, n in numbers.items() if f.family == "constraint")
+    return {known[n].text for n in InsertedTextItemMatcher(numbers, rules).of(assistant(text))}
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ def test_an_error_line_is_found_however_long_it_is(n):
 def test_what_a_call_of_a_tool_names_is_found():
     [path] = [f for f in extract_items(user("src/a/b.ts")) if f.family == "path"]
     put_in = call("read", path="src/a/b.ts")
-    assert TextItemMatcher({LosableItem("path", path.text): 0}, RuleMatcher([])).of(
-        put_in
-    ).tolist() == [0]
+    assert InsertedTextItemMatcher(
+        {LosableItem("path", path.text): 0}, RuleParaphraseMatcher([])
+    ).of(put_in).tolist() == [0]
 
 
 @given(

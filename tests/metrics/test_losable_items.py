@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ctxkit.metrics import LosableItem, losable_items
 from ctxkit.metrics.losable_items import extract_text_items, normalise_text
-from ctxkit.metrics.user_rules_after_compaction import _PAIR, extract_value_pairs
+from ctxkit.metrics.user_rule_loss_and_breaches import _PAIR, extract_value_pairs
 
 _SIGNS = st.sampled_from("aZ9fE/._-#~@+, \n\t:%é日\x1c\xa0\u2028'=>")
 _BITS = st.sampled_from(

@@ -15,7 +15,7 @@ from metrics.loss_brute_force import by_definition, views_of
 import ctxkit as ck
 from ctxkit.engine import run_rules
 from ctxkit.engine.replay import make_session_from_run
-from ctxkit.experiments.sweep_workers import NamedRules, SessionRunner, SweepOptions
+from ctxkit.experiments.sweep_workers import NamedRules, SessionRunner, SweepScoreOptions
 from ctxkit.metrics.loss_analysis import ORACLE_MOMENTS, LossAnalysis
 from ctxkit.metrics.loss_tables import make_loss_columns
 from ctxkit.metrics.message_visibility import get_run_visibility, get_session_visibility
@@ -178,7 +178,7 @@ def test_a_real_session(real):
 
 def test_a_row_of_a_sweep_and_a_score_of_the_replay_say_the_same():
     own, rules = bench(1), Rules(policy=POLICIES[0], trigger=triggers.Above(1800))
-    row = own.row(NamedRules.of("x", rules), SweepOptions(loss=True))
+    row = own.row(NamedRules.of("x", rules), SweepScoreOptions(loss=True))
     score = ck.score(ck.replay(own.session, rules))
     assert row["compactions_n"] > 1
     assert row["needed_lost_n"] > 0

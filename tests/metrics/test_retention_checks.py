@@ -9,7 +9,7 @@ from experiments.test_cost_and_loss_scores import talk
 
 import ctxkit as ck
 from ctxkit.metrics import audits, drift, planted_facts_and_audits, thrash
-from ctxkit.metrics.run_statistics import mcnemar
+from ctxkit.metrics.bootstrap_and_paired_tests import mcnemar
 from ctxkit.session import Edit
 
 

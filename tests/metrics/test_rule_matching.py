@@ -7,15 +7,15 @@ from builders import assistant, session, summarised, user
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.metrics import LosableItem, extract_items, item_search_index, loss_tables
+from ctxkit.metrics import LosableItem, extract_items, item_index_and_rule_matching, loss_tables
 from ctxkit.metrics.fact_retention import extract_exact_values, find_missing_values
-from ctxkit.metrics.item_search_index import RuleMatcher
+from ctxkit.metrics.item_index_and_rule_matching import RuleParaphraseMatcher
 
 RULE = "Never write to the table billing_runs directly, and support Python 3.9 only"
 
 
 def gives(text: str, rule: str = RULE) -> bool:
-    return RuleMatcher([(0, LosableItem("constraint", rule))]).in_text(text) == {0}
+    return RuleParaphraseMatcher([(0, LosableItem("constraint", rule))]).in_text(text) == {0}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,9 @@ SAYINGS = st.lists(st.sampled_from(WORDS + VALUES), min_size=1, max_size=7).map(
 @given(st.lists(SAYINGS, max_size=8, unique=True), st.lists(SAYINGS, max_size=5))
 def test_many_rules_are_given_as_each_alone_is(rules, said):
     text = ". ".join(said)
-    given = RuleMatcher((n, LosableItem("constraint", rule)) for n, rule in enumerate(rules))
+    given = RuleParaphraseMatcher(
+        (n, LosableItem("constraint", rule)) for n, rule in enumerate(rules)
+    )
     assert given.in_text(text) == {n for n, rule in enumerate(rules) if gives(text, rule)}
 
 
@@ -98,9 +100,11 @@ def texts_of(rules: list[str]) -> st.SearchStrategy[tuple[list[str], list[str]]]
 @given(st.lists(SAYINGS, min_size=1, max_size=8, unique=True).flatmap(texts_of), st.integers(1, 90))
 def test_many_texts_are_searched_as_each_alone_is(rules_and_texts, at_once):
     rules, texts = rules_and_texts
-    matcher = RuleMatcher((n, LosableItem("constraint", rule)) for n, rule in enumerate(rules))
+    matcher = RuleParaphraseMatcher(
+        (n, LosableItem("constraint", rule)) for n, rule in enumerate(rules)
+    )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(item_search_index, "_SEARCHED_AT_ONCE", at_once)
+        patch.setattr(item_index_and_rule_matching, "_SEARCHED_AT_ONCE", at_once)
         assert list(matcher.in_texts(texts)) == list(map(matcher.in_text, texts))
 
 

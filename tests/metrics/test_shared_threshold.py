@@ -12,13 +12,13 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.studies.forecast_and_threshold_holdout import make_developers
 from ctxkit.metrics import optimal_trigger
-from ctxkit.metrics.coding_agent_trigger_settings import PRESETS_BY_FORMAT, find_default_trigger
-from ctxkit.metrics.growth_profile import GrowthProfile
+from ctxkit.metrics.coding_agent_trigger_config import PRESETS_BY_FORMAT, find_default_trigger
+from ctxkit.metrics.context_growth_and_floor import GrowthProfile
 from ctxkit.metrics.shared_threshold import SharedThreshold
 from ctxkit.metrics.threshold_replays import (
     LaterSessionsTrial,
     SessionThresholdCosts,
-    ThresholdCost,
+    ThresholdCostAndLoss,
     choose_threshold,
     is_near_price_step,
     list_candidate_thresholds,
@@ -31,7 +31,7 @@ from ctxkit.session import Session
 def rows(*costs: dict[int, tuple[float, float | None]], steps=()) -> list[SessionThresholdCosts]:
     return [
         SessionThresholdCosts(
-            f"s{i}", 5, 4, 1_000, steps, {n: ThresholdCost(*c) for n, c in by_size.items()}
+            f"s{i}", 5, 4, 1_000, steps, {n: ThresholdCostAndLoss(*c) for n, c in by_size.items()}
         )
         for i, by_size in enumerate(costs)
     ]
@@ -102,7 +102,7 @@ def test_a_session_costs_what_compare_says(developer):
 
 
 def test_one_session_gets_the_answer_of_one(developer):
-    assert isinstance(ck.when(developer[0]), optimal_trigger.CompactionTimingAdvice)
+    assert isinstance(ck.when(developer[0]), optimal_trigger.TriggerFloorWaitAdvice)
     assert ck.when([developer[0]]) == ck.when(developer[0])
 
 
@@ -142,7 +142,7 @@ def test_it_prints_the_setting_in_80_columns(answer):
 def test_the_later_half_has_no_say_in_what_is_tried_on_it(answer):
     half = answer.session_costs[:4]
     dear = [
-        m._replace(costs={n: ThresholdCost(1 / n, 1.0) for n in m.costs})
+        m._replace(costs={n: ThresholdCostAndLoss(1 / n, 1.0) for n in m.costs})
         for m in answer.session_costs[4:]
     ]
     tried = validate_on_later_sessions([*half, *dear], answer.default, 0.05)

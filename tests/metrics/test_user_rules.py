@@ -7,7 +7,11 @@ from builders import assistant, call, result, session, step, summarised, tool_ca
 
 import ctxkit as ck
 from ctxkit.metrics import user_rules
-from ctxkit.metrics.user_rules_after_compaction import UserRuleFate, UserRuleFates, trace_user_rules
+from ctxkit.metrics.user_rule_loss_and_breaches import (
+    UserRuleTimeline,
+    UserRuleTimelines,
+    trace_user_rules,
+)
 
 BAN, TONGUE = "Never push to main.", "Please answer in German."
 
@@ -106,9 +110,9 @@ def test_keys_in_a_rule_are_not_shown():
 )  # fmt: skip
 def test_the_answer_counts_what_is_in_sight_and_what_was_acted_against(in_sight, against, answer):
     fates = tuple(
-        UserRuleFate("a rule", True, 0, None, 0, seen, (), call, None)
+        UserRuleTimeline("a rule", True, 0, None, 0, seen, (), call, None)
         for seen, call in zip(in_sight, against, strict=True)
     )
-    assert UserRuleFates(fates, (1,)).answer == answer
-    all_seen = UserRuleFates(fates[:1], ()).answer
+    assert UserRuleTimelines(fates, (1,)).answer == answer
+    all_seen = UserRuleTimelines(fates[:1], ()).answer
     assert all_seen == "1 rule of the user, all in sight: nothing was compacted."

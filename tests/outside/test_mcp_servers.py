@@ -15,7 +15,7 @@ from waiting import HANG, PATIENCE
 
 from ctxkit.agent import McpServer, run_tool
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.session import Image
+from ctxkit.session import Attachment
 
 PROGRAM = str(Path(__file__).parent / "mcp_server.py")
 
@@ -51,7 +51,7 @@ def test_its_tools_are_described_run_and_shown(server):
     assert ran(tools, "echo", text="héllo").text == "héllo"
     drawn = ran(tools, "draw")
     assert drawn.text == "drawn"
-    assert isinstance(drawn.parts[1], Image)
+    assert isinstance(drawn.parts[1], Attachment)
     failed = ran(tools, "fail")
     assert (failed.text, failed.is_error) == ("no such thing", True)
 

@@ -16,15 +16,15 @@ from plots.test_chart import EVIL, SAFE_TAGS, Tags, contrast
 from plots.test_plots_of_long_sessions import GIVEN, SETTINGS, long_record
 
 import ctxkit as ck
-from ctxkit.plots.cache_charts import BlockRow, BlockRowsDrawing, BlockSpan
+from ctxkit.plots.cache_and_prompt_strip_charts import BlockRow, BlockRowsDrawing, BlockSpan
 from ctxkit.plots.chart import Chart, escape_plotly_label
 from ctxkit.plots.cumulative_input_charts import (
     CumulativeAgentTokens,
-    CumulativeInputData,
-    HandOff,
+    CumulativeInputAndThresholds,
+    HandoffMark,
     draw_cumulative_input_chart,
 )
-from ctxkit.plots.figure_geometry import SEQUENTIAL_COLOURS, interpolate_colours
+from ctxkit.plots.plotly_axes_and_labels import SEQUENTIAL_COLOURS, interpolate_colours
 from ctxkit.plots.plotly_to_svg import render_svg
 from ctxkit.plots.sweep_charts import HeatmapDrawing
 
@@ -205,8 +205,8 @@ def test_named_points_hide_nothing_of_the_lines_beside_them():
     """The range for which names are placed is that of all traces, not of the named points."""
     turns, sums = np.arange(50), np.arange(50) * 1_000
     agent = CumulativeAgentTokens("a", turns, sums, sums, sums)
-    data = CumulativeInputData(
-        (agent,), (), 60_000, None, (HandOff(5, 5_000, "b"), HandOff(9, 9_000, "c"))
+    data = CumulativeInputAndThresholds(
+        (agent,), (), 60_000, None, (HandoffMark(5, 5_000, "b"), HandoffMark(9, 9_000, "c"))
     )
     layout = draw_cumulative_input_chart(data).to_plotly()["layout"]
     assert layout["xaxis"]["range"][0] <= 0 < 49 <= layout["xaxis"]["range"][1]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.plots.cache_charts import cache_data
-from ctxkit.plots.compaction_charts import loss_data
-from ctxkit.plots.figure_geometry import place_labels
+from ctxkit.plots.cache_and_prompt_strip_charts import cache_data
+from ctxkit.plots.plotly_axes_and_labels import place_labels
+from ctxkit.plots.savings_thrash_loss_charts import loss_data
 from ctxkit.plots.sweep_charts import frontier_data, heatmap_data
 
 

@@ -17,7 +17,10 @@ from ctxkit.policies import (
     MessageLog,
     Rules,
 )
-from ctxkit.policies.tool_result_clearing import PAIR_PLACEHOLDER, compute_stable_window_size
+from ctxkit.policies.result_clearing_and_cache_ttl import (
+    PAIR_PLACEHOLDER,
+    compute_stable_window_size,
+)
 
 LONG = "long result " * 50
 

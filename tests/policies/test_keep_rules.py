@@ -8,7 +8,7 @@ from builders import assistant, session, step, user
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Above, Rules, modifiers
-from ctxkit.policies.user_rules import (
+from ctxkit.policies.user_rule_extraction import (
     RULES_HEADING,
     SentenceKind,
     UserRule,

@@ -15,10 +15,10 @@ from stand_in_models import COUNT, said
 import ctxkit as ck
 from ctxkit.agent import Agent, ScriptedModel, tool
 from ctxkit.policies import Above, LessonRecall, MessageLog, Rules, Summary
-from ctxkit.policies.memory_flush_and_lessons import (
+from ctxkit.policies.lesson_extraction_and_recall import (
     RECALL_HEADING,
     Lesson,
-    LessonIndex,
+    LessonExtractor,
     _LessonEntries,
     extract_lessons,
 )
@@ -67,7 +67,7 @@ PARTS = st.sampled_from(("wish", "fact", "run", "run", "good", "good", "bad"))
 @given(st.lists(st.lists(st.tuples(PARTS, st.integers(0, 2)), max_size=9), max_size=4), st.data())
 def test_what_rows_of_a_growing_log_say_is_what_their_messages_say(batches, data):
     log: list[Message] = []
-    index, runs = LessonIndex(log), {"command": "pytest -q tests"}
+    index, runs = LessonExtractor(log), {"command": "pytest -q tests"}
     for gone, batch in enumerate(batches):
         for kind, n in batch:
             if kind == "run":
@@ -97,7 +97,7 @@ def test_a_command_did_its_work_by_the_last_result_among_the_rows():
         Message(role="tool", id=f"t{n}", call_id=name, tool="bash", is_error=bad)
         for n, (name, bad) in enumerate(outcomes)
     ]
-    index, procedure = LessonIndex(log), {("procedure", "pytest -q tests"): ["r0", "r1"]}
+    index, procedure = LessonExtractor(log), {("procedure", "pytest -q tests"): ["r0", "r1"]}
     assert index.get_lessons(range(6)) == {}
     assert index.get_lessons(range(5)) == procedure
     assert index.get_lessons(range(4)) == {}

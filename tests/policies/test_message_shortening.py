@@ -20,7 +20,7 @@ from ctxkit.session import (
     INJECTED_KIND,
     OTHER_AGENT_CALL_KIND,
     OTHER_AGENT_KIND,
-    Image,
+    Attachment,
     Message,
     Text,
 )
@@ -111,7 +111,9 @@ def test_a_cut_result_is_not_cut_again():
 
 def test_results_with_images_are_left_whole():
     c = call("screenshot")
-    seen = Message(role="tool", id="i", call_id=c.tool_calls[0].id, parts=(Text(LONG), Image()))
+    seen = Message(
+        role="tool", id="i", call_id=c.tool_calls[0].id, parts=(Text(LONG), Attachment())
+    )
     h = shown(user(), c, seen)
     assert ResultShortening(max_chars=10)(h, ROOM) is h
 
@@ -178,7 +180,9 @@ def test_names_of_arguments_count_without_case():
 
 def test_a_stage_leaves_results_with_images():
     c = call()
-    seen = Message(role="tool", id="i", call_id=c.tool_calls[0].id, parts=(Text(LONG * 9), Image()))
+    seen = Message(
+        role="tool", id="i", call_id=c.tool_calls[0].id, parts=(Text(LONG * 9), Attachment())
+    )
     h = shown(user(), c, seen)
     assert TrimStage(max_chars=10, consumed_chars=10)(h, ROOM) is h
 

@@ -11,7 +11,7 @@ from ctxkit.policies import (
     CUE_PATTERN,
     ExtractiveSummariser,
     FixedSizeSummariser,
-    Passage,
+    SummariserInput,
     offline_summarisers,
 )
 
@@ -34,7 +34,7 @@ TALK = (
 
 def passage(*log, **more):
     h = shown(*log)
-    return Passage(h, len(h), **more)
+    return SummariserInput(h, len(h), **more)
 
 
 def test_an_extract_keeps_facts_in_order_within_its_room():
@@ -101,21 +101,26 @@ def test_the_recorded_summary_stands_where_the_cut_coincides():
     edit = summarised(old, "What was recorded.")
     h.log.recorded.append((1, edit))
     h = h.at(1)
-    assert offline_summarisers.RecordedSummariser()(Passage(h, 2)).text == "What was recorded."
-    assert offline_summarisers.RecordedSummariser(FixedSizeSummariser(7))(Passage(h, 1)) == 7
     assert (
-        offline_summarisers.RecordedSummariser(FixedSizeSummariser(7))(Passage(h.at(0), 1)) == 7
+        offline_summarisers.RecordedSummariser()(SummariserInput(h, 2)).text == "What was recorded."
+    )
+    assert (
+        offline_summarisers.RecordedSummariser(FixedSizeSummariser(7))(SummariserInput(h, 1)) == 7
+    )
+    assert (
+        offline_summarisers.RecordedSummariser(FixedSizeSummariser(7))(SummariserInput(h.at(0), 1))
+        == 7
     )  # not yet recorded at call 0
 
 
 def test_a_passage_leaves_out_what_stays():
     h = shown(user("a"), user("b", pinned=True), *step())
-    p = Passage(h, len(h))
+    p = SummariserInput(h, len(h))
     assert p.messages[0].text == "a"
     assert len(p.messages) == 3
     assert p.previous is None
     new = h.summarise(1, "Earlier.")
-    assert Passage(new, 2).previous.text == "Earlier."
+    assert SummariserInput(new, 2).previous.text == "Earlier."
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from ctxkit.policies import (
     triggers,
 )
 from ctxkit.policies.base import as_policy, is_fully_scheduled
-from ctxkit.policies.context_rules import unwrap_function
+from ctxkit.policies.compaction_and_pruning_rules import unwrap_function
 from ctxkit.policies.protocols import name_of
 from ctxkit.policies.triggers import FunctionTrigger, as_trigger
 from ctxkit.tokens import ContextBudget
@@ -207,7 +207,7 @@ def test_a_trigger_says_at_which_size_it_fires():
 
 
 def test_a_trigger_that_says_its_parts_is_looked_into():
-    from ctxkit.policies.context_rules import _first_spent_limit
+    from ctxkit.policies.compaction_and_pruning_rules import _first_spent_limit
 
     class Twice(triggers.BaseTrigger):
         def __init__(self, *parts):

@@ -24,10 +24,10 @@ from ctxkit.policies import (
     StaleReadShortening,
     TombstoneEviction,
 )
-from ctxkit.policies.history.growing_columns import count_chars
+from ctxkit.policies.history.growing_columns_and_sums import count_chars
 from ctxkit.policies.message_shortening import ELIDED_PLACEHOLDER, TRUNCATED_HERE
-from ctxkit.policies.tool_result_clearing import PAIR_PLACEHOLDER
-from ctxkit.session import Image, Message, SizeOnly, Text, Thinking, ToolCall
+from ctxkit.policies.result_clearing_and_cache_ttl import PAIR_PLACEHOLDER
+from ctxkit.session import Attachment, Message, SizeOnly, Text, Thinking, ToolCall
 
 FILE = "".join(f"{'abcdefghij'[n % 10] * 9}\n" for n in range(100))
 """A hundred lines of ten characters."""
@@ -143,7 +143,7 @@ def test_characters_are_those_of_every_part_of_a_message():
         (Thinking("", hidden=70), 70),  # sealed: what is sent back
         (ToolCall("c", "ls", {"a": 1}), 2 + len('{"a":1}')),
         (ToolCall("c", "ls", {}, raw="{ }"), 2 + 3),
-        (Image(), 4_800),
+        (Attachment(), 4_800),
         (SizeOnly("document", chars=11, tokens=99), 11),
         (SizeOnly("document", tokens=9), 36),
         (SizeOnly("document", chars=0, tokens=9), 0),
@@ -192,7 +192,7 @@ def test_no_result_is_cut_below_the_least_that_is_left_of_one():
 def test_a_result_with_an_image_is_trimmed_where_it_is_long_without_it(chars, is_trimmed):
     asked = assistant("", tool_call("look", "c1"))
     seen = Message(
-        role="tool", id="r", call_id="c1", tool="look", parts=(Text("x" * chars), Image())
+        role="tool", id="r", call_id="c1", tool="look", parts=(Text("x" * chars), Attachment())
     )
     messages = [user("u"), asked, seen, assistant("ok"), user("v")]
     pruning = CacheTtl(

@@ -14,8 +14,8 @@ from ctxkit.policies.history import History
 from ctxkit.session.messages import Message
 from ctxkit.policies import guards, triggers
 from ctxkit.policies.base import Chain, Fallback, apply_policy
-from ctxkit.policies.tool_result_clearing import Clear
-from ctxkit.policies.context_rules import Rules, as_rules
+from ctxkit.policies.result_clearing_and_cache_ttl import Clear
+from ctxkit.policies.compaction_and_pruning_rules import Rules, as_rules
 from ctxkit.tokens import ContextBudget
 
 def policy(history: History, room: ContextBudget) -> History: return history

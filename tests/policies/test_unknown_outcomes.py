@@ -10,9 +10,13 @@ from conftest import sample, sessions_folder
 import ctxkit as ck
 from ctxkit.agent.change_intent_evidence_records import build_evidence_graph
 from ctxkit.formats import format_names, get_reader
-from ctxkit.policies.evidence_summaries import UNKNOWN_NOTE, write_evidence, write_tool_call_lines
-from ctxkit.policies.offload import format_digest_line
-from ctxkit.policies.texts.tool_actions import OUTCOME_MARKS, collect_actions
+from ctxkit.policies.result_excerpts_and_offload import format_digest_line
+from ctxkit.policies.texts.tool_outcomes_and_files import OUTCOME_MARKS, collect_actions
+from ctxkit.policies.tool_evidence_summaries import (
+    UNKNOWN_NOTE,
+    write_evidence,
+    write_tool_call_lines,
+)
 
 FOLDER = sessions_folder()
 

@@ -7,10 +7,10 @@ from histories import ROOM, shown, texts
 from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.policies import ARCHIVED_STUB, ResultDigest, ResultExcerpts
-from ctxkit.policies.offload import DIGEST_HEADING
-from ctxkit.policies.texts import message_content, summary_prompts_and_audits
+from ctxkit.policies.result_excerpts_and_offload import DIGEST_HEADING
+from ctxkit.policies.texts import message_content_and_truncation, summary_prompts_and_audits
 from ctxkit.presets.systems.ai import AiSummary, get_effective_limit, parse_tool_summary_strategy
-from ctxkit.session import Image, Message, Text, Thinking
+from ctxkit.session import Attachment, Message, Text, Thinking
 from ctxkit.tokens import AI
 
 LIMITS = {"max_lines": 2000, "max_chars": 204_800, "max_bytes": 51_200, "mode": "head_tail"}
@@ -144,26 +144,34 @@ def test_go7_results_are_cut_for_the_summariser():
 )
 def test_go8_go9_go10_go11_output_is_cut(number, text, limits, expected):
     """lines with both ends, bytes without splitting a character, and a notice of what is shown"""
-    assert message_content.truncate_output(text, **LIMITS | limits) == expected
+    assert message_content_and_truncation.truncate_output(text, **LIMITS | limits) == expected
 
 
 def test_go12_many_lines_with_the_defaults():
     """2501 lines: a mark for 501, and 2001/2501 lines, 8.7KB/11.1KB, 8922/11397 characters"""
-    out = message_content.truncate_output("\n".join(map(str, range(1, 2502))), **LIMITS)
+    out = message_content_and_truncation.truncate_output(
+        "\n".join(map(str, range(1, 2502))), **LIMITS
+    )
     assert "... [truncated 501 lines] ..." in out
     assert out.endswith("showing 2001/2501 lines, 8.7KB/11.1KB bytes, 8922/11397 chars]")
 
 
 def test_go13_one_long_line_with_the_defaults():
     """60000 characters are cut to 50 KiB"""
-    assert message_content.truncate_output("x" * 60_000, **LIMITS).endswith(
+    assert message_content_and_truncation.truncate_output("x" * 60_000, **LIMITS).endswith(
         "showing 1/1 lines, 50.0KB/58.6KB bytes, 51200/60000 chars]"
     )
 
 
 def test_go15_estimates_of_single_messages():
     """text 3, thinking of 8 characters 2, image 1200, a call without arguments 1, nothing 0"""
-    parts = [(Text("hello world"),), (Thinking("12345678"),), (Image(),), (tool_call("x"),), ()]
+    parts = [
+        (Text("hello world"),),
+        (Thinking("12345678"),),
+        (Attachment(),),
+        (tool_call("x"),),
+        (),
+    ]
     assert [AI.message(Message(role="assistant", parts=p)) for p in parts] == [3, 2, 1200, 1, 0]
 
 

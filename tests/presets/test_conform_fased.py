@@ -11,16 +11,16 @@ from ctxkit.agent import RootFolder
 from ctxkit.agent.memory.session_memory import MemoryFlusher
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import openclaw_safeguard as safeguard
-from ctxkit.policies import tool_result_clearing
+from ctxkit.policies import result_clearing_and_cache_ttl
 from ctxkit.policies.openclaw_safeguard import (
-    Safeguard,
+    PiSummaryInStages,
     format_failure_line,
     format_failures_section,
 )
 from ctxkit.policies.texts import summary_prompts_and_audits
 from ctxkit.presets.openclaw_and_fased_settings import get_effective_reserve
 from ctxkit.presets.systems.fased import get_memory_flush_threshold
-from ctxkit.session import Image, Message, Text
+from ctxkit.session import Attachment, Message, Text
 from ctxkit.tokens import PI, ContextBudget
 
 ROOM = ContextBudget(200_000, 20_000, PI)
@@ -67,15 +67,17 @@ def test_fa3_one_giant_turn_is_cancelled_by_the_program():
     """no message outside the split turn: cancelled; the preset summarises the turn's head instead"""
     h = shown(user("go"), *(assistant(LONG) for _ in range(5)), counter=PI)
     with pytest.raises(ModelError, match="cancelled"):
-        Safeguard(keep_tokens=1500, quirks=True, summariser=say())(h, ROOM)
-    assert texts(Safeguard(keep_tokens=1500, summariser=say())(h, ROOM))[0].startswith("SUMMARY")
+        PiSummaryInStages(keep_tokens=1500, quirks=True, summariser=say())(h, ROOM)
+    assert texts(PiSummaryInStages(keep_tokens=1500, summariser=say())(h, ROOM))[0].startswith(
+        "SUMMARY"
+    )
 
 
 def test_fa4_what_is_beyond_the_share_is_summarised_first():
     """history above the share of the window is dropped by halves, and its summary goes before"""
     asked = []
     h = shown([user(LONG) for _ in range(9)], counter=PI)
-    Safeguard(
+    PiSummaryInStages(
         keep_turns=1,
         max_history_share=0.1,
         summariser=lambda p: asked.append(p.messages[0].id) or "x",
@@ -94,7 +96,7 @@ def test_fa6_a_long_history_is_summarised_in_parts_and_merged():
     """two parts, each folded chunk by chunk with the summary so far, then a merge"""
     told = []
     h = shown([user(LONG) for _ in range(9)], counter=PI)
-    Safeguard(keep_turns=1, summariser=lambda p: told.append(p.instructions) or "part")(
+    PiSummaryInStages(keep_turns=1, summariser=lambda p: told.append(p.instructions) or "part")(
         h, ContextBudget(14_000, 0, PI)
     )
     assert "Merge these partial summaries" in told[-1]
@@ -104,7 +106,9 @@ def test_fa6_a_long_history_is_summarised_in_parts_and_merged():
 def test_fa7_messages_too_large_are_left_out_with_a_note():
     """a message of more than half the window (times 1.2) is not summarised but noted"""
     h = shown(user("go"), assistant(LONG * 5), user("now"), user("end"), counter=PI)
-    text = texts(Safeguard(keep_turns=1, summariser=say())(h, ContextBudget(8000, 0, PI)))[0]
+    text = texts(PiSummaryInStages(keep_turns=1, summariser=say())(h, ContextBudget(8000, 0, PI)))[
+        0
+    ]
     assert text == "SUMMARY\n\n[Large assistant (~5K tokens) omitted from summary]"
 
 
@@ -240,7 +244,7 @@ def results(history):
 
 def test_fa20_results_before_the_last_replies_are_cleared():
     """four turns, keep 3: the first result is cleared, the others intact"""
-    assert results(tool_result_clearing.CacheTtl(**TTL)(shown(talk(4)), SMALL)) == [
+    assert results(result_clearing_and_cache_ttl.CacheTtl(**TTL)(shown(talk(4)), SMALL)) == [
         "[cleared]",
         "t2",
         "t3",
@@ -252,7 +256,9 @@ def test_fa21_results_before_the_first_user_message_are_left():
     """a result before the first user message is intact"""
     c = call("t0")
     assert results(
-        tool_result_clearing.CacheTtl(**TTL)(shown(c, result("x" * 20_000, c), talk(4)), SMALL)
+        result_clearing_and_cache_ttl.CacheTtl(**TTL)(
+            shown(c, result("x" * 20_000, c), talk(4)), SMALL
+        )
     )[:2] == [
         "t0",
         "[cleared]",
@@ -266,7 +272,9 @@ def test_fa22_several_results_of_a_reply():
     h = shown(
         user(), both, result("x" * 9000, a), result("x" * 9000, b), user(), c, result("x" * 9000, c)
     )
-    assert results(tool_result_clearing.CacheTtl(**TTL, keep_last_assistants=1)(h, SMALL)) == [
+    assert results(
+        result_clearing_and_cache_ttl.CacheTtl(**TTL, keep_last_assistants=1)(h, SMALL)
+    ) == [
         "[cleared]",
         "[cleared]",
         "t3",
@@ -276,14 +284,16 @@ def test_fa22_several_results_of_a_reply():
 def test_fa23_deny_wins_over_allow():
     """allow ex*, deny exec: nothing is pruned"""
     h = shown(user(), step("exec", "x" * 9000), user(), assistant(), assistant(), assistant())
-    assert tool_result_clearing.CacheTtl(**TTL, allow=("ex*",), deny=("exec",))(h, SMALL) is h
-    assert tool_result_clearing.CacheTtl(**TTL, allow=("EX*",))(h, SMALL) is not h
+    assert (
+        result_clearing_and_cache_ttl.CacheTtl(**TTL, allow=("ex*",), deny=("exec",))(h, SMALL) is h
+    )
+    assert result_clearing_and_cache_ttl.CacheTtl(**TTL, allow=("EX*",))(h, SMALL) is not h
 
 
 def test_fa24_a_trimmed_result_says_what_it_was():
     """AAAAA and BBBBB, max 5, head 7, tail 3"""
     expected = "AAAAA\nB\n...\nBBB\n\n[Tool result trimmed: kept first 7 chars and last 3 chars of 11 chars.]"
-    assert tool_result_clearing.soft_trim_text("AAAAA\nBBBBB", 7, 3) == expected
+    assert result_clearing_and_cache_ttl.soft_trim_text("AAAAA\nBBBBB", 7, 3) == expected
 
 
 @pytest.mark.parametrize(("pause", "pruned"), [(299, False), (300, True), (None, False)])
@@ -292,7 +302,7 @@ def test_fa25_nothing_within_the_life_of_the_cache(pause, pruned):
     rows = [*talk(4), assistant("end", time=1000.0)]
     h = shown(rows, time=None if pause is None else 1000.0 + pause)
     assert (
-        tool_result_clearing.CacheTtl(**{**TTL, "ttl_seconds": 300})(h, SMALL) is not h
+        result_clearing_and_cache_ttl.CacheTtl(**{**TTL, "ttl_seconds": 300})(h, SMALL) is not h
     ) is pruned
 
 
@@ -300,7 +310,7 @@ def test_fa26_pruning_is_off_unless_set():
     """mode off, or nothing said: no pruning"""
     assert presets.fased().pruning is None
     assert isinstance(
-        presets.fased(context_pruning="cache-ttl").pruning, tool_result_clearing.CacheTtl
+        presets.fased(context_pruning="cache-ttl").pruning, result_clearing_and_cache_ttl.CacheTtl
     )
 
 
@@ -314,14 +324,14 @@ def test_fa27_below_the_ratios_nothing_happens_and_between_them_only_trimming():
         )
 
     budget = ContextBudget(20_000, 0, PI)  # 80,000 characters
-    policy = tool_result_clearing.CacheTtl(ttl_seconds=0, min_prunable_tool_chars=0)
+    policy = result_clearing_and_cache_ttl.CacheTtl(ttl_seconds=0, min_prunable_tool_chars=0)
     few = said(2)
     assert policy(few, budget) is few
     some = policy(said(3), budget)
     assert ["trimmed" in m.text for m in some.messages if m.role == "tool"] == [True] * 3
     many = policy(said(30), budget)
     cleared = [
-        m.text == tool_result_clearing.CLEARED_PLACEHOLDER
+        m.text == result_clearing_and_cache_ttl.CLEARED_PLACEHOLDER
         for m in many.messages
         if m.role == "tool"
     ]
@@ -338,10 +348,10 @@ def test_fa28_results_with_images_are_skipped():
         id="i",
         call_id=c.tool_calls[0].id,
         tool="shot",
-        parts=(Text("x" * 9000), Image()),
+        parts=(Text("x" * 9000), Attachment()),
     )
     h = shown(user(), c, seen, assistant(), assistant(), assistant())
-    assert tool_result_clearing.CacheTtl(**TTL)(h, SMALL) is h
+    assert result_clearing_and_cache_ttl.CacheTtl(**TTL)(h, SMALL) is h
 
 
 def test_modes_and_shares_are_checked():

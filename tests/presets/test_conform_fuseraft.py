@@ -24,7 +24,7 @@ from ctxkit.policies import (
     TrimStage,
     WithoutTools,
 )
-from ctxkit.policies.offload import find_artifact_in_stub
+from ctxkit.policies.result_excerpts_and_offload import find_artifact_in_stub
 from ctxkit.tokens import ContextBudget
 
 

@@ -8,7 +8,7 @@ from histories import ROOM, ids, shown
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.policies import Passage
+from ctxkit.policies import SummariserInput
 from ctxkit.presets.systems.tyrum import (
     CheckpointSummariser,
     TyrumSummary,
@@ -160,7 +160,7 @@ def test_a_reply_with_all_its_steps_is_one_message():
 
 def passage(*rows):
     h = shown(rows)
-    return Passage(h, len(h))
+    return SummariserInput(h, len(h))
 
 
 def test_a_checkpoint_rolls_on():

@@ -12,14 +12,14 @@ from pi_oracle import COSTED, pi
 from ctxkit import presets, read
 from ctxkit.engine import make_log_from_session
 from ctxkit.policies import History
-from ctxkit.session import Image, Message, Text, Thinking, ToolCall
+from ctxkit.session import Attachment, Message, Text, Thinking, ToolCall
 from ctxkit.tokens import PI
 
 PARTS = {
     "text": lambda p: Text(p["text"]),
     "thinking": lambda p: Thinking(p["thinking"]),
     "toolCall": lambda p: ToolCall(p["id"], p["name"], p["arguments"]),
-    "image": lambda p: Image(),
+    "image": lambda p: Attachment(),
 }
 KINDS = {"toolResult": "tool", "bashExecution": "bash"}
 

@@ -19,7 +19,7 @@ from ctxkit.experiments.sweep_workers import SessionRunner
 from ctxkit.presets import names, preset
 from ctxkit.presets.inert_settings import (
     INERT_SETTINGS,
-    InertSettingScope,
+    SettingEffectScope,
     describe_inert_settings,
     find_inert_setting,
     has_effect,
@@ -239,7 +239,7 @@ def declared(name: str, setting: str) -> list:
 def test_every_setting_changes_a_replay_or_is_declared_inert(name, runners):
     turns, idle = Turns(name, runners), []
     for setting, parameter in signature(getattr(presets, name)).parameters.items():
-        if any(r.scope is InertSettingScope.LIVE for r in declared(name, setting)):
+        if any(r.scope is SettingEffectScope.LIVE for r in declared(name, setting)):
             continue
         if not any(
             turns.changes_a_replay(base, at, setting, value)
@@ -256,9 +256,9 @@ def test_settings_for_models_and_live_sessions_change_no_replay_without_them(nam
     turns, parameters = Turns(name, runners[:3]), signature(getattr(presets, name)).parameters
     for reason in INERT_SETTINGS[name]:
         for setting in (
-            reason.settings if reason.scope is not InertSettingScope.OTHER_SETTINGS else ()
+            reason.settings if reason.scope is not SettingEffectScope.OTHER_SETTINGS else ()
         ):
-            for at, base in enumerate(bases(name, models=reason.scope is InertSettingScope.LIVE)):
+            for at, base in enumerate(bases(name, models=reason.scope is SettingEffectScope.LIVE)):
                 for value in values_of(setting, parameters[setting])[:3]:
                     assert not turns.changes_a_replay(base, at, setting, value), (setting, base)
 
@@ -286,7 +286,7 @@ def test_what_holds_a_setting_lets_it_act_once_it_is_turned(name):
     parameters = signature(getattr(presets, name)).parameters
     for reason in INERT_SETTINGS[name]:
         assert set(reason.settings) <= set(parameters)
-        for setting in reason.settings if reason.scope is InertSettingScope.OTHER_SETTINGS else ():
+        for setting in reason.settings if reason.scope is SettingEffectScope.OTHER_SETTINGS else ():
             values = values_of(setting, parameters[setting])
             freed = [
                 has_effect(name, {**settings, reason.controller: reason.free}, setting, values)

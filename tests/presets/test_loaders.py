@@ -366,7 +366,7 @@ def test_a_system_can_be_named_and_misnamed(config):
 
 def test_a_system_without_a_preset_is_said_so(config, monkeypatch):
 
-    monkeypatch.setattr("ctxkit.presets.registry.PRESETS", ("pi", "none"))
+    monkeypatch.setattr("ctxkit.presets.registry_and_setting_checks.PRESETS", ("pi", "none"))
     with pytest.raises(
         UnknownPreset, match="config file of codex, for which the kit has no preset"
     ):

@@ -9,7 +9,7 @@ from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.policies import History, MessageLog
 from ctxkit.presets.systems.openclaw import make_recent_turns_section
-from ctxkit.session import Image, Message, Text, get_plain_text
+from ctxkit.session import Attachment, Message, Text, get_plain_text
 from ctxkit.tokens import PI, ContextBudget
 
 SMALL = ContextBudget(1000, 0, PI)
@@ -90,7 +90,7 @@ def test_an_older_commit_protects_the_last_three_images():
             id=f"i{n}",
             call_id=f"c{n}",
             tool="see",
-            parts=(Text("z" * 900), Image("image/png")),
+            parts=(Text("z" * 900), Attachment("image/png")),
         )
         for n in range(4)
     ]

@@ -13,7 +13,7 @@ import ctxkit as ck
 from ctxkit import presets
 from ctxkit.agent.tools.execution_and_results import OutputLimits
 from ctxkit.errors import ModelError
-from ctxkit.policies import History, MessageLog, UnprunedForecast, tool_result_clearing
+from ctxkit.policies import History, MessageLog, UnprunedForecast, result_clearing_and_cache_ttl
 from ctxkit.session import Message, Text, Thinking, ToolCall
 from ctxkit.tokens import AI, PULSE_CODER, TYRUM
 
@@ -207,7 +207,7 @@ def test_faseds_pruning_touches_old_results_only_and_not_the_record():
                                           *step("bash", f"row {n} " * 2_000))]  # fmt: skip
     log = session(*rows, user("go on"), assistant("ok"))
     pruned = ck.replay(
-        log, ck.policies.Rules(pruning=tool_result_clearing.CacheTtl(**TTL), window=10_000)
+        log, ck.policies.Rules(pruning=result_clearing_and_cache_ttl.CacheTtl(**TTL), window=10_000)
     )
     sent = [i.message for i in pruned.sent(-1)]
     said = [(m.role, m.text) for m in log.messages[:-1]]
@@ -231,7 +231,7 @@ def test_a_large_output_is_cut_before_faseds_pruning_shortens_it_further():
     rows = [user("u"), assistant("", asked), result(stored, asked),
             *(m for n in range(4) for m in (user(f"ask {n}"), assistant("ok")))]  # fmt: skip
     rules = ck.policies.Rules(
-        pruning=tool_result_clearing.CacheTtl(**{**TTL, "min_prunable_tool_chars": 10**9}),
+        pruning=result_clearing_and_cache_ttl.CacheTtl(**{**TTL, "min_prunable_tool_chars": 10**9}),
         window=10_000,
     )
     sent = next(

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.presets import preset
-from ctxkit.session import Image, Message, Text, ToolSchema
+from ctxkit.session import Attachment, Message, Text, ToolSchema
 
 COUNT = ck.tokens.get_counter("chars/4")
 KEYS_OF_AI = {"MaxMessages": ("max_messages", 61), "MaxTokens": ("max_tokens", 9_100),
@@ -123,7 +123,7 @@ def test_calls_results_and_attachments_fill_the_window():
     assert size(asked) >= size() + 500
     assert size(asked, given) >= size(asked) + 1_000
     for kind in ("image", "audio", "document"):
-        part = Image(kind=kind, media_type="x/y", data="aGVsbG8=")
+        part = Attachment(kind=kind, media_type="x/y", data="aGVsbG8=")
         assert size(Message(role="user", id="m", parts=(Text("see"), part))) >= size() + 1_000
 
 

@@ -13,10 +13,10 @@ from builders import assistant, result, session, step, tool_call, usage, user
 import ctxkit as ck
 from ctxkit.agent import Workspace
 from ctxkit.policies import AdaptiveTrim, ResultExcerpts
-from ctxkit.policies.evidence_summaries import make_failure_marker, write_tool_call_lines
-from ctxkit.policies.offload import DIGEST_HEADING
-from ctxkit.policies.texts.tool_actions import format_reasoning_block
-from ctxkit.policies.tool_result_clearing import PAIR_PLACEHOLDER
+from ctxkit.policies.result_clearing_and_cache_ttl import PAIR_PLACEHOLDER
+from ctxkit.policies.result_excerpts_and_offload import DIGEST_HEADING
+from ctxkit.policies.texts.tool_outcomes_and_files import format_reasoning_block
+from ctxkit.policies.tool_evidence_summaries import make_failure_marker, write_tool_call_lines
 from ctxkit.presets import preset, preset_differences
 from ctxkit.presets.systems import ai
 from ctxkit.session import Message, Text

@@ -15,7 +15,7 @@ from teams.small_teams import DONE, config, made, shown, state, to
 import ctxkit as ck
 from ctxkit.presets.config_syntax import load_config
 from ctxkit.teams import parse_plan
-from ctxkit.teams.plan import JsonCondition, find_json_object
+from ctxkit.teams.team_definition import JsonCondition, find_json_object
 from ctxkit.teams.team_factory import load_referenced_files
 
 CONFIGS = Path(__file__).parents[1] / "presets/configs"

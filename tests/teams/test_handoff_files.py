@@ -8,18 +8,18 @@ from ctxkit.agent import RootFolder
 from ctxkit.errors import BadArguments
 from ctxkit.presets.config_key_mapping import ConfigSection
 from ctxkit.teams.handoffs_and_contracts import (
-    SourceFilesAndChanges,
-    TurnChanges,
+    ContextSourceInputs,
+    TurnFilesAndCommands,
     format_handoff,
     parse_context_sources,
 )
-from ctxkit.teams.plan import ContextSource
+from ctxkit.teams.team_definition import ContextSource
 
 
 def block(folder, path, chars=20):
     source = ContextSource(kind="file", argument=path, max_chars=chars, label="")
     return format_handoff(
-        SourceFilesAndChanges(root=RootFolder(folder), brief="brief.json", changes=()),
+        ContextSourceInputs(root=RootFolder(folder), brief="brief.json", changes=()),
         (source,),
         "Tester",
     )
@@ -75,8 +75,8 @@ def test_a_label_is_the_heading_and_else_the_kind_is(tmp_path):
     (tmp_path / "brief.json").write_text('{"goal": "ship"}')
     (tmp_path / "context_summary.md").write_text("so far")
     (tmp_path / "a.txt").write_text("text")
-    changes = [TurnChanges(turn=1, agent="A", time=0.0, files=("a.txt",), commands=())]
-    files = SourceFilesAndChanges(root=RootFolder(tmp_path), brief="brief.json", changes=changes)
+    changes = [TurnFilesAndCommands(turn=1, agent="A", time=0.0, files=("a.txt",), commands=())]
+    files = ContextSourceInputs(root=RootFolder(tmp_path), brief="brief.json", changes=changes)
     names = ("session_context", "changes_recent", "brief_field:goal", "file:a.txt")
     for label in ("", "Mine"):
         rows = sources(*({"Source": name, "Label": label} for name in names))
@@ -89,9 +89,10 @@ def test_a_label_is_the_heading_and_else_the_kind_is(tmp_path):
 def test_without_a_number_a_source_has_all_recent_changes(tmp_path):
     """F46: `changes_recent` gives all of them, `changes_recent:2` the newest two."""
     changes = [
-        TurnChanges(turn=n, agent="A", time=0.0, files=(f"{n}.txt",), commands=()) for n in range(5)
+        TurnFilesAndCommands(turn=n, agent="A", time=0.0, files=(f"{n}.txt",), commands=())
+        for n in range(5)
     ]
-    files = SourceFilesAndChanges(root=RootFolder(tmp_path), brief="brief.json", changes=changes)
+    files = ContextSourceInputs(root=RootFolder(tmp_path), brief="brief.json", changes=changes)
     for argument, count in (("", 5), ("2", 2)):
         source = ContextSource(kind="changes_recent", argument=argument)
         told = format_handoff(files, (source,), "Tester")

@@ -16,8 +16,8 @@ from ctxkit.errors import BadArguments
 from ctxkit.presets.config_syntax import MAX_BYTES, MAX_DEPTH, MAX_DIGITS, MAX_VALUES, load_config
 from ctxkit.presets.fuseraft_config import MAX_AGENTS, MAX_STATES, MAX_TRANSITIONS
 from ctxkit.teams import parse_plan
-from ctxkit.teams.plan import MAX_CONTRACT_FAILURES, MAX_SILENT_TURNS
-from ctxkit.teams.state_machine import find_signals
+from ctxkit.teams.team_definition import MAX_CONTRACT_FAILURES, MAX_SILENT_TURNS
+from ctxkit.teams.turn_decisions import find_signals
 
 GO = ["Go on.\nDONE"]
 CONTRACT = {"Name": "C", "Requires": [{"Type": "FileExists", "Path": "x.txt"}]}

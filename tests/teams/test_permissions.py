@@ -9,7 +9,7 @@ from agent import sample_documents as documents
 from teams.small_teams import config, made
 
 from ctxkit.errors import BadArguments
-from ctxkit.teams.plan import ChangeEnvelope
+from ctxkit.teams.team_definition import WritableFiles
 
 ENVELOPE = {"Security": {"FileSystemSandboxPath": ".", "ChangeEnvelope": ["output/**", "*.md"]}}
 READS = {"Plugins": ["FileSystem", "Shell"], "Capabilities": {"FileSystem": ["read"]}}
@@ -118,13 +118,13 @@ def test_a_discovery_brief_of_an_earlier_run_seeds_the_envelope(tmp_path):
     ],
 )
 def test_globs_are_matched_as_fuseraft_writes_them(glob, inside, outside):
-    envelope = ChangeEnvelope((glob,))
+    envelope = WritableFiles((glob,))
     assert envelope.covers(inside)
     assert outside is None or not envelope.covers(outside)
 
 
 def test_a_glob_of_many_stars_is_matched_in_no_time():
-    assert not ChangeEnvelope(("**/a/" * 60 + "z",)).covers("a/" * 2_000 + "b")
+    assert not WritableFiles(("**/a/" * 60 + "z",)).covers("a/" * 2_000 + "b")
 
 
 def test_what_the_team_changed_can_be_read(tmp_path):

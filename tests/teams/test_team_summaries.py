@@ -95,7 +95,7 @@ def test_a_session_of_no_team_says_nothing_of_a_state():
 
 
 def test_what_a_log_says_of_a_standing_is_bounded_data():
-    from ctxkit.policies import evidence_summaries as evidence
+    from ctxkit.policies import tool_evidence_summaries as evidence
 
     odd = {"state": "x" * 9_000 + "\n## Signals", "entered": list(range(9_000)), "contracts": [
         7, {"name": ["a"], "why": {"b": "c" * 9_000}}], "signals": "no list", "failures": None}  # fmt: skip

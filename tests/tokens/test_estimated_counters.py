@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from ctxkit import tokens
 from ctxkit.errors import BadArguments
-from ctxkit.session import Image, Message, SizeOnly, Text, ToolCall
+from ctxkit.session import Attachment, Message, SizeOnly, Text, ToolCall
 
 READ = ToolCall(id="c1", name="read", arguments={"path": "a b", "n": 1})
-IMAGE = Image(data="aGVsbG8=")
+IMAGE = Attachment(data="aGVsbG8=")
 
 
 def with_image(role: str, text: str) -> Message:

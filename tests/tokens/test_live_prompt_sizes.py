@@ -12,7 +12,7 @@ import ctxkit as ck
 from ctxkit.session import ToolCall, Usage
 from ctxkit.tokens.live_prompt_sizes import (
     COUNTED_TOKENS_KEY,
-    BilledPrompt,
+    CountedAndBilledTokens,
     estimate_billed_tokens,
     get_current_size,
     list_counted_and_billed_prompts,
@@ -20,12 +20,12 @@ from ctxkit.tokens.live_prompt_sizes import (
 from ctxkit.tokens.message_sizes import TOOLS_DIGEST_KEY
 
 COUNTS = st.integers(1, 200_000)
-KNOWN = st.lists(st.builds(BilledPrompt, COUNTS, COUNTS), max_size=6)
+KNOWN = st.lists(st.builds(CountedAndBilledTokens, COUNTS, COUNTS), max_size=6)
 
 
 @given(st.lists(COUNTS, min_size=2), COUNTS, st.integers(0, 3_000), st.sampled_from([0.25, 1, 3]))
 def test_what_is_billed_in_proportion_with_a_fixed_part_is_predicted(counts, counted, fixed, rate):
-    known = [BilledPrompt(n, round(fixed + rate * n)) for n in counts]
+    known = [CountedAndBilledTokens(n, round(fixed + rate * n)) for n in counts]
     low, high = min(counts), max(counts)
     if high >= 2 * low and counted >= low:
         guesses = {

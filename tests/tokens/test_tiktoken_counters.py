@@ -21,7 +21,7 @@ import ctxkit as ck
 from ctxkit import tokens
 from ctxkit._internal import safe_files
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.session import Image, Message, SizeOnly, Thinking
+from ctxkit.session import Attachment, Message, SizeOnly, Thinking
 from ctxkit.tokens import exact_counters
 
 NAMES = ["o200k_base", "cl100k_base", "p50k_base"]
@@ -170,7 +170,7 @@ def test_weight_of_a_message() -> None:
     )
     assert count.message(result("abc")) == count("abc")
     parts = (
-        Image(),
+        Attachment(),
         SizeOnly("tools", tokens=40),
         SizeOnly("text", chars=9),
         Thinking("", hidden=400),

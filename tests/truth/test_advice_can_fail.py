@@ -13,8 +13,8 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.setting_advice import MAX_SESSION_SHARE, measure_saving_concentration
 from ctxkit.metrics import when_to_compact
-from ctxkit.metrics.growth_profile import MAX_TURN_TOKENS, estimate_floor
-from ctxkit.metrics.item_search_index import ItemIndex
+from ctxkit.metrics.context_growth_and_floor import MAX_TURN_TOKENS, estimate_floor
+from ctxkit.metrics.item_index_and_rule_matching import ItemIndex
 from ctxkit.metrics.losable_items import MessageItemCache
 from ctxkit.metrics.optimal_trigger import EXTRA_LOSS, NEAR_OPTIMAL
 from ctxkit.metrics.threshold_replays import LossBoundByThreshold

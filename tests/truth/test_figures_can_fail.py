@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.engine.cache_model import miss_rates
+from ctxkit.engine.cache_model import miss_rate_estimator
 from ctxkit.engine.cache_model.call_features import get_call_features
 from ctxkit.engine.cache_model.input_cost_prediction import (
     compute_compaction_read_error,
@@ -51,7 +51,7 @@ def test_the_second_half_is_predicted_and_a_random_one_is_not(sessions, monkeypa
     assert len(sessions) >= 4
     errors = []
     for seed in SEEDS:
-        monkeypatch.setattr(miss_rates, "_SEED", seed)
+        monkeypatch.setattr(miss_rate_estimator, "_SEED", seed)
         errors.append([half(s) for s in sessions])
     spoilt = []
     for s in sessions:

@@ -10,7 +10,11 @@ import trust_calibration
 import trust_developers
 from msgspec.structs import replace
 
-from ctxkit.engine.cache_model import input_cost_prediction, interval_calibration, miss_rates
+from ctxkit.engine.cache_model import (
+    input_cost_prediction,
+    interval_calibration,
+    miss_rate_estimator,
+)
 from ctxkit.engine.cache_model.training_counts import load_training_counts
 
 
@@ -60,7 +64,9 @@ def test_a_developers_own_errors_have_no_say_in_the_choice():
     assert (true.measure_scores() != spoilt.measure_scores()).any()
 
 
-@pytest.mark.parametrize("module", [input_cost_prediction, interval_calibration, miss_rates])
+@pytest.mark.parametrize(
+    "module", [input_cost_prediction, interval_calibration, miss_rate_estimator]
+)
 def test_each_constant_is_on_the_page_with_its_origin(module):
     named = {name for of, name, _, _ in trust_calibration.CONSTANTS if of is module}
     others = {"_SEED"}

@@ -73,7 +73,10 @@ def test_the_two_summaries_of_a_real_log(real):
 @pytest.mark.parametrize("name", ["claude_code", "codex"])
 def test_what_stands_beside_a_summary_is_no_output(name):
     from ctxkit.engine import run_replay
-    from ctxkit.metrics.compaction_payback import get_replay_compactions, get_run_compactions
+    from ctxkit.metrics.compaction_savings_and_payback import (
+        get_replay_compactions,
+        get_run_compactions,
+    )
 
     rules = (
         ck.presets.claude_code(context_window=60_000)

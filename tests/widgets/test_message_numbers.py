@@ -11,7 +11,7 @@ from conftest import ALL
 from widgets.test_hostile_log_displays import list_forms
 
 import ctxkit as ck
-from ctxkit.plots.cache_charts import get_prompt_strip
+from ctxkit.plots.cache_and_prompt_strip_charts import get_prompt_strip
 from ctxkit.plots.compaction_diff_chart import get_diff_data
 from ctxkit.session import describe_message, pair_with_calls
 from ctxkit.widgets.session_compactions_widget import CompactionDetails, list_session_compactions

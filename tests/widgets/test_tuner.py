@@ -13,8 +13,8 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments, UnknownPreset
 from ctxkit.policies import Above, AntiThrash, Rules, Summary
 from ctxkit.presets import resolve_rules
-from ctxkit.widgets import setting_trials as trials
-from ctxkit.widgets.setting_trials import describe_trial_verdict
+from ctxkit.widgets import trial_replays_and_tables as trials
+from ctxkit.widgets.trial_replays_and_tables import describe_trial_verdict
 from ctxkit.widgets.tuner_controls import make_setting_controls
 
 

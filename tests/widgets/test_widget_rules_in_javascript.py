@@ -16,9 +16,13 @@ import pytest
 from conftest import SEED
 
 from ctxkit import widgets
-from ctxkit.plots.compaction_charts import find_guard_closing, is_guard_off, is_saving_too_small
+from ctxkit.plots.savings_thrash_loss_charts import (
+    find_guard_closing,
+    is_guard_off,
+    is_saving_too_small,
+)
 from ctxkit.widgets.base_widget import ChartWidget
-from ctxkit.widgets.budget_thresholds_widget import judge_turns
+from ctxkit.widgets.budget_threshold_hits_widget import judge_turns
 from ctxkit.widgets.python_to_javascript import (
     CONSTANTS,
     declare_javascript_constants,

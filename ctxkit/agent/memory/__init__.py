@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.agent.memory.entry_store import MemoryStore
-from ctxkit.agent.memory.providers import Webhook
-from ctxkit.policies.memory_entries import (
+from ctxkit.agent.memory.providers import WebhookMemoryProvider
+from ctxkit.policies.memory_entries_and_digests import (
     MEMORY_TYPES,
-    MemoryDigestBudgets,
+    MemoryDigestLimits,
     MemoryEntry,
     format_digest,
     format_memory_block,
@@ -17,10 +17,10 @@ from ctxkit.policies.memory_entries import (
 
 __all__ = [
     "MEMORY_TYPES",
-    "MemoryDigestBudgets",
+    "MemoryDigestLimits",
     "MemoryEntry",
     "MemoryStore",
-    "Webhook",
+    "WebhookMemoryProvider",
     "format_digest",
     "format_memory_block",
     "rank_by_score",

@@ -23,10 +23,10 @@ from ctxkit._internal.safe_files import SafeFolder
 from ctxkit.agent.ctxkit_folder_and_trust import get_user_state_folder
 from ctxkit.agent.tools.confined_root import RootFolder
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
-from ctxkit.policies.memory_entries import (
+from ctxkit.policies.memory_entries_and_digests import (
     MAX_ENTRY_BYTES,
     MEMORY_KINDS,
-    MemoryDigestBudgets,
+    MemoryDigestLimits,
     MemoryEntry,
     decode_entry,
     encode_entry,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
-STORE_BUDGETS = MemoryDigestBudgets(
+STORE_BUDGETS = MemoryDigestLimits(
     items=120,
     chars=24_000,
     kinds={
@@ -59,7 +59,7 @@ def find_surplus_entries(
     entries: Iterable[MemoryEntry],
     latest_audit_rows: Mapping[str, Mapping[str, Any]],
     author: str,
-    budgets: MemoryDigestBudgets = STORE_BUDGETS,
+    budgets: MemoryDigestLimits = STORE_BUDGETS,
 ) -> list[tuple[MemoryEntry, str]]:
     """Return the entries to remove, each with the reason.
 
@@ -92,9 +92,7 @@ def find_surplus_entries(
     return list(surplus.values())
 
 
-def _exceeded_budget(
-    entries: Iterable[MemoryEntry], kind: str, budgets: MemoryDigestBudgets
-) -> str:
+def _exceeded_budget(entries: Iterable[MemoryEntry], kind: str, budgets: MemoryDigestLimits) -> str:
     """Return the exceeded budget, of the kind or of all entries, as a phrase; empty if none is."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for entry in entries:
@@ -133,7 +131,7 @@ class MemoryStore:
     def __init__(self, folders: Sequence[str | Path], base: str | Path | None = None) -> None:
         if not folders:
             raise BadArguments("A memory needs a folder.")
-        self.folders, self.scope = [MemoryFolder(h) for h in folders], WorkingFolderMemoryIds(base)
+        self.folders, self.scope = [MemoryFolder(h) for h in folders], WorkingFolderEntryIds(base)
 
     def entries(self, *, everywhere: bool = False) -> list[MemoryEntry]:
         """Return the entries in scope, or all with `everywhere`, by name."""
@@ -255,7 +253,7 @@ class MemoryStore:
         return entry
 
     def consolidate(
-        self, by: str, budgets: MemoryDigestBudgets = STORE_BUDGETS
+        self, by: str, budgets: MemoryDigestLimits = STORE_BUDGETS
     ) -> list[tuple[MemoryEntry, str]]:
         """Remove surplus entries (see `find_surplus_entries`); return them with the reasons.
 
@@ -493,7 +491,7 @@ _MAX_REFS_BYTES = 256_000
 _SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class WorkingFolderMemoryIds:
+class WorkingFolderEntryIds:
     """The entries that belong to a working folder, as lists of guids per session.
 
     Args:
@@ -524,6 +522,10 @@ class WorkingFolderMemoryIds:
 
     def note(self, session: str, guid: str) -> None:
         """Add an entry to the list of a session here.
+
+        Args:
+            session: id of the session.
+            guid: id of the entry.
 
         Raises:
             BadArguments: the session's id is not valid.

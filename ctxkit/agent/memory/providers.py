@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line, sanitize_text
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.policies.memory_entries import (
+from ctxkit.policies.memory_entries_and_digests import (
     MAX_BLOCK_CHARS,
-    MemoryDigestBudgets,
+    MemoryDigestLimits,
     format_digest,
     format_memory_block,
 )
@@ -31,15 +31,15 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Webhook:
+class WebhookMemoryProvider:
     """A memory provider behind HTTP.
 
     `load_url` gets ``{"agent": name}`` and answers ``{"block": text}``; `save_url` gets
     ``{"agent": name, "history": [{"role", "content"}]}``.
 
     Example:
-        >>> from ctxkit.agent.memory import Webhook
-        >>> hook = Webhook(load_url="https://memory.example/load", seconds=5)
+        >>> from ctxkit.agent.memory import WebhookMemoryProvider
+        >>> hook = WebhookMemoryProvider(load_url="https://memory.example/load", seconds=5)
         >>> hook.seconds, hook.save_every
         (5, 10)
     """
@@ -212,7 +212,7 @@ class LocalMemoryProvider:
         ''
     """
 
-    def __init__(self, memories: MemoryStore, budgets: MemoryDigestBudgets | None = None) -> None:
+    def __init__(self, memories: MemoryStore, budgets: MemoryDigestLimits | None = None) -> None:
         self._store, self._budgets = memories, budgets
 
     async def before(self, _agent: str, prompt: str) -> str:
@@ -233,11 +233,11 @@ def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> Me
     """Return the provider that a `Memory:` section of fuseraft names.
 
     Args:
-        config: the section: `Provider`, and `Webhook` with its URLs and limits.
+        config: the section: `Provider`, and `WebhookMemoryProvider` with its URLs and limits.
         memories: the store for `local`.
 
     Returns:
-        A `LocalMemoryProvider` or a `Webhook`.
+        A `LocalMemoryProvider` or a `WebhookMemoryProvider`.
 
     Raises:
         BadArguments: there is no such provider.
@@ -249,7 +249,7 @@ def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> Me
     if provider != "webhook" or not isinstance(section, dict):
         raise BadArguments(
             f"There is no memory provider {sanitize_line(str(provider), 60)!r}: it is local, or "
-            "webhook with a section Webhook."
+            "webhook with a section WebhookMemoryProvider."
         )
     keys = {
         "LoadUrl": "load_url",
@@ -258,4 +258,6 @@ def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> Me
         "TimeoutSeconds": "seconds",
         "SaveEveryNTurns": "save_every",
     }
-    return Webhook(**{keys[k]: v for k, v in section.items() if k in keys and v is not None})
+    return WebhookMemoryProvider(
+        **{keys[k]: v for k, v in section.items() if k in keys and v is not None}
+    )

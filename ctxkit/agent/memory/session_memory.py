@@ -15,12 +15,8 @@ from ctxkit.agent.event_loop_threads import run_coroutine
 from ctxkit.agent.models.model import Request, ignore_delta
 from ctxkit.agent.tools.tool import tool
 from ctxkit.errors import BadArguments, CtxkitError, ModelError, StoreError
-from ctxkit.policies.memory_entries import (
-    MEMORY_TYPES,
-    format_memory_block,
-    make_entry,
-)
-from ctxkit.policies.memory_flush_and_lessons import extract_lessons
+from ctxkit.policies.lesson_extraction_and_recall import extract_lessons
+from ctxkit.policies.memory_entries_and_digests import MEMORY_TYPES, format_memory_block, make_entry
 from ctxkit.policies.offline_summarisers import ExtractiveSummariser
 from ctxkit.policies.texts.summary_prompts_and_audits import get_text_without_reasoning
 from ctxkit.session.messages import INJECTED_KIND, Message, Text, get_plain_text
@@ -32,8 +28,8 @@ if TYPE_CHECKING:
     from ctxkit.agent.memory.providers import MemoryProvider
     from ctxkit.agent.models.model import Model
     from ctxkit.agent.tools.confined_root import RootFolder
-    from ctxkit.policies.memory_entries import MemoryEntry, RankingOrder
-    from ctxkit.policies.memory_flush_and_lessons import MemoryFlushSettings
+    from ctxkit.policies.lesson_extraction_and_recall import MemoryFlushSettings
+    from ctxkit.policies.memory_entries_and_digests import MemoryEntry, RankingOrder
     from ctxkit.session.messages import ToolSchema
     from ctxkit.session.session import Session
 
@@ -82,7 +78,12 @@ class SessionMemory:
         )
 
     async def before(self, agent: str, prompt: str) -> list[str]:
-        """Load the providers' blocks; return sentences on those that failed."""
+        """Load the providers' blocks; return sentences on those that failed.
+
+        Args:
+            agent: name of the agent.
+            prompt: what the user asks in the turn that begins.
+        """
         self._provider_blocks, failed = [], []
         for provider in self.providers:
             try:
@@ -92,7 +93,12 @@ class SessionMemory:
         return failed
 
     async def after(self, agent: str, session: Session) -> list[str]:
-        """Give the providers the conversation; return sentences on those that failed."""
+        """Give the providers the conversation; return sentences on those that failed.
+
+        Args:
+            agent: name of the agent.
+            session: the conversation with the turn that ended.
+        """
         failed, rows = [], _conversation_rows(session.messages)
         for provider in self.providers:
             try:

@@ -348,9 +348,15 @@ class ModelRuntime:
     def call(
         self, body: dict[str, Any], on_piece: Callable[[Any], bool], stop: threading.Event
     ) -> Any:
-        """Run one request, exclusively; `on_piece` gets its pieces and returns True to end it.
+        """Run one request, and no other at the same time.
 
-        Returns the runtime's result, or None if `stop` was set before the request began.
+        Args:
+            body: the request, as the runtime takes it.
+            on_piece: gets each piece of the reply; returns True to end it.
+            stop: set by another thread to give up before the request begins.
+
+        Returns:
+            The runtime's result; None if `stop` was set before the request began.
         """
         while not self.busy.acquire(timeout=0.05):
             if stop.is_set():

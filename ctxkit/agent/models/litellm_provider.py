@@ -35,6 +35,7 @@ from ctxkit.agent.models.provider_streams_and_retries import (
     watch_stream,
 )
 from ctxkit.errors import ModelError
+from ctxkit.formats.chat_api_parsers import encode_tool_schemas
 from ctxkit.formats.chat_completions_conversion import (
     add_cache_marks,
     from_chat_message,
@@ -42,7 +43,6 @@ from ctxkit.formats.chat_completions_conversion import (
     parse_chat_usage,
     to_chat_messages,
 )
-from ctxkit.formats.chat_messages import encode_tool_schemas
 from ctxkit.session.messages import Message  # noqa: TC001  a value in a public signature
 from ctxkit.session.overflow_errors import is_overflow, parse_window
 from ctxkit.tokens.prices import price
@@ -589,7 +589,12 @@ def _has_env_file() -> bool:
 # program imports it.
 @contextmanager
 def on_import(name: str, callback: Callable[[ModuleType], None]) -> Iterator[None]:
-    """Call `callback` with a module: now if it is imported, else once it is, inside the block."""
+    """Call a function with a module: now if it is imported, else once it is, inside the block.
+
+    Args:
+        name: full name of the module.
+        callback: called once with the module.
+    """
     imported = sys.modules.get(name)
     if imported is not None:
         callback(imported)

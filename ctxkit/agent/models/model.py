@@ -25,10 +25,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     messages: tuple[Message, ...]
+    """The prompt, in order."""
     tools: tuple[ToolSchema, ...] = ()
+    """Tools that the model may call."""
     turn: int = 0
     step: int = 0
     max_output_tokens: int | None = None
+    """Limit of the reply in tokens; None: the provider's."""
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -41,7 +44,9 @@ class Delta(msgspec.Struct, frozen=True):
     """
 
     kind: Literal["text", "thinking", "tool_call", "arguments", "wait"]
+    """`wait`: the call waits, for instance for a busy server."""
     text: str
+    """The piece; of a wait, the reason."""
 
 
 Emit = Callable[[Delta], None]
@@ -76,7 +81,7 @@ def ignore_delta(_: Delta) -> None:
     Example:
         >>> import asyncio
         >>> from ctxkit.agent import Request, ScriptedModel, ignore_delta
-        >>> from ctxkit.agent.models.scripted import make_reply
+        >>> from ctxkit.agent.models.scripted_and_lookup_models import make_reply
         >>> from ctxkit.tokens import default_counter
         >>> turns = [[make_reply("Done.")]]
         >>> model = ScriptedModel(turns, name="x", counter=default_counter(), clock=lambda: 0.0)

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from ctxkit.agent.models.scripted import (
+from ctxkit.agent.models.scripted_and_lookup_models import (
     SCRIPTS,
     PromptLookupModel,
     ScriptedModel,
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "scripted/tour"
 LOOKUP_NAME = "ports"
-"""Name of the lookup model, which answers from its prompt (`agent.models.scripted`)."""
+"""Name of the lookup model, which answers from its prompt
+(`agent.models.scripted_and_lookup_models`).
+"""
 SCRIPT_WINDOW = 16_000
 """Window of the shipped scripts in tokens; the long script is compacted several times in it."""
 

@@ -382,7 +382,9 @@ class RetryPolicy:
     longest: float = 3600.0
     """Seconds that a server may ask for; with more the call fails at once."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    """Waits a number of seconds; tests hand in a clock of their own."""
     chance: Callable[[], float] = random.random
+    """Returns a random number from 0 to 1, for the jitter."""
 
     def wait(self, failure: FailureKind, attempt: int, retry_after: float | None) -> float | None:
         """Return the seconds to wait after a failed attempt; None: give up.

@@ -316,7 +316,7 @@ def _parse_objects(data: bytes) -> list[dict[str, Any]]:
 
 
 def parse_response(kind: ApiKind, data: bytes, status: int = 200) -> dict[str, Any]:
-    """Return the response in some bytes; of a truncated stream, what came of it."""
+    """Parse the bytes of a response; of a truncated stream, the part that arrived."""
     try:
         whole = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):

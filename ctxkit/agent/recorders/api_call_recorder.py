@@ -28,8 +28,8 @@ from ctxkit.agent.recorders.api_call_parsers import (
 )
 from ctxkit.errors import BadArguments, ReadError
 from ctxkit.formats import anthropic, openai, openai_responses
-from ctxkit.formats.log_source import Source
-from ctxkit.formats.untrusted_fields import DAMAGE_ERRORS
+from ctxkit.formats.log_file_content import Source
+from ctxkit.formats.untrusted_record_parsing import DAMAGE_ERRORS
 from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _make_callback(recording: Recording) -> Any:
 def record(name: str = "recorded") -> Iterator[Recording]:
     """Record every model call inside the `with` block, of any framework, with streams and tools.
 
-    It sees LiteLLM, and what goes through `httpx` or `httpx2` to an API of the kind of OpenAI's,
+    It records calls of LiteLLM, and calls through `httpx` or `httpx2` to an API like OpenAI's,
     Anthropic's, Gemini's or Ollama's: their SDKs, pydantic-ai, langchain-openai, OpenAI Agents. It
     does not import LiteLLM itself. A recording without a call warns.
 
@@ -334,7 +334,15 @@ class Recording:
         times: tuple[float, float],
         error: str | None,
     ) -> None:
-        """Note a call that LiteLLM reports; late reports of an earlier recording are ignored."""
+        """Note a call that LiteLLM reports; late reports of an earlier recording are ignored.
+
+        Args:
+            ident: LiteLLM's id of the call.
+            parameters: arguments of the call.
+            response: LiteLLM's response; it is not read where the call failed.
+            times: beginning and end of the call, in seconds since 1970.
+            error: why the call failed; None: it did not.
+        """
         if times[0] < self.since:
             return
         answer = _as_object(response) if error is None else make_failed_response("openai", error)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.tools.confined_root import RootFolder
     from ctxkit.agent.tools.file_and_document_tools import ExtraFiles
-    from ctxkit.session.messages import Image
+    from ctxkit.session.messages import Attachment
 
 
 FILE_TOOLS = "files"
@@ -224,7 +224,7 @@ def make_python_tool(namespace: dict[str, Any]) -> Tool:
     return tool_with_cached_schema(python, permission="kernel")
 
 
-def _execute_code(tree: ast.Module, namespace: dict[str, Any]) -> Image | None:
+def _execute_code(tree: ast.Module, namespace: dict[str, Any]) -> Attachment | None:
     """Run code; print its last value, or return it if it is an image."""
     end = tree.body[-1] if tree.body else None
     last = end.value if isinstance(end, ast.Expr) else None

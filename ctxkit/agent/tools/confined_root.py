@@ -213,6 +213,10 @@ class RootFolder:
     def open_subfolder(self, parts: Sequence[str], make: int | None = None) -> SafeFolder:
         """Return a folder below the root, held open.
 
+        Args:
+            parts: names of the folders on the path.
+            make: permissions of folders that are created; None: a missing one is an error.
+
         Raises:
             StoreError: the root's name now belongs to another folder.
             OSError: a part is a link, is missing, or the system refuses.

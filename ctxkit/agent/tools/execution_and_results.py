@@ -22,15 +22,15 @@ from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit.agent.tools.tool import convert_arguments
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
 from ctxkit.policies.base import ValidatedSettings
-from ctxkit.policies.texts import message_content
-from ctxkit.session.messages import APPROVAL_DECISIONS, APPROVAL_KEY, Image, Message, Text
+from ctxkit.policies.texts import message_content_and_truncation
+from ctxkit.session.messages import APPROVAL_DECISIONS, APPROVAL_KEY, Attachment, Message, Text
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.policies.base import Natural
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
     from ctxkit.session.messages import ToolCall
 
 
@@ -115,7 +115,7 @@ class _CheckedResult(NamedTuple):
     """The result of a tool call before its limits are applied."""
 
     text: str
-    images: Sequence[Image] = ()
+    images: Sequence[Attachment] = ()
     failed: bool = True
     decision: str = ""
     """The user's decision on the call; empty if nobody was asked."""
@@ -150,7 +150,7 @@ async def _run_checked(
         return _CheckedResult(f"{type(e).__name__}: {e}", decision=decision)
 
 
-def _to_parts(value: Any, *, pictures: bool) -> tuple[str, list[Image]]:
+def _to_parts(value: Any, *, pictures: bool) -> tuple[str, list[Attachment]]:
     """Return a tool's value as text for the model and images."""
     candidates = [image_from_value(value)]
     if isinstance(value, (list, tuple)) and any(parts := [image_from_value(v) for v in value]):
@@ -311,7 +311,7 @@ class OutputLimits(ValidatedSettings):
 
     def shorten(self, text: str) -> str:
         """Return an output within the limits; its last line says how much was left out."""
-        return message_content.truncate_output(
+        return message_content_and_truncation.truncate_output(
             text, max_lines=self.lines, max_chars=self.chars, max_bytes=self.bytes, mode=self.mode
         )
 
@@ -476,7 +476,7 @@ def detect_media_type(data: bytes) -> str | None:
     return f"image/{kind}" if kind else None
 
 
-def image_from_bytes(data: bytes, name: str = "this") -> Image:
+def image_from_bytes(data: bytes, name: str = "this") -> Attachment:
     """Make an image for a prompt from the bytes of its file.
 
     Args:
@@ -502,10 +502,10 @@ def image_from_bytes(data: bytes, name: str = "this") -> Image:
             f"{name} has {len(data):,} bytes; a picture may have {MAX_IMAGE_BYTES:,}: make it "
             "smaller."
         )
-    return Image(kind, base64.b64encode(data).decode())
+    return Attachment(kind, base64.b64encode(data).decode())
 
 
-def image_from_value(value: Any) -> Image | None:
+def image_from_value(value: Any) -> Attachment | None:
     """Return the image that a value shows (image bytes, a figure, a Pillow image), or None.
 
     Args:
@@ -522,7 +522,7 @@ def image_from_value(value: Any) -> Image | None:
         >>> image_from_value("a text") is None
         True
     """
-    if isinstance(value, Image):
+    if isinstance(value, Attachment):
         return value
     if isinstance(value, (bytes, bytearray)):
         return image_from_bytes(bytes(value)) if detect_media_type(bytes(value[:12])) else None
@@ -539,7 +539,7 @@ def image_from_value(value: Any) -> Image | None:
     return None
 
 
-def describe_omitted_image(image: Image) -> str:
+def describe_omitted_image(image: Attachment) -> str:
     """Return the text that replaces an image for a model that takes none.
 
     Args:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 import msgspec
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.redaction import REDACTION_MARK
 from ctxkit.agent.tools import document_worker
 from ctxkit.agent.tools import file_search as text_search
@@ -32,7 +32,7 @@ from ctxkit.agent.tools.execution_and_results import (
 from ctxkit.agent.tools.file_search import FolderWalk
 from ctxkit.agent.tools.tool import Tool, tool_with_cached_schema
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.session.messages import Image  # noqa: TC001  looked up by `tool_with_cached_schema`
+from ctxkit.session.messages import Attachment  # noqa: TC001  looked up by `tool_with_cached_schema`
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -70,7 +70,13 @@ class ExtraFiles(Protocol):
         """Return the paths of the files below a folder."""
 
     def search(self, pattern: str, path: str, files: str) -> str:
-        """Return the hits of a regular expression in the files below a folder."""
+        """Return the hits of a regular expression in the files below a folder.
+
+        Args:
+            pattern: the regular expression.
+            path: the folder.
+            files: glob that the names of files match.
+        """
 
 
 def open_file(
@@ -112,7 +118,7 @@ def make_file_tools(root: RootFolder, extra_files: ExtraFiles | None = None) -> 
         ['read_file', 'write_file', 'patch_file', 'list_files', 'search']
     """
 
-    def read_file(path: str, start: int = 1, end: int | None = None) -> str | Image:
+    def read_file(path: str, start: int = 1, end: int | None = None) -> str | Attachment:
         """Read a text file of the working folder; `start` and `end` are line numbers counted from
         1, both included.
         """
@@ -258,6 +264,13 @@ def read_lines(
 
     If there are more, the first line of the result says so, and how to read on.
 
+    Args:
+        file: the open file.
+        path: its path, for the hint.
+        start: first line, from 1.
+        end: last line; None: the end of the file.
+        limit: maximum bytes.
+
     Raises:
         BadArguments: the file ends before `start`.
     """
@@ -292,7 +305,12 @@ def _cut_notice(start: int, last: int, limit: int) -> str:
 
 
 def describe_occurrences(text: str, piece: str) -> str:
-    """Return as a phrase how often a text has a piece, overlapping places included."""
+    """Return how often a text has a piece, as a phrase such as "once"; overlapping places count.
+
+    Args:
+        text: the text.
+        piece: the piece that is looked for.
+    """
     position, occurrences, overlapping = text.find(piece) if piece else -1, 0, False
     while position >= 0 and occurrences < _MAX_COUNTED:
         occurrences += 1

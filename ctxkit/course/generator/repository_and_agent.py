@@ -264,7 +264,13 @@ class RepositoryAgent:
         self.n_tests = 17
 
     def read_file(self, path: str, first: int = 1, last: int | None = None) -> ToolRun:
-        """Read a file, or some of its lines."""
+        """Read a file, or some of its lines.
+
+        Args:
+            path: the file.
+            first: first line, from 1.
+            last: last line; None: the end of the file.
+        """
         arguments: dict[str, Any] = (
             {"path": path}
             if (first, last) == (1, None)
@@ -275,7 +281,12 @@ class RepositoryAgent:
         return "read_file", arguments, _number_lines(self.files[path], first, last), False
 
     def search_files(self, pattern: str, under: str = "") -> ToolRun:
-        """Search the files below a folder."""
+        """Search the files below a folder.
+
+        Args:
+            pattern: text to search for.
+            under: the folder; empty: all files.
+        """
         return (
             "search",
             {"pattern": pattern, "path": under or "."},
@@ -284,7 +295,13 @@ class RepositoryAgent:
         )
 
     def edit_file(self, path: str, old: str, new: str) -> ToolRun:
-        """Replace a text everywhere in a file."""
+        """Replace a text everywhere in a file.
+
+        Args:
+            path: the file.
+            old: text to replace; it is an error where the file lacks it.
+            new: its replacement.
+        """
         arguments = {"path": path, "old": old, "new": new}
         if old not in self.files.get(path, ""):
             error = f"{path}: the old text was not found; read the file again"
@@ -304,11 +321,22 @@ class RepositoryAgent:
 
     @staticmethod
     def run_command(command: str, output: str, *, failed: bool = False) -> ToolRun:
-        """Run a command whose output is given."""
+        """Pretend to run a command.
+
+        Args:
+            command: the command line.
+            output: its output.
+            failed: its exit code is not 0.
+        """
         return "run", {"command": command}, output, failed
 
     def run_tests(self, *names: str, failure: str = "") -> ToolRun:
-        """Run tests; `failure` is what pytest prints for the one that fails."""
+        """Pretend to run tests.
+
+        Args:
+            names: names of modules; none: all tests.
+            failure: what pytest prints for the test that fails; empty: all pass.
+        """
         paths = [f"tests/test_{n}.py" for n in names]
         n = self.n_tests if not names else 3 * len(names)
         dots, seconds = "." * n, f"{0.31 * n + self.rng.random():.2f}s"
@@ -325,7 +353,15 @@ class RepositoryAgent:
     def change_module(
         self, module: str, old: str, new: str, *, reason: str, import_line: str = ""
     ) -> None:
-        """Read a module, edit it, run its tests; sometimes the first attempt fails."""
+        """Read a module, edit it, run its tests; sometimes the first attempt fails.
+
+        Args:
+            module: name of the module.
+            old: text to replace.
+            new: its replacement.
+            reason: why, as the agent says it.
+            import_line: import that the new text needs; empty: none.
+        """
         path, record = f"billing/{module}.py", self.recorder.add_tool_calls
         if old not in self.files[path]:
             record(

@@ -75,9 +75,9 @@ class SessionRecorder:
         schema_tokens: int,
         start: float,
         profile: ModelProfile = SONNET,
-        names: NameReplacer | None = None,
+        names: SampleVariation | None = None,
     ) -> None:
-        self.profile, self.names, self.rng = profile, names or NameReplacer(), rng
+        self.profile, self.names, self.rng = profile, names or SampleVariation(), rng
         self.count_tokens, self.write_summary = count_tokens, write_summary
         self.schema_tokens, self.now = schema_tokens, start
         self.log: list[Message | Edit] = []
@@ -89,7 +89,7 @@ class SessionRecorder:
         self._append_text("system", system)
 
     def add_user_message(self, text: str, pause: float = 60.0) -> None:
-        """Append what the user types, `pause` seconds after the last answer."""
+        """Append a user message, `pause` seconds after the last answer."""
         self.now += self.names.vary_pause(pause)
         self._append_text("user", text)
 
@@ -260,7 +260,7 @@ _LONGEST_PAUSE = 5_000.0
 
 
 @dataclass(frozen=True)
-class NameReplacer:
+class SampleVariation:
     """Replaces the names of the sample; without any it returns each text as it is."""
 
     new_names: dict[str, str] = field(default_factory=dict)
@@ -271,7 +271,7 @@ class NameReplacer:
     """Draws how much longer or shorter each pause is; None: as in the sample."""
 
     @classmethod
-    def draw(cls, seed: int | str) -> NameReplacer:
+    def draw(cls, seed: int | str) -> SampleVariation:
         """Return names drawn from a seed; the same seed draws the same."""
         rng = Random(f"names {seed}")  # noqa: S311  no secret
         currency, market, country = rng.choice(_CURRENCIES)

@@ -16,7 +16,7 @@ from ctxkit.course.exercises import (
     numbers,
     score_guess,
 )
-from ctxkit.course.sample_sessions import facts_kept, load_sample, replay_sample
+from ctxkit.course.sample_replays_and_scores import facts_kept, load_sample, replay_sample
 from ctxkit.errors import BadArguments
 from ctxkit.session.session import Session
 
@@ -77,7 +77,7 @@ def _guess_chance_cases(answer: Any) -> str:
 
 @cache
 def _measure_chance() -> float:
-    from ctxkit.metrics.run_statistics import mcnemar
+    from ctxkit.metrics.bootstrap_and_paired_tests import mcnemar
 
     facts = (list(facts_kept(replay_sample(name)).values()) for name in ("none", "codex"))
     # McNemar's test: only facts that one of both kept and the other lost count
@@ -229,7 +229,7 @@ def _judge_interval_sign(answer: Any) -> str:
 
 @cache
 def _is_fuseraft_cheaper() -> bool:
-    from ctxkit.metrics.run_statistics import compare_settings
+    from ctxkit.metrics.bootstrap_and_paired_tests import compare_settings
 
     return bool(compare_settings(_sweep_fuseraft(), "fuseraft", "none")["high"] < 0)
 

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from ctxkit.course.exercises import exercise, guess, mark_number, mark_span, numbers, score_guess
-from ctxkit.course.sample_sessions import load_sample
+from ctxkit.course.sample_replays_and_scores import load_sample
 from ctxkit.session.messages import Usage
 
 _HIDDEN_NAMES = (
@@ -29,7 +29,7 @@ _COLD_CALLS = (274, 22, 29, 108, 155, 232)
     "What tools print is most of what an agent is shown, and most of what can be taken away.",
 )
 def _guess_tool_result_share(answer: Any) -> str:
-    from ctxkit.metrics.context_report import report
+    from ctxkit.metrics.context_window_report import report
 
     context_report = report(load_sample())
     return score_guess(
@@ -103,7 +103,7 @@ def _judge_unlogged_share(answer: Any) -> str:
 @cache
 def _count_unlogged(call: int) -> tuple[int, int]:
     """Return the tokens of a prompt of `inbox` that no message holds, and all of it."""
-    from ctxkit.metrics.context_report import report
+    from ctxkit.metrics.context_window_report import report
 
     context_report = report(load_sample("inbox"), call)
     return context_report.groups()["not in the log"], context_report.prompt_tokens

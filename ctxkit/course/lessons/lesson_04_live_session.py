@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.agent.models.scripted import find_ports
+from ctxkit.agent.models.scripted_and_lookup_models import find_ports
 from ctxkit.course.exercises import exercise, guess, mark_list, mark_number, numbers, score_guess
 from ctxkit.errors import BadArguments
 from ctxkit.session.session import Session

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.course.contests import ContestEntry, judge_rules
 from ctxkit.course.exercises import exercise, guess, mark_choice, mark_number, numbers, score_guess
-from ctxkit.course.generator.billing_sample import make_session
-from ctxkit.course.sample_sessions import measure_loss_with_trigger
+from ctxkit.course.generator.billing_sample_session import make_session
+from ctxkit.course.sample_replays_and_scores import measure_loss_with_trigger
 from ctxkit.course.students import current_student
 from ctxkit.policies import triggers
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,14 +6,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.course.exercises import as_float, exercise, guess, mark_number, numbers, score_guess
-from ctxkit.course.sample_sessions import (
+from ctxkit.course.sample_replays_and_scores import (
     load_sample,
     measure_cost_with_trigger,
     measure_loss_with_trigger,
     replay_sample,
     score_replay,
 )
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.triggers import Always
 
 if TYPE_CHECKING:

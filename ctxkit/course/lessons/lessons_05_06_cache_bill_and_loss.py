@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from ctxkit.course.exercises import exercise, guess, mark_list, mark_number, numbers, score_guess
-from ctxkit.course.sample_sessions import (
+from ctxkit.course.sample_replays_and_scores import (
     facts_kept,
     load_sample,
     measure_cost_with_trigger,

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.course.exercises import exercise, guess, mark_choice, mark_number, numbers, score_guess
-from ctxkit.course.sample_sessions import load_sample
+from ctxkit.course.sample_replays_and_scores import load_sample
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ctxkit.agent.models.model import Model
-    from ctxkit.course.pair.number_lookup_task import LookupTask
+    from ctxkit.course.pair.number_lookup_task import ConfigLookupTask
     from ctxkit.policies import Rules
 
 PAIR_FOLDER = Path(__file__).parent
@@ -56,7 +56,7 @@ def make_run_settings() -> dict[str, Rules]:
     return {"none": ctxkit.presets.none(context_window=CONTEXT_WINDOW), "mask 3": mask}
 
 
-async def run_task(name: str, rules: Rules, task: LookupTask = WORLD) -> ctxkit.Session:
+async def run_task(name: str, rules: Rules, task: ConfigLookupTask = WORLD) -> ctxkit.Session:
     """Ask a model all questions of a task under rules.
 
     The reader's clock counts (a second for each look at it), so that its session is the same each
@@ -108,7 +108,7 @@ def collect_answers(session: ctxkit.Session) -> dict[int, str]:
     return {call.turn: call.message.text for call in session.calls}
 
 
-def count_right_answers(session: ctxkit.Session, task: LookupTask = WORLD) -> int:
+def count_right_answers(session: ctxkit.Session, task: ConfigLookupTask = WORLD) -> int:
     """Return how many questions were answered with the right numbers."""
     answers = collect_answers(session)
     return sum(task.is_right(n, answers.get(n, "")) for n in range(len(task.questions)))
@@ -120,8 +120,10 @@ def count_repeated_reads(session: ctxkit.Session) -> int:
     return len(paths) - len(set(paths))
 
 
-def compare_with_replay(runs: dict[str, ctxkit.Session], task: LookupTask = WORLD) -> pd.DataFrame:
-    """Compare what the replay of the first run predicts of each setting with the real run.
+def compare_with_replay(
+    runs: dict[str, ctxkit.Session], task: ConfigLookupTask = WORLD
+) -> pd.DataFrame:
+    """Compare the real run of each setting with its prediction by a replay of the first run.
 
     Args:
         runs: sessions by the name of their setting.
@@ -150,7 +152,7 @@ def compare_with_replay(runs: dict[str, ctxkit.Session], task: LookupTask = WORL
 
 
 def record_both_runs(
-    name: str = READER, folder: Path = PAIR_FOLDER, task: LookupTask = WORLD
+    name: str = READER, folder: Path = PAIR_FOLDER, task: ConfigLookupTask = WORLD
 ) -> pd.DataFrame:
     """Run the task under both settings, write sessions and table, and return the table."""
     runs = _run_settings(name, task)
@@ -180,7 +182,7 @@ def _make_task_model(name: str, clock: Callable[[], float]) -> Model:
     return make_model(name, counter=COUNTER, clock=clock)
 
 
-def _run_settings(name: str, task: LookupTask) -> dict[str, ctxkit.Session]:
+def _run_settings(name: str, task: ConfigLookupTask) -> dict[str, ctxkit.Session]:
     settings = make_run_settings().items()
     return {label: asyncio.run(run_task(name, rules, task)) for label, rules in settings}
 

@@ -32,7 +32,7 @@ QuestionKeys = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class LookupTask:
+class ConfigLookupTask:
     """Configuration files and questions about them."""
 
     files: dict[str, str]
@@ -81,7 +81,7 @@ def make_lookup_task(
     near_share: float = 0.5,
     seed: int = 7,
     unseen: bool = True,
-) -> LookupTask:
+) -> ConfigLookupTask:
     """Make random files and questions; the same arguments make the same world.
 
     Args:
@@ -107,7 +107,7 @@ def make_lookup_task(
         lines = [f"{name}_{key} = {numbers[name, key]}" for key in keys]
         files[format_config_path(name)] = "\n".join(lines)
     drawn_keys = _draw_questions(names, questions, numbers_per_question, near_share, random)
-    return LookupTask(files, tuple(drawn_keys), numbers)
+    return ConfigLookupTask(files, tuple(drawn_keys), numbers)
 
 
 def _draw_questions(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ctxkit.agent.models.scripted import ScriptedModel
+from ctxkit.agent.models.scripted_and_lookup_models import ScriptedModel
 from ctxkit.course.pair.number_lookup_task import CONFIG_KEYS, INSTRUCTIONS, SERVICES
 from ctxkit.errors import ModelError
 from ctxkit.session.messages import Message, Text, ToolCall, Usage
@@ -106,7 +106,11 @@ class TinyReaderModel(ScriptedModel):
         return await super().__call__(request, emit)
 
     def reply(self, turn: int, step: int) -> Message:
-        """Return the most probable step after the prompt, token by token."""
+        """Return the most probable step after the prompt, token by token.
+
+        Raises:
+            ModelError: there is no request, or its prompt has more tokens than the model's window.
+        """
         if self._request is None:
             raise ModelError("The reader was asked nothing yet.")
         prompt = encode_prompt(self._request.messages)
@@ -216,7 +220,12 @@ def decode_tokens(tokens: Iterable[int]) -> str:
 
 
 def encode_message(role: str, text: str) -> list[int]:
-    """Return the token ids of a message: its role, its text, and its end."""
+    """Return the token ids of a message: its role, its text, and its end.
+
+    Args:
+        role: role of the message, for which the vocabulary has a token.
+        text: text of the message.
+    """
     return [TOKEN_IDS[f"<{role}>"], *encode_text(text), TOKEN_IDS[END]]
 
 

@@ -142,7 +142,15 @@ class CallFeatures(msgspec.Struct, frozen=True, gc=False):
 
 
 def find_program_era(tool: str, version: str | None) -> str:
-    """Return the first release of those that miss alike; empty where a tool's do not differ."""
+    """Return the first release of a program's versions that miss the cache alike.
+
+    Args:
+        tool: name of the tool.
+        version: version of the program; None: unknown.
+
+    Returns:
+        The release, such as "2.1.50"; empty where the tool's versions do not differ or are older.
+    """
     if tool != "claude-code":
         return ""
     numbers = [int(n) for n in (version or "").split(".")[:3] if n.isdecimal()]
@@ -151,7 +159,12 @@ def find_program_era(tool: str, version: str | None) -> str:
 
 
 def get_cache_family(session: Session, model: str | None) -> str:
-    """Return the provider family in whose cache a model's calls are; `other` where unknown."""
+    """Return the provider family in whose cache a model's calls are; `other` where unknown.
+
+    Args:
+        session: the session of the call.
+        model: model of the call; None: that of the session.
+    """
     name = model or session.model or ""
     return "openai" if not name and session.format == "codex" else get_provider(name)
 
@@ -208,7 +221,13 @@ def has_reliable_times(session: Session) -> bool:
 
 
 def measure_pause(session: Session, before: ModelCall, call: ModelCall) -> float | None:
-    """Return the seconds from a reply to the sending of a call; None where a time is missing."""
+    """Return the seconds from a reply to the sending of a call; None where a time is missing.
+
+    Args:
+        session: the session of both calls.
+        before: the call whose reply begins the pause.
+        call: the call that ends it.
+    """
     reply_time, start_time = (
         before.message.time,
         get_call_start_time(session, call, before.position + 1),
@@ -233,7 +252,7 @@ def get_call_start_time(session: Session, call: ModelCall, first: int = 0) -> fl
 
 
 def select_billed_calls(session: Session) -> list[ModelCall]:
-    """Return the calls for which the log has the prompt's tokens and what was read of them."""
+    """Return the calls with recorded prompt tokens and cache reads."""
     usages = ((c, c.message.usage) for c in session.calls)
     return [c for c, u in usages if u and u.prompt_tokens and u.cache_read_tokens is not None]
 
@@ -256,6 +275,12 @@ def get_call_features(session: Session) -> tuple[CallFeatures, ...]:
     return features
 
 
+# Features of each billed call, in one pass over the log, O(entries). A provider keeps one cache per
+# agent and model, so `caches` has a state for each pair: the last call, whether it was refused, and
+# how many calls there were. `agents` follows the turns and tool searches of an agent across its
+# models. Each call is compared with the last one of its pair (`before`), and the entries between
+# the two are what may have broken the prefix. A feature uses only what is known when the call is
+# sent; the call is added to its cache state afterwards.
 def _iter_features(session: Session, calls: Sequence[ModelCall]) -> Iterable[CallFeatures]:
     log = _LogFeatures.from_session(session)
     caches, agents = dict[Any, _CacheState](), dict[str, _AgentState]()
@@ -421,7 +446,12 @@ def get_written_cache_lifetime(call: ModelCall) -> float | None:
 
 
 def has_hour_writes(session: Session, call: ModelCall) -> bool:
-    """Return True where what a call writes to the cache lives an hour."""
+    """Return True where what a call writes to the cache lives an hour, not five minutes.
+
+    Args:
+        session: the session of the call; its own cache lifetime counts where the call reports none.
+        call: the call.
+    """
     return bool((get_written_cache_lifetime(call) or get_cache_lifetime(session)) == HOUR)
 
 
@@ -552,9 +582,9 @@ def find_miss_cause(call: CallFeatures) -> MissCause:
 
 
 def compute_warm_read(call: CallFeatures) -> int:
-    """Return the tokens that a call reads from a live cache: what it shares with the one before.
+    """Return the tokens that a call reads from a live cache, in whole blocks.
 
-    Whole blocks of it, and where the provider caches replies the reply before too
+    The cache has the prompt of the call before and, where the provider caches replies, its reply
     (`tokens.provider_rules`).
     """
     cached = (call.before or 0) + (call.reply if call.caches_reply else 0)
@@ -562,7 +592,12 @@ def compute_warm_read(call: CallFeatures) -> int:
 
 
 def floor_to_block(tokens: int, block: int) -> int:
-    """Return the tokens of a prefix that a provider caches: whole blocks of so many tokens."""
+    """Return the tokens of a prefix that a provider caches: whole blocks of so many tokens.
+
+    Args:
+        tokens: tokens of the prefix.
+        block: tokens of a block.
+    """
     return tokens // block * block
 
 

@@ -25,7 +25,11 @@ from ctxkit.engine.cache_model.call_features import (
     select_billed_calls,
 )
 from ctxkit.engine.cache_model.interval_calibration import MIN_DEVELOPERS, compute_interval_stretch
-from ctxkit.engine.cache_model.miss_rates import MissRateEstimator, SimulatedReads, simulate_reads
+from ctxkit.engine.cache_model.miss_rate_estimator import (
+    MissRateEstimator,
+    SimulatedReads,
+    simulate_reads,
+)
 from ctxkit.engine.cache_model.training_counts import (
     MIN_CALLS,
     PastPredictionError,
@@ -44,7 +48,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
-    from ctxkit.engine.cache_model.training_counts import DeveloperLogs, Evidence, SessionCounts
+    from ctxkit.engine.cache_model.training_counts import DeveloperLogs, Evidence, SessionMissCounts
     from ctxkit.session.session import Session
 
 
@@ -83,7 +87,7 @@ _MIN_RECORDS = 10
 """Past errors of which a range is given."""
 
 
-class InputCostPrediction(msgspec.Struct, frozen=True):
+class InputCostPredictionErrors(msgspec.Struct, frozen=True):
     """The predicted input cost of a session and its errors.
 
     Errors are shares of the recorded dollars: predicted / recorded - 1. Where they are None, `why`
@@ -119,9 +123,9 @@ class InputCostPrediction(msgspec.Struct, frozen=True):
 @accepts_session
 def predict_input_cost(
     session: Session,
-    training: Iterable[SessionCounts] | None = None,
+    training: Iterable[SessionMissCounts] | None = None,
     logs: DeveloperLogs | None = None,
-) -> InputCostPrediction:
+) -> InputCostPredictionErrors:
     """Predict a session's input cost from the cache behaviour of other sessions.
 
     Args:
@@ -138,13 +142,15 @@ def predict_input_cost(
         BadArguments: it is no session.
     """
     if not session.has_usage:
-        return InputCostPrediction(
+        return InputCostPredictionErrors(
             why="The log has no usage, so nothing can be predicted or checked."
         )
     recorded = get_call_features(session)
     if len(recorded) < 2:
         missing = "no cache split" if not recorded else "one call with a cache split"
-        return InputCostPrediction(why=f"The log has {missing}, so no prediction can be checked.")
+        return InputCostPredictionErrors(
+            why=f"The log has {missing}, so no prediction can be checked."
+        )
     case = prepare_prediction(
         session, load_training_counts() if training is None else training, logs
     )
@@ -159,11 +165,11 @@ def predict_input_cost(
 
 def prepare_prediction(
     session: Session,
-    training: Iterable[SessionCounts],
+    training: Iterable[SessionMissCounts],
     logs: DeveloperLogs | None = None,
     *,
     uses_own_logs: bool = True,
-) -> SessionToPredict:
+) -> SessionInputCostPredictor:
     """Return a session with its estimated rates, prices and record.
 
     The session itself and copies of it are left out of both training sessions and logs.
@@ -184,7 +190,7 @@ def prepare_prediction(
     calls = with_initial_idle(get_call_features(session), idle)
     costs = make_input_cost_function(session, calls)
     priced = None if costs is None else _without_headless(costs, calls)
-    return SessionToPredict(calls, rates, get_recorded_reads(session), priced)
+    return SessionInputCostPredictor(calls, rates, get_recorded_reads(session), priced)
 
 
 def _limits_note(rates: MissRateEstimator, calls: int) -> str | None:
@@ -201,7 +207,7 @@ def _limits_note(rates: MissRateEstimator, calls: int) -> str | None:
     return " ".join(sentences) or None
 
 
-def _untaught_note(training: Sequence[SessionCounts]) -> str:
+def _untaught_note(training: Sequence[SessionMissCounts]) -> str:
     """Say that the lifetime alone is used, and how far off it was for such logs before."""
     why = "No log of the same tool, model and kind of agent was there to calibrate it"
     errors = [-s.past.lifetime for s in training if s.past and not s.past.teachers]
@@ -215,8 +221,8 @@ def _untaught_note(training: Sequence[SessionCounts]) -> str:
 
 
 def _predict_by_lifetime(
-    prediction: InputCostPrediction, rates: MissRateEstimator
-) -> InputCostPrediction:
+    prediction: InputCostPredictionErrors, rates: MissRateEstimator
+) -> InputCostPredictionErrors:
     """Return the prediction of an untaught kind: that of the lifetime.
 
     A model of which no log has read a token may have no cache: then it says what that costs.
@@ -230,7 +236,7 @@ def _predict_by_lifetime(
     return msgspec.structs.replace(by_lifetime, why=f"{prediction.why} {note}")
 
 
-class SessionToPredict(NamedTuple):
+class SessionInputCostPredictor(NamedTuple):
     """A session with its estimated rates, prices and record."""
 
     calls: Sequence[CallFeatures]
@@ -253,13 +259,13 @@ class SessionToPredict(NamedTuple):
         half = len(self.calls) // 2
         return half if half >= 2 else 0
 
-    def predict(self) -> InputCostPrediction:
+    def predict(self) -> InputCostPredictionErrors:
         """Return the prediction without the second half's error."""
         reads = simulate_reads(self.calls, self.rates)
         naive = compute_naive_reads(self.calls)
         is_taught = bool(self.rates.teachers)
         by_call = reads.rules_only if is_taught else naive["lifetime"]
-        prediction = InputCostPrediction(
+        prediction = InputCostPredictionErrors(
             reads=tuple(by_call.astype(int).tolist()),
             read_split_error=compute_read_error(self.calls, self.recorded, by_call),
             teachers=self.rates.teachers,
@@ -302,7 +308,7 @@ class SessionToPredict(NamedTuple):
         sides = max(below, above / 2, 0.0), max(above, below / 2, 0.0)
         return PredictedDollars(point, *(float(np.hypot(side, MODEL_ERROR)) for side in sides))
 
-    def compute_half_error(self, first_half: SessionCounts) -> float | None:
+    def compute_half_error(self, first_half: SessionMissCounts) -> float | None:
         """Return the error of the second half of the calls, the first half being counted."""
         half = self.half_size
         if self.costs is None or not half:
@@ -334,11 +340,11 @@ class PredictedDollars(NamedTuple):
 
 
 def _with_interval(
-    prediction: InputCostPrediction,
+    prediction: InputCostPredictionErrors,
     bill: PredictedDollars,
     stretch: tuple[float, float] | None,
     recorded: float,
-) -> InputCostPrediction:
+) -> InputCostPredictionErrors:
     """Return a prediction with its error and, where past errors calibrate it, its interval."""
     ratio = bill.point / recorded
     if not bill.point or stretch is None:
@@ -365,7 +371,13 @@ def _without_headless(costs: InputCostFunction, calls: Sequence[CallFeatures]) -
 def compute_read_error(
     calls: Sequence[CallFeatures], recorded: Sequence[int], predicted: Any
 ) -> float:
-    """Return the absolute error of the reads, summed over calls, as a share of the prompts."""
+    """Return the absolute error of the reads, summed over calls, as a share of the prompts.
+
+    Args:
+        calls: features of the calls; a first call whose prompt is not in the log does not count.
+        recorded: tokens that each call read from the cache.
+        predicted: the same, predicted.
+    """
     counted = np.array([not call.headless for call in calls])
     off = np.abs(np.asarray(recorded) - np.asarray(predicted)) * counted
     return float(off.sum() / max(sum(call.prompt for call in calls if not call.headless), 1))
@@ -402,6 +414,10 @@ def make_input_cost_function(
 
     What is not read is written, at the price of the lifetime that the session's writes have, or
     sent uncached where the provider bills no writes or the prompt is too short to be cached.
+
+    Args:
+        session: the session, with the price of its model.
+        calls: features of the calls that are priced.
     """
     model_calls = session.calls
     usages = [model_calls[call.call].message.usage for call in calls]
@@ -496,7 +512,14 @@ NO_CACHE_SPLIT = "No cache split is recorded, so the cache model could not be ch
 def describe_prediction(
     error: float | None, low: float | None, high: float | None, note: str | None
 ) -> str:
-    """Describe in a sentence the error and interval of one session's prediction, with its note."""
+    """Describe in a sentence how well the cost model predicts a session's input cost.
+
+    Args:
+        error: predicted over recorded input cost, less 1; None: unknown.
+        low: lower end of the 80 % interval, as a share like `error`; None: unknown.
+        high: its upper end.
+        note: a sentence that is appended, or stands alone where the error is unknown; None: none.
+    """
     if error is None:
         return note or NO_CACHE_SPLIT
     interval = ""
@@ -510,7 +533,7 @@ def describe_prediction(
 
 
 def replace_reads(session: Session, reads: Sequence[int]) -> Session:
-    """Return a session whose billed calls read so many tokens; its prompts are as they were."""
+    """Return a session whose billed calls have other cache reads; its prompts stay the same."""
     calls = zip(select_billed_calls(session), get_call_features(session), reads, strict=True)
     places = {
         session.indices[c.position]: _reply(
@@ -545,7 +568,12 @@ def with_random_reads(session: Session, seed: int = 0) -> Session:
 
 
 def with_shuffled_reads(session: Session, seed: int = 0) -> Session:
-    """Return a session in which calls have the read shares of other calls, shuffled."""
+    """Return a session in which calls have the read shares of other calls, shuffled.
+
+    Args:
+        session: a session with recorded cache reads.
+        seed: seed of the permutation.
+    """
     features = get_call_features(session)
     shares = [r / a.prompt for a, r in zip(features, get_recorded_reads(session), strict=True)]
     order = np.random.default_rng(seed).permutation(len(features))

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.engine.cache_model.miss_rates import MissRateEstimator
-    from ctxkit.engine.cache_model.training_counts import Evidence, SessionCounts
+    from ctxkit.engine.cache_model.miss_rate_estimator import MissRateEstimator
+    from ctxkit.engine.cache_model.training_counts import Evidence, SessionMissCounts
 
 # How an interval is calibrated (`compute_interval_stretch`).
 #
-# `SessionCounts.past` has the signed error of each training session, in half widths of its own raw
-# interval, predicted without the logs of its developer. For a wanted coverage c the stretch is the
-# pair of factors (below, above) with the smallest sum that covers c of these errors, each developer
-# counting alike (`_fit_stretch`).
+# `SessionMissCounts.past` has the signed error of each training session, in half widths of its own
+# raw interval, predicted without the logs of its developer. For a wanted coverage c the stretch is
+# the pair of factors (below, above) with the smallest sum that covers c of these errors, each
+# developer counting alike (`_fit_stretch`).
 #
 # Such a pair covers less of a further developer than of those it was fitted to. So c itself is
 # calibrated (`measure_left_out_coverage`): each developer is left out in turn, the pair is fitted
@@ -90,7 +90,7 @@ def calibrate_stretch(errors: NDArray[Any], owners: Sequence[str]) -> tuple[floa
     return measure_left_out_coverage(errors, owners).choose_stretch()
 
 
-class LeftOutCoverage(NamedTuple):
+class LeaveOneDeveloperOutCoverage(NamedTuple):
     """What the factors that are fitted without a developer hold of that developer's errors.
 
     Each array has one value for each share to cover that is tried.
@@ -127,7 +127,7 @@ class LeftOutCoverage(NamedTuple):
 
 def measure_left_out_coverage(
     errors: NDArray[Any], owners: Sequence[str], min_stretch: float = MIN_STRETCH
-) -> LeftOutCoverage:
+) -> LeaveOneDeveloperOutCoverage:
     """Leave each developer out in turn and measure what factors fitted to the others hold of them.
 
     Args:
@@ -147,12 +147,12 @@ def measure_left_out_coverage(
         shares += is_covered.mean(axis=0)
         covered_n += is_covered.sum(axis=0)
     factors = _fit_stretch(_sort_errors(errors, owners), _COVERAGES, min_stretch)
-    return LeftOutCoverage(shares / len(developers), covered_n / len(errors), *factors)
+    return LeaveOneDeveloperOutCoverage(shares / len(developers), covered_n / len(errors), *factors)
 
 
 def select_calibration_sessions(
-    training: Sequence[SessionCounts], target: SessionCounts, calls: int, *, is_near: bool
-) -> list[SessionCounts]:
+    training: Sequence[SessionMissCounts], target: SessionMissCounts, calls: int, *, is_near: bool
+) -> list[SessionMissCounts]:
     """Return the training sessions whose errors stretch an interval: those of the same tool and
     kind of agent, of like length and of as many or as few teachers where enough developers are
     among them; none where too few are.
@@ -202,5 +202,5 @@ def _fit_stretch(
     return np.take_along_axis(downs, best, 1)[:, 0], np.take_along_axis(ups, best, 1)[:, 0]
 
 
-def _has_enough_developers(rows: Sequence[SessionCounts]) -> bool:
+def _has_enough_developers(rows: Sequence[SessionMissCounts]) -> bool:
     return len({row.owner for row in rows}) >= MIN_DEVELOPERS

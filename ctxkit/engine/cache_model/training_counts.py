@@ -2,7 +2,7 @@
 
 Calls of one class share a miss rate. A class is a base, and where rates differ inside it a
 refinement after a slash: `turn start/2.1.20`. Rates of a base are the prior of its refinements
-(`miss_rates`).
+(`miss_rate_estimator`).
 
 The table holds numbers, ids and names of programs and models, and no text of messages.
 """
@@ -54,7 +54,7 @@ _MIN_SHORTFALL_PROMPT = 2048
 """Tokens of the shortest prompt at which it is measured."""
 
 
-class ClassCount(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class CallClassCounts(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Calls of one class, their misses, and the tokens of both."""
 
     calls: int = 0
@@ -69,8 +69,8 @@ class ClassCount(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     reads: tuple[int, ...] = ()
     """Tokens that were still read at each miss; of first calls, at each that read some."""
 
-    def __add__(self, other: ClassCount) -> ClassCount:
-        return ClassCount(
+    def __add__(self, other: CallClassCounts) -> CallClassCounts:
+        return CallClassCounts(
             self.calls + other.calls,
             self.misses + other.misses,
             self.expected + other.expected,
@@ -124,8 +124,8 @@ class PastErrorsByEvidence(msgspec.Struct, frozen=True, gc=False, array_like=Tru
         return bill
 
 
-class SessionCounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Counts of one recorded session, by class of calls, and what the session is."""
+class SessionMissCounts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Counts of calls of one recorded session by class, and the kind of session."""
 
     session: str
     """Its id: a session is never used to predict itself."""
@@ -138,7 +138,7 @@ class SessionCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str
     """The model of its calls; empty where the log does not say."""
     subagent: bool
-    counts: dict[str, ClassCount]
+    counts: dict[str, CallClassCounts]
     developer: str = ""
     """Number of the person whose log it is; empty: nobody else's."""
     version: str = ""
@@ -166,7 +166,7 @@ class SessionCounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def count_session(
     session: Session, stop: int | None = None, *, idle: float | None = None
-) -> SessionCounts:
+) -> SessionMissCounts:
     """Count a session's calls and misses by class, of its first `stop` billed calls only if given.
 
     The id, first prompts and family are those of the whole session in any case.
@@ -177,7 +177,7 @@ def count_session(
         idle: seconds since the developer's last log, as `DeveloperLogs.measure_idle` returns them.
     """
     calls, reads = with_initial_idle(get_call_features(session), idle), get_recorded_reads(session)
-    return SessionCounts(
+    return SessionMissCounts(
         session=session.id,
         head=get_first_prompt_sizes(calls),
         tool=session.format,
@@ -191,21 +191,23 @@ def count_session(
     )
 
 
-def _count_classes(calls: Sequence[CallFeatures], reads: Sequence[int]) -> dict[str, ClassCount]:
-    counts: dict[str, ClassCount] = {}
+def _count_classes(
+    calls: Sequence[CallFeatures], reads: Sequence[int]
+) -> dict[str, CallClassCounts]:
+    counts: dict[str, CallClassCounts] = {}
     for call, read in zip(calls, reads, strict=True):
         if not call.headless:
             name = classify_call(call)
-            counts[name] = counts.get(name, ClassCount()) + _count_call(call, read)
+            counts[name] = counts.get(name, CallClassCounts()) + _count_call(call, read)
     return {n: msgspec.structs.replace(c, reads=c.reads[:MAX_READS]) for n, c in counts.items()}
 
 
-def _count_call(call: CallFeatures, read: int) -> ClassCount:
+def _count_call(call: CallFeatures, read: int) -> CallClassCounts:
     if call.before is None:
-        return ClassCount(1, int(not read), call.prompt, 0, 0, (read,) if read else ())
+        return CallClassCounts(1, int(not read), call.prompt, 0, 0, (read,) if read else ())
     if not is_miss(call.shared, read):
-        return ClassCount(1, 0, call.shared)
-    return ClassCount(1, 1, call.shared, call.shared - read, call.shared, (read,))
+        return CallClassCounts(1, 0, call.shared)
+    return CallClassCounts(1, 1, call.shared, call.shared - read, call.shared, (read,))
 
 
 def _measure_shortfall(calls: Sequence[CallFeatures], reads: Sequence[int]) -> ReadShortfall | None:
@@ -224,7 +226,12 @@ def _measure_shortfall(calls: Sequence[CallFeatures], reads: Sequence[int]) -> R
 def with_initial_idle(
     calls: Sequence[CallFeatures], idle: float | None
 ) -> tuple[CallFeatures, ...]:
-    """Return calls of which the first knows the time since the developer's last log."""
+    """Return calls of which the first knows how long the developer was idle before it.
+
+    Args:
+        calls: features of a session's calls.
+        idle: seconds since the developer's last log; None: unknown, no change.
+    """
     if not calls or idle is None:
         return tuple(calls)
     return msgspec.structs.replace(calls[0], idle=idle), *calls[1:]
@@ -248,10 +255,10 @@ def get_recorded_reads(session: Session) -> list[int]:
 
 
 @cache
-def load_training_counts() -> tuple[SessionCounts, ...]:
+def load_training_counts() -> tuple[SessionMissCounts, ...]:
     """Read the counts of the committed training sessions; they hold no text of the sessions."""
     data = resources.files(__package__).joinpath(TABLE_FILE).read_bytes()
-    return msgspec.json.decode(data, type=tuple[SessionCounts, ...])
+    return msgspec.json.decode(data, type=tuple[SessionMissCounts, ...])
 
 
 def has_cache_reads(session: Session) -> bool:
@@ -261,8 +268,8 @@ def has_cache_reads(session: Session) -> bool:
 
 
 def exclude_copies(
-    training: Iterable[SessionCounts], session_id: str, head: Sequence[int]
-) -> list[SessionCounts]:
+    training: Iterable[SessionMissCounts], session_id: str, head: Sequence[int]
+) -> list[SessionMissCounts]:
     """Return the counts that are neither of the session itself nor of a copy of its beginning.
 
     Args:
@@ -403,7 +410,7 @@ class DeveloperLogs:
         return start - times[at][0] if at >= 0 else inf
 
     @cached_property
-    def counts(self) -> list[SessionCounts]:
+    def counts(self) -> list[SessionMissCounts]:
         """Counts of the logs that show a cache."""
         return [
             replace(count_session(log, idle=self.measure_idle(log)), developer=OWN_DEVELOPER)

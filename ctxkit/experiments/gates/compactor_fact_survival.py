@@ -82,7 +82,15 @@ class FactSurvival:
     rounds: tuple[CompactionRoundResult, ...]
 
     def get_share(self, times: int, family: str | None = None) -> float | None:
-        """Return the share of facts that survive so many compactions; None without such facts."""
+        """Return the share of facts that survive a number of compactions, from 0 to 1.
+
+        Args:
+            times: number of compactions.
+            family: kind of fact; None: all kinds.
+
+        Returns:
+            The share; None where no fact went through so many compactions.
+        """
         survived = [
             r.is_retained[i]
             for r in self.rounds
@@ -305,7 +313,12 @@ def _canary_message(canary: Canary) -> dict[str, str]:
 
 
 def find_message_faults(before: ChatMessages, after: ChatMessages) -> list[str]:
-    """Return the faults of compacted messages as sentences: pairs, order, system message."""
+    """Return the faults of compacted messages as sentences: pairs, order, system message.
+
+    Args:
+        before: the messages that the compactor was given.
+        after: those that it returned.
+    """
     return [
         *_find_pair_faults(after),
         *_find_order_faults(before, after),

@@ -38,7 +38,7 @@ def ctxkit_gate(request: pytest.FixtureRequest) -> Callable[..., GateReport]:
     name = re.sub(r"[^\w.-]+", "-", request.node.name)
 
     def gated(*arguments: Any, **settings: Any) -> GateReport:
-        from ctxkit.experiments.gates.compactor_gate_and_command import gate_compactor
+        from ctxkit.experiments.gates.compactor_gate_and_subprocess import gate_compactor
         from ctxkit.experiments.gates.regression_gate import gate
 
         settings.setdefault("baseline", request.path.parent / BASELINE_FOLDER / f"{name}.json")

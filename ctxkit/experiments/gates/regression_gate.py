@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
+from ctxkit._internal.distribution_version_and_conflicts import get_version
 from ctxkit._internal.formatting_and_sanitizing import (
     escape_html,
     format_change,
     format_percent,
     sanitize_line,
 )
-from ctxkit._internal.installed_distribution import get_version
 from ctxkit._internal.redaction import redact
 from ctxkit._internal.tables import Cell, Column, Table
 from ctxkit.errors import BadArguments, CtxkitError
@@ -131,7 +131,7 @@ def compare_with_or_write_baseline(
         before: figures of the baseline, by rules and session; None: there is none to compare with.
         now: figures that were measured.
         baseline: path of its file.
-        tolerance: share by which a figure may get worse beyond its noise.
+        tolerance: relative change that is accepted where it is larger than the noise.
 
     Returns:
         The report; after writing it says how many runs the file holds.
@@ -283,7 +283,13 @@ def format_figure(value: float | None, kind: str, sign: str = "") -> str:
 def compare_with_baseline(
     before: FiguresByRules, now: FiguresByRules, tolerance: float = 0.0
 ) -> GateReport:
-    """Compare figures as means over the sessions that are unchanged in both measurements."""
+    """Compare figures as means over the sessions that are unchanged in both measurements.
+
+    Args:
+        before: figures of the baseline, by rules.
+        now: the new figures.
+        tolerance: relative change, from 0 to 1, that is accepted where it is larger than the noise.
+    """
     changes: list[FigureChange] = []
     faults: list[str] = []
     notes: list[str] = []
@@ -443,6 +449,11 @@ def measure_rules(
 
     The noise of a score is its largest change when the window is `WINDOW_SHIFT` smaller or larger,
     so that compactions fall elsewhere. The noise of planted facts is their spread over `SEEDS`.
+
+    Args:
+        sessions: the sessions to replay.
+        rules: one or more rules, as `ctxkit.compare` takes them.
+        exam: measure the survival of planted facts too.
     """
     from ctxkit.experiments.setting_grids_and_labels import label_rules, resolve_rules_list
     from ctxkit.experiments.sweep_workers import NamedRules, SessionRunner
@@ -486,9 +497,9 @@ def add_exam_share(measured: SessionFigures, session: Session, candidate: Any) -
 
 
 def _measure_session(runner: SessionRunner, setting: Any, planted: list[Any]) -> SessionFigures:
-    from ctxkit.experiments.sweep_workers import SweepOptions
+    from ctxkit.experiments.sweep_workers import SweepScoreOptions
 
-    options = SweepOptions(loss=True)
+    options = SweepScoreOptions(loss=True)
     row = runner.row(setting, options)
     if row.get("error"):
         return SessionFigures(key=runner.name, error=str(row["error"]))

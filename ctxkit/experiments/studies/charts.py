@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.chart_style import TEXT_COLOUR
 from ctxkit._internal.formatting_and_sanitizing import format_change, format_percent
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.experiments.studies import mask_and_visibility_accuracy
 from ctxkit.metrics.run_elongation import NOISE_FLOOR
 from ctxkit.plots.chart import Chart
@@ -168,7 +168,7 @@ def _intervals(
 
 
 def chart_closed_loop(table: pd.DataFrame, figure: str = "usd") -> Chart:
-    """Chart what was predicted of each policy beside what came true.
+    """Chart the predicted and the real outcome of each policy side by side.
 
     Args:
         table: what `closed_loop.loop` returned.

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit import tokens
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.progress_bar import make_progress_bar
-from ctxkit.agent.models.scripted import (
+from ctxkit.agent.models.scripted_and_lookup_models import (
     GIVE_UP_TEXT,
     MAX_LOOKUPS,
     PromptLookupModel,
     find_ports,
     get_service_path,
 )
-from ctxkit.presets.registry import resolve_rules
+from ctxkit.presets.registry_and_setting_checks import resolve_rules
 from ctxkit.session.messages import Edit, Message
 from ctxkit.session.session import Session
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.policies.context_rules import Rules
-    from ctxkit.presets.registry import RulesLike
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
+    from ctxkit.presets.registry_and_setting_checks import RulesLike
     from ctxkit.tokens.token_counters import TokenCounter
 
 

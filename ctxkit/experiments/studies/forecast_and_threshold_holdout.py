@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.engine.cache_model.training_counts import load_training_counts
 from ctxkit.experiments.session_forecasts_and_outcomes import (
     FIGURES,
@@ -18,8 +18,8 @@ from ctxkit.experiments.session_forecasts_and_outcomes import (
     write_forecast,
 )
 from ctxkit.formats.writing import write
-from ctxkit.metrics.coding_agent_trigger_settings import find_default_trigger
-from ctxkit.metrics.growth_profile import GrowthProfile
+from ctxkit.metrics.coding_agent_trigger_config import find_default_trigger
+from ctxkit.metrics.context_growth_and_floor import GrowthProfile
 from ctxkit.metrics.means_and_prediction_intervals import predict_interval
 from ctxkit.metrics.threshold_replays import (
     ALLOWANCE_USED,
@@ -38,14 +38,14 @@ from ctxkit.tokens.provider_rules import get_value
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ctxkit.engine.cache_model.training_counts import SessionCounts
+    from ctxkit.engine.cache_model.training_counts import SessionMissCounts
     from ctxkit.metrics.threshold_replays import LaterSessionsTrial, SessionThresholdCosts
     from ctxkit.session.messages import Role
 
 
 __all__ = [
-    "DeveloperThresholdHoldOut",
     "ForecastCoverage",
+    "TemporalThresholdHoldOut",
     "count_shared_prefix_tokens",
     "hold_out_thresholds",
     "make_developers",
@@ -80,12 +80,12 @@ class ForecastCoverage(NamedTuple):
         return self.inside / self.sessions_n
 
 
-def count_shared_prefix_tokens(session: SessionCounts) -> float:
+def count_shared_prefix_tokens(session: SessionMissCounts) -> float:
     """Return the tokens of all prompts that the calls of a session share with the ones before."""
     return float(sum(count.expected for count in session.counts.values()) + sum(session.head[:1]))
 
 
-def price_shared_prefix_tokens(session: SessionCounts) -> float | None:
+def price_shared_prefix_tokens(session: SessionMissCounts) -> float | None:
     """Return the dollars of the tokens that a session's calls share with the ones before.
 
     Those that the cache missed are billed as writes, the others as reads, at the list prices of the
@@ -136,7 +136,8 @@ def _sum_counts(by_developer: dict[str, tuple[int, int]]) -> ForecastCoverage:
 
 
 def measure_coverage(
-    figure: Callable[[SessionCounts], float | None], rows: Sequence[SessionCounts] | None = None
+    figure: Callable[[SessionMissCounts], float | None],
+    rows: Sequence[SessionMissCounts] | None = None,
 ) -> ForecastCoverage:
     """Forecast a figure from the first half of each developer's sessions of a tool, try the second.
 
@@ -147,7 +148,7 @@ def measure_coverage(
         figure: of a session; sessions of which it is None are left out.
         rows: sessions; None: the table of recorded sessions that ships with the kit.
     """
-    groups: dict[tuple[str, str], list[SessionCounts]] = {}
+    groups: dict[tuple[str, str], list[SessionMissCounts]] = {}
     for row in load_training_counts() if rows is None else rows:
         if row.developer and not row.subagent:
             groups.setdefault((row.developer, row.tool), []).append(row)
@@ -185,7 +186,7 @@ _FRONT = 14_000
 """Tokens of system prompt and tools."""
 
 
-class DeveloperThresholdHoldOut(NamedTuple):
+class TemporalThresholdHoldOut(NamedTuple):
     """The threshold chosen on a developer's first sessions, tried on the later ones."""
 
     developer: str
@@ -218,7 +219,7 @@ class DeveloperThresholdHoldOut(NamedTuple):
 
 def hold_out_thresholds(
     developers: Mapping[str, Sequence[Session]], extra_losses: Iterable[float] = (0.0,)
-) -> dict[float, list[DeveloperThresholdHoldOut]]:
+) -> dict[float, list[TemporalThresholdHoldOut]]:
     """Choose a threshold from the first half of each developer's sessions, try it on the others.
 
     Args:
@@ -228,7 +229,7 @@ def hold_out_thresholds(
     Returns:
         For each share the trials, in the order of the developers.
     """
-    trials: dict[float, list[DeveloperThresholdHoldOut]] = {share: [] for share in extra_losses}
+    trials: dict[float, list[TemporalThresholdHoldOut]] = {share: [] for share in extra_losses}
     for name, sessions in developers.items():
         profiles = [GrowthProfile(session) for session in sessions]
         steps = {tier.above for p in profiles for tier in p.price.tiers}
@@ -240,7 +241,7 @@ def hold_out_thresholds(
         for share, rows in trials.items():
             held_out = validate_on_later_sessions(measured, default, share)
             rows.append(
-                DeveloperThresholdHoldOut(
+                TemporalThresholdHoldOut(
                     name,
                     first.format,
                     profiles[0].model,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.metrics.run_elongation import (
     INTERVAL_LEVEL,
     estimate_elongation,
@@ -276,7 +276,13 @@ def estimate_first_prompt_tokens(raw: pd.DataFrame) -> float:
 
 
 def model_unmanaged_prompts(turns: int, first: float, step: float) -> NDArray[Any]:
-    """Return the prompt tokens of each call without context management."""
+    """Return the prompt tokens of each call without context management.
+
+    Args:
+        turns: number of calls.
+        first: tokens of the first prompt.
+        step: tokens that each call adds.
+    """
     grown: NDArray[Any] = step * np.arange(turns)
     return first + grown
 
@@ -284,7 +290,15 @@ def model_unmanaged_prompts(turns: int, first: float, step: float) -> NDArray[An
 def model_masked_prompts(
     turns: int, first: float, reply: float, result: float, last_results: int
 ) -> NDArray[Any]:
-    """Return the prompt tokens of each call where all but the last results are masked."""
+    """Return the prompt tokens of each call where all but the last results are masked.
+
+    Args:
+        turns: number of calls.
+        first: tokens of the first prompt.
+        reply: tokens of each reply.
+        result: tokens of each tool result.
+        last_results: newest results that are not masked.
+    """
     before: NDArray[Any] = np.arange(turns)
     whole = np.minimum(before, last_results)
     out: NDArray[Any] = (
@@ -299,6 +313,13 @@ def model_summarised_prompts(
     """Return the prompt tokens of each call where chunks of turns are summarised.
 
     `chunk` turns are summarised each time that `chunk` + `last_turns` are whole.
+
+    Args:
+        turns: number of calls.
+        first: tokens of the first prompt.
+        step: tokens that each call adds.
+        last_turns: newest turns that stay.
+        chunk: turns that a summary replaces at a time.
     """
     before: NDArray[Any] = np.arange(turns)
     # number of summaries made so far; each replaces the one before

@@ -10,10 +10,10 @@ from itertools import groupby
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.studies.published_runs_and_tables import find_published_file
-from ctxkit.metrics.user_rules_after_compaction import trace_user_rules
+from ctxkit.metrics.user_rule_loss_and_breaches import trace_user_rules
 from ctxkit.session.messages import Edit, Message, Text, ToolCall
 from ctxkit.session.session import Session
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.policies.context_rules import Rules
+    from ctxkit.policies.compaction_and_pruning_rules import Rules
 
 
 __all__ = [
@@ -160,7 +160,7 @@ _TURNS = 60
 # else. A rule survives if the last prompt has that word. Wordings of rules are left out whole: the
 # extractor was written against `TUNED_WORDINGS` and is measured on `HELD_OUT_WORDINGS`.
 class UserRuleConversation(NamedTuple):
-    """A made talk, and the words of the rules that the user stated in it."""
+    """A constructed conversation, and the rules that the user states in it."""
 
     session: Session
     keys: tuple[str, ...]
@@ -275,9 +275,9 @@ def measure_user_rule_survival(
 
 
 def _list_presets() -> list[str]:
-    from ctxkit.presets import registry
+    from ctxkit.presets import registry_and_setting_checks
 
-    return [n for n in registry.names() if _get_window_setting(n)]
+    return [n for n in registry_and_setting_checks.names() if _get_window_setting(n)]
 
 
 def _get_window_setting(name: str) -> str | None:
@@ -295,7 +295,7 @@ def _measure_preset(
     name: str, talks: list[UserRuleConversation], window: int, tokens: int
 ) -> dict[str, Any] | None:
     from ctxkit.policies.modifiers import keep_rules
-    from ctxkit.presets.registry import preset
+    from ctxkit.presets.registry_and_setting_checks import preset
 
     try:
         plain = preset(name, **{str(_get_window_setting(name)): window})
@@ -364,7 +364,7 @@ FRAMING = "For the rest of this session. "
 # conversations of 100,000 tokens that were summarised are not at hand, so constraints are put into
 # simulated ones.
 class JudgedSummary(NamedTuple):
-    """A published summary of a talk in which the user had stated a constraint."""
+    """A published summary of a conversation in which the user stated a constraint."""
 
     compactor: str
     """The model and its prompt."""
@@ -375,7 +375,7 @@ class JudgedSummary(NamedTuple):
 
 
 class HumanLabelAgreement(NamedTuple):
-    """Marks of `user_rules` beside what people said of the same summaries."""
+    """Agreement of the marks of `user_rules` with human labels of the same summaries."""
 
     retained_n: int
     """Summaries that keep the constraint, by a person."""
@@ -459,7 +459,7 @@ def make_constraint_conversations(
 
 
 def compare_marks_with_human_labels(summaries: Sequence[JudgedSummary]) -> HumanLabelAgreement:
-    """Hold the marks of `user_rules` against what people said of the same summaries."""
+    """Compare the marks of `user_rules` with human labels of the same summaries."""
     pairs = [(s.compactor, s.is_kept, _states_constraint(s)) for s in summaries]
     kept = [mark for _, is_kept, mark in pairs if is_kept]
     lost = [not mark for _, is_kept, mark in pairs if not is_kept]

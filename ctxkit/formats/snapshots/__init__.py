@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.formats.snapshots.column_blocks_and_faults import SnapshotFault, SnapshotFaults
 from ctxkit.formats.snapshots.incremental_reading_and_following import Follower, follow
 from ctxkit.formats.snapshots.log_reader_with_cache import read_snapshots

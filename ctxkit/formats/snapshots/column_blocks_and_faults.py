@@ -54,7 +54,12 @@ def new_text_codes() -> TextCodes:
 
 
 def encode_texts(codes: dict[str, int], texts: Iterable[str | None]) -> list[int]:
-    """Return the code of each text, adding new texts to the table; None is -1."""
+    """Return the code of each text; -1 for None.
+
+    Args:
+        codes: code by text; new texts are added.
+        texts: the values of a column.
+    """
     return [-1 if text is None else codes.setdefault(text, len(codes)) for text in texts]
 
 
@@ -80,7 +85,13 @@ def recode_block(
 
 
 def get_disk_dtype(name: str, n_texts: int) -> np.dtype[Any]:
-    """Return the type of an array on disk; codes have pandas' width, so that none is copied."""
+    """Return the type of a column's array on disk.
+
+    Args:
+        name: name of the column.
+        n_texts: number of different texts in a text column; its codes have the width that pandas
+            gives them, so that none is copied.
+    """
     if name not in TEXT_FIELDS:
         return ARRAY_DTYPES[name]
     return np.dtype(
@@ -105,7 +116,13 @@ def concat_blocks(blocks: Sequence[ColumnBlock]) -> ColumnBlock:
 def block_to_frame(
     block: ColumnBlock, texts: Mapping[str, Iterable[str]], columns: Sequence[str] = SNAPSHOT_FIELDS
 ) -> pd.DataFrame:
-    """Return a frame over the arrays of a block, without a copy."""
+    """Return a frame over the arrays of a block, without a copy.
+
+    Args:
+        block: the arrays of a log's records.
+        texts: for each text column, its texts in order of their codes.
+        columns: columns of the frame, in order.
+    """
     return pd.DataFrame({name: _make_column(block, texts, name) for name in columns}, copy=False)
 
 
@@ -162,11 +179,24 @@ class FaultCollector:
         self._reported: set[tuple[str, str]] = set()
 
     def add(self, file: str | Path, line: int, why: str, *, row_retained: bool = False) -> None:
-        """Add a fault."""
+        """Add a fault.
+
+        Args:
+            file: path of the log.
+            line: line of the damage, from 1.
+            why: what is wrong, as a sentence.
+            row_retained: the row was read in spite of it.
+        """
         self.faults.append(SnapshotFault(str(file), line, why, row_retained))
 
     def add_once(self, file: str | Path, line: int, why: str) -> None:
-        """Add a fault of a file at its first line only."""
+        """Add a fault of a file at its first line only.
+
+        Args:
+            file: path of the log.
+            line: line of the damage, from 1.
+            why: what is wrong; further lines with the same fault are not reported.
+        """
         if (str(file), why) not in self._reported:
             self._reported.add((str(file), why))
             self.add(file, line, why, row_retained=True)

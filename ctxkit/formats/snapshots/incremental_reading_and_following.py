@@ -75,7 +75,7 @@ class LogReadPosition(msgspec.Struct):
         return self.stamp == get_file_state(self.path)
 
     def has_grown(self) -> bool:
-        """Return True if the file grew and still begins with what was read."""
+        """Return True if a file grew and its beginning, which was read before, is unchanged."""
         state = get_file_state(self.path)
         return (
             state[3] == self.stamp[3]
@@ -95,7 +95,12 @@ def get_file_state(path: str) -> FileState:
 
 
 def hash_file_states(paths: list[str], cached_states: Iterable[FileState] | None = None) -> str:
-    """Return one hash of paths, in order, and their states (default: the present ones)."""
+    """Return one hash of paths, in order, and of the states of their files.
+
+    Args:
+        paths: the files.
+        cached_states: their states; None: the present ones.
+    """
     states: list[int] = []
     for state in map(get_file_state, paths) if cached_states is None else cached_states:
         states += state  # flat, as thousands of live tuples would trigger the garbage collector
@@ -212,7 +217,12 @@ def _has_file_type(kind: Any, path: str) -> bool:
 
 
 def read_new_parts(logs: list[LogReadPosition], report: FaultCollector) -> Iterator[list[LogPart]]:
-    """Yield what is new in all logs, as groups of parts, and update the logs."""
+    """Yield what is new in all logs, as groups of parts of about `GROUP_BYTES`.
+
+    Args:
+        logs: logs and how far each is read; they are updated.
+        report: collects faults.
+    """
     group: list[LogPart] = []
     size = 0
     for number, log in enumerate(logs):

@@ -21,7 +21,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
 )
 from ctxkit.engine.cache_model.call_features import PAUSE_CAUSES
 from ctxkit.metrics.cache_misses import find_cache_misses
-from ctxkit.metrics.cost.bill_items import find_read_price
+from ctxkit.metrics.cost.call_and_summary_charges import find_read_price
 from ctxkit.metrics.prompt_composition import split_message_tokens
 from ctxkit.session.messages import Edit, Message, Text, Thinking, ToolCall
 from ctxkit.session.session import apply_edit
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.metrics.cache_misses import CacheMiss
-    from ctxkit.metrics.cost.bill_items import CallCharge, SessionBill
+    from ctxkit.metrics.cost.call_and_summary_charges import CallCharge, SessionBill
     from ctxkit.session.session import Session
 
     Floats = NDArray[np.float64]
@@ -107,7 +107,7 @@ def split_by_model(session: Session, bill: SessionBill) -> list[BillPart]:
 
 
 def split_by_agent(session: Session, bill: SessionBill) -> list[BillPart]:
-    """Return dollars by the agent that asked."""
+    """Return dollars by the agent that made the calls."""
     return _split_by(bill, lambda c: sanitize_line(session.calls[c.call].agent, 60))
 
 
@@ -115,6 +115,11 @@ def split_by_tool(session: Session, bill: SessionBill, prompt_costs: PromptCosts
     """Return dollars by purpose: results of each tool, messages by role, tokens in no log.
 
     The output of a reply is shared among the tools that it calls.
+
+    Args:
+        session: the session.
+        bill: its bill.
+        prompt_costs: dollars of each message in prompts.
     """
     rows = _PartSums()
     for cost in prompt_costs.message_costs:
@@ -137,7 +142,13 @@ def split_by_server(rows: Iterable[BillPart]) -> list[BillPart]:
 
 
 def split_by_file(session: Session, bill: SessionBill, prompt_costs: PromptCosts) -> list[BillPart]:
-    """Return dollars by the file that a tool call names; all other dollars are one part."""
+    """Return dollars by the file that a tool call names; all other dollars are one part.
+
+    Args:
+        session: the session; paths are relative to its folder.
+        bill: its bill.
+        prompt_costs: dollars of each message in prompts.
+    """
     rows, root = _PartSums(), (session.cwd or "").rstrip("/")
     for cost in prompt_costs.message_costs:
         path = get_call_path(cost.tool_call) if cost.tool_call else _only_path(cost.message)
@@ -150,7 +161,12 @@ def split_by_file(session: Session, bill: SessionBill, prompt_costs: PromptCosts
 
 
 def split_by_section(bill: SessionBill, prompt_costs: PromptCosts) -> list[BillPart]:
-    """Return dollars by section of the system message; all other dollars are one part."""
+    """Return dollars by section of the system message; all other dollars are one part.
+
+    Args:
+        bill: the bill of a session.
+        prompt_costs: dollars of each message in prompts.
+    """
     rows, rest = _PartSums(), (bill.priced_usd or 0.0) - prompt_costs.fixed_usd
     for cost in prompt_costs.message_costs:
         if cost.message.role == "system":
@@ -171,7 +187,13 @@ def split_by_section(bill: SessionBill, prompt_costs: PromptCosts) -> list[BillP
 def split_by_cache(
     session: Session, bill: SessionBill, resent: list[ResentTokens]
 ) -> list[BillPart]:
-    """Return dollars by cache outcome: read, new, sent again by cause, output."""
+    """Return dollars by cache outcome: read, new, sent again (by cause), output.
+
+    Args:
+        session: the session.
+        bill: its bill.
+        resent: the tokens that calls sent again because of a cache miss.
+    """
     rows, resent_by_call = _PartSums(), {r.miss.call: r for r in resent}
     for charge in _priced(bill):
         rows.add(_OUTPUT, charge.output_usd or 0.0, 1)
@@ -220,7 +242,13 @@ def price_cache_misses(session: Session, bill: SessionBill) -> list[ResentTokens
 def split_by_subagent(
     session: Session, bill: SessionBill, children: list[tuple[Session, float]]
 ) -> list[BillPart]:
-    """Return dollars of the session itself and of the session of each subagent."""
+    """Return dollars of the session itself, and of the session of each subagent.
+
+    Args:
+        session: the session of the main agent.
+        bill: its bill, without subagents.
+        children: sessions of subagents, each with its US dollars.
+    """
     parent = BillPart(f"{get_title(session)} itself", (bill.priced_usd or 0.0), len(bill.charges))
     rows = [
         BillPart(get_title(c), usd, len(c.calls), f"id {sanitize_line(c.id, 80)}")
@@ -442,6 +470,12 @@ class PromptCosts(NamedTuple):
     """Their tokens at the first call."""
 
 
+# Replays the visible messages entry by entry. At each billed call the prompt is laid out in order,
+# the fixed part first, and the bill's classes (read, write, uncached) over the same length in that
+# order; a part costs what its overlap with each class costs (`_dollars_by_part`). So the front of a
+# prompt gets the cheap reads, as the cache works by prefix. Invariant: parts of a call add up to
+# its prompt cost. Cost: O(messages in the prompt) per call; the sums are arrays that double when
+# full.
 def attribute_prompt_costs(session: Session, charges: Sequence[CallCharge]) -> PromptCosts:
     """Return the cost of each message in prompts; together they are the cost of all prompts.
 

@@ -2,10 +2,9 @@
 
 # Cache model of a replay
 #
-# The model is fitted on the record (`replay_cost_model.FittedCacheModel`) and uses only the size
-# of each prompt of
-# a replay and the length of the prefix that it shares with earlier prompts. Assumptions, which
-# every report states:
+# The model is fitted on the record (`replay_cost_model.CacheModelParameters`) and uses only the
+# size of each prompt of a replay and the length of the prefix that it shares with earlier prompts.
+# Assumptions, which every report states:
 #
 # * A call reads the longest prefix that it shares with a prompt still in the cache; the rest is
 #   written (or sent fresh where the provider bills no writes). It does not matter whether a
@@ -33,11 +32,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.engine.cache_model.call_features import HOUR, MIN_CACHEABLE_TOKENS, get_cache_lifetime
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses, measure_explained_share
-from ctxkit.metrics.cost.bill_items import CallCharge, SessionBill, make_charge
+from ctxkit.metrics.cost.call_and_summary_charges import CallCharge, SessionBill, make_charge
 from ctxkit.metrics.means_and_prediction_intervals import mean_or_none, sum_if_complete
 from ctxkit.metrics.prompt_sizes_and_contents import RunPromptSizes
 from ctxkit.session.messages import Usage
@@ -139,7 +138,12 @@ class TokenSumsByPriceTier:
         self._sums[model, tier] = _sum_tokens(self._sums.get((model, tier)), tokens)
 
     def bill(self, summaries: float | None, *, priced: bool) -> ReplayBill:
-        """Return the bill of the added calls."""
+        """Return the bill of the added calls.
+
+        Args:
+            summaries: US dollars of the summaries; None: unknown.
+            priced: all models have a price; else dollars are None.
+        """
         cost_model, input_usd, output_usd = self.cost_model, 0.0, 0.0
         total = None
         for (model, tier), tokens in self._sums.items():
@@ -231,7 +235,12 @@ class LogPrefixSums:
 
     @classmethod
     def of(cls, cost_model: ReplayCostModel, log: MessageLog) -> LogPrefixSums | None:
-        """Return the sums of a log, made once; None for several models or shrinking prompts."""
+        """Return the sums of a log, made once; None for several models or shrinking prompts.
+
+        Args:
+            cost_model: the cost model of the session.
+            log: its messages and calls; it keeps the sums.
+        """
         if len(cost_model.models) != 1 or not log.tokens.rising:
             return None
         if len(log.tokens.C) != len(cost_model.billed):
@@ -323,7 +332,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
     """Tokens of the smallest prompt that is cached, by price."""
     tier_edges: tuple[tuple[int, ...], ...]
     """Lower edges of the tiers in tokens of the prompt, ascending, by price."""
-    fit: FittedCacheModel
+    fit: CacheModelParameters
     misses: tuple[CacheMiss | None, ...]
     """The cache miss of each recorded call."""
     unexplained_share: float | None
@@ -348,6 +357,9 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
             fitted = session.__dict__["cost model"] = cls._fit(session, anchored)
         return fitted
 
+    # Everything that a replay's bill needs of the record, as one value per call in parallel tuples.
+    # A model is priced as of its first call. Where no call has usage, all calls count as billed, by
+    # estimated sizes. Cost: one pass over calls for each tuple.
     @classmethod
     def _fit(cls, session: Session, anchored: MessageSizes | None) -> ReplayCostModel:
         misses = find_cache_misses(session, anchored=anchored)
@@ -366,7 +378,7 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         ]
         unexplained_n = sum(m is not None and m.kind == "unexplained" for m in misses)
         last, cold = _find_last_cache_users(session, billed)
-        fit = FittedCacheModel.of(session, misses)
+        fit = CacheModelParameters.of(session, misses)
         min_cacheable = (p.min_cacheable if p else None for p in prices)
         return cls(
             billed=tuple(billed) if has_usage else (True,) * len(calls),
@@ -433,7 +445,12 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         )
 
     def limit_read(self, call: int, cached: int) -> int:
-        """Return cached tokens, limited to the tokens that the recorded call could read."""
+        """Return cached tokens, limited to the tokens that the recorded call could read.
+
+        Args:
+            call: number of the call, from 0.
+            cached: tokens of the prefix that is in the cache.
+        """
         return max(min(cached, self.read_limits[call]), 0)
 
     def count_hit_tokens(self, shared: int, before: int, prompt: int) -> int:
@@ -474,7 +491,16 @@ class ReplayCostModel(msgspec.Struct, frozen=True):
         return sum_if_complete([self.summary_usd(s, reuse=reuse) for s in summaries])
 
     def summary_usd(self, s: WrittenSummary, *, reuse: bool = False) -> float | None:
-        """Return the dollars of a summary: recorded, else by the price of the next call."""
+        """Return the cost of a summary in US dollars: recorded, else by the price of the next call.
+
+        Args:
+            s: the summary, with the sizes of prompt, source and text.
+            reuse: the prompt is read from the cache, as it would be if asked behind the
+                conversation.
+
+        Returns:
+            US dollars; None where the model has no price.
+        """
         call_price = self.at(s.call)
         if call_price is None or s.summary is None or s.usd is not None:
             return s.usd
@@ -547,7 +573,7 @@ def bill_modelled_reads(
         misses: its cache misses; None: found here.
     """
     misses = find_cache_misses(session) if misses is None else misses
-    fit = FittedCacheModel.of(session, misses)
+    fit = CacheModelParameters.of(session, misses)
     charges: list[CallCharge] = []
     last: dict[tuple[str, str | None], int] = {}
     for call, u, prompt in _billed_calls(session):
@@ -603,7 +629,7 @@ def closure_error(
     return None if not recorded or modelled is None else modelled / recorded - 1
 
 
-class FittedCacheModel(msgspec.Struct, frozen=True):
+class CacheModelParameters(msgspec.Struct, frozen=True):
     """The parameters of the cache model that are fitted on a log."""
 
     lag: int
@@ -620,8 +646,13 @@ class FittedCacheModel(msgspec.Struct, frozen=True):
     """True where most writes live an hour."""
 
     @classmethod
-    def of(cls, session: Session, misses: Sequence[CacheMiss | None]) -> FittedCacheModel:
-        """Fit the cache model to a session's calls and their misses."""
+    def of(cls, session: Session, misses: Sequence[CacheMiss | None]) -> CacheModelParameters:
+        """Fit the cache model to a session's calls and their misses.
+
+        Args:
+            session: a recorded session.
+            misses: for each call its cache miss; None: no miss.
+        """
         shortfalls: list[int] = []
         smallest, writes = MIN_CACHEABLE, False
         last_prompt: dict[tuple[str, str | None], int] = {}  # a cache is of one agent and model
@@ -648,7 +679,7 @@ class FittedCacheModel(msgspec.Struct, frozen=True):
 
 
 def _split_usage(
-    prompt: int, shared: int, output: int | None, fit: FittedCacheModel, smallest: int
+    prompt: int, shared: int, output: int | None, fit: CacheModelParameters, smallest: int
 ) -> Usage:
     rest = prompt - shared
     cacheable = fit.writes and prompt >= smallest

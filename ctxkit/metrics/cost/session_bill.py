@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.formats.sessions_from_arguments import accepts_session
 from ctxkit.metrics.compaction_sizes_and_detection import measure_compactions
-from ctxkit.metrics.cost.bill_items import (
+from ctxkit.metrics.cost.call_and_summary_charges import (
     SessionBill,
     SummaryBill,
     has_summary_calls,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ctxkit.metrics.compaction_sizes_and_detection import MeasuredCompaction
-    from ctxkit.metrics.cost.bill_items import CallCharge
+    from ctxkit.metrics.cost.call_and_summary_charges import CallCharge
     from ctxkit.session.session import Session
     from ctxkit.tokens.prices import Price
 
@@ -101,7 +101,7 @@ def _charge_replayed_calls(session: Session) -> list[CallCharge]:
 
 def _iter_replayed_usages(session: Session) -> Iterator[tuple[int, Usage, Price | None]]:
     """Yield the calls of a replay that its record bills, with their cache reads."""
-    from ctxkit.metrics.compaction_payback import get_replay_prompt_sizes
+    from ctxkit.metrics.compaction_savings_and_payback import get_replay_prompt_sizes
     from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel
 
     assert session.origin is not None  # noqa: S101  for the type checker: asked before
@@ -153,7 +153,7 @@ def bill_summaries(
 
 
 def _bill_replay_summaries(session: Session, *, reuse: bool) -> tuple[SummaryBill, ...]:
-    from ctxkit.metrics.compaction_payback import get_replay_compactions
+    from ctxkit.metrics.compaction_savings_and_payback import get_replay_compactions
     from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel
 
     assert session.origin is not None  # noqa: S101  for the type checker: asked before

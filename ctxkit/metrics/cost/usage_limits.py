@@ -20,7 +20,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
     wrap_lines,
 )
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.tables import TERMINAL_COLUMNS, Cell, Column, Table
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import as_sessions
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ctxkit.session.session import ModelCall, Session
 
 
-__all__ = ["CallCost", "LimitReport", "UsageSpan", "limits"]
+__all__ = ["CallCostByCause", "SubscriptionUsageReport", "UsageSpan", "limits"]
 __dir__ = make_dunder_dir(__all__)
 
 SPANS = {"five hours": 5 * 3_600.0, "week": 7 * 86_400.0}
@@ -56,7 +56,7 @@ UNKNOWN = (
 )
 
 
-class CallCost(NamedTuple):
+class CallCostByCause(NamedTuple):
     """The dollars of one call at list prices, by purpose."""
 
     time: float
@@ -84,7 +84,7 @@ class UsageSpan(NamedTuple):
     by_cause: dict[str, float]
 
 
-def limits(sessions: SessionsLike) -> LimitReport:
+def limits(sessions: SessionsLike) -> SubscriptionUsageReport:
     """Report the usage in the five-hour and weekly spans of a subscription, by session and cause.
 
     Dollars are at list prices: a measure of use, not a bill. Subagents count with their session.
@@ -105,7 +105,7 @@ def limits(sessions: SessionsLike) -> LimitReport:
         >>> report.last["five hours"].usd <= report.fullest["five hours"].usd
         True
     """
-    calls, left_out = list[CallCost](), 0
+    calls, left_out = list[CallCostByCause](), 0
     for session in as_sessions(sessions):
         uses, skipped = list_call_costs(session)
         calls += uses
@@ -114,17 +114,17 @@ def limits(sessions: SessionsLike) -> LimitReport:
         raise BadArguments("No call of these sessions has usage, a time and a price.")
     calls.sort(key=lambda c: c.time)
     end = calls[-1].time
-    return LimitReport(
+    return SubscriptionUsageReport(
         last={name: _sum_span([c for c in calls if c.time > end - s]) for name, s in SPANS.items()},
         fullest={name: _sum_span(_find_fullest(calls, s)) for name, s in SPANS.items()},
         left_out=left_out,
     )
 
 
-def list_call_costs(session: Session) -> tuple[list[CallCost], int]:
+def list_call_costs(session: Session) -> tuple[list[CallCostByCause], int]:
     """Return the costs of the calls of a session and its subagents, and how many are left out."""
     title = sanitize_line(get_title(session), 60) or "without a title"
-    out, left_out = list[CallCost](), 0
+    out, left_out = list[CallCostByCause](), 0
     for part in _walk(session):
         misses = find_cache_misses(part) if part.has_cache else ()
         lost_by_call = {m.call: (m.kind, max(m.missed_tokens, 0)) for m in misses if m is not None}
@@ -133,7 +133,7 @@ def list_call_costs(session: Session) -> tuple[list[CallCost], int]:
             if usd_by_cause is None or call.message.time is None:
                 left_out += 1
             else:
-                out.append(CallCost(call.message.time, title, usd_by_cause))
+                out.append(CallCostByCause(call.message.time, title, usd_by_cause))
     return out, left_out
 
 
@@ -163,7 +163,7 @@ def _split_call(
     return {**out, "new in the prompt": rest_usd}
 
 
-def _find_fullest(calls: Sequence[CallCost], seconds: float) -> list[CallCost]:
+def _find_fullest(calls: Sequence[CallCostByCause], seconds: float) -> list[CallCostByCause]:
     """Return the calls in the fullest span of a length; the calls must be ordered by time."""
     first, usd, best, ends = 0, 0.0, -1.0, (0, 0)
     for last, call in enumerate(calls):
@@ -176,7 +176,7 @@ def _find_fullest(calls: Sequence[CallCost], seconds: float) -> list[CallCost]:
     return list(calls[slice(*ends)])
 
 
-def _sum_span(calls: Sequence[CallCost]) -> UsageSpan:
+def _sum_span(calls: Sequence[CallCostByCause]) -> UsageSpan:
     by_session, by_cause = Counter[str](), Counter[str]()
     for call in calls:
         by_session[call.session] += call.usd  # type: ignore[assignment]
@@ -191,7 +191,7 @@ def _sum_span(calls: Sequence[CallCost]) -> UsageSpan:
     )
 
 
-class LimitReport(NamedTuple):
+class SubscriptionUsageReport(NamedTuple):
     """Usage in the spans that subscriptions limit."""
 
     last: dict[str, UsageSpan]

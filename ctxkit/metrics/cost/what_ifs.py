@@ -14,8 +14,8 @@ from ctxkit.tokens.provider_rules import compare_tokenizers, get_comparison_mode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.cost.bill_items import CallCharge, SessionBill
     from ctxkit.metrics.cost.bill_splits import PromptCosts, ResentTokens
+    from ctxkit.metrics.cost.call_and_summary_charges import CallCharge, SessionBill
     from ctxkit.session.session import Session
     from ctxkit.tokens.prices import Price
 

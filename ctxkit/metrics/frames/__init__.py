@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.gc_pause import pause_gc
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.formats.sessions_from_arguments import as_sessions
 from ctxkit.metrics.frames import per_call, per_compaction, per_message, per_session, per_turn
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.formats.sessions_from_arguments import SessionsLike
-    from ctxkit.metrics.frames.columns import FrameColumn
+    from ctxkit.metrics.frames.frame_column import FrameColumn
     from ctxkit.metrics.message_token_counts import Count
     from ctxkit.session.session import Session
 
@@ -87,7 +87,7 @@ def frame(
             data = per_compaction.rows(sessions, count, unmarked=True, attempts=True)
         else:
             data = _FRAMES[per].rows(sessions)
-        from ctxkit.metrics.frames.building import build_frame
+        from ctxkit.metrics.frames.typed_frame_builder import build_frame
 
         return build_frame(FRAME_COLUMNS[per], data)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.metrics.cost.bill_items import get_output_source
+from ctxkit.metrics.cost.call_and_summary_charges import get_output_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
-from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.per_turn import sum_or_none
 from ctxkit.metrics.means_and_prediction_intervals import sum_if_complete
 from ctxkit.metrics.view_value_registry import register_view_values

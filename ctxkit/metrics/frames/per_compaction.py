@@ -6,9 +6,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.metrics.compaction_sizes_and_detection import measure_compactions
-from ctxkit.metrics.cost.bill_items import price_call
+from ctxkit.metrics.cost.call_and_summary_charges import price_call
 from ctxkit.metrics.cost.session_bill import bill_summaries
-from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.metrics.frames.frame_column import FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.view_value_registry import register_view_values
 from ctxkit.session.compactions_and_prunings import count_affected_messages
 from ctxkit.session.messages import COMPACTION_ATTEMPT_KIND, Message, join_summary_errors
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.metrics.message_token_counts import Count
-    from ctxkit.session.compactions_and_prunings import EditGroup
+    from ctxkit.session.compactions_and_prunings import CompactionEdits
     from ctxkit.session.session import Session
 
 COLUMNS = (
@@ -226,7 +226,9 @@ def _append_compactions(
         _append_descriptions(session, group, data)
 
 
-def _append_descriptions(session: Session, group: EditGroup, data: dict[str, list[Any]]) -> None:
+def _append_descriptions(
+    session: Session, group: CompactionEdits, data: dict[str, list[Any]]
+) -> None:
     first = group.edits[0]
     data["session"].append(session.id)
     data["ts"].append(first.time)

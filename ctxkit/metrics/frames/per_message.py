@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting_and_sanitizing import sanitize_line
 from ctxkit.formats.sessions_from_arguments import accepts_session
-from ctxkit.metrics.frames.columns import BOOL, INT, TEXT, TIME, FrameColumn
+from ctxkit.metrics.frames.frame_column import BOOL, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.message_token_counts import count_messages
 from ctxkit.session.compactions_and_prunings import MessageFate, get_message_fates
 from ctxkit.session.messages import EVENT_KINDS, USER_VISIBLE_KEY, Edit, Message, ToolCall
@@ -107,7 +107,15 @@ _HIDDEN, _SHOWN = MessageFate("hidden", None), MessageFate("shown", None)
 
 
 def rows(sessions: Sequence[Session], count: Count = None) -> dict[str, list[Any]]:
-    """Return the columns of the message frame as lists."""
+    """Return the columns of the message frame as lists.
+
+    Args:
+        sessions: recorded sessions or replays.
+        count: how tokens are counted, as `ctxkit.frame` takes it.
+
+    Returns:
+        One value per message and column, in the order of `COLUMNS`.
+    """
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
     for session in sessions:
         _append_session(session, data, count)
@@ -320,7 +328,7 @@ def audience(session: Session) -> pd.DataFrame:
         )
         for position, m in _entries_with_position(session)
     ]
-    from ctxkit.metrics.frames.building import build_frame
+    from ctxkit.metrics.frames.typed_frame_builder import build_frame
 
     return build_frame(
         AUDIENCE_COLUMNS, {c.name: [row[i] for row in rows] for i, c in enumerate(AUDIENCE_COLUMNS)}

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.metrics.cost.bill_items import get_output_source, pick_weakest_source
+from ctxkit.metrics.cost.call_and_summary_charges import get_output_source, pick_weakest_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
-from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.frames.per_call import count_tool_calls
 from ctxkit.metrics.frames.per_turn import sum_or_none
 from ctxkit.metrics.view_value_registry import register_view_values
 from ctxkit.session.compactions_and_prunings import count_compactions
-from ctxkit.session.messages import EVENT_KINDS, MISSING_START_KIND, Image
+from ctxkit.session.messages import EVENT_KINDS, MISSING_START_KIND, Attachment
 from ctxkit.session.titles import get_project_name
 from ctxkit.tokens.message_sizes import find_prompt_drops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.cost.bill_items import SessionBill
+    from ctxkit.metrics.cost.call_and_summary_charges import SessionBill
     from ctxkit.session.messages import Message, Usage
     from ctxkit.session.session import Session
 
@@ -276,7 +276,7 @@ def _count_contents(session: Session) -> dict[str, Any]:
         "errors_n": None if tool_errors_n is None else tool_errors_n + failed_n,
         "events_n": len(events),
         "images_n": sum(
-            isinstance(p, Image) and p.kind == "image" for m in messages for p in m.parts
+            isinstance(p, Attachment) and p.kind == "image" for m in messages for p in m.parts
         ),
         "unmarked_drops_n": len(find_prompt_drops(session)) if session.has_usage else None,
         "children_n": len(session.children),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.metrics.cost.bill_items import pick_weakest_source
+from ctxkit.metrics.cost.call_and_summary_charges import pick_weakest_source
 from ctxkit.metrics.cost.session_bill import bill_session, get_billed_usages
-from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.metrics.means_and_prediction_intervals import sum_if_complete
 from ctxkit.metrics.view_value_registry import register_view_values
 from ctxkit.session.compactions_and_prunings import hides_compactions
@@ -16,7 +16,7 @@ from ctxkit.session.messages import Edit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.cost.bill_items import CallCharge
+    from ctxkit.metrics.cost.call_and_summary_charges import CallCharge
     from ctxkit.session.messages import Usage
     from ctxkit.session.session import ModelCall, Session
 

@@ -1,17 +1,17 @@
 """The frozen history that policies work on: columns, searches, safe cuts, verbs."""
 
-from ctxkit._internal.lazy_imports import make_dunder_dir
-from ctxkit.policies.history.growing_columns import (
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
+from ctxkit.policies.history.growing_columns_and_sums import (
     ASSISTANT,
     ROLES,
     SUMMARY,
     SYSTEM,
     TOOL,
     USER,
-    SizeSums,
+    RowAndCallSums,
 )
 from ctxkit.policies.history.history import History
-from ctxkit.policies.history.history_view import HistoryEdit
+from ctxkit.policies.history.history_columns_and_searches import HistoryEdit
 from ctxkit.policies.history.message_log import MessageLog
 
 __all__ = [
@@ -24,6 +24,6 @@ __all__ = [
     "History",
     "HistoryEdit",
     "MessageLog",
-    "SizeSums",
+    "RowAndCallSums",
 ]
 __dir__ = make_dunder_dir(__all__)

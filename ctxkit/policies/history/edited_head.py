@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxkit.policies.history.growing_columns import ROLE_CODES, SUMMARY, count_chars
+from ctxkit.policies.history.growing_columns_and_sums import ROLE_CODES, SUMMARY, count_chars
 from ctxkit.session.messages import Message, SizeOnly, Text, ToolCall
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class EditedHead(msgspec.Struct, gc=False):
 
     def _cached_values(self, log: MessageLog, name: str, at: NDArray[Any]) -> NDArray[Any]:
         """Return the values of changed and new messages, computed once per row and key."""
-        cache: IdValueCache = log.memo.setdefault(("made", name), IdValueCache())
+        cache: IntegerKeyCache = log.memo.setdefault(("made", name), IntegerKeyCache())
         rows, keys = (self.column(log, of)[at] for of in ("rows", "keys"))
 
         def make(place: int) -> int:
@@ -342,7 +342,12 @@ _replace = msgspec.structs.replace
 
 
 def with_content_id(message: Message, origin: str) -> Message:
-    """Return a changed message with a new id: the original id and a checksum of the content."""
+    """Return a changed message with a new id: the original id and a checksum of the content.
+
+    Args:
+        message: the changed message.
+        origin: id of the message that it was.
+    """
     mark = f"{crc32(_content_bytes(message)):08x}"
     return _replace(message, id=f"{origin}~{mark}")
 
@@ -449,9 +454,13 @@ class HeadItem(msgspec.Struct, frozen=True, gc=False):
 
 
 def hash_row_content(row: int, content: int) -> int:
-    """Return a hash above 0 of the changed content of a row (-1: a new message).
+    """Return a hash above 0 of the changed content of a message.
 
     The row is part of it: equal texts in place of two results differ, as each names its own call.
+
+    Args:
+        row: row of the message in the log; -1: a new message.
+        content: hash of its content.
     """
     return content if row < 0 else _hash_key(row, content)
 
@@ -460,7 +469,7 @@ MAX_CACHED_VALUES = 1 << 16
 """Maximum number of cached values; with more the cache is cleared."""
 
 
-class IdValueCache:
+class IntegerKeyCache:
     """A vectorised cache: values computed per integer id, looked up for many ids at once.
 
     Ids are a sorted array; a lookup is one `searchsorted`, and new ids are merged by `insert`.

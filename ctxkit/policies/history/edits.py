@@ -22,8 +22,8 @@ from ctxkit.policies.history.edited_head import (
     replace_all_but_calls,
     with_content_id,
 )
-from ctxkit.policies.history.growing_columns import ASSISTANT
-from ctxkit.policies.history.history_view import (
+from ctxkit.policies.history.growing_columns_and_sums import ASSISTANT
+from ctxkit.policies.history.history_columns_and_searches import (
     EditInfo,
     HistoryEdit,
     HistoryView,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.policies.history.history_view import Mask
+    from ctxkit.policies.history.history_columns_and_searches import Mask
 
 
 H = TypeVar("H", bound=HistoryView)
@@ -76,8 +76,16 @@ def cut_range(
 ) -> H:
     """Return the history with the positions start..before replaced by a summary or nothing.
 
-    `front`: the protected items of head and range, where they are known to be at the front. This is
-    the fast path of nearly all compactions.
+    This is the fast path of nearly all compactions.
+
+    Args:
+        view: the history before.
+        start: first position that is replaced.
+        before: first position that is kept; not above `start`: nothing changes.
+        summary_and_size: the summary (text, messages or size; empty: none), and its tokens where
+            known better than by counting.
+        info: kind, reason, method and usage of the edit.
+        front: the protected items of head and range, where they are known to be at the front.
     """
     if before <= start:
         return view
@@ -317,7 +325,17 @@ def replace_messages(
     text: str | None,
     info: EditInfo,
 ) -> H:
-    """Replace messages, by smaller ones or not; None removes one."""
+    """Replace messages, by smaller ones or not; None removes one. Groups are not extended.
+
+    Args:
+        view: the history before.
+        changes: new messages, new texts or None, by position; or a mask.
+        text: with a mask, the text of all its messages.
+        info: kind, reason, method and usage of the edit.
+
+    Raises:
+        UnsoundHistory: a tool call would lose its result, or a result its call.
+    """
     if not isinstance(changes, dict):
         return shorten_or_replace_messages(view, changes, text, info)
     is_protected = view.stays
@@ -334,7 +352,16 @@ def replace_messages(
 def replace_sized_messages(
     view: H, changes: Mapping[int, tuple[Message | None, int]], reason: str = ""
 ) -> H:
-    """Replace messages by messages of known sizes; None removes one."""
+    """Replace messages by messages of known sizes; None removes one.
+
+    Args:
+        view: the history before.
+        changes: by position, the new message and its tokens.
+        reason: the reason, for people.
+
+    Raises:
+        UnsoundHistory: a tool call would lose its result, or a result its call.
+    """
     at = sorted(p for p, (m, _) in changes.items() if m is not None)
     changed = [(view.item(p).row, *changes[p]) for p in at]
     log_messages, count = view.log.messages, view.log.estimator.message
@@ -356,7 +383,15 @@ def replace_sized_messages(
 
 
 def to_positions(view: H, which: Mask) -> NDArray[Any]:
-    """Return the sorted positions of a mask; an array of sorted positions is returned as is."""
+    """Return the sorted positions of a mask; an array of sorted positions is returned as is.
+
+    Args:
+        view: the history.
+        which: a boolean for each message, or positions.
+
+    Raises:
+        BadArguments: as `to_mask` does.
+    """
     if isinstance(which, np.ndarray) and which.dtype == np.int64 and which.ndim == 1 and which.size:
         rises = which.size == 1 or bool((which[1:] > which[:-1]).all())
         if rises and which[0] >= 0 and which[-1] < len(view):
@@ -365,7 +400,16 @@ def to_positions(view: H, which: Mask) -> NDArray[Any]:
 
 
 def to_mask(view: H, which: Mask) -> NDArray[Any]:
-    """Return a boolean for each message, from booleans or positions."""
+    """Return a boolean for each message, from booleans or positions.
+
+    Args:
+        view: the history.
+        which: a boolean for each message, or positions; negative ones count from the end.
+
+    Raises:
+        BadArguments: they are neither, the number of booleans differs, or a position is out of
+            range.
+    """
     positions, n = np.asarray(which), len(view)
     if positions.size and positions.dtype.kind not in "bui":
         raise BadArguments(f"A mask is booleans or positions, not {which!r:.60}.")
@@ -382,7 +426,14 @@ def to_mask(view: H, which: Mask) -> NDArray[Any]:
 
 
 def drop_positions(view: H, at: NDArray[Any], reason: str, method: str | None) -> H:
-    """Return the history without these positions, even where that splits a group."""
+    """Return the history without some messages, even where that splits a group.
+
+    Args:
+        view: the history before.
+        at: positions to remove, sorted; at least one.
+        reason: the reason, for people.
+        method: the policy's name for its method.
+    """
     upto = int(at[-1]) + 1
     columns, sources = _head_arrays(view, upto)
     remaining = {name: np.delete(values, at) for name, values in columns.items()}
@@ -426,6 +477,12 @@ def shorten_or_replace_messages(
     view: H, changes: Mapping[int, Message | str] | Mask, text: str | None, info: EditInfo
 ) -> H:
     """Replace messages; with the kind `shortened`, only by smaller ones.
+
+    Args:
+        view: the history before.
+        changes: new messages or new texts, by position; or a mask.
+        text: with a mask, the text of all its messages.
+        info: kind, reason, method and usage of the edit.
 
     Raises:
         BadArguments: a mask is given without a text.
@@ -531,7 +588,12 @@ def _changed_each(
 
 
 def mark_fallback(view: H, error: str) -> H:
-    """Record in the last edit that it replaces a summary that failed."""
+    """Record in the last edit that it replaces a summary that failed.
+
+    Args:
+        view: the history whose last edit is marked.
+        error: the error of the summary; empty: no change.
+    """
     if not view.steps or not error:
         return view
     *before, last = view.steps
@@ -589,7 +651,18 @@ def _error_of(step: HistoryEdit, inserted: Sequence[Message]) -> str:
 def insert_message(
     view: H, position: int, message: Message, reason: str = "", *, method: str | None = None
 ) -> H:
-    """Insert a message before a position."""
+    """Insert a message before a position.
+
+    Args:
+        view: the history before.
+        position: the message that stands there now follows the new one.
+        message: the new message.
+        reason: the reason, for people.
+        method: the policy's name for its method.
+
+    Raises:
+        UnsoundHistory: the position is between a tool call and its result.
+    """
     if not is_safe_cut(view, position):
         raise UnsoundHistory(
             f"A message at position {position} would part a tool call from its result."
@@ -607,7 +680,17 @@ def insert_message(
 def make_history_of_messages(
     view: H, messages: Sequence[Message], reason: str = "", *, method: str | None = None
 ) -> H:
-    """Return the history of a list of messages; ids of the history identify its messages."""
+    """Return the history of a list of messages; ids of the history identify its messages.
+
+    Args:
+        view: the history before.
+        messages: all messages of the new history, in order.
+        reason: the reason, for people.
+        method: the policy's name for its method.
+
+    Raises:
+        UnsoundHistory: a call or a result lost its partner, or a protected message is gone.
+    """
     # Match messages by id; keep the items of unchanged ones, so that their content stays identical.
     present = view.messages
     items = [view.item(p) for p in range(len(view))]
@@ -644,7 +727,12 @@ def make_history_of_messages(
 
 
 def apply_recorded_edit(view: H, edit: Edit) -> H:
-    """Apply a recorded edit as far as its targets are present; pairs are not checked."""
+    """Apply a recorded edit as far as its targets are present; pairs are not checked.
+
+    Args:
+        view: the history before.
+        edit: the recorded edit; targets that are absent are skipped.
+    """
     present = view.messages
     ids = {m.id: p for p, m in enumerate(present)}
     at = sorted(ids[t] for t in edit.targets if t in ids)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ctxkit.policies.history import edits, history_view
-from ctxkit.policies.history.growing_columns import SUMMARY, SYSTEM, USER
-from ctxkit.policies.history.history_view import HistoryView
+from ctxkit.policies.history import edits, history_columns_and_searches
+from ctxkit.policies.history.growing_columns_and_sums import SUMMARY, SYSTEM, USER
+from ctxkit.policies.history.history_columns_and_searches import HistoryView
 from ctxkit.session.messages import CONTINUATION_KEY
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.policies.history.history_view import EditInfo, Mask
+    from ctxkit.policies.history.history_columns_and_searches import EditInfo, Mask
     from ctxkit.policies.history.message_log import MessageLog
     from ctxkit.session.messages import Edit, Message, Usage
 
@@ -52,8 +52,14 @@ class History(HistoryView, frozen=True):
     # -- where: positions, from running sums and lists of rows; O(log n) over the untouched tail ---
 
     def back(self, tokens: int, estimated: bool = False) -> int:
-        """Return the last position whose suffix has at least `tokens`; 0 where all have fewer."""
-        return history_view.find_suffix_of_tokens(self, tokens, estimated)
+        """Return the last position whose suffix has at least `tokens`; 0 where all have fewer.
+
+        Args:
+            tokens: minimum size of the suffix.
+            estimated: measure by the system's own estimate (`Rules.estimator`), not by counted
+                tokens.
+        """
+        return history_columns_and_searches.find_suffix_of_tokens(self, tokens, estimated)
 
     def fitting(self, budget: int, *, start: int = 0, estimated: bool = False) -> int:
         """Return the first position whose suffix fits the budget, with what remains before it.
@@ -65,33 +71,43 @@ class History(HistoryView, frozen=True):
             start: number of messages at the front that remain.
             estimated: measure by the system's own estimate.
         """
-        return history_view.find_suffix_within_budget(
+        return history_columns_and_searches.find_suffix_within_budget(
             self, budget, start=start, estimated=estimated
         )
 
     def before(self, position: int, *, estimated: bool = False) -> int:
-        """Return the tokens of the messages before a position, without the fixed part."""
-        return history_view.count_tokens_before(self, position, estimated=estimated)
+        """Return the tokens of the messages before a position, without the fixed part.
+
+        Args:
+            position: first position that does not count.
+            estimated: measure by the system's own estimate (`Rules.estimator`), not by counted
+                tokens.
+        """
+        return history_columns_and_searches.count_tokens_before(self, position, estimated=estimated)
 
     def safe(self, position: int) -> int:
         """Return the first safe cut at or after a position; 0 where there is none (no change)."""
-        return history_view.find_next_safe_cut(self, position)
+        return history_columns_and_searches.find_next_safe_cut(self, position)
 
     def safe_before(self, position: int) -> int:
         """Return the last safe cut at or before a position; 0 where there is none."""
-        return history_view.find_last_safe_cut(self, position)
+        return history_columns_and_searches.find_last_safe_cut(self, position)
 
     def is_safe(self, position: int) -> bool:
         """Return True where a cut before a position parts no tool call from its result."""
-        return history_view.is_safe_cut(self, position)
+        return history_columns_and_searches.is_safe_cut(self, position)
 
     def nth_last(self, role: str, n: int) -> int:
         """Return the position of the n-th last message of a role (1: the last); -1: there is none.
 
+        Args:
+            role: "user", "assistant", "tool", "summary" or "system".
+            n: 1 for the last message, 2 for the last but one.
+
         Raises:
             BadArguments: `n` is below 1, or there is no such role.
         """
-        return history_view.find_nth_last_of_role(self, role, n)
+        return history_columns_and_searches.find_nth_last_of_role(self, role, n)
 
     def nth_last_request(self, n: int) -> int:
         """Return the position of the n-th last user message; -1: there is none.
@@ -108,8 +124,13 @@ class History(HistoryView, frozen=True):
         return position
 
     def next(self, position: int, *roles: str) -> int:
-        """Return the first position from one on with one of these roles; -1: there is none."""
-        return history_view.find_next_of_roles(self, position, *roles)
+        """Return the first position from one on with one of these roles; -1: there is none.
+
+        Args:
+            position: first position to look at.
+            roles: "user", "assistant", "tool", "summary" or "system"; the message has one of them.
+        """
+        return history_columns_and_searches.find_next_of_roles(self, position, *roles)
 
     # -- verbs on a range of positions: O(1) where the head is short ------------------------------
 
@@ -142,7 +163,16 @@ class History(HistoryView, frozen=True):
     def drop(
         self, which: Mask | int, reason: str = "", *, start: int = 0, method: str | None = None
     ) -> Self:
-        """Remove the messages of a mask, or the positions start..which if `which` is an int."""
+        """Remove the messages of a mask, or the positions start..which if `which` is an int.
+
+        Args:
+            which: a boolean for each message or an array of positions to remove, with their groups;
+                or, as an int, the first position that is kept. An unsafe cut moves as `summarise`
+                says.
+            reason: the reason, for people.
+            start: first position that is removed, where `which` is an int.
+            method: the policy's name for its method.
+        """
         if isinstance(which, (int, np.integer)) and not isinstance(which, bool):
             words: EditInfo = ("dropped", reason, method, None)
             return edits.cut_range(self, start, int(which), ((), None), words)
@@ -152,6 +182,12 @@ class History(HistoryView, frozen=True):
         self, position: int, message: Message, reason: str = "", *, method: str | None = None
     ) -> Self:
         """Insert a message before a position; ``len(history)`` is the end.
+
+        Args:
+            position: the message that stands there now follows the new one.
+            message: the new message.
+            reason: the reason, for people.
+            method: the policy's name for its method.
 
         Raises:
             UnsoundHistory: the position is between a tool call and its result.
@@ -169,7 +205,14 @@ class History(HistoryView, frozen=True):
     # -- verbs on any messages: O(n) --------------------------------------------------------------
 
     def keep(self, mask: Mask, reason: str = "", *, method: str | None = None) -> Self:
-        """Keep the messages of a mask; remove all others with their groups."""
+        """Keep the messages of a mask; remove all others with their groups.
+
+        Args:
+            mask: a boolean for each message, or an array of positions. Protected messages are kept
+                anyway.
+            reason: the reason, for people, why the others are removed.
+            method: the policy's name for its method.
+        """
         return edits.keep_messages(self, mask, reason, method)
 
     def shorten(
@@ -202,6 +245,12 @@ class History(HistoryView, frozen=True):
     ) -> Self:
         """Replace messages, by smaller ones or not; None removes one. Groups are not extended.
 
+        Args:
+            changes: new messages, new texts (tool calls remain) or None, by position; or a mask.
+            text: with a mask, the text of all its messages.
+            reason: the reason, for people.
+            method: the policy's name for its method.
+
         Raises:
             UnsoundHistory: a tool call would lose its result, or a result its call.
         """
@@ -227,6 +276,11 @@ class History(HistoryView, frozen=True):
         """Return a history of these messages: the result of a policy on a plain list of messages.
 
         A message with an id of the history is that message, changed or not; others are new.
+
+        Args:
+            messages: all messages of the new history, in order.
+            reason: the reason, for people.
+            method: the policy's name for its method.
 
         Raises:
             UnsoundHistory: a call or a result lost its partner, or a protected message is gone.
@@ -303,7 +357,13 @@ def find_first_since_compaction(history: History, *, includes_pending: bool = Fa
 
 
 def is_new_request(log: MessageLog, row: int, call: int) -> bool:
-    """Return True for a user request (no shell command) that a call is the first to send."""
+    """Return True for a user request (no shell command) that a call is the first to send.
+
+    Args:
+        log: the messages and calls.
+        row: row of the message in the log; negative: no message.
+        call: number of the call, from 0.
+    """
     return (
         row >= 0
         and log.roles[row] == USER
@@ -313,7 +373,12 @@ def is_new_request(log: MessageLog, row: int, call: int) -> bool:
 
 
 def find_end_of_leading_summaries(history: History, first: int = 0) -> int:
-    """Return the end of the summaries and system messages that begin at a position."""
+    """Return the end of the summaries and system messages that begin at a position.
+
+    Args:
+        history: the messages of the prompt.
+        first: position at which the search begins; it is returned where no summary stands there.
+    """
     log, n = history.log, len(history)
     while first < n and history.item(first).role(log) in (SUMMARY, SYSTEM):
         first += 1

@@ -12,7 +12,7 @@ from ctxkit.errors import UnsoundHistory
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.policies.history.history_view import HistoryView
+    from ctxkit.policies.history.history_columns_and_searches import HistoryView
     from ctxkit.session.messages import Message
 
 
@@ -76,7 +76,7 @@ def remember_sound_groups(view: HistoryView) -> None:
     )
 
 
-class RowVisibility(NamedTuple):
+class ViewRowArrays(NamedTuple):
     """How a view holds the rows of a log: arrays with one value per row."""
 
     keys: NDArray[Any]
@@ -92,25 +92,25 @@ class RowVisibility(NamedTuple):
 _HIDDEN = -(1 << 63)
 
 
-def _last_sound_groups(view: HistoryView) -> RowVisibility:
+def _last_sound_groups(view: HistoryView) -> ViewRowArrays:
     """Return the cache of the last sound form of each row, with room for all rows; writable."""
     cache: list[NDArray[Any]] = view.log.memo.setdefault("sound", [np.zeros(0, np.int64)] * 2)
     if len(cache[0]) < view.hi:
         more = np.full(view.hi + len(cache[0]), -1, np.int64)
         cache[:] = [np.concatenate((column, more)) for column in cache]
     keys, counts = (column[: view.hi] for column in cache)
-    return RowVisibility(keys, counts, keys, keys)
+    return ViewRowArrays(keys, counts, keys, keys)
 
 
-def _visible_groups(view: HistoryView) -> RowVisibility:
+def _visible_groups(view: HistoryView) -> ViewRowArrays:
     last = view.log.memo.get("visible groups")
     if last is None or last[0] is not view:  # several invariants check one view
         last = view.log.memo["visible groups"] = view, _group_rows(view)
-    groups: RowVisibility = last[1]
+    groups: ViewRowArrays = last[1]
     return groups
 
 
-def _group_rows(view: HistoryView) -> RowVisibility:
+def _group_rows(view: HistoryView) -> ViewRowArrays:
     is_visible = view.column("rows") >= 0
     rows, keys = view.column("rows")[is_visible], view.column("keys")[is_visible]
     # A group is changed if the view has some, but not all, of its rows, or one in another form.
@@ -122,7 +122,7 @@ def _group_rows(view: HistoryView) -> RowVisibility:
     )
     is_changed = (visible_counts > 0) & (visible_counts != recorded_counts)
     is_changed[groups[rows[keys != 0]]] = True
-    return RowVisibility(keys_by_row, recorded_counts, groups, is_changed)
+    return ViewRowArrays(keys_by_row, recorded_counts, groups, is_changed)
 
 
 class CallsHaveResults:
@@ -229,9 +229,16 @@ def find_violation(view: HistoryView) -> str | None:
 
 
 def check_invariants(view: HistoryView, was: HistoryView) -> None:
-    """Raise UnsoundHistory where a history violates an invariant, and the one before does not.
+    """Check that a history violates no invariant that the one before did not violate.
 
     The history before can violate one where a result comes after its call was compacted.
+
+    Args:
+        view: the history after an edit.
+        was: the history before it.
+
+    Raises:
+        UnsoundHistory: the edit violates an invariant; the sentence says which.
     """
     why = find_violation(view)
     if why and not find_violation(was):

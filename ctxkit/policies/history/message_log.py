@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.history.growing_columns import (
+from ctxkit.policies.history.growing_columns_and_sums import (
     ASSISTANT,
     ROLE_CODES,
     SYSTEM,
     TOOL,
     USER,
-    GrowingColumn,
-    SizeSums,
+    LazyColumn,
+    RowAndCallSums,
     count_chars,
 )
 from ctxkit.session.messages import OTHER_AGENT_KINDS, Thinking, ToolCall
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 # and lists with one value per call (`upto`, `fixed_at`, `sent`, `end_times`, `replies`, ...).
 # Both only grow. A prompt without edits is the rows 0 to ``upto[call]``, so every question about it
 # is answered from running sums over rows, by bisection, without looking at messages.
-# NumPy columns are derived lazily (`GrowingColumn`); values that other code derives from the log
+# NumPy columns are derived lazily (`LazyColumn`); values that other code derives from the log
 # (clocks, extracts, schedules) are cached in `memo` and live as long as the log.
 
 
-class GroupedRows:
+class CallGroupBoundaries:
     """The rows of a log, one per message, with their groups.
 
     A *group* is a reply with the results of its tool calls: it is kept or removed as a whole. A
@@ -72,9 +72,7 @@ class GroupedRows:
         self._protected: set[int] = set()
         self._call_rows: dict[str, int] = {}
         self._columns = {
-            "stays": GrowingColumn(
-                lambda a, b: [self.is_protected(r) for r in range(a, b)], np.bool_
-            )
+            "stays": LazyColumn(lambda a, b: [self.is_protected(r) for r in range(a, b)], np.bool_)
         }
 
     def _add_to_group(self, message: Message, role: int, row: int) -> None:
@@ -154,7 +152,7 @@ class GroupedRows:
         return next((c.name for c in calls if c.id == message.call_id), "")
 
 
-class MessageLog(GroupedRows):
+class MessageLog(CallGroupBoundaries):
     """The visible messages of a session as columns, and its calls; both only grow.
 
     Recorded compactions are not rows, but are in `recorded`. Rows and calls count from 0. Call c
@@ -188,8 +186,8 @@ class MessageLog(GroupedRows):
         """Fixed part of the next call, unless `open` sets another."""
         self.fixed_at: list[int] = []
         self.estimator = estimator or counter
-        self.tokens = SizeSums()
-        self.estimates = self.tokens if estimator is None else SizeSums()
+        self.tokens = RowAndCallSums()
+        self.estimates = self.tokens if estimator is None else RowAndCallSums()
         self.scale = 1.0
         """Factor that corrects the counter where recorded sizes show a bias."""
         self.turns: list[int] = []
@@ -214,7 +212,13 @@ class MessageLog(GroupedRows):
 
     @classmethod
     def of(cls, messages: Iterable[Message], counter: TokenCounter, **settings: Any) -> MessageLog:
-        """Return a log of messages, with one call before each reply."""
+        """Return a log of messages, with one call before each reply.
+
+        Args:
+            messages: the messages of a conversation, in order.
+            counter: counts the tokens of each message.
+            settings: `fixed`, `agent` and `estimator`, as in the constructor.
+        """
         log = cls(counter, **settings)
         for message in messages:
             log.append(message)
@@ -399,7 +403,12 @@ class MessageLog(GroupedRows):
         return self._columns[name].upto(len(self.messages) if n is None else n)
 
     def code(self, kind: str, name: str) -> int:
-        """Return the code of an agent or a tool; a new name gets a new code."""
+        """Return the code of an agent or a tool; a new name gets a new code.
+
+        Args:
+            kind: "agent" or "tool".
+            name: name of the agent or tool.
+        """
         names = self._names[kind]
         return names.setdefault(name, len(names))
 
@@ -427,7 +436,7 @@ class MessageLog(GroupedRows):
         return sums
 
 
-def _make_columns(log: MessageLog) -> dict[str, GrowingColumn]:
+def _make_columns(log: MessageLog) -> dict[str, LazyColumn]:
     """Return the columns of a log, computed from its rows on demand."""
     part = {
         "tokens": (log.tokens.sizes, np.int64),
@@ -438,15 +447,15 @@ def _make_columns(log: MessageLog) -> dict[str, GrowingColumn]:
         "groups": (log.groups, np.int64),
     }
     columns = {
-        name: GrowingColumn(lambda a, b, x=values: x[a:b], kind)  # type: ignore[misc]
+        name: LazyColumn(lambda a, b, x=values: x[a:b], kind)  # type: ignore[misc]
         for name, (values, kind) in part.items()
     }
 
-    def column_of(value: Any, kind: Any) -> GrowingColumn:
-        return GrowingColumn(lambda a, b: [value(row) for row in range(a, b)], kind)
+    def column_of(value: Any, kind: Any) -> LazyColumn:
+        return LazyColumn(lambda a, b: [value(row) for row in range(a, b)], kind)
 
     messages = log.messages
-    columns["chars"] = GrowingColumn(lambda a, b: [count_chars(m) for m in messages[a:b]], np.int64)
+    columns["chars"] = LazyColumn(lambda a, b: [count_chars(m) for m in messages[a:b]], np.int64)
     columns["times"] = column_of(
         lambda r: nan if messages[r].time is None else messages[r].time, np.float64
     )
@@ -481,13 +490,18 @@ class ColdCacheCalls:
         self.calls: list[int] = []
         self.N: list[int] = [0]
         self.F: list[int] = [0]
-        self._fresh = GrowingColumn(
+        self._fresh = LazyColumn(
             lambda a, b: [new - old for old, new in pairwise(self.F[a : b + 1])], np.int64
         )
 
     @classmethod
     def of(cls, log: MessageLog, life: float) -> ColdCacheCalls:
-        """Return the clock of a log for a cache lifetime, cached and extended to all calls."""
+        """Return the calls of a log that find a cold cache; the log keeps the result.
+
+        Args:
+            log: the messages and calls.
+            life: seconds for which the cache keeps a prefix after its last use.
+        """
         key = ("clock", life)
         clock: ColdCacheCalls | None = log.memo.get(key)
         if clock is None:
@@ -512,7 +526,12 @@ class ColdCacheCalls:
         return self
 
     def alive(self, before: int, call: int) -> bool:
-        """Return True where the cache of one call is alive at a later one, or times are unknown."""
+        """Return True where the cache of one call is alive at a later one, or times are unknown.
+
+        Args:
+            before: number of the earlier call.
+            call: number of the later call.
+        """
         return not self.log.sent[call] - self.log.end_times[before] >= self.life
 
     def fresh(self, upto: int) -> NDArray[Any]:

@@ -7,9 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.schedules.pruning_layers import (
+from ctxkit.policies.schedules.messages_before_pruning import UnprunedMessages
+from ctxkit.policies.schedules.pruned_message_states import (
     SUM_TOKENS,
-    PartChanges,
+    PruningPartChanges,
     StateChange,
     UnprunedLayer,
     select_changes_between,
@@ -19,15 +20,14 @@ from ctxkit.policies.schedules.schedule_method_input import (
     HasSchedule,
     ScheduleView,
 )
-from ctxkit.policies.schedules.unpruned_messages import HistoryRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.schedules.pruning_layers import AppendedMessage, Layer
+    from ctxkit.policies.schedules.messages_before_pruning import MessageState
+    from ctxkit.policies.schedules.pruned_message_states import AppendedMessage, Layer
     from ctxkit.policies.schedules.schedule_method_input import StageChooser
-    from ctxkit.policies.schedules.unpruned_messages import MessageState
     from ctxkit.tokens.token_counters import ContextBudget
 
 
@@ -47,10 +47,10 @@ class PruningPart(HasSchedule, Protocol):
 # part at every call, each part says once, for a batch of calls, which messages it changes and from
 # which call on. From that follow the prompt of each call and its size, in tokens or characters.
 #
-# The parts form a stack of layers (see `pruning_layers`): the unpruned messages at the bottom, one
-# `PruningPartLayer` per part, the last part on `top`. `extend(stop)` computes further calls from
-# the bottom up. A part either changes messages (`PartChanges`), or names stages: then each call
-# gets one of several inner layers, by prompt size (`StageByCall`).
+# The parts form a stack of layers (see `pruned_message_states`): the unpruned messages at the
+# bottom, one `PruningPartLayer` per part, the last part on `top`. `extend(stop)` computes further
+# calls from the bottom up. A part either changes messages (`PruningPartChanges`), or names stages:
+# then each call gets one of several inner layers, by prompt size (`StageByCallLayer`).
 #
 # Invariant: the result at a call is the same whether calls were extended one by one (live session)
 # or in one batch (replay). After each number of calls in
@@ -79,7 +79,7 @@ class Schedule:
     def __init__(
         self, history: History, parts: Sequence[PruningPart], budget: ContextBudget
     ) -> None:
-        self.history, self.rows = history, HistoryRows(history)
+        self.history, self.rows = history, UnprunedMessages(history)
         self._parts, self._budget = parts, budget
         self.sound = True
         """False after an error or an interrupt within `extend`: build a new schedule then."""
@@ -133,6 +133,10 @@ class Schedule:
     def prompt_at(self, call: int, reason: str = "pruned for this call") -> History:
         """Return the prompt of a call as a history; unchanged, it is the history of the schedule.
 
+        Args:
+            call: number of the call, from 0.
+            reason: the reason of the edit that holds the changes.
+
         Raises:
             UnsoundHistory: a tool call lost its result, or a result its call.
         """
@@ -150,9 +154,9 @@ class PruningPartLayer:
 
     def __init__(self, part: HasSchedule, before: Layer, budget: ContextBudget) -> None:
         self.part, self.before, self.budget, self.rows = part, before, budget, before.rows
-        self._changes = PartChanges(part, before)
-        self._stages: StageByCall | None = None
-        self._result: PartChanges | StageByCall = self._changes
+        self._changes = PruningPartChanges(part, before)
+        self._stages: StageByCallLayer | None = None
+        self._result: PruningPartChanges | StageByCallLayer = self._changes
         self._memory: dict[Any, Any] = {}
         self._has_been_asked = False
 
@@ -167,7 +171,11 @@ class PruningPartLayer:
         return self._result.events
 
     def extend(self, stop: int) -> None:
-        """Run the part's schedule for the new calls before `stop`."""
+        """Run the part's schedule for the new calls before `stop`.
+
+        Raises:
+            BadArguments: the schedule names stages for some calls only, or stages beside changes.
+        """
         if stop <= self.stop:
             return
         self.before.extend(stop)
@@ -192,7 +200,7 @@ class PruningPartLayer:
         parts, choose = view.staged
         if self._stages is None:
             layers = [self.before if p is None else self._stage_layer(p) for p in parts]
-            self._result = self._stages = StageByCall(layers, self.rows)
+            self._result = self._stages = StageByCallLayer(layers, self.rows)
         self._stages.extend(stop, choose)
 
     def _stage_layer(self, part: HasSchedule) -> PruningPartLayer:
@@ -251,13 +259,13 @@ class PruningPartLayer:
         return 0 if self._stages is None else self._stages.stage_at(call)
 
 
-class StageByCall:
+class StageByCallLayer:
     """Several layers of which each call gets one, and the changes that result.
 
     A layer is extended lazily: only where a call gets it, or its size is asked for.
     """
 
-    def __init__(self, layers: Sequence[Layer], rows: HistoryRows) -> None:
+    def __init__(self, layers: Sequence[Layer], rows: UnprunedMessages) -> None:
         self.layers, self.rows = layers, rows
         self.stop = rows.begin
         self._stage_of_call: list[int] = []

@@ -6,23 +6,28 @@ from bisect import bisect_left, insort
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from ctxkit.policies.history.growing_columns import USER
-from ctxkit.policies.history.history_view import get_role_code
-from ctxkit.policies.schedules.pruning_layers import (
+from ctxkit.policies.history.growing_columns_and_sums import USER
+from ctxkit.policies.history.history_columns_and_searches import get_role_code
+from ctxkit.policies.schedules.messages_before_pruning import NEVER
+from ctxkit.policies.schedules.pruned_message_states import (
     SUM_CHARS,
     SUM_RESULT_CHARS,
     SUM_TOKENS,
-    ChangeRule,
+    ContentForCallRange,
     select_changes_between,
 )
-from ctxkit.policies.schedules.unpruned_messages import NEVER
 from ctxkit.session.tool_calls import matches_tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ctxkit.policies.schedules.pruning_layers import Layer, NewContent, PartChanges, UndoChange
-    from ctxkit.policies.schedules.unpruned_messages import HistoryRows, MessageState
+    from ctxkit.policies.schedules.messages_before_pruning import MessageState, UnprunedMessages
+    from ctxkit.policies.schedules.pruned_message_states import (
+        Layer,
+        NewContent,
+        PruningPartChanges,
+        UndoChange,
+    )
     from ctxkit.session.messages import Message, ToolCall
     from ctxkit.tokens.token_counters import ContextBudget
 
@@ -63,9 +68,9 @@ class ScheduleView:
     changed, whatever rules a part gives.
     """
 
-    def __init__(self, changes: PartChanges, memory: dict[Any, Any]) -> None:
+    def __init__(self, changes: PruningPartChanges, memory: dict[Any, Any]) -> None:
         self._changes = changes
-        self.rows: HistoryRows = changes.rows
+        self.rows: UnprunedMessages = changes.rows
         self.before: Layer = changes.before
         self.start, self.stop = changes.start, changes.stop
         self.memory = memory
@@ -106,7 +111,9 @@ class ScheduleView:
             BadArguments: `since` is no new call; two changes with an end overlap; the new message
                 is larger.
         """
-        self._changes.add_rule(p, ChangeRule(since, until, content, only_if_smaller, min_chars))
+        self._changes.add_rule(
+            p, ContentForCallRange(since, until, content, only_if_smaller, min_chars)
+        )
 
     def append(self, make: Message | Callable[[], Message | None], call: int) -> None:
         """Append a message at the end of one call only. The class of the part declares `appends`.
@@ -151,19 +158,35 @@ class ScheduleView:
         return self.rows.role(p)
 
     def state_before(self, p: int, call: int) -> MessageState:
-        """Return the state of a message at a call, after the parts before."""
+        """Return the state of a message at a call, after the parts before.
+
+        Args:
+            p: position of the message.
+            call: number of the call, from 0.
+        """
         return self.before.state(p, call)
 
     def state_after_change(self, p: int, what: NewContent, call: int) -> MessageState:
-        """Return the state that `change` would give a message at a call, without changing it."""
+        """Return the state that `change` would give a message at a call, without changing it.
+
+        Args:
+            p: position of the message.
+            what: new content, as `change` takes it.
+            call: number of the call, from 0.
+        """
         state = self.before.state(p, call)
         if self.stays(p, call):
             return state
-        rule = ChangeRule(call, NEVER, what, only_if_smaller=True, min_chars=0)
+        rule = ContentForCallRange(call, NEVER, what, only_if_smaller=True, min_chars=0)
         return self._changes.apply_rule(p, state, rule, call)
 
     def message(self, p: int, call: int) -> Message | None:
-        """Return a message at a call, after the parts before; None where it is hidden."""
+        """Return a message at a call, after the parts before; None where it is hidden.
+
+        Args:
+            p: position of the message.
+            call: number of the call, from 0.
+        """
         return self.before.state(p, call).message
 
     def answered_call(self, p: int) -> ToolCall | None:
@@ -190,7 +213,12 @@ class ScheduleView:
         return self.rows.stays_from(p) <= call
 
     def is_safe(self, p: int, call: int) -> bool:
-        """Return True where a cut before a position parts no tool call from its result."""
+        """Return True where a cut before a position parts no tool call from its result.
+
+        Args:
+            p: position before which the cut is.
+            call: number of the call, from 0.
+        """
         return self.rows.is_safe(p, call)
 
     def prompt(self, call: int) -> int:
@@ -202,7 +230,12 @@ class ScheduleView:
         return self.rows.log.fixed_in(call)
 
     def chars(self, call: int, *, of_results: bool = False) -> int:
-        """Return the characters of the messages, or results, of a call after the parts before."""
+        """Return the characters of the messages, or results, of a call after the parts before.
+
+        Args:
+            call: number of the call, from 0.
+            of_results: count tool results only.
+        """
         return self.before.total(call, SUM_RESULT_CHARS if of_results else SUM_CHARS)
 
     def pause(self, call: int) -> float:
@@ -220,14 +253,24 @@ class ScheduleView:
     # -- iterating over news -----------------------------------------------------------------------
 
     def new(self, *roles: str, tools: tuple[str, ...] = ("*",)) -> Iterator[int]:
-        """Yield the positions that arrive, of these roles (none: all); of results, these tools."""
+        """Yield the positions that arrive at the new calls, in order.
+
+        Args:
+            roles: roles of the messages; none: all.
+            tools: names or globs; tool results of other tools are left out.
+        """
         codes = {get_role_code(r) for r in roles}
         for p in range(self.first, self.count_arrived(self.stop - 1)):
             if (not codes or self.rows.role(p) in codes) and self.is_tool(p, tools):
                 yield p
 
     def may_be_longer(self, p: int, low: int) -> bool:
-        """Return False where a message has at most `low` characters at all calls: a cheap check."""
+        """Return False where a message has at most `low` characters at all calls: a cheap check.
+
+        Args:
+            p: position of the message.
+            low: number of characters.
+        """
         return self.rows.chars(p) > low or p in self._changed_before
 
     @property
@@ -297,7 +340,7 @@ class ScheduleView:
             old: the number of old messages as a function of the number of messages.
             with_protected: count protected messages, too.
         """
-        window: SlidingWindow = self.memory.setdefault(("window", role), SlidingWindow())
+        window: OldAndNewPositions = self.memory.setdefault(("window", role), OldAndNewPositions())
         for call, added, hidden, protected in self.iter_visibility_changes(role):
             for p in hidden:
                 if p in window and window.remove(p):
@@ -317,7 +360,7 @@ class ScheduleView:
 # so a batch of calls costs only the messages that arrive, are hidden, or pass the boundary in it.
 
 
-class SlidingWindow:
+class OldAndNewPositions:
     """A sorted list of positions, of which the first few are old; any can be added or removed."""
 
     __slots__ = ("old", "positions")
@@ -362,7 +405,7 @@ class SlidingWindow:
             yield self.positions[self.old], False
 
 
-class OrderedTexts:
+class TextsByPosition:
     """Texts sorted by position, with snapshots that later changes do not alter (copy on write).
 
     Appending at the end is O(1), as a snapshot stores its length; any other change copies the list.
@@ -397,13 +440,18 @@ class OrderedTexts:
         return self._texts, len(self._texts)
 
 
-class VisiblePositions(SlidingWindow):
+class VisiblePositions(OldAndNewPositions):
     """The positions that a part sees at a call, sorted; an *index* counts them from 0."""
 
     __slots__ = ()
 
     def follow(self, added: Iterable[int], hidden: Iterable[int]) -> None:
-        """Apply the news of a call."""
+        """Apply the changes of visibility at a call.
+
+        Args:
+            added: positions that become visible.
+            hidden: positions that are hidden.
+        """
         for p in hidden:
             self.remove(p)
         for p in added:
@@ -443,7 +491,12 @@ class EarlierTurnsView(ScheduleView):
         return self.rows.past_from(p)
 
     def new(self, *roles: str, tools: tuple[str, ...] = ("*",)) -> Iterator[int]:
-        """Yield the positions whose turn ends, of these roles (none: all) and tools."""
+        """Yield the positions whose turn ends at the new calls, in order.
+
+        Args:
+            roles: roles of the messages; none: all.
+            tools: names or globs; tool results of other tools are left out.
+        """
         # A message is new when its turn is over, not when it is written.
         codes = {get_role_code(r) for r in roles}
         for _, p in self._ended_turns:

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.policies.texts import message_content
+from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.session.messages import Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _call_text(call: ToolCall) -> str:
 def format_tool_result_for_ai_preset(text: str, head: int = 1200, tail: int = 600) -> str:
     """Return a tool result as in the summary prompt of `ai`; empty: `(empty output)`."""
     return (
-        message_content.truncate_middle(text, head, tail, "\n... (truncated) ...\n")
+        message_content_and_truncation.truncate_middle(text, head, tail, "\n... (truncated) ...\n")
         or "(empty output)"
     )
 
@@ -102,7 +102,7 @@ def _json(value: Any) -> str:
 
 def get_text_without_reasoning(message: Message) -> str:
     """Return the text of a message without reasoning; an image is `[image]`."""
-    return message_content.replace_images_by_marker(message, "[image]")
+    return message_content_and_truncation.replace_images_by_marker(message, "[image]")
 
 
 def add_focus(instructions: str, focus: str) -> str:
@@ -156,8 +156,11 @@ def format_identifier_instructions(
 ) -> str:
     """Return the instructions about identifiers and focus (Fased's identifier policy).
 
-    With `off` there are none about identifiers; with `custom` they are the text `custom`, or the
-    strict ones where that is blank.
+    Args:
+        policy: "strict" asks for exact identifiers, "off" says nothing about them, "custom" uses
+            the text `custom`.
+        custom: the text for "custom"; blank: as "strict".
+        focus: what the summary should focus on; blank: nothing.
     """
     text = {
         "strict": STRICT_INSTRUCTIONS,
@@ -197,7 +200,12 @@ def select_file_identifiers(identifiers: Iterable[str], limit: int = 20) -> tupl
 
 
 def select_identifiers_to_audit(texts: Sequence[str], limit: int = 12) -> tuple[str, ...]:
-    """Return the names that an audit checks (OpenClaw): of the last ten texts, no secrets."""
+    """Return the names that an audit checks (OpenClaw): of the last ten texts, no secrets.
+
+    Args:
+        texts: texts of messages, in order.
+        limit: maximum number of names.
+    """
     identifiers: dict[str, None] = {}
     for text in texts[-10:]:
         public = _SECRET.sub(" ", text)
@@ -210,7 +218,12 @@ def select_identifiers_to_audit(texts: Sequence[str], limit: int = 12) -> tuple[
 
 
 def find_lost_identifiers(identifiers: Iterable[str], summary: str) -> tuple[str, ...]:
-    """Return the names missing in a summary; hexadecimal ones are compared without case."""
+    """Return the names missing in a summary; hexadecimal ones are compared without case.
+
+    Args:
+        identifiers: names that the summary should have.
+        summary: the summary.
+    """
     folded = summary.casefold()
     return tuple(
         n
@@ -220,7 +233,13 @@ def find_lost_identifiers(identifiers: Iterable[str], summary: str) -> tuple[str
 
 
 def find_invented_identifiers(summary: str, source: str, limit: int = 12) -> tuple[str, ...]:
-    """Return the names in a summary that its source lacks: paths, addresses, hashes, tickets."""
+    """Return the names in a summary that its source lacks: paths, addresses, hashes, tickets.
+
+    Args:
+        summary: the summary.
+        source: the text that it summarises.
+        limit: maximum number of names.
+    """
     folded = source.casefold()
     names = dict.fromkeys(
         (*select_identifiers_to_audit([summary], limit=200), *_FILE_OR_TICKET.findall(summary))
@@ -229,7 +248,12 @@ def find_invented_identifiers(summary: str, source: str, limit: int = 12) -> tup
 
 
 def reflects_request(request: str, summary: str) -> bool:
-    """Return True where a summary holds two of the first 12 words of a request (one of few)."""
+    """Return True where a summary has two of the first twelve words of a request.
+
+    Args:
+        request: the user's request; one of fewer than three words needs one of them.
+        summary: the summary.
+    """
     words = list(dict.fromkeys(w.casefold() for w in _WORD.findall(request)))[:12]
     if not words:
         return True
@@ -298,7 +322,13 @@ def split_statements(text: str) -> list[str]:
 # its content words must be anywhere in the summary. Names (with a capital or a digit behind the
 # first word) must all be there, since another name is another rule.
 def find_lost_lines(lines: Iterable[str], summary: str) -> tuple[str, ...]:
-    """Return the sentences of some lines that a summary does not have."""
+    """Return the sentences of some lines that a summary does not have.
+
+    Args:
+        lines: lines that the summary should keep.
+        summary: the summary; a sentence is in it where it has most of the sentence's words and all
+            of its names.
+    """
     stems = _stems(summary)
     sentences = dict.fromkeys(s for line in lines for s in split_statements(line))
     lost = (s for s in sentences if _share(s, stems) < _LOST_BELOW or not _names(s) <= stems)

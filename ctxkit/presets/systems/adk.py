@@ -1,5 +1,5 @@
-"""Google's Agent Development Kit: summaries of events, by tokens or every so many invocations; off
-unless set.
+"""Google's Agent Development Kit: summaries of events, by tokens or by number of invocations; off
+by default.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.triggers import Above, Both, Turns
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import MiddleSummary, is_request_pending
 
 if TYPE_CHECKING:

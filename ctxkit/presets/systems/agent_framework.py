@@ -1,5 +1,5 @@
 """Microsoft's agent-framework: at half the budget old tool uses become one line each, at 0.8 the
-oldest groups go.
+oldest groups are dropped.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import DataclassPolicy
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.guards import keep_if_smaller
 from ctxkit.policies.triggers import Share
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 from ctxkit.session.messages import Message, Text, get_plain_text
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""tiancaiamao/ai at 7bc6f19, a Go port of Pi: bytes for characters, tool output cut at once,
+"""tiancaiamao/ai at 7bc6f19, a Go port of Pi: sizes in bytes, tool output truncated on arrival,
 digests.
 """
 
@@ -7,13 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.setting_types import FLAG, WHOLE, make_choice_kind
+from ctxkit._internal.setting_value_validation import FLAG, WHOLE, make_choice_kind
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import Chain
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.history.history import find_first_since_compaction, find_turn_start
 from ctxkit.policies.message_shortening import OutputShortening
-from ctxkit.policies.offload import ResultDigest, ResultExcerpts
+from ctxkit.policies.result_excerpts_and_offload import ResultDigest, ResultExcerpts
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts_and_audits import PI_SECTIONS
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
@@ -23,7 +23,7 @@ from ctxkit.presets.config_key_mapping import (
     ConfigWriter,
     SystemConfigFile,
 )
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,7 +138,16 @@ class AiSummary(Summary):
 def get_effective_limit(
     context_window: int, reserve_tokens: int = 16_384, max_tokens: int = 8000
 ) -> tuple[int, str]:
-    """Return the tokens at which a compaction is due, and what says so; else ``(0, "none")``."""
+    """Return the prompt size at which a compaction is due.
+
+    Args:
+        context_window: tokens; 0: not set.
+        reserve_tokens: tokens held free in the window; 0 or less: 16,384.
+        max_tokens: limit where the window is not set or too small; 0: none.
+
+    Returns:
+        Tokens, and the name of the setting that decides; ``(0, "none")`` where nothing does.
+    """
     reserve = reserve_tokens if reserve_tokens > 0 else 16_384
     if context_window > 0 and context_window - reserve > 0:
         return context_window - reserve, "context_window"

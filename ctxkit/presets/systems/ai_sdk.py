@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.message_hiding import PruneToolCalls
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 
 DIFFERENCES = (
     DocumentationDifference(

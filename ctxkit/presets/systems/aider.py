@@ -1,14 +1,14 @@
-"""Aider: the chat history above a few thousand tokens becomes a summary and its newest half."""
+"""Aider: a chat history above a few thousand tokens becomes a summary and its newest half."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Above, Both
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import CustomCutSummary, is_request_pending
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ each request.
 
 from __future__ import annotations
 
-from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.tool_result_clearing import CLEARED_PLACEHOLDER
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.policies.compaction_and_pruning_rules import Rules
+from ctxkit.policies.result_clearing_and_cache_ttl import CLEARED_PLACEHOLDER
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import ClearToolUses
 from ctxkit.tokens.provider_rules import get_value
 

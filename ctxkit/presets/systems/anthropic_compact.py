@@ -1,4 +1,4 @@
-"""Anthropic's server-side compaction: a readable summary takes the place of all before it, at a
+"""Anthropic's server-side compaction: a readable summary replaces everything before it, at a
 threshold (`compact_20260112`) or on demand (`compact-2026-09-04`), which can keep recent turns.
 """
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.triggers import Above
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import SummariseAll
 from ctxkit.tokens.provider_rules import get_value
 
@@ -64,7 +64,9 @@ class OnDemandSummary(SummariseAll):
 
     @property
     def is_written_by_api(self) -> bool:
-        """True: thinking in the turns that stay is still valid (`engine.provider_guard`)."""
+        """True: thinking in the turns that stay is still valid
+        (`engine.prompt_checks_and_repairs`).
+        """
         return True
 
     def find_cut(self, history: History, budget: ContextBudget) -> int:
@@ -91,7 +93,7 @@ def anthropic_compact(
     compaction on demand (beta `compact-2026-09-04`).
 
     Source: platform.claude.com, "Compaction": 150,000 by default and 50,000 at least, the block
-    takes the place of all before it, `instructions` replace the standard prompt,
+    replaces everything before it, `instructions` replace the standard prompt,
     `pause_after_compaction` is off. On demand, which the page recommends, the caller chooses when,
     and which turns it keeps behind the block; neither has a default there.
 

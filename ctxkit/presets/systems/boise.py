@@ -1,4 +1,6 @@
-"""Boise State's agentcore stack: a ceiling, a floor, and a rewrite that waits until it is free."""
+"""Boise State's agentcore stack: a ceiling, a floor, and a rewrite that waits until the cache is
+cold.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.guards import BaseGuard, UntilCold
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Above, Overflow
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import PositiveShare
@@ -186,6 +188,18 @@ def get_window_thresholds(
     hard_ratio: float = 0.7,
     mult: float = 1.5,
 ) -> tuple[float, float, float]:
-    """Return ceiling, floor and hard ceiling of a window, in tokens."""
+    """Return the thresholds of a context window.
+
+    Args:
+        window: context window in tokens.
+        ceiling_ratio: ceiling as a share of the window.
+        cap: maximum of the ceiling, in tokens.
+        floor_ratio: floor as a share of the ceiling.
+        hard_ratio: hard ceiling as a share of the window.
+        mult: maximum of the hard ceiling, as a multiple of the ceiling.
+
+    Returns:
+        Ceiling, floor and hard ceiling, in tokens.
+    """
     ceiling = min(window * ceiling_ratio, cap)
     return ceiling, ceiling * floor_ratio, min(window * hard_ratio, ceiling * mult)

@@ -1,5 +1,5 @@
-"""Claude Code: near the limit the whole conversation becomes a summary, and the newest files come
-back.
+"""Claude Code: near the limit the whole conversation becomes a summary, and the newest files are
+restored.
 """
 
 from __future__ import annotations
@@ -8,13 +8,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.guards import keep_if_smaller
-from ctxkit.policies.texts import message_content
+from ctxkit.policies.result_clearing_and_cache_ttl import Clear
+from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
-from ctxkit.policies.tool_result_clearing import Clear
 from ctxkit.policies.triggers import Above, BaseTrigger, Idle, Overflow, Share
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types, check_window
+from ctxkit.presets.registry_and_setting_checks import (
+    DocumentationDifference,
+    check_setting_types,
+    check_window,
+)
 from ctxkit.presets.shared_policies import (
     MiddleSummary,
     as_summary_message,
@@ -120,7 +124,7 @@ def find_last_files(history: History, n: int) -> dict[str, str]:
     # Insertion order is the order of last use: a path is moved to the end whenever it is touched.
     for message in history.messages:
         for call in message.tool_calls:
-            path, name = message_content.get_path_argument(call), call.name
+            path, name = message_content_and_truncation.get_path_argument(call), call.name
             if path and (is_read_tool(name) or is_write_tool(name)):
                 text_by_path[path] = text_by_path.pop(path, "")
                 if is_read_tool(name):
@@ -195,8 +199,7 @@ def claude_code(
         auto_compact_enabled: whether to compact automatically.
         autocompact_pct_override: percent of the effective window at which it is due; can only lower
             it.
-        auto_compact_window: tokens to reckon with in place of the window; never more than the
-            window.
+        auto_compact_window: tokens that count as the window; never more than the window.
         summary_max_output_tokens: tokens of the window reserved for the summary.
         buffer_tokens: tokens below the rest at which a compaction is due.
         restored_files: files that come back after a compaction.

@@ -1,5 +1,5 @@
-"""Codex CLI (openai/codex, Rust): a summary at the end, and of all the rest only what the user
-said.
+"""Codex CLI (openai/codex, Rust): keeps the user's messages, and replaces the rest by a summary
+behind them.
 
 The names are those of its configuration reference
 (https://developers.openai.com/codex/config-reference), late 2026.
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit._internal.setting_types import POSITIVE, PROMPT
-from ctxkit.policies.context_rules import Rules
+from ctxkit._internal.setting_value_validation import POSITIVE, PROMPT
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.guards import keep_if_smaller
-from ctxkit.policies.history.growing_columns import SUMMARY
+from ctxkit.policies.history.growing_columns_and_sums import SUMMARY
 from ctxkit.policies.message_shortening import OutputShortening
-from ctxkit.policies.offline_summarisers import Passage
+from ctxkit.policies.offline_summarisers import SummariserInput
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import message_content
+from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.config_key_mapping import (
@@ -31,7 +31,7 @@ from ctxkit.presets.config_key_mapping import (
     get_section,
     parse_keys,
 )
-from ctxkit.presets.registry import (
+from ctxkit.presets.registry_and_setting_checks import (
     LARGER_SUMMARY_DIFFERENCE,
     LAST_CALL_DIFFERENCE,
     DocumentationDifference,
@@ -79,9 +79,7 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CodexSummary(Summary):
-    """Keep what the user said, the newest of it up to a budget; the summary of everything stands
-    behind it.
-    """
+    """Keep the newest user messages up to a budget, and append a summary of everything."""
 
     estimated: bool = True
     user_tokens: int = 20_000
@@ -100,7 +98,7 @@ class CodexSummary(Summary):
         if not (make_removable_mask(history, start, n) & ~requests[start:n]).any():
             return history
         chosen, shortened = self.choose_requests(history, requests)
-        passage = Passage(history, n, start, self.limit, self.summary_instructions())
+        passage = SummariserInput(history, n, start, self.limit, self.summary_instructions())
         summary = as_summary_message(self.summarise_passage(self.maker, passage), self.prefix)
         rest = history.keep(chosen | history.stays | (at < start) | (at >= n)).messages
         tail = len(history) - n
@@ -136,7 +134,7 @@ class CodexSummary(Summary):
             size, message = int(history.estimates[p]), history[p]
             mask[p] = True
             if size > tokens_left:
-                shortened[message.id] = message_content.replace_text(
+                shortened[message.id] = message_content_and_truncation.replace_text(
                     message, truncate_to_tokens(get_plain_text(message), tokens_left)
                 )
             tokens_left -= size
@@ -144,7 +142,7 @@ class CodexSummary(Summary):
 
 
 def truncate_to_tokens(text: str, tokens: int) -> str:
-    """Return a text with its middle cut out, in about so many tokens of four characters."""
+    """Return a text without its middle, in about a given number of tokens of four characters."""
     max_chars = max(tokens * 4, 0)
     if len(text) <= max_chars:
         return text

@@ -1,5 +1,5 @@
-"""LangChain's deepagents: at 0.85 of the window a summary that names a file with what went; a tenth
-stays.
+"""LangChain's deepagents: at 0.85 of the window, a summary that names the file of the removed
+messages; the newest tenth stays.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.texts import message_content
+from ctxkit.policies.compaction_and_pruning_rules import Rules
+from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.history.history import History
@@ -77,7 +77,9 @@ class DeepAgentsSummary(common.LangChainKeepSummary):
         for p in np.flatnonzero(history.role("assistant") & ~history.stays).tolist():
             if p >= old:
                 break
-            changed = message_content.replace_arguments(history[p], self._shorten_call)
+            changed = message_content_and_truncation.replace_arguments(
+                history[p], self._shorten_call
+            )
             if changed != history[p]:
                 changes[p] = changed
         return history.shorten(changes, reason="long arguments of old calls are cut")

@@ -8,13 +8,13 @@ from functools import partial
 from math import isnan
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.setting_types import FLAG, WHOLE, make_choice_kind
-from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.memory_flush_and_lessons import MemoryFlushSettings
-from ctxkit.policies.openclaw_safeguard import Safeguard
+from ctxkit._internal.setting_value_validation import FLAG, WHOLE, make_choice_kind
+from ctxkit.policies.compaction_and_pruning_rules import Rules
+from ctxkit.policies.lesson_extraction_and_recall import MemoryFlushSettings
+from ctxkit.policies.openclaw_safeguard import PiSummaryInStages
+from ctxkit.policies.result_clearing_and_cache_ttl import CLEARED_PLACEHOLDER
 from ctxkit.policies.summary_compaction import PiSummary
 from ctxkit.policies.texts.summary_prompts_and_audits import OPENCLAW_SECTIONS, PI_SECTIONS
-from ctxkit.policies.tool_result_clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets import openclaw_and_fased_settings
 from ctxkit.presets.config_key_mapping import (
@@ -27,7 +27,7 @@ from ctxkit.presets.config_key_mapping import (
     parse_keys,
 )
 from ctxkit.presets.openclaw_and_fased_settings import RESERVE_FLOOR
-from ctxkit.presets.registry import (
+from ctxkit.presets.registry_and_setting_checks import (
     DocumentationDifference,
     check_between,
     check_setting_types,
@@ -113,7 +113,13 @@ DIFFERENCES = (
 def get_memory_flush_threshold(
     window: float, floor: float = RESERVE_FLOOR, soft: float = SOFT_THRESHOLD_TOKENS
 ) -> float:
-    """Return the tokens from which memory is flushed; senseless numbers become their defaults."""
+    """Return the prompt size, in tokens, from which on memory is flushed.
+
+    Args:
+        window: context window in tokens.
+        floor: reserve in tokens; NaN or below 0: the default.
+        soft: tokens before the reserve at which the flush is due; NaN or below 0: the default.
+    """
     floor = RESERVE_FLOOR if isnan(floor) or floor < 0 else floor
     return window - floor - (SOFT_THRESHOLD_TOKENS if isnan(soft) or soft < 0 else soft)
 
@@ -213,7 +219,7 @@ def fased(
     common |= {"must_shrink": not quirks, "quirks": quirks}
     policy: PiSummary = PiSummary(**common)
     if mode == "safeguard":
-        policy = Safeguard(
+        policy = PiSummaryInStages(
             **common,
             max_history_share=max_history_share,
             identifiers=identifier_policy,

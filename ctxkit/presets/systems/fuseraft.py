@@ -1,4 +1,4 @@
-"""fuseraft: a filter of each agent's history, compaction in five modes, budgets of tokens, windows
+"""fuseraft: a filter of each agent's history, compaction in five modes, token budgets, windows
 inside a turn.
 
 Source: its docs/configuration.md at 0466927, and in the code where that is silent.
@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import Chain
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.compaction_without_summary import AdaptiveTrim, Window
-from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.evidence_summaries import NarrativeSummary
 from ctxkit.policies.guards import (
     AntiThrash,
     BaseGuard,
@@ -25,9 +24,10 @@ from ctxkit.policies.guards import (
     get_guard_label,
 )
 from ctxkit.policies.message_shortening import CharacterBudget, IntermediateReplyShortening
-from ctxkit.policies.offload import ResultOffload
+from ctxkit.policies.result_clearing_and_cache_ttl import KeepToolPairs, TombstoneEviction
+from ctxkit.policies.result_excerpts_and_offload import ResultOffload
 from ctxkit.policies.superseded_tool_calls import RepeatedCommands, Superseded
-from ctxkit.policies.tool_result_clearing import KeepToolPairs, TombstoneEviction
+from ctxkit.policies.tool_evidence_summaries import NarrativeSummary
 from ctxkit.policies.triggers import (
     Above,
     Count,
@@ -45,7 +45,7 @@ from ctxkit.presets.fuseraft_config import (
     read_config,
     to_config_tree,
 )
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 
 if TYPE_CHECKING:
     from ctxkit.policies.base import Natural, Positive, Proportion

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ctxkit._internal.setting_types import FLAG, NUMBER, WHOLE
+from ctxkit._internal.setting_value_validation import FLAG, NUMBER, WHOLE
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import Chain
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.message_shortening import ReplyShortening, ResultShortening
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import message_content
+from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.config_key_mapping import (
@@ -30,7 +30,7 @@ from ctxkit.presets.config_key_mapping import (
     get_section,
     parse_keys,
 )
-from ctxkit.presets.registry import (
+from ctxkit.presets.registry_and_setting_checks import (
     LAST_CALL_DIFFERENCE,
     DocumentationDifference,
     check_setting_types,
@@ -121,10 +121,10 @@ class GeminiSummary(Summary):
         for p in np.flatnonzero(tools)[::-1].tolist():
             size = int(sizes[p])
             if total + size > self.result_tokens and long[p]:
-                text = message_content.truncate_middle(
+                text = message_content_and_truncation.truncate_middle(
                     get_plain_text(history[p]), head, tail, TRUNCATED_MARK
                 )
-                changes[p] = message_content.replace_text(history[p], text)
+                changes[p] = message_content_and_truncation.replace_text(history[p], text)
                 # four characters a token, as the estimator of this preset counts
                 size = len(text) // 4
             total += size
@@ -141,7 +141,12 @@ class GeminiSummary(Summary):
 # summarised whole, and any other is cut at its last request. Invariant: the result is a safe cut,
 # which parts no call from its result. Cost: linear in the messages.
 def find_split_point(history: History, share: float) -> int:
-    """Return where Gemini CLI splits: the first request at or beyond a share of the characters."""
+    """Return where Gemini CLI splits: the first request at or beyond a share of the characters.
+
+    Args:
+        history: the messages of the prompt.
+        share: share of all characters, from 0 to 1.
+    """
     chars = history.chars
     before = np.concatenate([[0], np.cumsum(chars)])
     starts = np.flatnonzero(history.role("user", "summary"))
@@ -174,11 +179,11 @@ class TruncateThenSnapshot(CustomCutSummary):
         changes: dict[int, Message | str] = {}
         for p in np.flatnonzero(mask & history.role("tool", "assistant")).tolist():
             text = get_plain_text(history[p])
-            if len(text) > 2 * half and not message_content.has_images(history[p]):
-                short = message_content.truncate_middle(
+            if len(text) > 2 * half and not message_content_and_truncation.has_images(history[p]):
+                short = message_content_and_truncation.truncate_middle(
                     text, half - len(TRUNCATED_MARK), half, TRUNCATED_MARK
                 )
-                changes[p] = message_content.replace_text(history[p], short)
+                changes[p] = message_content_and_truncation.replace_text(history[p], short)
         new = history.shorten(changes, reason="aged messages are cut")
         # a summary is made only where the shortened prompt is still too large
         return super().__call__(new, budget) if new.tokens > self.max_tokens else new

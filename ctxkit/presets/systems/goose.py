@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import (
+from ctxkit.presets.registry_and_setting_checks import (
     LAST_CALL_DIFFERENCE,
     DocumentationDifference,
     check_setting_types,
@@ -71,7 +71,7 @@ class SummaryWithLastRequest(CustomCutSummary):
         return find_end_of_removable(history)
 
     def write_summary(self, history: History, first: int) -> Message | str | int:
-        """Return the summary, the line that the work continues, and the last request if it went."""
+        """Return the summary, the line that the work continues, and a removed last request."""
         summary_text = super().write_summary(history, first)
         if isinstance(summary_text, int):
             return summary_text

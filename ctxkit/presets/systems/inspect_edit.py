@@ -1,4 +1,4 @@
-"""Inspect's `CompactionEdit`: old tool results and old thinking are cleared, for good."""
+"""Inspect's `CompactionEdit`: old tool results and old thinking are cleared permanently."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 
 from ctxkit.policies.base import DataclassPolicy
-from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.texts import message_content
+from ctxkit.policies.compaction_and_pruning_rules import Rules
+from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import (
+from ctxkit.presets.registry_and_setting_checks import (
     MEMORY_TOOL_DIFFERENCE,
     DocumentationDifference,
     check_setting_types,
@@ -78,7 +78,9 @@ class ThinkingAndToolClearing(DataclassPolicy):
         replies = np.flatnonzero(history.role("assistant"))
         old = replies[: max(len(replies) - self.thinking_turns, 0)]
         old = old[history.column("thinks")[old] & ~history.stays[old]]
-        shortened = {p: message_content.without_reasoning(history[p]) for p in old.tolist()}
+        shortened = {
+            p: message_content_and_truncation.without_reasoning(history[p]) for p in old.tolist()
+        }
         # a reply that holds nothing but thinking would be left empty: it stays whole
         changes = {p: new for p, new in shortened.items() if new.parts}
         return history.shorten(changes, reason="old thinking is cleared")
@@ -100,7 +102,9 @@ class ThinkingAndToolClearing(DataclassPolicy):
         for p in np.flatnonzero(history.role("assistant") & ~history.stays).tolist():
             calls = [c for c in history[p].tool_calls if (rows[p], c.id) in gone]
             if calls:
-                left = message_content.without_calls(history[p], {c.id for c in calls})
+                left = message_content_and_truncation.without_calls(
+                    history[p], {c.id for c in calls}
+                )
                 notes = tuple(Text(_describe_call(c.name)) for c in calls)
                 changes[p] = msgspec.structs.replace(left, parts=(*left.parts, *notes))
         return changes

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.policies.base import DataclassPolicy
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import (
+from ctxkit.presets.registry_and_setting_checks import (
     MEMORY_TOOL_DIFFERENCE,
     DocumentationDifference,
     check_setting_types,

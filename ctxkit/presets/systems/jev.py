@@ -1,5 +1,5 @@
-"""Jev (fast-jev-compaction): no summary; a scorer says which calls and results go, all text stays
-word for word.
+"""Jev (fast-jev-compaction): no summary; a scorer chooses the tool calls and results to drop, and
+all text stays verbatim.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import DataclassPolicy
-from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.history.growing_columns import TOOL
-from ctxkit.policies.texts import message_content
+from ctxkit.policies.compaction_and_pruning_rules import Rules
+from ctxkit.policies.history.growing_columns_and_sums import TOOL
+from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import find_api_message_starts
 from ctxkit.session.messages import (
     Message,
@@ -93,7 +93,9 @@ class ScoredResultTrim(DataclassPolicy):
     def short(self, message: Message) -> Message:
         """Return a result as head and note; itself with images, or where that is not shorter."""
         text = get_plain_text(message)
-        if len(text) <= self.head_chars + SLACK_CHARS or message_content.has_images(message):
+        if len(text) <= self.head_chars + SLACK_CHARS or message_content_and_truncation.has_images(
+            message
+        ):
             return message
         head = f"{text[: self.head_chars]}\n" if self.head_chars else ""
         failed = " (error)" if message.is_error else ""
@@ -101,7 +103,7 @@ class ScoredResultTrim(DataclassPolicy):
             f"[cut {len(text) - self.head_chars} characters of this result{failed}; run the tool"
             " again if needed]"
         )
-        return message_content.replace_text(message, head + note)
+        return message_content_and_truncation.replace_text(message, head + note)
 
 
 def drop_results(history: History, dropped: list[int]) -> History:
@@ -117,7 +119,7 @@ def drop_results(history: History, dropped: list[int]) -> History:
     for p, message in enumerate(history.messages):
         if p in places:
             continue
-        new = message_content.without_calls(message, dropped_calls.get(rows[p], ()))
+        new = message_content_and_truncation.without_calls(message, dropped_calls.get(rows[p], ()))
         # a reply that held nothing but the dropped calls goes, too
         if new is message or new.parts:
             remaining.append(new)
@@ -134,8 +136,7 @@ def jev(
     truncate_head_chars: int = 300,
     scorer: Any = None,
 ) -> Rules:
-    """Return Jev's rules: what is before the last messages loses its tool results, never its
-    text.
+    """Return Jev's rules: all but the last messages lose tool results, but never text.
 
     Source: `src/compact.ts` of tamaratran/fast-jev-compaction at 15c1ea2 (`DEFAULT_OPTIONS`: 0.5,
     6, 300; the decisions on a call; the slack of 120 characters). The share at which it compacts
@@ -148,8 +149,8 @@ def jev(
         keep_threshold: minimum score at which a call, or a result, stays.
         preserve_recent_messages: messages at the end whose calls stay.
         truncate_head_chars: characters that a cut result keeps.
-        scorer: scores a result, ``(message) -> (keep its call, keep it)``; None: all calls stay, no
-            old result does.
+        scorer: scores a result, ``(message) -> (keep its call, keep it)``; None: keep all
+            calls and no old result.
 
     Returns:
         Rules that cut or drop scored tool results and write no summary, due above a share of the

@@ -4,8 +4,8 @@ each call.
 
 from __future__ import annotations
 
-from ctxkit.policies.context_rules import Rules
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.policies.compaction_and_pruning_rules import Rules
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import ClearToolUses
 
 DIFFERENCES = (

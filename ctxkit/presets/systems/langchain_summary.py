@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.offline_summarisers import Passage
+from ctxkit.policies.compaction_and_pruning_rules import Rules
+from ctxkit.policies.offline_summarisers import SummariserInput
 from ctxkit.presets import shared_policies as common
-from ctxkit.presets.registry import (
+from ctxkit.presets.registry_and_setting_checks import (
     LARGER_SUMMARY_DIFFERENCE,
     DocumentationDifference,
     check_setting_types,
@@ -54,8 +54,8 @@ class LangChainSummary(common.LangChainKeepSummary):
     trim_tokens: int | None = 4000
     """Tokens of what goes, its newest, that the summariser is sent; None: all."""
 
-    def passages(self, history: History, first: int) -> list[Passage]:
-        """Return what the summariser is sent."""
+    def passages(self, history: History, first: int) -> list[SummariserInput]:
+        """Return the passage that is sent to the summariser."""
         start, most, total = 0, self.trim_tokens, history.before(first, estimated=True)
         if most is not None and total > most:
             # the newest tokens that fit, then forward to a request or summary
@@ -64,7 +64,7 @@ class LangChainSummary(common.LangChainKeepSummary):
                 start -= 1
             while start < first and history[start].role not in ("user", "summary"):
                 start += 1
-        return [Passage(history, first, start, self.limit, self.summary_instructions())]
+        return [SummariserInput(history, first, start, self.limit, self.summary_instructions())]
 
     def write_summary(self, history: History, first: int) -> Message | str | int:
         """Return the summary; LangChain's own sentence where nothing is left to summarise."""

@@ -1,5 +1,5 @@
-"""LCM (lossless-claw): old chunks become summaries that stay, and many summaries become one of the
-next depth.
+"""LCM (lossless-claw): old chunks become summaries that stay; many summaries become one of the next
+depth.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.base import check_at_least
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.guards import keep_if_smaller
-from ctxkit.policies.history.growing_columns import SUMMARY
-from ctxkit.policies.offline_summarisers import Passage
+from ctxkit.policies.history.growing_columns_and_sums import SUMMARY
+from ctxkit.policies.offline_summarisers import SummariserInput
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import CustomCutSummary, make_removable_mask
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class LeafSummaries(CustomCutSummary):
 
     def summarise_range(self, history: History, start: int, stop: int, why: str) -> History:
         """Return the history with a summary in place of some messages."""
-        passage = Passage(history, stop, start, self.limit, self.summary_instructions())
+        passage = SummariserInput(history, stop, start, self.limit, self.summary_instructions())
         summary = self.join_summaries([self.summarise_passage(self.maker, passage)], [passage])
         return history.summarise(stop, summary, why, start=start, method=self.name_method())
 

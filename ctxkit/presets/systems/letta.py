@@ -1,4 +1,4 @@
-"""Letta: a sliding window that summarises the oldest 30 %, or more in steps of a tenth until it
+"""Letta: summarises the oldest 30 % of the messages, or more in steps of a tenth until the rest
 fits; or all.
 """
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import MiddleSummary, find_end_of_removable
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ctxkit.policies.context_rules import Rules
-from ctxkit.presets.registry import check_setting_types
+from ctxkit.policies.compaction_and_pruning_rules import Rules
+from ctxkit.presets.registry_and_setting_checks import check_setting_types
 
 
 @check_setting_types

@@ -1,5 +1,5 @@
-"""OpenAI's compaction (Responses API): an encrypted item takes the place of all before it at a
-threshold, or of all but the user's messages on demand (`/responses/compact`).
+"""OpenAI's compaction (Responses API): an encrypted item replaces everything before it at a
+threshold, or everything but the user's messages on demand (`/responses/compact`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.policies.base import DataclassPolicy
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.compaction_without_summary import make_opaque_item, replace_with_opaque_item
-from ctxkit.policies.context_rules import Rules
 from ctxkit.policies.guards import keep_if_smaller
 from ctxkit.policies.triggers import Above, Share
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import find_end_of_removable, make_removable_mask
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class ServerCompaction(DataclassPolicy):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class StandaloneCompaction(ServerCompaction):
-    """Keep what the user said; one opaque item comes after it for all the rest."""
+    """Keep the user's messages; one opaque item behind them replaces everything else."""
 
     def __call__(self, history: History, _budget: ContextBudget) -> History:
         """Return the user's messages and the item, with what must stay."""

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.setting_types import FLAG, PROMPT, WHOLE, make_choice_kind
-from ctxkit.policies.context_rules import Rules
+from ctxkit._internal.setting_value_validation import FLAG, PROMPT, WHOLE, make_choice_kind
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.history.history import has_summarisable_messages
-from ctxkit.policies.openclaw_safeguard import Safeguard
+from ctxkit.policies.openclaw_safeguard import PiSummaryInStages
+from ctxkit.policies.result_clearing_and_cache_ttl import CLEARED_PLACEHOLDER
 from ctxkit.policies.summary_compaction import PiSummary
-from ctxkit.policies.texts import message_content
+from ctxkit.policies.texts.message_content_and_truncation import format_one_line
 from ctxkit.policies.texts.summary_prompts_and_audits import OPENCLAW_SECTIONS, PI_SECTIONS
-from ctxkit.policies.tool_result_clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets import openclaw_and_fased_settings
 from ctxkit.presets.config_key_mapping import (
@@ -30,7 +30,7 @@ from ctxkit.presets.config_key_mapping import (
     parse_keys,
 )
 from ctxkit.presets.openclaw_and_fased_settings import RESERVE_FLOOR
-from ctxkit.presets.registry import (
+from ctxkit.presets.registry_and_setting_checks import (
     DocumentationDifference,
     check_between,
     check_setting_types,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.offline_summarisers import Passage
+    from ctxkit.policies.offline_summarisers import SummariserInput
     from ctxkit.session.messages import Message
 
 
@@ -130,7 +130,7 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class OpenClawSummary(Safeguard):
+class OpenClawSummary(PiSummaryInStages):
     """The safeguard's summary with the newest turns that it covers behind it, word for word."""
 
     recent_turns: int = 3
@@ -138,7 +138,7 @@ class OpenClawSummary(Safeguard):
     once: bool = False
     """Leave these turns out of what is summarised, where anything is left."""
 
-    def passages(self, history: History, first: int) -> list[Passage]:
+    def passages(self, history: History, first: int) -> list[SummariserInput]:
         """Return the old turns that do not follow word for word, and the head of a split one."""
         all_passages = super().passages(history, first)
         if not self.once or not self.recent_turns:
@@ -162,13 +162,18 @@ class OpenClawSummary(Safeguard):
 
 
 def make_recent_turns_section(messages: list[Message], turns: int) -> str:
-    """Return a section with what the user and the agent said in the last turns of some messages."""
+    """Return a section that quotes the last turns of some messages; empty without a request.
+
+    Args:
+        messages: messages in order.
+        turns: number of turns.
+    """
     spoken = [m for m in messages if m.role in ("user", "assistant") and get_plain_text(m).strip()]
     starts = [i for i, m in enumerate(spoken) if m.role == "user"]
     if not starts:
         return ""
     lines = [
-        f"- {m.role}: {message_content.format_one_line(get_plain_text(m), RECENT_TURN_CHARS)}"
+        f"- {m.role}: {format_one_line(get_plain_text(m), RECENT_TURN_CHARS)}"
         for m in spoken[starts[-turns:][0] :]
     ]
     return "\n\n## Recent turns preserved verbatim\n" + "\n".join(lines)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ctxkit._internal.setting_types import FLAG, POSITIVE, WHOLE
-from ctxkit.policies.context_rules import Rules
+from ctxkit._internal.setting_value_validation import FLAG, POSITIVE, WHOLE
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.message_shortening import OutputShortening
+from ctxkit.policies.result_clearing_and_cache_ttl import CLEARED_PLACEHOLDER
 from ctxkit.policies.summary_compaction import LOCAL_SUMMARISERS, Summary
-from ctxkit.policies.texts import message_content
+from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
-from ctxkit.policies.tool_result_clearing import CLEARED_PLACEHOLDER
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.config_key_mapping import (
     ConfigKey,
@@ -29,7 +29,7 @@ from ctxkit.presets.config_key_mapping import (
     count_matching_keys,
     get_section,
 )
-from ctxkit.presets.registry import (
+from ctxkit.presets.registry_and_setting_checks import (
     LAST_CALL_DIFFERENCE,
     DocumentationDifference,
     check_setting_types,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.offline_summarisers import Passage
+    from ctxkit.policies.offline_summarisers import SummariserInput
     from ctxkit.session.messages import Message
     from ctxkit.tokens import ContextBudget
 
@@ -166,7 +166,7 @@ class OpenCodeSummary(Summary):
             first = start
         return history.safe_before(first)
 
-    def summarise_passage(self, maker: Any, passage: Passage) -> Message | str | int:
+    def summarise_passage(self, maker: Any, passage: SummariserInput) -> Message | str | int:
         """Return the summary of a passage; the summariser gets 2,000 characters of each output."""
         if isinstance(maker, LOCAL_SUMMARISERS):
             return super().summarise_passage(maker, passage)
@@ -174,7 +174,7 @@ class OpenCodeSummary(Summary):
         changes: dict[int, Message | str] = {}
         for p in passage.positions:
             if history[p].role == "tool" and len(text := get_plain_text(history[p])) > most:
-                changes[p] = message_content.replace_text(
+                changes[p] = message_content_and_truncation.replace_text(
                     history[p], text[:OUTPUT_CHARS] + TRUNCATED_SUFFIX
                 )
         short = history.shorten(changes, reason="for the summariser")

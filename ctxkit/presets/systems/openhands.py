@@ -1,5 +1,5 @@
-"""OpenHands' software agent SDK: the first half of the events becomes one event, the first two
-stay.
+"""OpenHands' software agent SDK: a summary replaces the older half of the events, except the first
+two.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.triggers import Above, Count, Overflow
-from ctxkit.presets.registry import (
+from ctxkit.presets.registry_and_setting_checks import (
     LARGER_SUMMARY_DIFFERENCE,
     DocumentationDifference,
     check_setting_types,
@@ -40,9 +40,7 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OpenHandsSummary(MiddleSummary):
-    """Forget the middle: keep the first events and so many of the last that half of what is allowed
-    is left.
-    """
+    """Summarise the middle: the first events stay, and half of the allowed events remain in all."""
 
     max_size: int = 240
     """Messages above which it is due."""

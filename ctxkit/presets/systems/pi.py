@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit._internal.setting_types import FLAG, WHOLE
-from ctxkit.policies.context_rules import Rules
+from ctxkit._internal.setting_value_validation import FLAG, WHOLE
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.summary_compaction import PI_INSTRUCTIONS, PiSummary
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import LastUsageOverBudget, Overflow, Share
@@ -16,7 +16,11 @@ from ctxkit.presets.config_key_mapping import (
     SystemConfigFile,
     parse_keys,
 )
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types, check_window
+from ctxkit.presets.registry_and_setting_checks import (
+    DocumentationDifference,
+    check_setting_types,
+    check_window,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,16 +7,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ctxkit._internal.setting_types import POSITIVE
+from ctxkit._internal.setting_value_validation import POSITIVE
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies.coming_prompt_sizes import estimate_tokens
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.guards import CompactionCountLimit, keep_if_smaller
 from ctxkit.policies.history.history import has_summarisable_messages
 from ctxkit.policies.message_hiding import PruneToolCalls
 from ctxkit.policies.summary_compaction import Summary
 from ctxkit.policies.texts.summary_prompts_and_audits import PULSE_SECTIONS
 from ctxkit.policies.triggers import Above, ReplyCutShort
+from ctxkit.policies.unpruned_prompt_forecast import estimate_tokens
 from ctxkit.presets.config_key_mapping import (
     ConfigKey,
     ConfigKeyTable,
@@ -25,7 +25,7 @@ from ctxkit.presets.config_key_mapping import (
     SystemConfigFile,
     count_matching_keys,
 )
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 from ctxkit.session.messages import SENT_ROLE_KEY, Message, Text
 
 if TYPE_CHECKING:

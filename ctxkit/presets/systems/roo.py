@@ -1,5 +1,5 @@
-"""Roo Code: a summary of everything at a share of the window; where that fails, the older half
-goes.
+"""Roo Code: a summary of everything at a share of the window; if that fails, the older half is
+dropped.
 """
 
 from __future__ import annotations
@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from ctxkit.policies.base import Fallback
-from ctxkit.policies.context_rules import Rules
+from ctxkit.policies.compaction_and_pruning_rules import Rules
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.registry import (
+from ctxkit.presets.registry_and_setting_checks import (
     LAST_CALL_DIFFERENCE,
     DocumentationDifference,
     check_between,
@@ -74,7 +74,7 @@ def roo(
         context_window: the model's context window in tokens; None: from the price table, else
             200,000.
         max_tokens: tokens reserved for the reply.
-        auto_condense_context: whether a summary is made; else the older half goes.
+        auto_condense_context: whether a summary is made; else the older half is dropped.
         auto_condense_context_percent: per cent of the window from which a summary is made (5 to
             100).
         custom_condensing_prompt: instructions for the summariser, instead of the default ones.

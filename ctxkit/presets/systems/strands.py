@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ctxkit.policies.base import DataclassPolicy
-from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.texts import message_content
+from ctxkit.policies.compaction_and_pruning_rules import Rules
+from ctxkit.policies.texts import message_content_and_truncation
 from ctxkit.policies.texts.summary_prompts_and_audits import add_focus
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
-from ctxkit.presets.registry import DocumentationDifference, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import DocumentationDifference, check_setting_types
 from ctxkit.presets.shared_policies import MiddleSummary, is_request_pending
 from ctxkit.session.messages import get_plain_text
 
@@ -101,9 +101,11 @@ class SlidingMessageWindow(DataclassPolicy):
             text = get_plain_text(history[p])
             # a result that was cut before is not cut again
             if TRUNCATED_MARK not in text:
-                changes[p] = message_content.replace_text(
+                changes[p] = message_content_and_truncation.replace_text(
                     history[p],
-                    message_content.truncate_middle(text, EDGE_CHARS, EDGE_CHARS, TRUNCATED_MARK),
+                    message_content_and_truncation.truncate_middle(
+                        text, EDGE_CHARS, EDGE_CHARS, TRUNCATED_MARK
+                    ),
                 )
         return history.shorten(changes, reason="long results are cut to both ends")
 

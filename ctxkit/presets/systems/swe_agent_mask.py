@@ -1,10 +1,10 @@
-"""SWE-agent's observation masking: the simplest rival, old tool results become one line."""
+"""SWE-agent's observation masking, the simplest baseline: old tool results become one line."""
 
 from __future__ import annotations
 
-from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.tool_result_clearing import Clear
-from ctxkit.presets.registry import check_setting_types
+from ctxkit.policies.compaction_and_pruning_rules import Rules
+from ctxkit.policies.result_clearing_and_cache_ttl import Clear
+from ctxkit.presets.registry_and_setting_checks import check_setting_types
 
 MASKED_PLACEHOLDER = "Old environment output: ({lines} lines omitted)"
 

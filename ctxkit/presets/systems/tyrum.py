@@ -1,5 +1,5 @@
-"""Tyrum at 999cf580: a checkpoint of what is owed in place of old messages; tool calls pruned
-before each call.
+"""Tyrum at 999cf580: a checkpoint of goals, open work and approvals replaces old messages; tool
+calls are pruned before each call.
 """
 
 from __future__ import annotations
@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ctxkit.errors import BadArguments, ModelError, did_you_mean
-from ctxkit.policies import memory_flush_and_lessons
+from ctxkit.policies import lesson_extraction_and_recall
 from ctxkit.policies.base import Chain
-from ctxkit.policies.context_rules import Rules
-from ctxkit.policies.memory_flush_and_lessons import MemoryFlushSettings
+from ctxkit.policies.compaction_and_pruning_rules import Rules
+from ctxkit.policies.lesson_extraction_and_recall import MemoryFlushSettings
 from ctxkit.policies.message_hiding import MessageCountCap, PruneToolCalls
 from ctxkit.policies.offline_summarisers import with_summary_error
 from ctxkit.policies.summary_compaction import Summary
-from ctxkit.policies.texts import message_content, summary_prompts_and_audits
+from ctxkit.policies.texts import message_content_and_truncation, summary_prompts_and_audits
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
-from ctxkit.presets.registry import DocumentationDifference, check_between, check_setting_types
+from ctxkit.presets.registry_and_setting_checks import (
+    DocumentationDifference,
+    check_between,
+    check_setting_types,
+)
 from ctxkit.presets.shared_policies import is_request_pending
 from ctxkit.session.messages import (
     APPROVAL_DECISIONS,
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.policies.history.history import History
-    from ctxkit.policies.offline_summarisers import Passage
+    from ctxkit.policies.offline_summarisers import SummariserInput
     from ctxkit.tokens import ContextBudget
 
 
@@ -131,7 +135,7 @@ class CheckpointSummariser:
                 f" {self.model!r:.80} cannot be."
             )
 
-    def __call__(self, passage: Passage) -> Message:
+    def __call__(self, passage: SummariserInput) -> Message:
         """Return the checkpoint as a message of role `summary`, its fields in `details`."""
         point, why, previous = None, "", _previous_checkpoint(passage)
         if self.model is not None:
@@ -150,7 +154,7 @@ class CheckpointSummariser:
         return with_summary_error(message, why) if why else message
 
     def _ask_model(
-        self, passage: Passage, previous: TyrumCheckpoint | None
+        self, passage: SummariserInput, previous: TyrumCheckpoint | None
     ) -> tuple[TyrumCheckpoint | None, str]:
         """Return the model's checkpoint; None where it fails twice, and why the last one did."""
         transcript = "\n".join(
@@ -249,7 +253,7 @@ def _ask_for_obligations(obligations: Sequence[str]) -> str:
 
 
 def _find_invented_statements(
-    point: TyrumCheckpoint, passage: Passage, previous: TyrumCheckpoint | None
+    point: TyrumCheckpoint, passage: SummariserInput, previous: TyrumCheckpoint | None
 ) -> tuple[str, ...]:
     """Return the decisions and approvals of a model's checkpoint that nobody made."""
     spoken = [
@@ -275,7 +279,7 @@ def _checkpoint_words(point: TyrumCheckpoint | None) -> str:
     return "\n".join(v if isinstance(v, str) else "\n".join(v) for v in values)
 
 
-def _previous_checkpoint(passage: Passage) -> TyrumCheckpoint | None:
+def _previous_checkpoint(passage: SummariserInput) -> TyrumCheckpoint | None:
     summary = passage.previous
     data = None if summary is None else summary.details.get("checkpoint")
     return parse_checkpoint(data) if isinstance(data, dict) else None
@@ -319,7 +323,7 @@ def _unit_starts(history: History) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class VisibleMessageCountTrigger:
-    """Due where so many user messages and replies are shown; a reply with all its steps is one."""
+    """Due at a number of visible user messages and replies; a reply with all its steps is one."""
 
     n: int
 
@@ -330,7 +334,12 @@ class VisibleMessageCountTrigger:
 
 
 def make_pruning(max_messages: int = 0, last_messages: int = 4) -> Any:
-    """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on how many."""
+    """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on how many.
+
+    Args:
+        max_messages: cap on messages, at least 8; 0 or less: no cap.
+        last_messages: newest messages that keep their tool calls, at least 2.
+    """
     # Tyrum's least values: a cap of 8 messages, the calls of 2. With a cap, fewer messages than it
     # allows keep their calls.
     cap = 0 if max_messages <= 0 else max(8, max_messages)
@@ -354,10 +363,10 @@ def tyrum(
     max_messages: int = 0,
     tool_prune_keep_last_messages: int = 4,
     memory_flush: bool = True,
-    summariser: Callable[[Passage], Any] | None = None,
+    summariser: Callable[[SummariserInput], Any] | None = None,
     quirks: bool = False,
 ) -> Rules:
-    """Return Tyrum's rules; the size is its estimate of characters, not the provider's count.
+    """Return Tyrum's rules; sizes are its own estimate from characters, not the provider's count.
 
     Args:
         context_window: the model's context window in tokens; None: from the price table, else
@@ -379,7 +388,7 @@ def tyrum(
             program.
 
     Returns:
-        Rules that put a checkpoint of what is owed in place of old messages, and prune tool calls
+        Rules that replace old messages by a checkpoint of goals and open work, and prune tool calls
         of each prompt.
 
     Example:
@@ -449,7 +458,7 @@ class TyrumCheckpoint:
 
     @property
     def is_empty(self) -> bool:
-        """True where nothing at all is said."""
+        """True where all fields are empty."""
         return not any(getattr(self, f.name) for f in fields(self))
 
 
@@ -527,11 +536,12 @@ def make_checkpoint_without_model(
     return replace(
         add_approvals(old, messages, old),
         preferences=list_unique_lines(
-            [*old.preferences, *memory_flush_and_lessons.extract_preferences(messages)],
+            [*old.preferences, *lesson_extraction_and_recall.extract_preferences(messages)],
             MAX_LIST_LINES,
         ),
         decisions=list_unique_lines(
-            [*old.decisions, *memory_flush_and_lessons.extract_decisions(messages)], MAX_LIST_LINES
+            [*old.decisions, *lesson_extraction_and_recall.extract_decisions(messages)],
+            MAX_LIST_LINES,
         ),
         goal=shorten_to_line(old.goal or (user or agent or ["Go on with the conversation."])[0]),
         user_constraints=list_unique_lines([*old.user_constraints, *user[:3], *system], 8),
@@ -572,7 +582,7 @@ def _message_words(message: Message) -> str:
 def add_approvals(
     point: TyrumCheckpoint, messages: Sequence[Message], previous: TyrumCheckpoint | None
 ) -> TyrumCheckpoint:
-    """Return a checkpoint with what was allowed and refused before, and in these messages."""
+    """Return a checkpoint with earlier approvals and refusals, and those in some messages."""
     old = previous.approvals if previous is not None else ()
     return replace(
         point, approvals=list_unique_lines([*old, *_iter_approvals(messages)], MAX_LIST_LINES)
@@ -585,7 +595,9 @@ def _iter_approvals(messages: Sequence[Message]) -> Iterable[str]:
         answer = m.details.get(APPROVAL_KEY)
         if m.role == "tool" and answer in APPROVAL_DECISIONS:
             call = calls.get(m.call_id or "")
-            what = " ".join(filter(None, [m.tool, message_content.format_call_hint(call)]))
+            what = " ".join(
+                filter(None, [m.tool, message_content_and_truncation.format_call_hint(call)])
+            )
             yield f"{what}: {answer} by the user"
 
 
@@ -604,8 +616,11 @@ _BLOCKS = (
 
 
 def render_checkpoint(point: TyrumCheckpoint, pending: Sequence[Message] = ()) -> str:
-    """Return a checkpoint as text; lists are cut to 8 items (names to 20), and the text says how
-    many went.
+    """Return a checkpoint as text; lists have at most 8 items (names 20), then a count of the rest.
+
+    Args:
+        point: the checkpoint.
+        pending: messages that wait for an answer, quoted at the end.
     """
     blocks = [f"Goal:\n{point.goal}"] if point.goal else []
     for title, name, limit in _BLOCKS:

@@ -19,7 +19,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     sanitize_line,
     wrap_lines,
 )
-from ctxkit._internal.lazy_imports import make_dunder_dir
+from ctxkit._internal.lazy_exports_and_hooks import make_dunder_dir
 from ctxkit._internal.redaction import redact
 from ctxkit.errors import BadArguments
 from ctxkit.formats.sessions_from_arguments import accepts_session
@@ -182,7 +182,7 @@ class CompactionCard(NamedTuple):
 
 @accepts_session
 def make_card(session: Session, *, compaction: int = -1) -> CompactionCard:
-    """Make a card of a compaction: what it took, what was needed later, how soon, its price.
+    """Make a card of a compaction: what it removed, what was needed later, how soon, and its cost.
 
     Args:
         session: a recorded session or a replay with a compaction.

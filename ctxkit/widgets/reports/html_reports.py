@@ -7,6 +7,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ctxkit._internal.distribution_version_and_conflicts import get_version
 from ctxkit._internal.formatting_and_sanitizing import (
     MISSING,
     escape_html,
@@ -17,17 +18,16 @@ from ctxkit._internal.formatting_and_sanitizing import (
     has_value,
     sanitize_line,
 )
-from ctxkit._internal.installed_distribution import get_version
 from ctxkit.engine.cache_model.input_cost_prediction import describe_prediction, predict_input_cost
 from ctxkit.errors import BadArguments
 from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, SCORE_COLUMNS
 from ctxkit.experiments.sweep_runs import mark_pareto_front
-from ctxkit.metrics.context_report import report
+from ctxkit.metrics.bootstrap_and_paired_tests import FEW_SESSIONS
+from ctxkit.metrics.context_window_report import report
 from ctxkit.metrics.cost.replay_cost_model import ReplayCostModel, closure_error
 from ctxkit.metrics.frames import frame
-from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT
+from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT
 from ctxkit.metrics.prompt_sizes_and_contents import get_prompt_contents
-from ctxkit.metrics.run_statistics import FEW_SESSIONS
 from ctxkit.plots import composition, growth
 from ctxkit.plots.chart import collect_session_notes
 from ctxkit.plots.sweep_charts import frontier
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from ctxkit._internal.tables import Table
     from ctxkit.experiments.rules_comparison import Comparison
-    from ctxkit.metrics.context_report import ContextReport, Contributor
+    from ctxkit.metrics.context_window_report import ContextReport, Contributor
     from ctxkit.plots.chart import Chart
     from ctxkit.session.session import Session
 
@@ -134,7 +134,7 @@ def get_program_name_and_version() -> str:
 
 
 def describe_figure_sources(session: Session, row: Any) -> list[str]:
-    """Return in sentences what the log can and cannot say, and how well its cache was predicted.
+    """Describe in sentences what the log records, and how well its cache was predicted.
 
     Args:
         session: recorded or a replay.
@@ -380,8 +380,7 @@ def list_run_columns(frame: pd.DataFrame) -> list[str]:
 
 
 def describe_sweep_caveats(frame: pd.DataFrame) -> list[str]:
-    """Return what is to be said about a sweep beyond its sessions: how few they are, and what is
-    missing.
+    """Describe the caveats of a sweep: few sessions, missing figures.
 
     Args:
         frame: of `ck.sweep`.
@@ -467,7 +466,12 @@ COLUMN_MEANINGS = {c.name: c.meaning for c in SCORE_COLUMNS}
 
 
 def format_score(name: str, value: Any) -> str:
-    """Return one figure of a score as text; what is missing is a dash."""
+    """Return one figure of a score as text; what is missing is a dash.
+
+    Args:
+        name: column of the score.
+        value: its value; None or NaN is missing.
+    """
     if not has_value(value):
         return MISSING
     kind = _KINDS.get(name)

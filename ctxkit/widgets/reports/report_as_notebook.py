@@ -17,8 +17,8 @@ from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES, build_score_fra
 from ctxkit.experiments.sweep_runs import mark_pareto_front
 from ctxkit.formats import native as reader
 from ctxkit.formats import native as writer
-from ctxkit.formats.log_source import Source
-from ctxkit.metrics.context_report import report
+from ctxkit.formats.log_file_content import Source
+from ctxkit.metrics.context_window_report import report
 from ctxkit.metrics.frames import frame as framed
 from ctxkit.plots import composition, growth
 from ctxkit.widgets.reports.html_reports import (
@@ -227,8 +227,11 @@ _SPECIAL = re.compile(r"([\\`*_\[\]()#|~$!:{}+@.-])")
 
 
 def escape_markdown(text: str, limit: int = 600) -> str:
-    """Return untrusted text as one line of Markdown that shows it as it is: no tag, no link, no
-    formula.
+    """Return untrusted text as one line of Markdown without markup: no tag, link or formula.
+
+    Args:
+        text: untrusted text.
+        limit: maximum characters before escaping.
     """
     return _SPECIAL.sub(r"\\\1", quoted(sanitize_line(text, limit), quote=False))
 

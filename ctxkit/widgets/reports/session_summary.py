@@ -86,7 +86,7 @@ _SESSION_HEADS = (
 )
 
 
-class SessionSpend(NamedTuple):
+class SessionAndSummaryCost(NamedTuple):
     """The cost of a session: its total, and the part of compactions."""
 
     total: float | None
@@ -105,9 +105,9 @@ class SessionSpend(NamedTuple):
         )
 
 
-def get_session_spend(row: Any) -> SessionSpend:
-    """Return what a session cost, from its row of the session frame."""
-    return SessionSpend(
+def get_session_spend(row: Any) -> SessionAndSummaryCost:
+    """Return the cost of a session, from its row of the session frame."""
+    return SessionAndSummaryCost(
         _float_or_none(row.cost_usd),
         _float_or_none(row.summaries_usd),
         text_or_empty(row.cost_source) or None,
@@ -175,7 +175,7 @@ def _peak_text(session: Session, row: Any) -> str:
 
 
 def tabulate_turns(session: Session, rows: int | None = None) -> Table:
-    """Return a table of turns; of more than `rows` the dearest, in the order in which they came.
+    """Return a table of turns; of more than `rows`, the most expensive ones in order of time.
 
     Args:
         session: recorded, live or a replay.

@@ -13,7 +13,7 @@ from ctxkit import presets
 from ctxkit.agent import RootFolder
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies import Above, Rules, Summary
-from ctxkit.policies.memory_flush_and_lessons import MemoryFlushSettings
+from ctxkit.policies.lesson_extraction_and_recall import MemoryFlushSettings
 from ctxkit.session import ToolCall
 
 BEFORE = MemoryFlushSettings(below=45_000)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.agent import MemoryDigestBudgets, MemoryEntry, MemoryStore
+from ctxkit.agent import MemoryDigestLimits, MemoryEntry, MemoryStore
 from ctxkit.agent.memory import format_digest, format_memory_block, rank_by_score, sort_by_type
 from ctxkit.agent.memory.entry_store import MAX_ENTRIES, MemoryFolder
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.policies import MEMORY_TYPES
-from ctxkit.policies.memory_entries import (
+from ctxkit.policies.memory_entries_and_digests import (
     MemoryEntryRanker,
     decode_entry,
     encode_entry,
@@ -195,13 +195,13 @@ def test_a_digest_keeps_its_budgets_and_leaves_out_what_does_not_match():
     assert sum("[procedure]" in r for r in rows) == 1
     assert format_digest(some, "beta") == "- [procedure] g-p (private) p — beta"
     assert format_digest(some, "gamma") == "No matching durable memory found."
-    assert len(format_digest(some, budgets=MemoryDigestBudgets(items=2)).split("\n")) == 2
+    assert len(format_digest(some, budgets=MemoryDigestLimits(items=2)).split("\n")) == 2
     assert (
         sum(map(len, format_digest([made(f"n{n}", body="x" * 590) for n in range(9)]).split("\n")))
         <= 1_200
     )
     with pytest.raises(BadArguments):
-        MemoryDigestBudgets(kinds={"dream": (1, 1)})
+        MemoryDigestLimits(kinds={"dream": (1, 1)})
 
 
 # -- scope ----------------------------------------------------------------------------------------

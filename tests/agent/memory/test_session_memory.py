@@ -13,17 +13,17 @@ import ctxkit as ck
 from ctxkit.agent import (
     LiveSession,
     LocalMemoryProvider,
-    MemoryDigestBudgets,
+    MemoryDigestLimits,
     MemoryStore,
     ProviderModel,
     ScriptedModel,
     SessionMemory,
-    Webhook,
+    WebhookMemoryProvider,
     Workspace,
 )
 from ctxkit.agent.memory.providers import make_memory_provider
 from ctxkit.policies import Above, LessonRecall, Rules, Summary
-from ctxkit.policies.memory_entries import make_entry
+from ctxkit.policies.memory_entries_and_digests import make_entry
 from ctxkit.session import Usage
 from ctxkit.tokens import estimate_schema_tokens
 
@@ -91,7 +91,7 @@ def test_a_digest_is_for_what_is_asked(tmp_path, held):
     held.add(make_entry("export", "The export runs at night.", "fact"))
     with opened(
         tmp_path,
-        SessionMemory(held, [LocalMemoryProvider(held, MemoryDigestBudgets())], whole=False),
+        SessionMemory(held, [LocalMemoryProvider(held, MemoryDigestLimits())], whole=False),
     ) as live:
         run(live.turn("Fix the ledger"))
         run(live.turn("Now the export"))
@@ -105,7 +105,9 @@ def test_hooks_run_before_and_after_each_turn_over_http(tmp_path, held):
     """F24, F25: A webhook is asked before each turn and told after some."""
     with hook(block="User prefers tabs.") as (url, asked):
         memory = SessionMemory(
-            held, [Webhook(load_url=f"{url}/l", save_url=f"{url}/s", save_every=2)], whole=False
+            held,
+            [WebhookMemoryProvider(load_url=f"{url}/l", save_url=f"{url}/s", save_every=2)],
+            whole=False,
         )
         with opened(tmp_path, memory) as live:
             for n in range(4):
@@ -127,7 +129,11 @@ class Broken:
 @pytest.mark.parametrize("manner", ["hangs", "floods", "lies"])
 def test_a_memory_that_fails_costs_a_sentence_and_no_turn(tmp_path, held, manner):
     with hook(manner) as (url, _):
-        providers = [Webhook(load_url=url, seconds=0.5), Broken(), LocalMemoryProvider(held)]
+        providers = [
+            WebhookMemoryProvider(load_url=url, seconds=0.5),
+            Broken(),
+            LocalMemoryProvider(held),
+        ]
         held.add(make_entry("runner", "Use pytest."))
         with opened(tmp_path, SessionMemory(held, providers, whole=False)) as live:
             heard = told(live, "memory_failed")
@@ -247,12 +253,12 @@ def test_live_log_and_replay_agree_with_memory_on(tmp_path, held):
 
 @pytest.mark.parametrize(("config", "kind"), [({}, LocalMemoryProvider), ({"Provider": "local"}, LocalMemoryProvider),
     ({"Provider": "webhook", "Webhook": {"LoadUrl": "http://127.0.0.1:1/x", "SaveEveryNTurns": 3, "TimeoutSeconds": 2,
-                                         "Headers": {"A": "${B}"}}}, Webhook)])  # fmt: skip
+                                         "Headers": {"A": "${B}"}}}, WebhookMemoryProvider)])  # fmt: skip
 def test_fuserafts_configuration_names_a_provider(held, config, kind):
     """F23, F24: `Memory:` of fuseraft's configuration; `local` reads the store that EnableMemory has."""
     made = make_memory_provider(config, held)
     held.add(make_entry("later", "Came later."))
-    assert kind is Webhook or "later: Came later." in run(made.before("main", "Go"))
+    assert kind is WebhookMemoryProvider or "later: Came later." in run(made.before("main", "Go"))
     assert isinstance(made, kind)
     assert getattr(made, "save_every", 3) == 3
     with pytest.raises(ck.BadArguments, match="no memory provider"):
@@ -313,7 +319,7 @@ def test_what_is_too_much_is_forgotten_by_itself_and_that_is_told(tmp_path, held
     """T25, T26, T27: After a promotion the store is brought within its budget: the oldest of what
     was found by itself goes, with a row in the audit, and what a person wrote stays.
     """
-    monkeypatch.setattr(MemoryStore.consolidate, "__defaults__", (MemoryDigestBudgets(items=3, kinds={
+    monkeypatch.setattr(MemoryStore.consolidate, "__defaults__", (MemoryDigestLimits(items=3, kinds={
         "fact": (3, 9000), "note": (3, 9000), "procedure": (3, 9000), "episode": (0, 0)}),))  # fmt: skip
     held.add(make_entry("mine", "By hand.", "fact"))
     with opened(tmp_path, SessionMemory(held), turns=6) as live:

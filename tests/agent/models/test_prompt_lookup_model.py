@@ -9,7 +9,7 @@ from builders import user
 
 from ctxkit import tokens
 from ctxkit.agent import GIVE_UP_TEXT, Request, ignore_delta, make_model
-from ctxkit.agent.models.scripted import (
+from ctxkit.agent.models.scripted_and_lookup_models import (
     MAX_LOOKUPS,
     PromptLookupModel,
     find_ports,

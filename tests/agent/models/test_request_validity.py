@@ -12,7 +12,7 @@ from agent.models.test_stable_prompt_prefix import quick, small
 from conftest import sample
 
 from ctxkit.agent import Agent, ProviderModel, tool
-from ctxkit.engine import provider_guard
+from ctxkit.engine import prompt_checks_and_repairs
 from ctxkit.policies import Rules
 from ctxkit.presets import names
 from ctxkit.session import Session
@@ -62,7 +62,9 @@ def test_nothing_that_leaves_is_refused(kind, name):
 
 def test_without_the_guard_signed_thinking_is_refused(monkeypatch):
     """Else the test above would hold whatever the guard did."""
-    monkeypatch.setattr(provider_guard.PromptRepairer, "apply", lambda _self, prompt: tuple(prompt))
+    monkeypatch.setattr(
+        prompt_checks_and_repairs.PromptRepairer, "apply", lambda _self, prompt: tuple(prompt)
+    )
     refused, _, session = talk("anthropic", small("pi"))
     assert session.edits
     assert any("Invalid `signature`" in why for why in refused)

@@ -15,9 +15,9 @@ from ctxkit.agent.tools.built_in_tools import (
     make_tools,
 )
 from ctxkit.agent.tools.execution_and_results import TOOL_ALIASES, resolve_alias
-from ctxkit.policies.offload import format_stub
+from ctxkit.policies.result_excerpts_and_offload import format_stub
 from ctxkit.session import Message
-from ctxkit.teams.member_views_and_permissions import ASKING
+from ctxkit.teams.member_views_and_sub_agents import ASKING
 
 LINES = "\n".join(f"line {n}" for n in range(1, 101))
 

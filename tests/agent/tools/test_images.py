@@ -20,7 +20,7 @@ from ctxkit.agent import (
 )
 from ctxkit.agent.tools.execution_and_results import MAX_IMAGE_BYTES, image_from_value
 from ctxkit.errors import BadArguments
-from ctxkit.session import Image, Text
+from ctxkit.session import Attachment, Text
 
 
 def png(width=2, height=2):
@@ -58,7 +58,7 @@ class Drawn:
 @pytest.mark.parametrize(("data", "kind"), [(PNG, "png"), (b"\xff\xd8\xff\xe0..", "jpeg"), (b"GIF89a..", "gif"),
                                             (b"RIFF\0\0\0\0WEBPVP8 ", "webp")])  # fmt: skip
 def test_a_picture_is_known_by_its_first_bytes(data, kind):
-    assert image_from_bytes(data) == Image(f"image/{kind}", base64.b64encode(data).decode())
+    assert image_from_bytes(data) == Attachment(f"image/{kind}", base64.b64encode(data).decode())
 
 
 @pytest.mark.parametrize("data", [b"", b"%PDF-1.7", b"<svg/>", b"RIFF\0\0\0\0WAVE", b"\x89PN"])

@@ -338,7 +338,7 @@ def test_programs_are_started_by_one_mechanism():
         == {
             "child_processes.py",
             "built_in_tools.py",
-            "compactor_gate_and_command.py",
+            "compactor_gate_and_subprocess.py",
         }
     )
     for name, calls in started.items():

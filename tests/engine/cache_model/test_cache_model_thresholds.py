@@ -21,7 +21,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
 )
 from ctxkit.engine.cache_model.interval_calibration import select_calibration_sessions
 from ctxkit.engine.cache_model.training_counts import (
-    ClassCount,
+    CallClassCounts,
     DeveloperLogs,
     PastErrorsByEvidence,
     PastPredictionError,
@@ -151,7 +151,7 @@ def judged(developers: str, *, calls: int = 40, teachers: int = 4, **more):
     """Return sessions of so many calls and teachers, whose predictions were held against the record."""
     error = PastPredictionError(0.1, 0.2, 0.3)
     past = PastErrorsByEvidence(teachers, 0.5, error, error, error)
-    counts = {"turn start": ClassCount(calls=calls)}
+    counts = {"turn start": CallClassCounts(calls=calls)}
     return [replace(row, past=past, counts=counts, **more) for row in teach(*developers)]
 
 

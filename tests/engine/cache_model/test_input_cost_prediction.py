@@ -20,7 +20,7 @@ from ctxkit.engine.cache_model.input_cost_prediction import (
     replace_reads,
     with_random_reads,
 )
-from ctxkit.engine.cache_model.miss_rates import simulate_reads
+from ctxkit.engine.cache_model.miss_rate_estimator import simulate_reads
 from ctxkit.engine.cache_model.training_counts import (
     DeveloperLogs,
     count_session,

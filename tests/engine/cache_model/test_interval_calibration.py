@@ -13,7 +13,7 @@ from ctxkit.engine.cache_model.interval_calibration import (
     calibrate_stretch,
     compute_interval_stretch,
 )
-from ctxkit.engine.cache_model.miss_rates import MissRateEstimator
+from ctxkit.engine.cache_model.miss_rate_estimator import MissRateEstimator
 from ctxkit.engine.cache_model.training_counts import load_training_counts
 
 

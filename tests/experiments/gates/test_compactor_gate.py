@@ -177,7 +177,7 @@ def test_a_program_is_asked_as_a_function_is(session, program):
 )
 def test_a_program_that_misbehaves_is_a_sentence(session, program, monkeypatch, body, told):
     monkeypatch.setattr(
-        "ctxkit.experiments.gates.compactor_gate_and_command.MAX_OUTPUT_BYTES", 1 << 20
+        "ctxkit.experiments.gates.compactor_gate_and_subprocess.MAX_OUTPUT_BYTES", 1 << 20
     )
     begun = time.monotonic()
     with pytest.raises(ck.BadArguments) as error:
@@ -217,10 +217,10 @@ def test_what_is_quoted_of_a_program_holds_no_key(session, program, monkeypatch,
 
 def test_what_a_program_printed_before_it_ended_is_bounded_too(session, program, monkeypatch):
     monkeypatch.setattr(
-        "ctxkit.experiments.gates.compactor_gate_and_command.MAX_OUTPUT_BYTES", 1 << 20
+        "ctxkit.experiments.gates.compactor_gate_and_subprocess.MAX_OUTPUT_BYTES", 1 << 20
     )
     monkeypatch.setattr(
-        "ctxkit.experiments.gates.compactor_gate_and_command._POLL_SECONDS", 1.0
+        "ctxkit.experiments.gates.compactor_gate_and_subprocess._POLL_SECONDS", 1.0
     )  # it ends between two looks
     with pytest.raises(ck.BadArguments, match="printed more than 1 MB"):
         ck.gates.gate_compactor(program("print('[' + ' ' * (1 << 20) + ']')"), session)

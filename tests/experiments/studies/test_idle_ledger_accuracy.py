@@ -15,8 +15,8 @@ from ctxkit.experiments.studies.idle_cost_accuracy import (
     make_developers_with_pauses,
     measure_idle_choice_accuracy,
 )
-from ctxkit.metrics.cost import pause_costs
-from ctxkit.metrics.cost.pause_costs import find_pauses
+from ctxkit.metrics.cost import pause_cost_by_choice
+from ctxkit.metrics.cost.pause_cost_by_choice import find_pauses
 
 PAGE = Path(__file__).parents[3] / "docs" / "idle.md"
 
@@ -82,7 +82,7 @@ def test_smoothing_predicts_better_than_the_bare_lengths(monkeypatch):
     """On developers that it was not chosen on."""
     pauses, habits = find_made_pauses(20, 3), list_habitual_pause_lengths(20, 3)
     smoothed = measure_idle_choice_accuracy(pauses, habits)
-    monkeypatch.setattr(pause_costs, "smooth_gaps", lambda gaps, _: list(gaps))
+    monkeypatch.setattr(pause_cost_by_choice, "smooth_gaps", lambda gaps, _: list(gaps))
     assert smoothed.habit_share > measure_idle_choice_accuracy(pauses, habits).habit_share
 
 

@@ -39,7 +39,9 @@ def test_rules_are_kept_where_without_it_they_go():
 
 
 def test_an_extractor_that_finds_nothing_is_noticed(monkeypatch):
-    monkeypatch.setattr("ctxkit.policies.user_rules.iter_rules_and_statements", lambda _: ())
+    monkeypatch.setattr(
+        "ctxkit.policies.user_rule_extraction.iter_rules_and_statements", lambda _: ()
+    )
     (row,) = measure_user_rule_survival(make_user_rule_conversations(1), ["claude_code"]).to_dict(
         "records"
     )

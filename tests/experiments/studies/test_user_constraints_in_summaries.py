@@ -17,7 +17,7 @@ from ctxkit.experiments.studies.user_rule_survival import (
     read_constraints,
     read_judged_summaries,
 )
-from ctxkit.policies.user_rules import SentenceKind, parse_rules_and_statements
+from ctxkit.policies.user_rule_extraction import SentenceKind, parse_rules_and_statements
 
 PAGE = Path(__file__).parents[3] / "docs" / "keep-rules.md"
 RULE = "Never mail the tax office."

@@ -12,7 +12,7 @@ from builders import assistant, result, session, summarised, system, tool_call, 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.formats import WRITE_FORMATS, atif
-from ctxkit.session import Image, Message, SizeOnly, Text, ToolSchema
+from ctxkit.session import Attachment, Message, SizeOnly, Text, ToolSchema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ def a_session() -> Session:
         "ok", tool_call("ls", "c1", path="."), thinking="hm", usage=usage(1, 2, 3, 4), stop="tool"
     )
     picture = Message(
-        role="user", id="pic", parts=(Text("look"), Image("image/png", "QUJD")), time=2.0
+        role="user", id="pic", parts=(Text("look"), Attachment("image/png", "QUJD")), time=2.0
     )
     log = (system(), user("do", time=1.0), asked, result("a.txt", asked), picture)
     edit = summarised([log[1]], "So far.", tokens_before=9)

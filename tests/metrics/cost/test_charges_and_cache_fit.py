@@ -7,7 +7,7 @@ from builders import assistant, session, summarised, user
 
 from ctxkit.metrics import find_cache_misses
 from ctxkit.metrics.cache_misses import CacheMiss, measure_explained_share
-from ctxkit.metrics.cost.bill_items import (
+from ctxkit.metrics.cost.call_and_summary_charges import (
     CallCharge,
     SessionBill,
     SummaryBill,
@@ -16,7 +16,7 @@ from ctxkit.metrics.cost.bill_items import (
 )
 from ctxkit.metrics.cost.replay_cost_model import (
     UNLIMITED_TOKENS,
-    FittedCacheModel,
+    CacheModelParameters,
     ReplayCostModel,
     WrittenSummary,
     bill_modelled_reads,
@@ -160,12 +160,14 @@ def talk(*replies):
 
 
 def fit(s):
-    return FittedCacheModel.of(s, find_cache_misses(s))
+    return CacheModelParameters.of(s, find_cache_misses(s))
 
 
 def test_the_lag_is_the_mean_shortfall_of_hits():
     s = talk(call(10_000, 0), call(12_000, 9_990), call(14_000, 11_970), call(15_000, 100))
-    assert fit(s) == FittedCacheModel(lag=20, floor=None, smallest=1_024, writes=True, hour=False)
+    assert fit(s) == CacheModelParameters(
+        lag=20, floor=None, smallest=1_024, writes=True, hour=False
+    )
     assert fit(talk(call(10_000, 0))).lag == 0
 
 

@@ -11,7 +11,7 @@ from builders import assistant, session, usage, user
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.metrics import idle
-from ctxkit.metrics.cost.pause_costs import (
+from ctxkit.metrics.cost.pause_cost_by_choice import (
     Pause,
     PauseCostReport,
     PauseTokenPrices,
@@ -115,7 +115,7 @@ def test_a_compaction_ahead_is_billed_as_reading_the_cached_prompt():
 def test_the_chart_has_a_line_for_each_choice():
     chart = ck.plots.idle(talk(900, 900))
     assert [t.name for t in chart.drawing.traces][:4] == list(
-        ck.metrics.cost.pause_costs.CHOICES.values()
+        ck.metrics.cost.pause_cost_by_choice.CHOICES.values()
     )
     assert len(chart.rows) == 4
     assert chart.drawing.plotly()["layout"]["yaxis"]["tickprefix"] == "$"

@@ -6,7 +6,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.policies import HybridSummary, NarrativeSummary, Rules
-from ctxkit.policies.evidence_summaries import HybridSummariser
+from ctxkit.policies.tool_evidence_summaries import HybridSummariser
 from ctxkit.session import Text, Usage
 
 SAMPLE = ck.samples.path("billing")

@@ -9,7 +9,7 @@ import pytest
 from builders import assistant, result, session, tool_call, user
 
 import ctxkit as ck
-from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 
 DTYPES = {INT, FLOAT, BOOL, TEXT, TIME}
 UNITS = {

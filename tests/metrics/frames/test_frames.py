@@ -15,9 +15,9 @@ from make_frames import render_page
 
 import ctxkit as ck
 from ctxkit.metrics import FRAME_COLUMNS
-from ctxkit.metrics.frames.building import build_frame
-from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
-from ctxkit.session import Edit, Image, Message, SizeOnly, Text, Usage
+from ctxkit.metrics.frames.frame_column import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.metrics.frames.typed_frame_builder import build_frame
+from ctxkit.session import Attachment, Edit, Message, SizeOnly, Text, Usage
 
 PERS = list(FRAME_COLUMNS)
 
@@ -165,8 +165,8 @@ def test_the_plain_estimate_is_the_counter_chars_4():
         Text("é" * 9),
         SizeOnly(kind="x", chars=7),
         SizeOnly(kind="x", tokens=5),
-        Image(),
-        Image(kind="audio"),
+        Attachment(),
+        Attachment(kind="audio"),
     )
     odd = Message(role="user", id="odd", parts=parts)
     a, r = step("bash", "ü" * 33, cmd="lé\ud800s", deep={"a": [1, None]})

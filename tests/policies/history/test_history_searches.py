@@ -9,7 +9,7 @@ from random_sessions import Fours, by_chance, size
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies import History, MessageLog
-from ctxkit.policies.history.growing_columns import SizeSums
+from ctxkit.policies.history.growing_columns_and_sums import RowAndCallSums
 
 
 @st.composite
@@ -89,7 +89,7 @@ def test_sums_are_those_of_the_messages_shown(h):
 
 @given(histories())
 def test_columns_say_what_the_messages_say(h):
-    from ctxkit.policies.history.growing_columns import count_chars
+    from ctxkit.policies.history.growing_columns_and_sums import count_chars
 
     assert h.errors.tolist() == [m.is_error for m in h.messages]
     assert h.chars.tolist() == [count_chars(m) for m in h.messages]
@@ -125,7 +125,7 @@ def test_a_row_is_found_again_by_its_position():
     st.integers(0, 400),
 )
 def test_the_first_call_above_a_limit_is_found_in_prompts_that_also_shrink(fixed, limit, a, b):
-    sums = SizeSums()
+    sums = RowAndCallSums()
     for n in (*fixed, 5, 4):  # the last one shrinks, so the sizes are not sorted
         sums.append_call(0, n)
     start, stop = sorted((min(a, len(fixed)), min(b, len(fixed))))

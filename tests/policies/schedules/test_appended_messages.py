@@ -3,7 +3,7 @@
 from builders import assistant, system, user
 
 from ctxkit.policies import History, MessageLog, Schedule
-from ctxkit.policies.schedules import OrderedTexts
+from ctxkit.policies.schedules import TextsByPosition
 from ctxkit.session import Message, Text
 from ctxkit.tokens import ContextBudget, default_counter
 
@@ -36,7 +36,7 @@ def test_a_text_that_grows_is_counted_as_it_stands():
 
 
 def test_a_look_at_a_roll_stays_as_it_was():
-    roll, looks = OrderedTexts(), []
+    roll, looks = TextsByPosition(), []
     for p, text in ((3, "c"), (1, "a"), (7, "g"), (3, "C"), (9, "i")):
         roll.insert(p, text)
         looks.append(roll.take_snapshot())

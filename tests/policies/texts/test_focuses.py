@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_sessions import shown
 
-from ctxkit.policies import FOCUS_MARK, ExtractiveSummariser, Passage, Summary
-from ctxkit.policies.texts import extracts, summary_prompts_and_audits
-from ctxkit.policies.texts import message_line_index as line_index
-from ctxkit.policies.texts.extracts import parse_focus
+from ctxkit.policies import FOCUS_MARK, ExtractiveSummariser, SummariserInput, Summary
+from ctxkit.policies.texts import message_lines_for_extracts as line_index
+from ctxkit.policies.texts import summary_prompts_and_audits, tfidf_extracts_and_focus
+from ctxkit.policies.texts.tfidf_extracts_and_focus import parse_focus
 from ctxkit.tokens import ContextBudget
 
 IDS = [f"order-{n * 7919:05d}" for n in range(1, 13)]
@@ -33,7 +33,7 @@ TALK = [
 
 def told(focus, **more):
     history = shown(*TALK)
-    return Passage(
+    return SummariserInput(
         history,
         len(history),
         instructions=summary_prompts_and_audits.format_identifier_instructions("off", focus=focus),
@@ -60,14 +60,20 @@ def held(text):
     ],
 )
 def test_what_is_near_a_focus(focus, near, far):
-    terms = extracts.parse_focus(focus).terms
-    assert [w for w in near if not any(extracts.is_near_term(w, t) for t in terms)] == []
-    assert [w for w in far if any(extracts.is_near_term(w, t) for t in terms)] == []
+    terms = tfidf_extracts_and_focus.parse_focus(focus).terms
+    assert [
+        w for w in near if not any(tfidf_extracts_and_focus.is_near_term(w, t) for t in terms)
+    ] == []
+    assert [w for w in far if any(tfidf_extracts_and_focus.is_near_term(w, t) for t in terms)] == []
 
 
 def test_a_focus_without_a_word_is_none():
-    assert extracts.parse_focus("") is extracts.parse_focus(" ?! ") is None
-    assert extracts.parse_focus("keep").terms == (
+    assert (
+        tfidf_extracts_and_focus.parse_focus("")
+        is tfidf_extracts_and_focus.parse_focus(" ?! ")
+        is None
+    )
+    assert tfidf_extracts_and_focus.parse_focus("keep").terms == (
         "keep",
     )  # nothing but words that ask: they are meant
 
@@ -99,7 +105,7 @@ def test_rarer_words_of_a_focus_weigh_more():
         "off", focus="rates zebra"
     )
     made = ExtractiveSummariser(90, share=1.0)(
-        Passage(history, len(history), instructions=instructions)
+        SummariserInput(history, len(history), instructions=instructions)
     )
     assert "User: A zebra." in made
 
@@ -129,8 +135,8 @@ def test_there_is_no_audit_where_it_would_take_the_room():
 def test_the_focus_is_found_in_the_instructions(write):
     history = shown(user("a"))
     asked = write("Summarise it.", "keep the ids\nand paths")
-    assert Passage(history, 1, instructions=asked).focus == "keep the ids\nand paths"
-    assert Passage(history, 1, instructions="Summarise it.").focus == ""
+    assert SummariserInput(history, 1, instructions=asked).focus == "keep the ids\nand paths"
+    assert SummariserInput(history, 1, instructions="Summarise it.").focus == ""
 
 
 def test_a_focus_of_a_preset_and_one_by_hand_are_both_meant():
@@ -138,7 +144,7 @@ def test_a_focus_of_a_preset_and_one_by_hand_are_both_meant():
     by_hand = summary_prompts_and_audits.format_identifier_instructions(
         "strict", focus="paths\n\nand names"
     )
-    both = Passage(
+    both = SummariserInput(
         shown(user("a")), 1, instructions=f"{asked}\n\nWrite these sections: A.\n\n{by_hand}"
     )
     assert both.focus == "ids\npaths\n\nand names"
@@ -147,12 +153,14 @@ def test_a_focus_of_a_preset_and_one_by_hand_are_both_meant():
 def test_the_same_passage_has_one_extract_whatever_other_runs_wrote():
     history = shown(*TALK)
     instructions = summary_prompts_and_audits.format_identifier_instructions("off", focus="ids")
-    first = ExtractiveSummariser(300)(Passage(history, 60, instructions=instructions))
+    first = ExtractiveSummariser(300)(SummariserInput(history, 60, instructions=instructions))
     for n in range(5):  # other runs bring summaries into the lines of the session
         made = history.summarise(30, f"User: order-{n}1111 is one more id.")
-        ExtractiveSummariser(300)(Passage(made, 20))
+        ExtractiveSummariser(300)(SummariserInput(made, 20))
     history.log.memo["lines"][0].extracts.clear()
-    assert ExtractiveSummariser(300)(Passage(history, 60, instructions=instructions)) == first
+    assert (
+        ExtractiveSummariser(300)(SummariserInput(history, 60, instructions=instructions)) == first
+    )
 
 
 @given(st.text(max_size=80), st.integers(1, 300))
@@ -163,7 +171,7 @@ def test_any_focus_keeps_the_room(text, tokens):
         user("还有费率表。"),
     ]
     history = shown(*talk)
-    passage = Passage(
+    passage = SummariserInput(
         history,
         3,
         instructions=summary_prompts_and_audits.format_identifier_instructions("off", focus=text),

@@ -8,7 +8,7 @@ from histories import shown
 from random_sessions import Fours
 
 from ctxkit.policies import History, MessageLog
-from ctxkit.policies.texts.tool_actions import map_messages
+from ctxkit.policies.texts.tool_outcomes_and_files import map_messages
 
 TEXTS = ("first", "second", "third", "fourth", "fifth")
 

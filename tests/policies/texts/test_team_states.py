@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builders import user
 
-from ctxkit.policies.evidence_summaries import (
+from ctxkit.policies.tool_evidence_summaries import (
     TEAM_STATE_KEY,
     find_newest_team_state,
     format_team_state_sections,

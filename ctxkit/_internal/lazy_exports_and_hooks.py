@@ -1,0 +1,100 @@
+"""Names whose modules are imported at first use: the exports of a package, and hooks."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
+
+
+# A package's stub is the only list of its exports: a type checker and an editor read
+# `__init__.pyi`, and at run time `lazy_exports` reads the same file.
+def lazy_exports(
+    package: str, file: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package from its stub.
+
+    Args:
+        package: the package's `__name__`.
+        file: its `__file__`; the stub is in the same folder.
+            Every `from .module import name` of the
+            stub, also `as` another name, is a public name; `from . import module` a public module.
+    """
+    exports = _read_stub(f"{file.rpartition('.')[0]}.pyi")
+
+    def load_name(name: str) -> Any:
+        from importlib import import_module
+
+        if name not in exports:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module, original = exports[name]
+        if not module:
+            return import_module(f"{package}.{original}")  # the import binds it
+        owner = import_module(f"{package}.{module}")
+        try:
+            value = getattr(owner, original)
+        except AttributeError:
+            value = import_module(f"{owner.__name__}.{original}")
+        setattr(import_module(package), name, value)
+        return value
+
+    return load_name, make_dunder_dir(exports), list(exports)
+
+
+def make_dunder_dir(names: Iterable[str]) -> Callable[[], list[str]]:
+    """Return the `__dir__` of a module that shows its public names only."""
+    return lambda: sorted(names)
+
+
+def _read_stub(path: str) -> dict[str, tuple[str, str]]:
+    """Return each public name of a stub with its module, relative to the package, and its name
+    there.
+
+    The imports are at the top of the stub as the formatter writes them. They are read as text, as
+    importing `ast` or `re` would take longer than the whole import of ctxkit.
+    """
+    with open(path, encoding="utf-8") as stub:  # noqa: PTH123  `pathlib` would cost as much again
+        imports = stub.read().split("\nfrom .")[1:]
+    exports = {}
+    for statement in imports:
+        module, _, rest = statement.partition(" import ")
+        names = rest[1 : rest.index(")")] if rest.startswith("(") else rest.partition("\n")[0]
+        for item in filter(None, (part.strip() for part in names.split(","))):
+            original, _, name = item.partition(" as ")
+            exports[name or original] = (module, original)
+    return exports
+
+
+_targets: dict[str, str] = {}
+
+
+# Hooks are functions of upper layers that lower layers call by name. A session has methods for the
+# prompt that was sent and for its display, but its layer must not import the engine or the widgets.
+# So these methods call a hook; `ctxkit/__init__.py`, above all layers, registers the functions. The
+# module of a function is imported at the first call.
+def register_hooks(targets: Mapping[str, str]) -> None:
+    """Register the function of each hook.
+
+    Args:
+        targets: hook names, each with `module:function`. The module is imported at the first call.
+    """
+    _targets.update(targets)
+
+
+def call_hook(hook: str, *args: Any) -> Any:
+    """Call the function registered for a hook and return its result.
+
+    Args:
+        hook: name of the hook; a package above registers a function for it.
+        args: arguments of the function.
+
+    Raises:
+        LookupError: no function is registered for it.
+    """
+    from importlib import import_module
+
+    if hook not in _targets:
+        raise LookupError(f"No function is registered for the hook {hook!r}.")
+    module, function = _targets[hook].split(":")
+    return getattr(import_module(module), function)(*args)

@@ -1,0 +1,393 @@
+"""Prompt-cache miss rates estimated from the logs of many developers, and simulated cache reads.
+
+Cost: an estimate is O(training sessions), a simulation O(`N_DRAWS` x calls), vectorised by numpy.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ctxkit.engine.cache_model.call_features import (
+    compute_read_after_reasoning_removal,
+    compute_warm_read,
+)
+from ctxkit.engine.cache_model.training_counts import (
+    COLD_START,
+    COLD_SUBAGENT,
+    classify_call,
+    get_class_base,
+    get_model_family,
+    has_miss_cause,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from ctxkit.engine.cache_model.call_features import CallFeatures
+    from ctxkit.engine.cache_model.training_counts import CallClassCounts, SessionMissCounts
+
+# How cache misses are estimated.
+#
+# The unit is the developer: calls of one person share habits, programs and times of day, so that a
+# thousand of them say less of another person than a hundred of each of ten. Each draw weighs the
+# developers again (Bayesian bootstrap: exponential weights), and none counts for more than
+# `_MAX_CALLS` calls of a class.
+#
+# 1. Back-off (`MissRateEstimator.draw_rates`). From wide to narrow: bases of classes over all
+#    tools, bases over the tool, classes over the tool, classes over tool and model family, the
+#    developer's own other logs. Each estimate is the prior of the next.
+# 2. Sessions differ: each draw takes the rate of a class from a beta distribution around the
+#    estimate.
+# 3. Each call misses or hits. A hit falls short of the whole shared prefix by what the hits of the
+#    same model do (`hit_reads`). A miss with a cause reads what another session read at such a
+#    miss (a developer is drawn first, then one of their reads), of the sessions most alike.
+#
+# Invariants: no read of the target is used; a call reads at most its own prompt; one seed, so the
+# same session always gets the same prediction.
+
+N_DRAWS = 200
+_SEED = 17
+_MAX_CALLS = 400
+"""Calls of a class for which one developer counts at most."""
+_DEFAULT_RATE, _DEFAULT_RATE_WITH_CAUSE = 0.02, 0.85
+"""Miss rates of classes that no training session has: a call without a cause seldom misses."""
+_DEFAULT_READ_SHARE = 0.3
+_MAX_READ_SHARE = 0.97
+_PRIOR_CALLS, _PRIOR_CALLS_WITH_CAUSE, _PRIOR_CALLS_OWN_HALF = 20.0, 3.0, 12.0
+"""Calls for which the estimate of a wider group counts."""
+_PRIOR_MISSES = 3.0
+"""Misses for which the wider group's share of tokens read at misses counts."""
+_SPREAD = 25.0
+"""Calls that a session's own rate is worth: the larger, the less sessions differ."""
+_FIRST_READ_SHARE = 0.5
+"""Share of its prompt that a first call reads where no session taught it."""
+_MIN_DONORS = 3
+"""Reads from which a group of sessions gives those of a miss."""
+
+
+class _Group(NamedTuple):
+    """Training sessions whose counts are pooled."""
+
+    rows: Sequence[SessionMissCounts]
+    by_base: bool
+    """True where classes of one base are taken together."""
+    prior_calls: float = _PRIOR_CALLS
+
+
+class _Rates(NamedTuple):
+    """Arrays by draw and class."""
+
+    probability: NDArray[Any]
+    read_share: NDArray[Any]
+    """Share of the tokens that could be read which a miss without a cause still reads."""
+
+
+class MissRateEstimator:
+    """Miss rates for one target session by training sessions of other developers.
+
+    Args:
+        training: counts of other developers' sessions.
+        target: the session that is predicted; its counts are never used.
+        own: counts of other sessions of the same developer.
+        first_half: counts of the target's own first half; None: it is not known.
+    """
+
+    def __init__(
+        self,
+        training: Iterable[SessionMissCounts],
+        target: SessionMissCounts,
+        *,
+        own: Iterable[SessionMissCounts] = (),
+        first_half: SessionMissCounts | None = None,
+    ) -> None:
+        self.target = target
+        self.own = list(own)
+        self.training = list(training)
+        self.first_half = first_half
+        rows = [*self.training, *self.own]
+        halves = [first_half] if first_half is not None else []
+        self._developers = {
+            name: i for i, name in enumerate(sorted({r.owner for r in [*rows, *halves]}))
+        }
+        self.same_kind = [row for row in rows if row.kind == target.kind]
+        """Sessions of the same tool, model family and kind of agent."""
+
+    @property
+    def teachers(self) -> int:
+        """Developers whose sessions are of the same kind."""
+        return len({row.owner for row in self.same_kind})
+
+    @property
+    def is_model_seen(self) -> bool:
+        """Whether a session of the model's family, by any tool, has read from a cache."""
+        family = self.target.kind[1]
+        return any(row.kind[1] == family for row in (*self.training, *self.own))
+
+    def with_own_half(self, first_half: SessionMissCounts) -> MissRateEstimator:
+        """Return the rates with the target's own first half as the narrowest group."""
+        return MissRateEstimator(self.training, self.target, own=self.own, first_half=first_half)
+
+    def draw_weights(self, rng: np.random.Generator) -> NDArray[Any]:
+        """Return the weight of each developer, by draw."""
+        return rng.exponential(size=(N_DRAWS, len(self._developers)))
+
+    def draw_rates(self, names: Sequence[str], weights: NDArray[Any]) -> _Rates:
+        """Return the estimated rates of classes, by draw and class.
+
+        Args:
+            names: classes, as `classify_call` returns them.
+            weights: weight of each developer, by draw.
+        """
+        caused = np.array([has_miss_cause(name) for name in names], bool)
+        shape = (N_DRAWS, len(names))
+        default = np.where(caused, _DEFAULT_RATE_WITH_CAUSE, _DEFAULT_RATE)
+        rates = _Rates(np.broadcast_to(default, shape), np.full(shape, _DEFAULT_READ_SHARE))
+        for group in self._list_groups():
+            counts = self._pool_counts(group, names)
+            pooled = np.einsum("wd,dck->kwc", weights, counts)
+            rates = _update_rates(rates, pooled, caused, group.prior_calls)
+        if self.first_half is not None:
+            counts = _count_classes([self.first_half], names, by_base=False)
+            own = np.broadcast_to(counts.sum(0).T[:, None, :], (5, *shape))
+            rates = _update_rates(rates, own, caused, _PRIOR_CALLS_OWN_HALF)
+        return rates
+
+    def _list_groups(self) -> list[_Group]:
+        """Return the groups of training sessions from wide to narrow."""
+        tool, family, _ = self.target.kind
+        same_tool = [row for row in self.training if row.tool == tool]
+        same_family = [row for row in same_tool if get_model_family(row.model) == family]
+        own = [row for row in self.own if row.kind[:2] == (tool, family)]
+        return [
+            _Group(self.training, by_base=True),
+            _Group(same_tool, by_base=True),
+            _Group(same_tool, by_base=False),
+            _Group(same_family, by_base=False),
+            _Group(own, by_base=False),
+        ]
+
+    def _pool_counts(self, group: _Group, names: Sequence[str]) -> NDArray[Any]:
+        """Return the counts of a group by developer, class and column, capped by developer."""
+        counts = np.zeros((len(self._developers), len(names), 5))
+        rows = _count_classes(group.rows, names, by_base=group.by_base)
+        np.add.at(counts, [self._developers[row.owner] for row in group.rows], rows)
+        calls = counts[:, :, :1]
+        capped: NDArray[Any] = counts * np.minimum(1.0, _MAX_CALLS / np.maximum(calls, 1.0))
+        return capped
+
+    def hit_reads(self, calls: Sequence[CallFeatures]) -> NDArray[Any]:
+        """Return what each call reads at a hit: the shared prefix less the model's shortfall.
+
+        Where no session of the model taught it, `compute_warm_read` says it by the block size.
+        """
+        by_developer = self._find_shortfalls()
+        if by_developer is None:
+            return np.array([compute_warm_read(call) for call in calls], float)
+        of_prompt, of_reply = np.median(by_developer, axis=0)
+        keeps_reply = abs(of_reply) < abs(of_prompt)
+        short = of_reply if keeps_reply else of_prompt
+        whole = np.array([(c.before or 0) + c.reply * keeps_reply for c in calls], float)
+        prompt = np.array([call.prompt for call in calls], float)
+        is_cached = np.array([call.shared >= call.least for call in calls], bool)
+        reads: NDArray[Any] = np.maximum(np.minimum(whole, prompt) - short, 0.0) * is_cached
+        return reads
+
+    def _find_shortfalls(self) -> list[Any] | None:
+        """Return the median shortfalls of each developer, of the same model, else its family."""
+        family = self.target.kind[1]
+        rows = (*self.training, *self.own)
+        same_model = [row for row in rows if row.model == self.target.model]
+        for group in (same_model, [r for r in rows if get_model_family(r.model) == family]):
+            values = defaultdict[str, list[Any]](list)
+            for row in group:
+                if row.shortfall is not None:
+                    values[row.owner].append((row.shortfall.of_prompt, row.shortfall.of_reply))
+            if values:
+                return [np.median(each, axis=0) for each in values.values()]
+        return None
+
+    def draw_miss_reads(
+        self, name: str, weights: NDArray[Any], rng: np.random.Generator
+    ) -> NDArray[Any] | None:
+        """Return by draw what a call of a class with a cause reads at a miss, in tokens.
+
+        Args:
+            name: the class.
+            weights: weight of each developer, by draw.
+            rng: random numbers.
+
+        Returns:
+            Tokens of one session, drawn by developer first; None where no session has any.
+        """
+        reads = self._find_donor_reads(name)
+        if not reads:
+            return None
+        owners = list(reads)
+        shares = weights[:, [self._developers[owner] for owner in owners]] + 1e-9
+        limits = np.cumsum(shares, axis=1)
+        at = (limits < rng.random((len(weights), 1)) * limits[:, -1:]).sum(axis=1)
+        quantile = rng.random(len(weights))
+        picked = (reads[owners[min(i, len(owners) - 1)]] for i in at.tolist())
+        return np.array([r[int(q * len(r))] for r, q in zip(picked, quantile, strict=True)], float)
+
+    def _find_donor_reads(self, name: str) -> dict[str, list[int]]:
+        """Return the reads at misses of a class, by developer, of the sessions most alike."""
+        base, target = get_class_base(name), self.target
+        if self.first_half is not None and (own := _collect_reads([self.first_half], base)):
+            return own
+        donors = self._list_donors(base)
+        if not donors and base.startswith(COLD_START) and base != COLD_SUBAGENT:
+            donors = self._list_donors(base := COLD_START)
+        kind, era = target.kind[:2], target.era
+        alike: list[tuple[int, Callable[[_Donor], bool]]] = [
+            (1, lambda d: d.is_own and d.is_same_program),
+            (1, lambda d: d.is_same_program),
+            (_MIN_DONORS, lambda d: d.row.kind[:2] == kind and d.row.era == era),
+            (_MIN_DONORS, lambda d: d.row.kind[:2] == kind),
+            (_MIN_DONORS, lambda d: d.row.tool == target.tool and d.row.era == era),
+            (_MIN_DONORS, lambda d: d.row.tool == target.tool),
+            (1, lambda _: True),
+        ]
+        for least, is_alike in alike:
+            reads = _collect_reads((d.row for d in donors if is_alike(d)), base)
+            if sum(map(len, reads.values())) >= least:
+                return reads
+        return {}
+
+    def _list_donors(self, base: str) -> list[_Donor]:
+        """Return the sessions that have reads at misses of a base."""
+        rows = [(row, True) for row in self.own] + [(row, False) for row in self.training]
+        program = self.target.tool, self.target.version, self.target.model
+        return [
+            _Donor(row, is_own, (row.tool, row.version, row.model) == program)
+            for row, is_own in rows
+            if _collect_reads([row], base)
+        ]
+
+
+class _Donor(NamedTuple):
+    """A session whose reads at misses can be those of the target."""
+
+    row: SessionMissCounts
+    is_own: bool
+    """True where it is of the target's developer."""
+    is_same_program: bool
+    """True where tool, version and model are those of the target."""
+
+
+def _collect_reads(rows: Iterable[SessionMissCounts], base: str) -> dict[str, list[int]]:
+    """Return the reads at misses of the classes of a base, by developer."""
+    reads: dict[str, list[int]] = {}
+    for row in rows:
+        for name, count in row.counts.items():
+            is_base = get_class_base(name) == base
+            if count.reads and (is_base or (base == COLD_START and name.startswith(base))):
+                reads.setdefault(row.owner, []).extend(count.reads)
+    return reads
+
+
+def _count_classes(
+    rows: Sequence[SessionMissCounts], names: Sequence[str], *, by_base: bool
+) -> NDArray[Any]:
+    """Return an array of the counts of `names` by session, class and column."""
+    places: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        places.setdefault(get_class_base(name) if by_base else name, []).append(i)
+    counts = np.zeros((len(rows), len(names), 5))
+    for i, row in enumerate(rows):
+        for name, count in row.counts.items():
+            for at in places.get(get_class_base(name) if by_base else name, ()):
+                counts[i, at] += _columns(count)
+    return counts
+
+
+def _columns(count: CallClassCounts) -> tuple[int, int, int, int, int]:
+    return count.calls, count.misses, count.expected, count.lost, count.missed
+
+
+def _update_rates(
+    prior: _Rates, pooled: NDArray[Any], caused: NDArray[Any], prior_calls: float
+) -> _Rates:
+    """Return the rates of pooled counts, shrunk towards a prior.
+
+    With a cause by calls; without one by tokens, as small misses come early in a session, where
+    little is lost: the lost share of the readable tokens is estimated, and the probability is that
+    share over what one miss loses.
+    """
+    calls, misses, expected, lost, missed = pooled
+    mean = expected / np.maximum(calls, 1e-9)
+    weight = _PRIOR_MISSES * mean
+    read_share = np.clip(
+        (missed - lost + weight * prior.read_share) / np.maximum(missed + weight, 1e-9),
+        0.0,
+        _MAX_READ_SHARE,
+    )
+    prior_lost = prior_calls * mean * prior.probability * (1 - prior.read_share)
+    lost_share = (lost + prior_lost) / np.maximum(expected + prior_calls * mean, 1e-9)
+    by_tokens = np.clip(lost_share / (1 - read_share), 0.0, 1.0)
+    k = _PRIOR_CALLS_WITH_CAUSE
+    by_calls = (misses + k * prior.probability) / (calls + k)
+    has_calls = calls > 0
+    return _Rates(
+        np.where(has_calls, np.where(caused, by_calls, by_tokens), prior.probability),
+        np.where(has_calls, read_share, prior.read_share),
+    )
+
+
+class SimulatedReads(NamedTuple):
+    """What each call reads from the cache, in tokens."""
+
+    draws: NDArray[Any]
+    """By draw and call."""
+    rules_only: NDArray[Any]
+    """By call, with no unexplained miss: a hit where no cause holds, else the median draw."""
+
+
+def simulate_reads(calls: Sequence[CallFeatures], rates: MissRateEstimator) -> SimulatedReads:
+    """Simulate what each call reads from the cache.
+
+    Args:
+        calls: the billed calls, in order.
+        rates: the miss rates of their session.
+    """
+    rng = np.random.default_rng(_SEED)
+    classes = [classify_call(call) for call in calls]
+    names = sorted(set(classes))
+    class_index = np.array([names.index(name) for name in classes], int)
+    weights = rates.draw_weights(rng)
+    estimated = rates.draw_rates(names, weights)
+    clipped = np.clip(estimated.probability, 1e-4, 1 - 1e-4)
+    probability = rng.beta(_SPREAD * clipped, _SPREAD * (1 - clipped))[:, class_index]
+    at_hit = rates.hit_reads(calls)
+    at_miss = estimated.read_share[:, class_index] * at_hit
+    # a first call reads nothing or a prefix; any other either all that is cached or less
+    is_first = np.array([call.before is None for call in calls], bool)
+    found = np.zeros_like(at_miss)
+    for name in filter(has_miss_cause, names):
+        donors = rates.draw_miss_reads(name, weights, rng)
+        for i in np.flatnonzero(class_index == names.index(name)).tolist():
+            found[:, i] = _read_with_cause(calls[i], name, donors)
+    caused = np.array([has_miss_cause(name) for name in classes], bool)
+    at_miss = np.where(caused, found, at_miss)
+    is_missed = rng.random(at_miss.shape) < probability
+    draws = np.where(is_missed, at_miss, at_hit[None, :])
+    draws[:, is_first] = np.where(is_missed, 0.0, found)[:, is_first]
+    rules_only = np.where(caused, np.median(draws, axis=0), at_hit)
+    return SimulatedReads(draws, rules_only)
+
+
+def _read_with_cause(call: CallFeatures, name: str, donors: NDArray[Any] | None) -> Any:
+    """Return by draw what a call with a cause reads at a miss, and a first call at a hit."""
+    base = get_class_base(name)
+    if base == "reasoning_dropped":
+        return float(compute_read_after_reasoning_removal(call))
+    if base == "too_short":
+        return 0.0
+    if donors is None:
+        return _FIRST_READ_SHARE * call.prompt if call.before is None else 0.0
+    return np.minimum(donors, max(call.prompt - 3, 0))

@@ -1,0 +1,70 @@
+"""Bytes as they come: marks, encodings, halves of characters, depth, size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ctxkit.errors import ReadError
+from ctxkit.formats import Source
+from ctxkit.formats import log_file_content as room
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("data", [b'\xef\xbb\xbf{"a": "\xc3\xa4"}', '{"a": "ä"}'.encode("utf-16")])
+def test_marks_at_the_beginning_are_understood(data: bytes) -> None:
+    assert Source("x", data).document == {"a": "ä"}
+
+
+def test_half_a_character_and_bytes_that_are_no_utf8_cost_only_themselves() -> None:
+    found = Source("x", b'{"a": "\\ud83d!"}\n{"a": "\xff!"}\n{"a": NaN}\n{"a": "\\ud83d\\ude00"}')
+    assert [r["a"] for _, r in found.records] == ["\ufffd!", "\ufffd!", None, "😀"]
+    assert [(f.line, f.why[:9]) for f in found.faults] == [(2, "not UTF-8")]
+    assert [f.line for f in Source("x", b'{"a": "\xff!"}').faults] == [1]
+
+
+def test_lines_that_are_no_objects_are_counted() -> None:
+    found = Source("x", b'{"a": 1}\n// words\n\n[1]\n{"a": \n' + b"[" * 100_000)
+    assert [line for line, _ in found.records] == [1]
+    assert [(f.line, f.why[:16]) for f in found.faults] == [
+        (2, "a comment, not J"),
+        (4, "expected a JSON "),
+        (5, "not JSON: Input "),
+        (6, "nested too deepl"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b'{"a": 1}\n{"a": 2}', [1, 2]),
+        (b'{"a": 1}\n\n \r\n{"a": 2}\n', [1, 4]),
+        (b'\n{"a": 1}\n{"a": 2}\n', [2, 3]),
+        (b'{"a": 1}{"a": 2}\n{"a": 3}\n', [2]),
+        (b'{"a":\n 1}\n{"a": 2}\n', [3]),
+    ],
+)
+def test_records_bear_the_number_of_their_line(data: bytes, lines: list[int]) -> None:
+    assert [line for line, _ in Source("x", data).records] == lines
+
+
+def test_a_document_is_its_own_only_record() -> None:
+    found = Source("x", b'{\n "a": {\n  "b": 1\n }\n}\n')
+    assert found.records == [(1, {"a": {"b": 1}})]
+    assert found.head[0] is found.document
+
+
+def test_lines_are_no_document() -> None:
+    assert Source("x", b'{"a": 1}\n{"a": 2}').document is None
+
+
+def test_what_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MAX_FILE_BYTES", 10)
+    (tmp_path / "x").write_bytes(b"x" * 11)
+    with pytest.raises(ReadError, match="at most 10 are read"):
+        Source(tmp_path / "x").data  # noqa: B018
+    with pytest.raises(ReadError, match="found a folder"):
+        Source(tmp_path).data  # noqa: B018
