@@ -168,7 +168,7 @@ class Chart:
         table = [
             tuple(sanitize_line(cell, 40) for cell in row)
             for row in (self.head, *self.rows[: self.shown])
-            if row
+            if row and self.rows
         ]
         if table:
             widths = [max(len(row[i]) for row in table) for i in range(len(self.head))]
@@ -193,9 +193,10 @@ class Chart:
 
     def _arrange_html(self, picture: str) -> str:
         """Return title, caption and notes above a picture, and the table below it."""
-        table = render_small_table(
-            self.head, self.rows[: self.shown], caption=self._table_caption()
-        )
+        table = ""
+        if self.rows:  # heads alone say nothing
+            rows = self.rows[: self.shown]
+            table = render_small_table(self.head, rows, caption=self._table_caption())
         return (
             f'<figure class="ctxkit-chart {NO_MATHJAX}" style="margin:0;{_STYLE}">'
             f"<figcaption><strong>{escape_html(self.title, 120)}</strong>"

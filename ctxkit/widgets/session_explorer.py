@@ -14,6 +14,7 @@ from ctxkit._internal.formatting_and_sanitizing import (
     escape_html,
     format_message_number,
     format_percent,
+    pluralize,
     render_notes_html,
     sanitize_line,
 )
@@ -347,7 +348,7 @@ def render_call_heading(call_view: CallView, calls: int) -> str:
 def format_call_heading(call_view: CallView, calls: int) -> str:
     """Return the heading as plain text."""
     if call_view.call is None:
-        return f"No call in this session: {len(call_view.items):,} messages stand."
+        return f"No call in this session, only {pluralize(len(call_view.items), 'message')}."
     size = (
         "size unknown"
         if call_view.tokens is None

@@ -132,6 +132,9 @@ def test_a_session_with_little_in_it_gives_a_chart_that_says_so(name, s):
     chart = chart_of(name, s)
     assert chart.to_text()
     assert "<figure" in chart.to_html()
+    has_table = bool(chart.head and chart.rows)  # heads alone say nothing
+    assert ("<table" in chart.to_html()) == has_table
+    assert ("The same in figures" in chart.to_html()) == has_table
     chart.figure()
 
 
